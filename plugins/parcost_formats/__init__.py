@@ -1,4 +1,4 @@
-"""What comes in and goes out: files of other tools, formats of reports, pictures, traces.
+"""Input and output: files of other tools, formats of reports, pictures, traces.
 
 A module imports ``parcost`` and the vocabulary of ``parcost_plugins``, and no plugin that
 prices anything.

@@ -1,1 +1,1 @@
-"""What was measured: predictions against runs, and constants fitted to them."""
+"""Measurements: validation against published runs, and calibration of constants."""

@@ -1,4 +1,4 @@
-"""What an editor asks of a spec while it is typed: `parcost lsp` answers with these modules.
+"""Answers to an editor about a spec in the making; ``parcost lsp`` serves them.
 
     texts -> analysis -> cursor -> hover, completion, definitions, rename, symbols
                       -> studies (a thread) -> lenses, diagnostics of rules

@@ -27,7 +27,7 @@ _UNIT = re.compile(r"[^\d\s].*$")
 
 @record(eq=False)
 class QuickFix:
-    """A change of a file: a title, and the text that replaces a span of it."""
+    """A change of a file: its title, the span to replace, and the new text."""
 
     title: str
     span: Span
@@ -35,7 +35,7 @@ class QuickFix:
 
 
 def quick_fixes(analysis: Analysis, diagnostic: Diagnostic) -> Iterator[QuickFix]:
-    """Yield what the help of a diagnostic proposes to write."""
+    """Yield the changes of the file that the help of a diagnostic proposes."""
     help, labels = diagnostic.help or "", diagnostic.labels
     if not help or not labels:
         return
@@ -56,7 +56,7 @@ def quick_fixes(analysis: Analysis, diagnostic: Diagnostic) -> Iterator[QuickFix
 
 
 def _values(span: Span, help: str) -> Iterator[QuickFix]:
-    """Yield the legal values of the attribute that *span* is."""
+    """Yield one change for each legal value of the attribute at *span*."""
     given = _ASSIGNMENT.fullmatch(span.text.strip())
     if given is None:
         return
@@ -73,6 +73,6 @@ def _values(span: Span, help: str) -> Iterator[QuickFix]:
 
 
 def _part(span: Span, diagnostic: Diagnostic) -> Span:
-    """Return what a proposed name replaces: of a quantity with an unknown unit, the unit."""
+    """Return the span that a proposed name replaces: only the unit if the unit is unknown."""
     found = _UNIT.search(span.text) if diagnostic.id == "unknown-unit" else None
     return span if found is None else Span(span.source, span.start + found.start(), span.end)

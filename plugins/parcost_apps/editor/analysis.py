@@ -1,4 +1,4 @@
-"""One file, read and bound as far as it goes: what every answer to an editor starts from."""
+"""One file, parsed and bound as far as possible: the input of every answer to an editor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BoundStudy:
 
     @property
     def values(self) -> Mapping[str, AttributeText]:
-        """The values of all attributes by path, as a spec writes them; none with errors."""
+        """The values of all attributes by path, as text of a spec; empty if it has errors."""
         if self._values is None:
             made = attempt("", lambda: attributes(self.scenario.first))
             self._values = {} if self.has_errors or isinstance(made, Rejection) else made
@@ -46,7 +46,7 @@ class BoundStudy:
 
 @define(eq=False)
 class Analysis:
-    """What is known of a file without rules and evaluation.
+    """The syntax tree and the studies of a file, without rules and evaluation.
 
     *imports* are the paths that it and its imports name, files or not.
     """
@@ -74,7 +74,7 @@ class Analysis:
 
 
 def analyze(session: Session, path: str) -> Analysis:
-    """Return what is known of the file at *path*; never raises."""
+    """Parse and bind the file at *path*; never raises."""
     loader = session.loader
     loaded = attempt(path, partial(loader.file, Path(path), path, keep=False))
     if isinstance(loaded, Rejection):
@@ -113,7 +113,7 @@ def analyze(session: Session, path: str) -> Analysis:
 
 
 def _limit(first: s.Block, count: int) -> Diagnostic:
-    """Return the warning of the studies that the editor leaves out, from *first* on."""
+    """Return the warning that studies from *first* on are skipped: the file has too many."""
     return problem(
         "editor-studies",
         f"the editor shows the first {MOST_STUDIES} of {count:,} studies",
@@ -139,7 +139,7 @@ def contains(span: Span, offset: int) -> bool:
 
 
 def _imports(module: Module) -> Iterator[str]:
-    """Yield the places of the files that a file names, without links."""
+    """Yield the absolute paths of the files that a module imports, with symbolic links resolved."""
     if module.path is None or module.tree is None:
         return
     for target in file_imports(module.tree):
@@ -148,7 +148,7 @@ def _imports(module: Module) -> Iterator[str]:
 
 
 def _scenario(session: Session, module: Module) -> Scenario:
-    """Return the whole file as a study, where its studies cannot be told."""
+    """Return the whole file as one study, if its studies cannot be listed."""
     name = Path(module.source.name)
     return Scenario(name.stem, str(name), module, None, session.plugins, session.loader)
 

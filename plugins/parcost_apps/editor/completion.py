@@ -1,4 +1,4 @@
-"""What may stand at the cursor, with its documentation.
+"""Completion: the texts that can be inserted at the cursor, with their documentation.
 
     propose(analysis, text, offset)   # [Proposal("device = ", ...), ...]
 
@@ -225,7 +225,7 @@ def _values(analysis: Analysis, study: BoundStudy, cursor: Cursor) -> Iterator[P
 
 
 def _after(field: Field | None, cursor: Cursor, last: str) -> Iterator[Proposal]:
-    """Yield what may follow an operand: its unit, and the words of the attribute."""
+    """Yield what may follow an operand: its unit, and the keywords that the attribute accepts."""
     if field is not None:
         for word in field.qualifiers:
             yield Proposal(word, "qualifier", cursor.start, word, "qualifier", rank=0)
@@ -237,7 +237,7 @@ def _after(field: Field | None, cursor: Cursor, last: str) -> Iterator[Proposal]
 
 
 def _units(wanted: Dimension | None) -> list[str]:
-    """Return the units of a dimension; all simple ones if any may be meant.
+    """Return the units of a dimension; all simple ones if *wanted* is None.
 
     >>> [name for name in _units(RATE) if name.startswith("G")]
     ['GB/s', 'Gb/s', 'Gbit/s', 'Gbps', 'GiB/s', 'Gib/s', 'Gibit/s']
@@ -274,7 +274,7 @@ def _labels(study: BoundStudy, cursor: Cursor, kind: str) -> Iterator[Proposal]:
 def _not_imported(
     analysis: Analysis, study: BoundStudy, cursor: Cursor, kind: str
 ) -> Iterator[Proposal]:
-    """Yield the entries of catalogues of a kind; taking one adds its import."""
+    """Yield the catalogue entries of a kind; choosing one adds its import."""
     known = {label for (other, label) in study.binder.definitions.table if other == kind}
     at = place_of_imports(analysis.tree)
     for catalogue in study.scenario.loader.catalogues.values():
@@ -298,7 +298,7 @@ def place_of_imports(tree: s.Block) -> int:
 
 
 def _members(study: BoundStudy, cursor: Cursor) -> Iterator[Proposal]:
-    """Yield what stands behind a dot: attributes and blocks of a block, or what a file has."""
+    """Yield the names that may follow a dot: members of a block, or entries of a file."""
     names = cursor.path
     if not names:
         return
@@ -338,7 +338,7 @@ def _definition(study: BoundStudy, cursor: Cursor, names: Sequence[str]) -> Defi
 
 
 def _offer(study: BoundStudy, field: Field, choice: str) -> str:
-    """Return what a plugin says of a name that it offers."""
+    """Return the documentation of a choice that a plugin offers."""
     if not field.registry:
         return ""
     offers = study.scenario.plugins.offers(field.registry)

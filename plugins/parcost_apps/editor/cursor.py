@@ -1,4 +1,4 @@
-"""What stands before the cursor in a text that is half typed.
+"""The tokens ahead of the cursor in a text that cannot be parsed yet.
 
     cluster {
       device = h1|        inside of `cluster`, of the attribute `device`, `h1` typed of a word
@@ -94,7 +94,7 @@ class _Reader:
 
 
 def cursor_at(text: str, offset: int) -> Cursor:
-    """Return what stands before *offset*."""
+    """Return the blocks, the item and the word ahead of *offset*."""
     ignored = tables().ignored
     reader = _Reader()
     for match in tables().tokens.finditer(text, 0, offset):

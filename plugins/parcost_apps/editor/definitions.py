@@ -1,4 +1,4 @@
-"""Where the things are that names refer to: in files, and in the installed catalogue."""
+"""Go to definition, and find references: in files, and in the installed catalogue."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MOST_FOLDERS = 2_000  # that it looks into: an editor may have opened a file of
 
 
 def definition(analysis: Analysis, offset: int) -> Span | None:
-    """Return where the thing is defined that is named at *offset*."""
+    """Return the definition of the name at *offset*."""
     found = occurrence_at(analysis, offset)
     return found.referent.span if found is not None else None
 
 
 def references(analysis: Analysis, offset: int, folders: Sequence[str]) -> Sequence[Occurrence]:
-    """Return every name of what is named at *offset*, in its file and those of *folders*."""
+    """Return every reference to the name at *offset*, in its file and in those of *folders*."""
     found = occurrence_at(analysis, offset)
     if found is None or place_of(found.referent) is None:
         return []
@@ -40,7 +40,7 @@ def references(analysis: Analysis, offset: int, folders: Sequence[str]) -> Seque
 def files_with(
     analysis: Analysis, referent: Referent, folders: Sequence[str]
 ) -> Iterator[tuple[Analysis, list[Occurrence]]]:
-    """Yield the files that name a *referent*, each with where it does."""
+    """Yield the files that mention *referent*, each with the occurrences of its name."""
     place = place_of(referent)
     own = [analysis.path]
     defining = [referent.span.source.name] if referent.span is not None else []
@@ -59,14 +59,14 @@ def files_with(
 
 
 def place_of(referent: Referent) -> tuple[str, int] | None:
-    """Return what tells a referent from others: where it is defined, None without a place."""
+    """Return the file and offset of a definition, which identify it; None without one."""
     if referent.span is None or referent.kind in ("keyword", "attribute", "file"):
         return None
     return key_of(referent.span.source.name), referent.span.start
 
 
 def path_of(session: Session, name: str) -> str | None:
-    """Return the file that a source called *name* is from, None where it has none."""
+    """Return the file of a source called *name*, None if it has no file."""
     if Path(name).is_absolute():
         return name
     catalogue, _, rest = name.partition("/")
@@ -78,7 +78,7 @@ def path_of(session: Session, name: str) -> str | None:
 
 
 def _specs(folders: Sequence[str]) -> list[str]:
-    """Return the specs in and below *folders*, as far as a walk through some of them gets."""
+    """Return the specs in and below *folders*; the number of folders walked is limited."""
     found: list[str] = []
     visited = 0
     for root in dict.fromkeys(map(key_of, folders)):

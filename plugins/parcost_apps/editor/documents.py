@@ -1,4 +1,4 @@
-"""The open documents with what is known of each: the state that a server of editors keeps.
+"""The open documents with their analysis and evaluation: the state of a language server.
 
 A change is analyzed at once, and published; rules and evaluations follow from a thread:
 
@@ -24,10 +24,11 @@ from parcost_apps.editor.texts import OpenText, OpenTexts, key_of
 
 @define(eq=False)
 class DocumentState:
-    """What is known of one document.
+    """The state of one document.
 
-    *good* is the last analysis without errors, and *evaluation* what came of that. *current* says
-    that the text as it is has been evaluated, *late* that it takes too long.
+    *good* is the last analysis without errors, and *evaluation* the result of the last evaluation.
+    *current* says that the present text has been evaluated, *late* that its evaluation takes too
+    long.
     """
 
     analysis: Analysis
@@ -53,7 +54,7 @@ class Documents:
         self.session.loader.buffers = self.texts.buffers
 
     def mark_stale(self, path: str) -> None:
-        """Note that a file has changed, and so have the documents that import it."""
+        """Mark a file, and all documents that import it, as changed."""
         changed = key_of(path)
         self._stale.add(changed)
         self._unpublished.add(changed)
@@ -72,13 +73,13 @@ class Documents:
         self._unpublished.clear()
 
     def forget(self, path: str) -> None:
-        """Let go of a document that was closed."""
+        """Drop a document that was closed."""
         state = self._states.pop(key_of(path), None)
         if state is not None and state.job is not None:
             state.job.stop.set()
 
     def state(self, path: str) -> DocumentState | None:
-        """Return what is known of an open document, analyzed as it is now."""
+        """Return the state of an open document, with its present text analyzed."""
         text = self.texts.get(path)
         if text is None:
             return None
@@ -103,7 +104,7 @@ class Documents:
     def job(
         self, path: str, done: Callable[[EvaluationJob, FileEvaluation | None], None]
     ) -> EvaluationJob | None:
-        """Return the evaluation of a document as it is, which stops the one before."""
+        """Return the job that evaluates a document; the job before it is stopped."""
         state = self.state(path)
         text = self.texts.get(path)
         if state is None or text is None:
@@ -115,7 +116,9 @@ class Documents:
         return made
 
     def settle(self, job: EvaluationJob, found: FileEvaluation | None) -> DocumentState | None:
-        """Take what came of a job; None where the text has moved on or nothing came."""
+        """Store the result of a job; return None if the text has changed since or there is no
+        result.
+        """
         state = self._states.get(key_of(job.path))
         if state is None or state.job is not job or job.stop.is_set() or found is None:
             return None
@@ -127,7 +130,7 @@ class Documents:
 
 
 def _continue(state: DocumentState, made: Analysis) -> None:
-    """Put a new analysis in the place of the old one; what rules said lasts while it may."""
+    """Replace the analysis of a document; diagnostics of rules stay where the text is unchanged."""
     old = state.analysis.source
     rest: list[Diagnostic] = []
     if made.is_good:
@@ -138,5 +141,5 @@ def _continue(state: DocumentState, made: Analysis) -> None:
 
 
 def claims_of(state: DocumentState) -> Mapping[str, str]:
-    """Return what came of claims, by their text."""
+    """Return the results of `expect` claims, by the text of the claim."""
     return state.evaluation.claims if state.evaluation is not None else {}

@@ -1,4 +1,4 @@
-"""What a file comes to: the rules, and a line for each study. It may take a while.
+"""The evaluation of a file: its rules, and a line for each study. It may take a while.
 
 An evaluation runs in a thread and a session of its own, on a copy of the texts. A later text
 makes it useless; it then ends at the next study or point.
@@ -37,12 +37,12 @@ _MOST_JOBS = 500  # of one session
 
 
 class StoppedEvaluationError(Exception):
-    """The text has moved on."""
+    """The text has changed since the evaluation began."""
 
 
 @record(eq=False)
 class StudyVerdict:
-    """A line about a study; *name* is "" for a file without studies."""
+    """The line shown above a study; *name* is "" for a file without studies."""
 
     name: str
     text: str
@@ -50,7 +50,7 @@ class StudyVerdict:
 
 @record(eq=False)
 class FileEvaluation:
-    """What a file comes to: its problems, its studies, its claims by text, its figures."""
+    """The results of a file: its problems, its studies, its claims by text, its figures."""
 
     diagnostics: Sequence[Diagnostic]
     verdicts: Sequence[StudyVerdict] = ()
@@ -61,7 +61,7 @@ class FileEvaluation:
 def evaluate_file(
     session: Session, path: str, is_stopped: Callable[[], bool] = lambda: False
 ) -> FileEvaluation:
-    """Return what the file at *path* comes to.
+    """Evaluate all studies of the file at *path*.
 
     Raises:
         StoppedEvaluationError: *is_stopped* says so.
@@ -98,7 +98,7 @@ def evaluate_file(
 def _report(
     scenario: Scenario, found: Sequence[Diagnostic], is_stopped: Callable[[], bool]
 ) -> Report | str | None:
-    """Return the report of a study, or what stands in its place; None for definitions."""
+    """Return the report of a study, or an error text instead; None for a file of definitions."""
     if only_defines(scenario):
         return None
     errors = [d for d in found if is_error(d)]
@@ -177,7 +177,7 @@ class Evaluator:
             self._serve(self._make_session())
 
     def _serve(self, session: Session) -> None:
-        """Evaluate some files; what plugins remember of them goes with the session."""
+        """Evaluate a limited number of files; caches of plugins are freed with the session."""
         for _ in range(_MOST_JOBS):
             job = self._jobs.get()
             if job.stop.is_set():

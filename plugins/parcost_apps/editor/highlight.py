@@ -45,7 +45,7 @@ class ParLexer(Lexer):  # type: ignore[misc]  # Pygments has no types
     filenames = ["*.par"]  # noqa: RUF012
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]:
-        """Yield the offset, the kind and the text of every token."""
+        """Yield the offset, the token type and the text of every token."""
         matches = [m for m in tables().tokens.finditer(text) if m[0]]
         kinds = [match.lastgroup or "" for match in matches]
         meaningful = [at for at, kind in enumerate(kinds) if kind not in ("WS", "COMMENT")]
@@ -63,7 +63,7 @@ class ParLexer(Lexer):  # type: ignore[misc]  # Pygments has no types
 
 
 def _name(text: str, ahead: str, behind: str, rest: Sequence[str]) -> Any:
-    """Return what a name is, by the tokens beside it and the *rest* of its item."""
+    """Return the token type of a name, by the tokens beside it and the *rest* of its item."""
     if ahead == "AT":
         return Name.Decorator
     if behind in ("EQUAL", "RELATION"):

@@ -1,4 +1,4 @@
-"""What a name in a file means, in Markdown. Whatever came from a spec is escaped."""
+"""Hover texts: the meaning of a name in a file, in Markdown. Texts of a spec are escaped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_LINES = 24  # of the source of a block
 
 @record(eq=False)
 class HoverText:
-    """What is shown of a name, and where the name stands."""
+    """The Markdown text for a name, and the span of the name."""
 
     markdown: str
     span: Span
@@ -39,7 +39,7 @@ def hover(
     before: Analysis | None = None,
     claims: Mapping[str, str] | None = None,
 ) -> HoverText | None:
-    """Return what is known of the name at *offset*.
+    """Return the documentation, value and source of the name at *offset*.
 
     *before* is the last analysis without errors, whose values stand in for those that are
     missing. *claims* are what came of claims, by their text.
@@ -103,7 +103,7 @@ def _attribute(type_: BlockType, field: Field, name: str) -> Iterator[str]:
 
 
 def _rules(analysis: Analysis, type_: BlockType, name: str) -> Iterator[str]:
-    """Yield the rules that the attribute may break, and a value that passes."""
+    """Yield the rules that constrain the attribute, and a value that passes."""
     found = find_rules(analysis.session.plugins, type_, name)
     if found.example:
         yield f"Example: `{_inline(found.example)}`"
@@ -170,7 +170,7 @@ def _offer(analysis: Analysis, field: Field, name: str) -> str:
 
 
 def _unit(name: str) -> str:
-    """Return how large a unit is.
+    """Return the size of a unit.
 
     >>> _unit("GiB"), _unit("Gbps")
     ('`GiB` is 1,073,741,824 B', '`Gbps` is 1,000,000,000 bit/s')
@@ -195,7 +195,7 @@ def _qualifier(referent: Referent) -> str:
 
 
 def _code(lines: Sequence[str]) -> str:
-    """Return lines of a spec as a block of code, from which they cannot break out."""
+    """Return lines of a spec as a fenced code block whose fence they cannot close."""
     text = escape_lines("\n".join(lines)).replace("```", "` ` `")
     return f"```par\n{text}\n```"
 

@@ -1,4 +1,4 @@
-"""Values that a block has by default and that follow from others, shown behind its head."""
+"""Computed defaults of a block, shown behind its opening brace."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MOST_VALUES = 3
 
 @record(eq=False)
 class InlayHint:
-    """A text of one line, and the offset behind which it stands."""
+    """A one-line text, and the offset at which it is shown."""
 
     offset: int
     text: str
 
 
 def find_hints(analysis: Analysis, before: Analysis | None = None) -> Iterator[InlayHint]:
-    """Yield the computed defaults of each block of a file that stands in no other block.
+    """Yield the computed defaults of each outermost block of a file.
 
     *before* is the last analysis without errors, whose values stand in for those that are missing.
     """
@@ -50,7 +50,9 @@ def _values(analysis: Analysis, block: s.Block) -> Mapping[str, AttributeText]:
 def _computed_values(
     type_: BlockType, block: s.Block, values: Mapping[str, AttributeText]
 ) -> list[tuple[str, str]]:
-    """Return the attributes with an expression as default that no file gives, with their text."""
+    """Return the attributes that the file leaves at a computed default, with the text of their
+    values.
+    """
     path = label_of(block) or type_.kind
     found = []
     for name, field in type_.fields.items():
@@ -62,7 +64,7 @@ def _computed_values(
 
 
 def _place(block: s.Block) -> int:
-    """Return the end of a block on one line, or else the place behind its opening brace."""
+    """Return the place of the hint: behind the opening brace, or the end of a one-line block."""
     if "\n" not in block.span.text:
         return block.span.end
     return block.span.start + block.span.text.index("{") + 1

@@ -18,14 +18,14 @@ _LATE = "not evaluated: it takes too long while one types; `parcost eval` has no
 
 @record(eq=False)
 class Lens:
-    """A line of text, and the word that it stands above."""
+    """A line of text, and the span above which it is shown."""
 
     span: Span
     text: str
 
 
 def lenses(state: DocumentState) -> Iterator[Lens]:
-    """Yield a line for each study of a document."""
+    """Yield the line above each study of a document."""
     analysis, evaluation = state.analysis, state.evaluation
     studies = {label_of(block): block for block in _studies(analysis.tree)}
     errors = [d for d in analysis.diagnostics if is_error(d)]

@@ -27,11 +27,12 @@ NAMED = ("block", "let", "alias", "study")
 
 @record(eq=False)
 class Referent:
-    """What a name refers to.
+    """The target of a name.
 
     *kind* is block, let, alias, study, attribute, keyword, choice, entry, file, unit, function,
-    figure, qualifier or provenance. *span* is its definition, None where no file has one. *what*
-    is what the language knows of it. *path* is that of an attribute: ``cluster.devices``.
+    figure, qualifier or provenance. *span* is the definition, None if no file has one. *what* is
+    the object of the language, such as a field or a definition. *path* is the path of an attribute:
+    ``cluster.devices``.
     """
 
     kind: str
@@ -43,7 +44,7 @@ class Referent:
 
 @record(eq=False)
 class Occurrence:
-    """A name in a file, and what it refers to."""
+    """A name in a file, and its target."""
 
     span: Span
     referent: Referent
@@ -51,7 +52,9 @@ class Occurrence:
 
 @record(eq=False)
 class NameScope:
-    """Where a name stands: its file, its study, its block with the path of that, its attribute."""
+    """The scope of a name: its file, its study, its block with the path of the block, its
+    attribute.
+    """
 
     analysis: Analysis
     study: BoundStudy
@@ -62,13 +65,13 @@ class NameScope:
 
 
 def occurrence_at(analysis: Analysis, offset: int) -> Occurrence | None:
-    """Return the name at *offset*, the shortest where several hold it."""
+    """Return the name at *offset*; the shortest if several overlap."""
     found = [o for o in occurrences(analysis, offset) if contains(o.span, offset)]
     return min(found, key=lambda o: o.span.end - o.span.start, default=None)
 
 
 def occurrences(analysis: Analysis, offset: int | None = None) -> Iterator[Occurrence]:
-    """Yield the names of a file; only those of the item at *offset*, if that is given."""
+    """Yield the names of a file; only those of the item at *offset*, if it is given."""
     module = analysis.module
     study = analysis.study_at(offset or 0)
     if module is None or study is None:
@@ -208,7 +211,7 @@ def _path(node: s.Path, scope: NameScope) -> Iterator[Occurrence]:
 
 
 def _resolve(node: s.Path, scope: NameScope) -> Iterator[Occurrence]:
-    """Yield the parts of a path, in the order of lookup that the binder has."""
+    """Yield the parts of a path, resolved in the same order as in the binder."""
     names, field = scope.study.binder.names, scope.field
     first, *rest = node.parts
     kind = field.kind if field is not None else ""
@@ -261,7 +264,7 @@ def _through_alias(node: s.Path, scope: NameScope) -> Iterator[Occurrence]:
 def _members(
     scope: NameScope, definition: Definition | None, path: str, names: Sequence[s.Name]
 ) -> Iterator[Occurrence]:
-    """Yield the parts of a path behind a block."""
+    """Yield the parts of a path that follow the name of a block."""
     for name in names:
         if definition is None:
             return
@@ -318,7 +321,7 @@ def _statement(item: s.Statement, scope: NameScope) -> Iterator[Occurrence]:
 
 
 def _file_at(target: s.Text, scope: NameScope) -> Module | None:
-    """Return the module that an import by path brings, if it could be read."""
+    """Return the module of an import by path, if it could be read."""
     module = scope.module
     if module.path is None:
         return None
@@ -331,7 +334,7 @@ def _file_at(target: s.Text, scope: NameScope) -> Module | None:
 
 
 def _entry_referent(target: s.Path, scope: NameScope) -> Referent:
-    """Return the block of a catalogue that an import names."""
+    """Return the catalogue block that an import names."""
     name = "/".join(part.text for part in target.parts) + ".par"
     for module, block, _ in scope.module.imported_blocks:
         if module.source.name == name:
@@ -341,9 +344,9 @@ def _entry_referent(target: s.Path, scope: NameScope) -> Referent:
 
 
 def block_referent(definition: Definition, module: Module) -> Referent | None:
-    """Return a block by the lowest of its layers that has its label: others override it.
+    """Return the lowest layer of a block that has its label; layers above override it.
 
-    What a block extends is no such layer. A block without a label has no referent.
+    The block after ``extends`` is not such a layer. A block without a label has no referent.
     """
     if not definition.label:
         return None

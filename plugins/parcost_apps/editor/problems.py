@@ -1,4 +1,4 @@
-"""Diagnostics in an editor: where they stand in a document, and how they last while one types."""
+"""Diagnostics in an editor: their place in a document, and their life while the text changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parcost_apps.editor.analysis import Analysis, file_imports
 
 
 def place_in(analysis: Analysis, diagnostic: Diagnostic) -> Span:
-    """Return where a diagnostic stands in the file of *analysis*.
+    """Return the span of a diagnostic in the file of *analysis*.
 
     One about another file stands at the import of a file, and one about none on the first line.
     """
@@ -30,7 +30,7 @@ def place_in(analysis: Analysis, diagnostic: Diagnostic) -> Span:
 
 
 def text_of(diagnostic: Diagnostic) -> str:
-    """Return the message with what is known besides, in lines."""
+    """Return the message of a diagnostic with its notes and help, on separate lines."""
     labels = [label.text for label in diagnostic.labels[:1] if label.text]
     notes = [f"note: {note}" for note in diagnostic.all_notes]
     help = [f"help: {diagnostic.help}"] if diagnostic.help else []
@@ -38,10 +38,10 @@ def text_of(diagnostic: Diagnostic) -> str:
 
 
 def pending(before: Sequence[Diagnostic], analysis: Analysis, old: Source) -> Iterator[Diagnostic]:
-    """Yield the diagnostics of rules that hold until rules have been asked again.
+    """Yield the diagnostics of rules that stay valid until the rules run again.
 
-    *before* are those of the *old* text. What stands ahead of the change or behind it moves along;
-    what it touches is left out. Errors of the analysis end them all.
+    *before* are the diagnostics of the *old* text. Those ahead of the change or behind it move with
+    the text; those that overlap it are dropped. If the analysis has errors, all are dropped.
     """
     known = {key(d) for d in analysis.diagnostics}
     new = analysis.source
@@ -66,7 +66,7 @@ def pending(before: Sequence[Diagnostic], analysis: Analysis, old: Source) -> It
 
 
 def _unchanged(old: str, new: str) -> tuple[int, int]:
-    """Return how many characters two texts share at their beginning, and at their end.
+    """Return the length of the common prefix and of the common suffix of two texts.
 
     >>> _unchanged("abc def", "abc xx def")
     (4, 3)
@@ -78,7 +78,7 @@ def _unchanged(old: str, new: str) -> tuple[int, int]:
 
 
 def _common(a: str, b: str, most: int) -> int:
-    """Return how many of the first characters are equal, by halving: texts may be long."""
+    """Return the length of the common prefix of two texts, by bisection."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""A name changed wherever it stands, in a file and in those that import it.
+"""Rename: change a name wherever it occurs, in a file and in the files that import it.
 
 The change is tried first. It is rejected with a message if a name would mean something else, or if
 a new error would appear.
@@ -40,7 +40,7 @@ def name_at(analysis: Analysis, offset: int) -> Span:
 def rename(
     analysis: Analysis, offset: int, new: str, folders: Sequence[str]
 ) -> Mapping[str, Sequence[Span]]:
-    """Return what *new* replaces, by file: every name of what is named at *offset*.
+    """Return the spans to replace with *new*, by file.
 
     Raises:
         RenameError: It may not be changed, or not into *new*.
@@ -81,7 +81,7 @@ def _try(
     edits: Mapping[str, Sequence[Span]],
     new: str,
 ) -> None:
-    """Analyze the files as they would be.
+    """Analyze the files with the new name.
 
     Raises:
         RenameError: A name would mean something else, or an error would appear.
@@ -108,7 +108,7 @@ def _try(
 def _places(
     before: Analysis, same: Sequence[Occurrence], edits: Mapping[str, Sequence[Span]], new: str
 ) -> set[tuple[int, tuple[str, int] | None]]:
-    """Return where names of the referent stand afterwards, and where that is defined."""
+    """Return the expected references after the change, each with the place of its definition."""
     referent = same[0].referent
     assert referent.span is not None
     home = key_of(referent.span.source.name)

@@ -1,4 +1,4 @@
-"""The server of the Language Server Protocol: it translates, and times what is done when.
+"""The language server: it translates the protocol, and schedules analyses and evaluations.
 
     serve(make_session, reader, writer)
 
@@ -78,17 +78,17 @@ _ITEMS = {
 
 
 class _Protocol(LanguageServerProtocol):
-    """Leaves the texts of documents to :class:`OpenTexts`, which counts lines as editors do."""
+    """The protocol, with the texts of documents kept in :class:`OpenTexts`."""
 
     @lsp_method(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: lsp.DidChangeTextDocumentParams) -> Any:
-        """Hand a change on."""
+        """Pass a change of a document to the server."""
         handler = self.fm.features.get(lsp.TEXT_DOCUMENT_DID_CHANGE)
         if handler is not None:
             yield handler, (params,), None
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """Return a message as an object; answer a request whose parameters do not fit."""
+        """Parse a message; reject a request whose parameters are invalid."""
         try:
             return super().structure_message(data)
         except JsonRpcException:
@@ -118,7 +118,7 @@ class Server(LanguageServer):
 
     @property
     def thread_pool(self) -> Any:
-        """The thread that reads requests; none of them runs in a thread."""
+        """The thread that reads requests; handlers run in the event loop, not in threads."""
         return self._reader
 
     # --- documents ------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Server(LanguageServer):
         return [folder for folder in found if folder]
 
     def open(self, document: lsp.TextDocumentItem) -> None:
-        """Take a document."""
+        """Open a document."""
         path = self.path(document.uri)
         self._uris[path] = document.uri
         encoding = self.workspace.position_encoding or "utf-16"
@@ -151,7 +151,7 @@ class Server(LanguageServer):
         self._changed(path)
 
     def change(self, params: lsp.DidChangeTextDocumentParams) -> None:
-        """Take changes of a document."""
+        """Apply changes of a document."""
         path = self.path(params.text_document.uri)
         made = [
             (_range(c.range), c.text)
@@ -166,7 +166,7 @@ class Server(LanguageServer):
         self._changed(path)
 
     def close(self, uri: str) -> None:
-        """Let go of a document."""
+        """Close a document, and clear its diagnostics."""
         path = self.path(uri)
         self.documents.texts.close(path)
         self.documents.forget(path)
@@ -179,13 +179,13 @@ class Server(LanguageServer):
         self._changed(self.path(uri))
 
     def state(self, uri: str) -> DocumentState | None:
-        """Return what is known of a document."""
+        """Return the state of an open document."""
         return self.documents.state(self.path(uri))
 
     # --- what is done when ----------------------------------------------------------------
 
     def _changed(self, path: str) -> None:
-        """Analyze at once, or soon after another analysis, so that changes gather meanwhile."""
+        """Analyze a changed file now, or after a pause if another analysis was just made."""
         self.documents.mark_stale(path)
         if self._analysis is not None:
             self._analysis.cancel()
@@ -229,7 +229,7 @@ class Server(LanguageServer):
             self._refresh()
 
     def _give_up(self, job: EvaluationJob) -> None:
-        """Stop what takes too long; what does not stop is left to itself in its thread."""
+        """Stop a job that takes too long; a thread that does not stop is abandoned and replaced."""
         state = self.documents.state(job.path)
         if job.stop.is_set() or state is None or state.job is not job or state.current:
             return
@@ -241,7 +241,7 @@ class Server(LanguageServer):
         self._refresh()
 
     def _refresh(self) -> None:
-        """Ask the editor to show lenses anew, if it can be asked."""
+        """Ask the editor to redraw lenses, if it supports that."""
         workspace = self.client_capabilities.workspace
         if workspace is not None and workspace.code_lens and workspace.code_lens.refresh_support:
             self.protocol.send_request(lsp.WORKSPACE_CODE_LENS_REFRESH)
@@ -257,7 +257,7 @@ class Server(LanguageServer):
     # --- translation ----------------------------------------------------------------------
 
     def diagnostic(self, path: str, analysis: Analysis, diagnostic: Diagnostic) -> lsp.Diagnostic:
-        """Return a diagnostic as the protocol has it."""
+        """Return a diagnostic as an LSP object."""
         also = [
             lsp.DiagnosticRelatedInformation(place, escape_line(label.text or diagnostic.message))
             for label in diagnostic.labels
@@ -274,7 +274,7 @@ class Server(LanguageServer):
         )
 
     def range(self, span: Span) -> lsp.Range:
-        """Return a span as the protocol has it, in the document or file that it lies in."""
+        """Return a span as an LSP range in its document or file."""
         text = self.documents.texts.get(span.source.name)
         if text is not None and text.text == span.source.text:
             found = text.range(span.start, span.end)
@@ -284,14 +284,14 @@ class Server(LanguageServer):
         return lsp.Range(lsp.Position(*found.start), lsp.Position(*found.end))
 
     def location(self, span: Span) -> lsp.Location | None:
-        """Return a span with its file, None where there is no file."""
+        """Return a span as an LSP location, None if it has no file."""
         path = path_of(self.documents.session, span.source.name)
         if path is None:
             return None
         return lsp.Location(self.uri(path), self.range(span))
 
     def offset(self, uri: str, position: lsp.Position) -> int:
-        """Return the offset in the text of the spec of a position in a document."""
+        """Return the offset in the text of the spec that corresponds to an LSP position."""
         text = self.documents.texts.get(self.path(uri))
         if text is None:
             return 0
@@ -299,7 +299,7 @@ class Server(LanguageServer):
         return max(found - text.shift, 0)
 
     def item(self, proposal: Proposal, state: DocumentState, offset: int) -> lsp.CompletionItem:
-        """Return a proposal as the protocol has it."""
+        """Return a proposal as an LSP completion item."""
         source = state.analysis.source
         span = Span(source, proposal.start, offset)
         snippet = proposal.snippet and self._takes_snippets()
@@ -322,7 +322,7 @@ class Server(LanguageServer):
         )
 
     def symbol(self, item: OutlineItem) -> lsp.DocumentSymbol:
-        """Return an item of the outline as the protocol has it."""
+        """Return an item of the outline as an LSP symbol."""
         return lsp.DocumentSymbol(
             name=item.name or "?",
             kind=_SYMBOLS[item.kind],
@@ -353,7 +353,9 @@ def _range(found: lsp.Range) -> positions.TextRange:
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Return whether a message of the library is more than a rejection, which the editor shows."""
+    """Return whether a log record is an unexpected error; rejected requests are shown by the
+    editor.
+    """
     error = record.exc_info[1] if record.exc_info else None
     is_message = str(record.msg).startswith("Unable to deserialize message")
     return not (is_message or isinstance(error, JsonRpcInvalidParams | JsonRpcInternalError))

@@ -1,4 +1,4 @@
-"""A thread that reads from the editor, and does not keep the process from ending.
+"""A daemon thread that reads from the editor.
 
 The threads of a pool of the standard library are waited for when a process ends. One that reads
 stdin would wait for an editor that is gone, or that has sent a signal instead.
@@ -83,7 +83,7 @@ def _check_size(number: bytes) -> None:
 
 
 def copy(number: int, mode: str) -> BinaryIO:
-    """Return a stream of its own over the file of a descriptor, which may be closed apart."""
+    """Return a stream over a duplicate of a descriptor; either can be closed alone."""
     stream: Any = os.fdopen(os.dup(number), mode)
     found: BinaryIO = stream
     return found

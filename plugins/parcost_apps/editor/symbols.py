@@ -12,7 +12,7 @@ from parcost.records import record
 
 @record(eq=False)
 class OutlineItem:
-    """An item of a file: what it is called, all of it, its name, and what it holds."""
+    """An item of a file: its title, the span of its block, the span of its name, its children."""
 
     name: str
     kind: str

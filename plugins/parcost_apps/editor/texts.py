@@ -1,4 +1,4 @@
-"""The open documents of an editor, whose texts stand for the files of the same path."""
+"""The open documents of an editor; their texts replace the files of the same path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARK = "\ufeff"
 
 @define(eq=False)
 class OpenText:
-    """A document as the editor has it. *path* is how diagnostics and messages call its file."""
+    """A document open in the editor. *path* is the name of its file in diagnostics and messages."""
 
     path: str
     lines: Lines
@@ -29,7 +29,7 @@ class OpenText:
 
     @property
     def shift(self) -> int:
-        """How many characters of the document stand before the text of the spec."""
+        """The number of characters ahead of the text of the spec: a byte order mark."""
         return len(self.lines.text) - len(self.text)
 
     def range(self, start: int, end: int) -> TextRange:
@@ -39,7 +39,7 @@ class OpenText:
 
 @define(eq=False)
 class OpenTexts:
-    """All open documents, by path without links. *encoding* is that of columns."""
+    """All open documents, by resolved path. *encoding* is the encoding that columns count."""
 
     encoding: str = "utf-16"
     buffers: dict[str, Buffer] = Factory(dict)
@@ -70,7 +70,7 @@ class OpenTexts:
         return found
 
     def close(self, path: str) -> None:
-        """Remove a document: its file counts again."""
+        """Remove a document; from now on its file on disk is read."""
         self._open.pop(key_of(path), None)
         self.buffers.pop(key_of(path), None)
 
@@ -87,7 +87,7 @@ class OpenTexts:
 
 
 def key_of(path: str) -> str:
-    """Return what a file is known by: its path without links where that can be resolved."""
+    """Return the key of a file: its path with symbolic links resolved, if that is possible."""
     try:
         return str(Path(path).resolve())
     except (OSError, ValueError, RuntimeError):
@@ -95,7 +95,7 @@ def key_of(path: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return *text* with halves of characters, which no file can have, as replacement signs."""
+    """Return *text* with lone surrogates, which no file can have, as replacement characters."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -40,13 +40,13 @@ class DaskExecutor(Executor):
         return future
 
     def failure(self) -> str:
-        """Return a message once the client has given up its scheduler, which it does by itself."""
+        """Return an error message if the client has lost its scheduler, else ""."""
         if self._client.status in ("running", "connecting"):
             return ""
         return "its scheduler does not answer any more"
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for what is under way, or cancel it; leave the cluster as it is."""
+        """Wait for running tasks, or cancel them; the cluster itself keeps running."""
         if not self.failure():
             self._executor.shutdown(wait=wait and not cancel_futures)
         with _silence("distributed.client"):  # which prints what it was cut short in
@@ -87,9 +87,10 @@ def _failure(address: str, why: str) -> SpecError:
 
 
 def _connection_error(address: str) -> str:
-    """Return why no server takes a connection at *address*; nothing where it is no plain one.
+    """Return the reason why *address* accepts no connection; "" if it does, or is not a TCP
+    address.
 
-    The client of the library tries for long, and prints what it was cut short in.
+    The client of Dask would retry for long, and print a traceback.
     """
     scheme, _, rest = address.rpartition("://")
     if scheme not in ("", "tcp", "tls"):
@@ -110,7 +111,7 @@ def _connection_error(address: str) -> str:
 
 
 def _call_within(seconds: float, call: Callable[[], T]) -> T:
-    """Return ``call()``, whose own limits do not hold where a name or a greeting is waited for.
+    """Return ``call()`` under a time limit that also holds for name resolution and handshakes.
 
     Raises:
         TimeoutError: It takes longer.
@@ -132,7 +133,7 @@ def _call_within(seconds: float, call: Callable[[], T]) -> T:
 
 @contextmanager
 def _silence(name: str) -> Iterator[None]:
-    """Let a logger say nothing meanwhile."""
+    """Mute a logger inside the `with` block."""
     log = logging.getLogger(name)
     before, log.disabled = log.disabled, True
     try:

@@ -103,7 +103,7 @@ def _files(folder: Traversable) -> Iterator[Traversable]:
 
 
 def _letters(name: str) -> Mapping[str, str]:
-    """Return what templates say in the place of their letters.
+    """Return the values of the placeholders in templates.
 
     Raises:
         UsageError: No plugin can be called that.
@@ -134,7 +134,7 @@ def _letters(name: str) -> Mapping[str, str]:
 
 
 def _owner(plugin: str) -> str:
-    """Return what has the name already, "" if nothing does."""
+    """Return the object that already uses the name, "" if there is none."""
     from parcost.plugins.discovery import load
     from parcost.plugins.registry import REGISTRIES
 

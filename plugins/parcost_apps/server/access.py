@@ -1,12 +1,12 @@
-"""The guard of the page: who may ask, for what, and what a browser may do with the answer.
+"""The guard of the page: authentication of requests, and security headers of answers.
 
-The page runs on the user's machine, beside a browser that opens pages of strangers. Those can send
-requests to any address, so that three things are checked before anything else:
+The page runs on the user's machine, beside a browser that opens untrusted pages. Those can send
+requests to any address, so three things are checked before anything else:
 
-- ``Host`` is the address that the server is bound to. A name of a stranger that resolves to this
-  machine (DNS rebinding) is not.
+- ``Host`` is the address that the server is bound to. A foreign name that resolves to this
+  machine (DNS rebinding) is rejected.
 - A token, which only the printed address has. The browser keeps it as a cookie.
-- ``Origin`` of a request that does something is the page itself.
+- ``Origin`` of a request that changes state is the page itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 @frozen(kw_only=True)
 class Address:
-    """An address that the page has: *hosts* as requests name them, the first as it is printed."""
+    """An address of the page: *hosts* are the accepted ``Host`` values; the first is printed."""
 
     hosts: Sequence[str]
     port: int
@@ -55,36 +55,36 @@ class Address:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie: browsers send those of one port to all others."""
+        """The name of the cookie. It has the port, as browsers share cookies between ports."""
         return f"parcost_{self.port}"
 
     def admits(self, token: str | None) -> bool:
-        """Return whether *token* is the one; it takes as long for any other."""
+        """Return whether *token* is valid, by a comparison in constant time."""
         return token is not None and compare_digest(token.encode(), self.token.encode())
 
 
 def answer_problems(
     status: int, diagnostics: Sequence[Diagnostic], headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return diagnostics as the answer to a request."""
+    """Return a JSON response with diagnostics."""
     found = [as_data(diagnostic) for diagnostic in diagnostics]
     return JSONResponse({"diagnostics": found}, status, dict(headers or {}))
 
 
 def refuse(status: int, id: str, message: str, help: str | None = None) -> JSONResponse:
-    """Return an answer with one diagnostic."""
+    """Return an error response with one diagnostic."""
     return answer_problems(status, [Diagnostic(id, message, place="request", help=help)])
 
 
 @frozen
 class Guard:
-    """Middleware that rejects what is not from the page of this server."""
+    """Middleware that rejects requests that are not from the page of this server."""
 
     app: ASGIApp
     address: Address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or reject it; every answer gets the headers of the guard."""
+        """Answer a request, or reject it; every answer gets the security headers."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -120,7 +120,9 @@ class Guard:
         return None
 
     def _enter(self, given: str) -> Response:
-        """Return an answer that lets the browser keep a valid token, and hides it from the bar."""
+        """Return a redirect that stores a valid token as a cookie, so that the address bar hides
+        it.
+        """
         if not self.address.admits(given):
             return refuse(401, "no-token", "the token is not that of this server", _ENTRANCE)
         answer = RedirectResponse("/", 303)

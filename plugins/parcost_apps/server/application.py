@@ -58,7 +58,7 @@ _BEAT_SECONDS = 10.0  # between two events at least, so that a lost reader is no
 
 @define(eq=False)
 class LivePage:
-    """The page and the processes that answer for it."""
+    """The page, and the two processes that evaluate and search for it."""
 
     turns: Turns
     searches: EvaluationProcess
@@ -67,7 +67,7 @@ class LivePage:
 
     @classmethod
     def of(cls, subject: Subject, seconds: float) -> LivePage:
-        """Return the page of *subject*, whose evaluations have some *seconds* each."""
+        """Return the page of *subject*; each evaluation may take so many *seconds*."""
         return cls(Turns(EvaluationProcess(subject), seconds), EvaluationProcess(subject))
 
     def end(self) -> None:
@@ -106,13 +106,13 @@ class LivePage:
         return StreamingResponse(self._events(page, order), media_type="text/event-stream")
 
     async def stop(self, request: Request) -> Response:
-        """Let the search of a page end; those of other pages go on."""
+        """End the search of its page; searches of other pages go on."""
         if page_of(await read_body(request, PAGE_KEYS)) == self._searcher:
             self.searches.stop_search()
         return Response(status_code=204)
 
     def _search_refusal(self, page: str) -> Diagnostic | None:
-        """Return why a page cannot search now, if so."""
+        """Return the reason why a page cannot start a search now, or None."""
         if self._searcher is None:
             return None
         if self._searcher == page:
@@ -121,7 +121,7 @@ class LivePage:
         return Diagnostic("search-runs", "a search of another page runs", help=help)
 
     async def _events(self, page: str, order: SearchOrder) -> AsyncIterator[str]:
-        """Yield progress, and at the end the answer; a reader that leaves ends the search."""
+        """Yield progress events, then the answer; if the reader disconnects, the search ends."""
         if (refusal := self._search_refusal(page)) is not None:  # it began meanwhile
             yield _event("result", _problem_text(refusal))
             return
@@ -157,7 +157,7 @@ class LivePage:
 
 
 async def _outcome(run: Awaitable[str]) -> str:
-    """Return the answer of a search, or why there is none, as JSON."""
+    """Return the answer of a search, or its error, as JSON."""
     try:
         return await run
     except OutOfTimeError:

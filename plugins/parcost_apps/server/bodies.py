@@ -1,4 +1,4 @@
-"""What requests may say, checked before anything is done with it."""
+"""Validation of the bodies of requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEARCH_KEYS = (*CHANGE_KEYS, "axes", "objective", "budget_seconds")
 
 
 class BodyError(ParcostError):
-    """A request is no valid one; it is answered with *status*."""
+    """A request is invalid; it is answered with HTTP *status*."""
 
     def __init__(self, status: int, id: str, message: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class BodyError(ParcostError):
 
 @frozen(kw_only=True)
 class FormChange:
-    """What a page sets: attributes by path, and the entries of catalogues that these name."""
+    """The values that a page sets, by path, and the catalogue entries that they name."""
 
     values: Mapping[str, str] = field(factory=dict)
     uses: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class FormChange:
 
 @frozen(kw_only=True)
 class SearchOrder:
-    """A search that a page starts; what is empty is what the spec says."""
+    """A search that a page starts; an empty field is taken from the spec."""
 
     change: FormChange
     axes: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class SearchOrder:
 
 
 async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
-    """Return the object in the body of *request*, which may have these *keys*.
+    """Parse the JSON object in the body of *request*; only *keys* are accepted.
 
     Raises:
         BodyError: It is too large, comes too slowly, is no object of JSON, or has other keys.
@@ -95,10 +95,10 @@ async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
 
 
 def change_of(body: Mapping[str, Any]) -> FormChange:
-    """Return what a body sets.
+    """Return the values that a body sets.
 
     Raises:
-        BodyError: It has no attributes with texts, or imports what is no entry of a catalogue.
+        BodyError: It has no attributes with texts, or imports a name that is no catalogue entry.
     """
     values, uses = body.get("set", {}), body.get("use", [])
     if not isinstance(values, dict) or len(values) > _MOST_VALUES:
@@ -110,10 +110,10 @@ def change_of(body: Mapping[str, Any]) -> FormChange:
 
 
 def search_order_of(body: Mapping[str, Any]) -> SearchOrder:
-    """Return the search that a body asks for.
+    """Return the search that a body requests.
 
     Raises:
-        BodyError: It is none.
+        BodyError: The body is no valid search.
     """
     budget, objective = body.get("budget_seconds"), body.get("objective", "")
     number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
@@ -130,10 +130,10 @@ def search_order_of(body: Mapping[str, Any]) -> SearchOrder:
 
 
 def page_of(body: Mapping[str, Any]) -> str:
-    """Return the name that a page has given itself.
+    """Return the identifier that a page has chosen for itself.
 
     Raises:
-        BodyError: It is no word.
+        BodyError: It is not a word.
     """
     name = body.get("page", "")
     if not isinstance(name, str) or not (name == "" or _WORD.fullmatch(name.replace("-", ""))):
@@ -142,7 +142,7 @@ def page_of(body: Mapping[str, Any]) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text has no half of a character, which JSON can spell."""
+    """Return whether a text has no lone surrogate, which JSON can encode."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

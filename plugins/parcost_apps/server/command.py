@@ -129,7 +129,7 @@ def command(
 
 
 def _example(plugins: Plugins) -> str:
-    """Return the file of the example that a catalogue has."""
+    """Return the file of the example in the catalogue."""
     for _, catalogue in plugins.offers("catalogues").values():
         if catalogue.example and isinstance(catalogue.root, Path):
             return str(catalogue.root / catalogue.example)

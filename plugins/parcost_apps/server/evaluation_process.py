@@ -1,4 +1,4 @@
-"""The process that evaluates: it can be ended in the middle of anything, which no thread can.
+"""The evaluation process: unlike a thread, it can be killed at any moment.
 
 Tasks go to it as objects, and answers come back as JSON, behind a byte that says what they are.
 """
@@ -33,7 +33,7 @@ _PROGRESS_SECONDS = 0.1  # between two messages
 
 
 class OutOfTimeError(ParcostError):
-    """An answer took longer than it may."""
+    """An answer took longer than its limit."""
 
 
 class EndedError(ParcostError):
@@ -42,7 +42,7 @@ class EndedError(ParcostError):
 
 @frozen
 class PageTask:
-    """A request: the method of :class:`LiveStudy` that answers it, and what that takes."""
+    """A request: a method of :class:`LiveStudy`, and its arguments."""
 
     name: Literal["page", "evaluate", "spec", "search"]
     arguments: tuple[Any, ...] = ()
@@ -50,7 +50,7 @@ class PageTask:
 
 @define(eq=False)
 class EvaluationProcess:
-    """A process with a study, started when there is something to do, and anew once it ended."""
+    """A process with a study, started on demand, and restarted after it has ended."""
 
     subject: Subject
     _process: SpawnProcess | None = None
@@ -65,7 +65,7 @@ class EvaluationProcess:
         seconds: float,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> str:
-        """Return the answer to a task, as JSON. One task is done at a time.
+        """Return the answer to a task, as JSON. One task runs at a time.
 
         Raises:
             OutOfTimeError: It takes longer than some seconds; the process is ended.
@@ -92,7 +92,7 @@ class EvaluationProcess:
                 raise
 
     def stop_search(self) -> None:
-        """Ask a search to end with what it has found."""
+        """Ask a search to end with the layouts found so far."""
         self._is_stopped = True
         connection = self._connection
         if connection is not None:
@@ -100,7 +100,7 @@ class EvaluationProcess:
                 connection.send(_STOP)
 
     def end(self) -> None:
-        """End the process, whatever it does; who waits for it gets an error."""
+        """Kill the process; callers that wait for it get an error."""
         process = self._process
         if process is not None:
             with suppress(ValueError):  # it is closed
@@ -134,7 +134,7 @@ class EvaluationProcess:
 
 
 def serve_tasks(connection: Connection, subject: Subject) -> None:
-    """Answer tasks until the connection ends: what the process does."""
+    """Answer tasks until the connection ends: the main loop of the process."""
 
     def send(kind: bytes, text: str) -> None:
         connection.send_bytes(kind + text.encode())

@@ -1,4 +1,4 @@
-"""The form of a study, made from what its blocks declare."""
+"""The form of a study, made from the fields of its blocks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _FIRST = 1  # parts whose blocks are open: what the file says
 
 
 def block_order(scenario: Scenario) -> BlockOrder:
-    """Return the blocks of *scenario* in the order of its resolved spec."""
+    """Return the block title of each path of *scenario*, in the order of its resolved spec."""
     return {
         text.path: title for title, texts in block_texts(scenario.first).items() for text in texts
     }
 
 
 def form_of(scenario: Scenario, order: BlockOrder) -> Form:
-    """Return the form of *scenario*, without blocks that no path leads to.
+    """Return the form of *scenario*, without blocks that no path reaches.
 
     What is in *order* keeps its place there: what is set from outside would come first.
 
@@ -122,7 +122,7 @@ def _is_chosen(attribute: AttributeText, field: Field) -> bool:
 
 
 def _kind(field: Field, value: str, choices: Sequence[InputChoice]) -> InputKind:
-    """Return how an attribute is chosen: a sweep and an expression are texts."""
+    """Return the kind of input of an attribute; a sweep or an expression is a text."""
     if field.kind == "switch" and value in ("on", "off"):
         return "switch"
     if choices and (not value or value in [choice.text for choice in choices]):

@@ -53,7 +53,7 @@ Answer = Mapping[str, Any]
 
 @frozen(kw_only=True)
 class Subject:
-    """The study of a page, as the command line names it."""
+    """The study of a page: its file, overrides and options of the command line."""
 
     path: str
     study: str | None = None
@@ -63,7 +63,7 @@ class Subject:
 
 
 def live_exporter(plugins: Plugins) -> LiveExporter:
-    """Return the first format that can be a page of a server.
+    """Return the first format that can render a live page.
 
     Raises:
         PluginError: There is none.
@@ -97,7 +97,7 @@ class LiveStudy:
         return {"text": page.text, "policy": page.policy}
 
     def evaluate(self, change: FormChange) -> Answer:
-        """Return the report and the form with a *change*, or why there is no report."""
+        """Return the report and the form with a *change*, or the error that prevents the report."""
         answer: dict[str, Any] = {"command": self._command("eval", change)}
         scenario = self._scenario(change)
         if isinstance(scenario, Rejection):
@@ -177,7 +177,9 @@ class LiveStudy:
         return live_exporter(self.session.plugins)
 
     def _order(self) -> BlockOrder:
-        """Return the order of blocks without a change; the file may have changed since."""
+        """Return the order of blocks without a change; it is read again, as the file may have
+        changed.
+        """
         plain = self._bound(FormChange())
         if self._known_order.get("module") is not plain.module:
             self._known_order.update(module=plain.module, order=block_order(plain))
@@ -211,7 +213,7 @@ class LiveStudy:
         return found
 
     def _command(self, name: str, change: FormChange) -> str:
-        """Return the command line that gives the same."""
+        """Return the command line that gives the same result."""
         own = self.subject
         uses = dict.fromkeys((*own.reading.uses, *change.uses))
         words = [
@@ -236,9 +238,9 @@ class LiveStudy:
         change: FormChange | None = None,
         told: Container[int] = (),
     ) -> Answer:
-        """Return *diagnostics*, each with the attributes that it is about.
+        """Return *diagnostics*, each with the paths of the attributes that caused it.
 
-        Those whose identity is in *told* are in the report too.
+        *told* are identities of diagnostics that the report already shows.
         """
         spans: dict[str, Span] = {}
         if scenario is not None:
@@ -253,7 +255,7 @@ class LiveStudy:
 
 
 def _long_budget(scenario: Scenario, order: SearchOrder, seconds: float) -> Diagnostic:
-    """Return that the page allows no search of so many *seconds*."""
+    """Return the diagnostic that the page allows no search of so many *seconds*."""
     most = f"{LONGEST_SEARCH_SECONDS:,.0f} s"
     subject = "" if order.budget_seconds is not None else goal_of(scenario.first).subject
     span = scenario.first.where(f"{subject}.budget") if subject else None
@@ -282,7 +284,7 @@ def _problem(
 ) -> Mapping[str, Any]:
     """Return a diagnostic with the paths of its attributes.
 
-    Where its message names an attribute that the page has changed, it is about that one.
+    If the message names attributes that the page has changed, only those are its paths.
     """
     found = as_data(diagnostic)
     named = [p for p in changed if re.search(rf"\b{p.rpartition('.')[2]}\b", found["message"])]
@@ -309,7 +311,7 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def _layouts(whole: Space, found: SearchResult) -> Iterable[Mapping[str, Any]]:
-    """Yield the best layouts, as a page sets them."""
+    """Yield the best layouts, as values that a page can set."""
     for layout in found.best:
         values = {path: whole.text(path, value) for path, value in layout.values.items()}
         yield {

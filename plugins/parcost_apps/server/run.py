@@ -24,9 +24,9 @@ _PATIENCE_SECONDS = 1  # with requests that go on when the server ends
 
 
 class HeaderLimit(H11Protocol):
-    """A connection that ends if the head of a request takes longer than *head_seconds*.
+    """A connection that is closed if the head of a request takes longer than *head_seconds*.
 
-    Else a few connections that send half a head hold all places.
+    Otherwise a few clients that send half a head could occupy all connections.
     """
 
     head_seconds = 10.0
@@ -45,7 +45,7 @@ class HeaderLimit(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Start the clock where a head is awaited, and stop it where one has come."""
+        """Start the timer when a head is awaited, and stop it when one is complete."""
         if self.conn.their_state is not h11.IDLE:
             self._forget()
         elif self._limit is None:
@@ -152,7 +152,7 @@ def serve(
 
 @contextmanager
 def _end_on_hang_up(server: uvicorn.Server) -> Iterator[None]:
-    """End *server* in order when its terminal closes; uvicorn does so for other signals."""
+    """Shut *server* down when its terminal closes (SIGHUP); uvicorn handles the other signals."""
     number: int = getattr(signal, "SIGHUP", 0)
     ignored = not number or signal.getsignal(number) is signal.SIG_IGN
     if ignored or current_thread() is not main_thread():

@@ -1,4 +1,4 @@
-"""Whose turn it is: one evaluation at a time, and of each page only the newest.
+"""The queue of evaluations: one runs at a time, and of each page only the newest request waits.
 
 A page asks at every change. While one evaluation runs, the newest request of each page waits; older
 ones are answered at once. An evaluation whose page wants another one gets a moment to end.
@@ -18,16 +18,16 @@ _MOST_WAITING = 16
 
 
 class SupersededError(ParcostError):
-    """The page has asked for something newer."""
+    """The page has sent a newer request."""
 
 
 class BusyError(ParcostError):
-    """Too many pages wait."""
+    """Too many pages are waiting."""
 
 
 @define(eq=False)
 class Turns:
-    """Hands the tasks of pages to a process, one after another."""
+    """Passes the tasks of pages to the evaluation process, one after another."""
 
     process: EvaluationProcess
     seconds: float
@@ -69,6 +69,6 @@ class Turns:
             raise SupersededError("the page has asked for something newer")
 
     def _end(self, run: tuple[str, object]) -> None:
-        """End a run that still goes on."""
+        """Kill a run that is still going on."""
         if self._running is run:
             self.process.end()

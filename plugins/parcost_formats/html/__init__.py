@@ -39,13 +39,13 @@ class Html(LiveExporter):
         return live_page(title)
 
     def inputs(self, form: Form) -> str:
-        """Return the inputs of a form."""
+        """Return the form as HTML inputs."""
         from parcost_formats.html.page import inputs
 
         return inputs(form)
 
     def reports(self, entries: Iterable[Entry], name: str) -> str:
-        """Return reports, whose identifiers begin with *name*."""
+        """Return reports as HTML; all element ids begin with *name*."""
         from parcost_formats.html.page import reports
 
         return reports(entries, name)
@@ -90,11 +90,11 @@ def _charts(entries: Iterable[Entry]) -> list[tuple[str, ChartData]]:
 
 @hookimpl
 def exporters() -> list[Exporter | FileExporter]:
-    """Offer all three."""
+    """Return the three exporters: HTML, SVG and PNG."""
     return [Html(), Svg(), Png()]
 
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the exporter of the pages of rules."""
     return [Rulebook(name="pictures", file=Path(__file__).with_name("rules.toml"))]

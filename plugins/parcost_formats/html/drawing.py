@@ -1,4 +1,4 @@
-"""Pictures without a browser: SVG, and PNG made of it."""
+"""Pictures without a browser: SVG, and PNG rendered from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ID = re.compile(r'\bid="([^"]+)"')
 
 
 def svg(charts: Sequence[tuple[str, ChartData]]) -> str:
-    """Return one drawing of all *charts*, one below the other; each has the name of its study.
+    """Return one SVG of all *charts*, one below the other; each is titled with its study.
 
     Raises:
         SpecError: There is no chart, or the library that draws is not installed.
@@ -91,14 +91,14 @@ def _draw(chart: ChartData, study: str) -> str:
 
 
 def _with_title(mark: re.Match[str]) -> str:
-    """Return a mark with its description as its title, which viewers show."""
+    """Return an SVG mark with its description as ``<title>``, which viewers show on hover."""
     tag, attributes, description, closed = mark.groups()
     title = f"<title>{description}</title>"
     return f"<{tag}{attributes}>{title}" + (f"</{tag}>" if closed else "")
 
 
 def _with_own_ids(drawn: str, number: int) -> str:
-    """Return a drawing whose identifiers are those of no other one, and the same each time."""
+    """Return an SVG whose ids are unique on the page and reproducible."""
     for place, name in enumerate(dict.fromkeys(_ID.findall(drawn))):
         drawn = drawn.replace(f'id="{name}"', f'id="p{number}-{place}"')
         drawn = drawn.replace(f"url(#{name})", f"url(#p{number}-{place})")

@@ -1,4 +1,4 @@
-"""The page of HTML: one file with the report, its pictures and what draws them."""
+"""The HTML page: one file with the report, its pictures and the script that draws them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _ESCAPES = str.maketrans(
 
 @frozen(kw_only=True)
 class Picture:
-    """A chart on the page: *id* is unique there, and *drawing* is what the browser draws.
+    """A chart on the page: *id* is unique there, and *drawing* is its Vega-Lite specification.
 
-    *rows* are those of the table, and *left* is how many of the picture it leaves out.
+    *rows* are the rows of the table below it, and *left* counts the rows that the table omits.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Picture:
 
 @frozen(kw_only=True)
 class PageReport:
-    """A report on the page, or a file without one."""
+    """A report on the page, or the error of a file without one."""
 
     id: str
     title: str
@@ -76,7 +76,7 @@ def page(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def live_page(title: str) -> WebPage:
-    """Return the page of a server, which asks that for a form and reports.
+    """Return the page of a server, which requests the form and the reports from the server.
 
     Raises:
         MissingExtraError: The library that fills the template is not installed.
@@ -97,14 +97,14 @@ def live_page(title: str) -> WebPage:
 
 
 def inputs(form: Form) -> str:
-    """Return the inputs of a form."""
+    """Return the form as HTML inputs."""
     switches = [InputChoice(text="on"), InputChoice(text="off")]
     template = _environment().get_template("form.html")
     return str(template.render(parts=form.parts, search=form.search, switches=switches))
 
 
 def reports(entries: Iterable[Entry], name: str) -> str:
-    """Return reports, whose identifiers on the page begin with *name*."""
+    """Return reports as HTML; all element ids begin with *name*."""
     template = _environment().get_template("report.html")
     return str(template.render(parts=[_part(f"{name}{n}", e) for n, e in enumerate(entries, 1)]))
 
@@ -134,12 +134,12 @@ def _themes() -> str:
 
 
 def _hash(script: str) -> str:
-    """Return what a policy of content names a script by."""
+    """Return the hash of a script, as in a Content-Security-Policy."""
     return "sha256-" + b64encode(sha256(script.encode()).digest()).decode()
 
 
 def _json(value: Any) -> str:
-    """Return data that stands in a page: no text of it ends the element that it stands in."""
+    """Return data as JSON that can stand in a ``<script>``: no text can close the element."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
@@ -180,7 +180,7 @@ def _picture(report: str, number: int, chart: ChartData) -> Picture:
 
 
 def _fields(chart: ChartData) -> dict[str, Any]:
-    """Return the rows field by field: a text that many of them share stands there once."""
+    """Return the rows as columns; one with many equal values is stored as values and indices."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(name for row in chart.rows for name in row):
         values = [_short(row.get(name)) for row in chart.rows]
@@ -195,7 +195,7 @@ def _fields(chart: ChartData) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    """Return a number as exactly as a picture shows it."""
+    """Return a float rounded to the digits that a picture shows."""
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 

@@ -76,7 +76,7 @@ def legend_look(entry_width: float, width: float) -> dict[str, Any]:
 
 
 def specification(chart: ChartData, width: int | str) -> dict[str, Any]:
-    """Return a chart with its data; each mark shows the columns of its row."""
+    """Return the whole Vega-Lite specification of a chart; tooltips show the columns of a row."""
     tooltip = [
         {"field": name, "title": title, "type": "nominal"} for title, name in chart.columns.items()
     ]

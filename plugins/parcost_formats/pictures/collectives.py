@@ -1,4 +1,4 @@
-"""The time of a collective by size, over each group of the step."""
+"""The time of a collective by message size, over each group of the step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIZES = tuple(float(4**n) for n in range(5, 18))  # 1 KiB to 16 GiB
 
 @hookimpl
 def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
-    """Return the curves of each group that has more than one rank."""
+    """Return one chart with a curve for each group of several ranks."""
     rows = [row for names, ranks in _groups(study) for row in _rows(study, names, ranks)]
     if not rows:
         return
@@ -40,7 +40,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
 
 
 def _groups(study: Study) -> Iterator[tuple[Sequence[str], float]]:
-    """Yield the groups of several ranks; those that are placed alike together."""
+    """Yield the names and the rank count of groups; groups on the same links share one curve."""
     alike: dict[Any, list[str]] = {}
     for _, group in study.contributions("groups"):
         if not is_array(group.ranks) and group.ranks > 1:

@@ -1,4 +1,4 @@
-"""The memory of each stage at each moment, below what a device may hold."""
+"""The memory of each stage at each moment, and the device's capacity."""
 
 from __future__ import annotations
 

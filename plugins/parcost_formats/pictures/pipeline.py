@@ -1,4 +1,4 @@
-"""What each device of a pipeline does when: a bar for each pass."""
+"""The passes of each pipeline device over time, as bars."""
 
 from __future__ import annotations
 

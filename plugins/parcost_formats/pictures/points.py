@@ -1,4 +1,4 @@
-"""Many points: curves of a sweep, the map of layouts, and the Pareto front of a search."""
+"""Charts of many points: curves of a sweep, the map of layouts, the Pareto front of a search."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ON_FRONT, _OTHERS = "on the front", "others"
 
 @hookimpl
 def point_charts(points: PointTable) -> Iterator[Chart]:
-    """Return curves along an axis of numbers, a map over two axes, and the front."""
+    """Yield curves along a numeric axis, a heat map over two axes, and the Pareto front."""
     if points.kind == "sweep":
         yield from _curves(points)
     yield from _map(points)
@@ -48,7 +48,7 @@ def _values(points: PointTable, axis: str) -> list[Any]:
 
 
 def _numeric(points: PointTable) -> list[str]:
-    """Return the axes of numbers, that with the most values first."""
+    """Return the numeric axes, the axis with most values first."""
     axes = [axis for axis in points.axes if all(map(_is_number, _values(points, axis)))]
     return sorted(axes, key=lambda axis: -len(_values(points, axis)))
 
@@ -69,7 +69,9 @@ def _text(value: Any) -> str:
 
 
 def _curves(points: PointTable) -> Iterator[Chart]:
-    """Yield a chart for each of the first figures, with a curve for each other combination."""
+    """Yield a chart of each of the first figures along an axis; one curve per combination of the
+    others.
+    """
     axes = [axis for axis in _numeric(points) if len(_values(points, axis)) > 1]
     if not axes:
         yield from _bars(points)
@@ -111,7 +113,7 @@ def _curves(points: PointTable) -> Iterator[Chart]:
 
 
 def _bars(points: PointTable) -> Iterator[Chart]:
-    """Yield a bar for each point, of the first figures, where no axis is one of numbers."""
+    """Yield a bar per point for each of the first figures, if no axis is numeric."""
     for name, figure in list(points.figures.items())[:_MOST_FIGURES]:
         able = [row for row in points.rows if row.get("feasible") and _is_number(row.get(name))]
         rows = [
@@ -190,7 +192,7 @@ def _curve_spec(
 
 
 def _map(points: PointTable) -> Iterator[Chart]:
-    """Yield the best point of each cell over two axes; cells that cannot run are grey."""
+    """Yield a heat map of the best point over two axes; infeasible cells are grey."""
     numeric = [axis for axis in _numeric(points) if len(_values(points, axis)) > 1]
     pair = list(_PAIR) if all(axis in numeric for axis in _PAIR) else numeric[:2]
     if len(pair) < 2 or not points.figures:
@@ -235,7 +237,7 @@ def _map(points: PointTable) -> Iterator[Chart]:
 def _map_values(
     points: PointTable, down: str, across: str, name: str, figure: PointFigure
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return the values of both axes, in order; the best where there are too many cells."""
+    """Return the sorted values of both axes; only the best of them if there are too many cells."""
     sign = -1.0 if figure.largest else 1.0
     able = [row for row in points.rows if row.get("feasible") and _is_number(row.get(name))]
     ranked = []
@@ -283,7 +285,7 @@ def _cells(
 
 
 def _add_brightness(rows: Sequence[dict[str, Any]], figure: PointFigure) -> None:
-    """Add to each drawn cell how bright its color is, from 0 to 1: the best are bright."""
+    """Add the color brightness to each drawn cell, from 0 (worst) to 1 (best)."""
     drawn = [row["drawn"] for row in rows if row["kind"] == "runs"]
     low, high = min(drawn, default=0.0), max(drawn, default=0.0)
     for row in rows:
@@ -295,7 +297,10 @@ def _add_brightness(rows: Sequence[dict[str, Any]], figure: PointFigure) -> None
 def _best(
     points: PointTable, rows: Sequence[Mapping[str, Any]], name: str, figure: PointFigure
 ) -> Mapping[str, Any] | None:
-    """Return the best of *rows*, or one that cannot run; the lowest bounds are evaluated first."""
+    """Return the best feasible row, else an infeasible one.
+
+    Rows with a lower bound only are evaluated, lowest bound first, until none can be better.
+    """
     sign = -1.0 if figure.largest else 1.0
     refused = next((row for row in rows if not row.get("feasible")), None)
     able = [row for row in rows if row.get("feasible") and _is_number(row.get(name))]
@@ -346,7 +351,7 @@ def _map_spec(down: str, across: str, figure: PointFigure) -> dict[str, Any]:
 
 
 def _front(points: PointTable) -> Iterator[Chart]:
-    """Yield time against memory, with the points that no other one beats in both."""
+    """Yield step time against memory, with the Pareto front."""
     if _STEP not in points.figures or _MEMORY not in points.figures:
         return
     runs = [

@@ -1,4 +1,4 @@
-"""The step by cause: what is exposed beside what is hidden, term by term."""
+"""Step time by cause: exposed and hidden, term by term."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _rows(outcome: Outcome, order: Mapping[str, int]) -> Iterator[dict[str, Any]
 
 
 def _sums(outcome: Outcome, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the sum of each cause, which stands at the end of its bar."""
+    """Yield the sum of each cause, the label at the end of its bar."""
     for cause in dict.fromkeys(row["cause"] for row in rows):
         own = [row for row in rows if row["cause"] == cause]
         exposed = outcome.seconds_by_cause[cause]

@@ -1,4 +1,4 @@
-"""Problems and claims that fail as annotations: ``--format github`` and ``--format sarif``."""
+"""Diagnostics and failed claims as annotations: ``--format github`` and ``--format sarif``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parcost.contract.page import Paper
 
 
 class GitHub(Exporter):
-    """A workflow command for each problem."""
+    """Each problem as a workflow command of GitHub Actions."""
 
     name = "github"
     reads: Part = "data"
@@ -32,7 +32,7 @@ class Sarif(Exporter):
     reads: Part = "data"
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
-        """Yield the log at once: it starts with the rules."""
+        """Yield the whole log at once, as it begins with the rules."""
         from parcost.output.ci_formats import sarif
 
         yield sarif(
@@ -50,7 +50,7 @@ def _problems(entry: Entry) -> Iterator[Mapping[str, Any]]:
 
 
 def _suppressions(entry: Entry) -> Iterator[Mapping[str, Any]]:
-    """Yield the warnings that a spec switches off."""
+    """Yield the warnings that a spec suppresses."""
     found: Any = entry.data()
     for result in found.get("results", ()):
         yield from result.get("suppressions", ())  # shards of earlier versions have none
@@ -58,5 +58,5 @@ def _suppressions(entry: Entry) -> Iterator[Mapping[str, Any]]:
 
 @hookimpl
 def exporters() -> list[Exporter]:
-    """Offer both."""
+    """Return the two exporters, GitHub and SARIF."""
     return [GitHub(), Sarif()]

@@ -59,7 +59,7 @@ class Csv(Exporter):
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a cell; a number to its last bit, and nothing for what is not known."""
+    """Return a value as a cell: numbers with all digits, "" if unknown."""
     if value is None:
         return ""
     if name == "feasible":

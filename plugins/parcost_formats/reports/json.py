@@ -19,7 +19,7 @@ class Json(Exporter):
     reads: Part = "full"
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
-        """Yield the document as it grows: a long batch is never held as text."""
+        """Yield the document piece by piece, so that a long batch is not held in memory."""
         rejected = []
         yield _text(header()).removesuffix("\n}") + ',\n  "reports": ['
         separator = ""

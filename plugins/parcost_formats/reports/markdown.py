@@ -11,7 +11,7 @@ from parcost.output import markdown
 
 
 class Markdown(Exporter):
-    """The page of the table, in Markdown; files without a report are named too."""
+    """The page of the table exporter as Markdown, with the files that have no report."""
 
     name = "md"
     reads: Part = "page"

@@ -85,14 +85,14 @@ def _spool(entries: Iterable[Entry], path: Path) -> tuple[dict[str, str], int]:
 
 
 def _unicode_text(value: Any) -> Any:
-    """Return a text without what no Unicode has, such as bytes of a file name, as csv shows it."""
+    """Return a text with invalid Unicode, such as raw bytes of a file name, escaped as in csv."""
     if not isinstance(value, str):
         return value
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _common_type(kind: str, value: Any) -> str:
-    """Return the type that takes what was in a column and *value*."""
+    """Return the column type that holds both the type so far and *value*."""
     if value is None:
         return kind
     new = _TYPES[type(value)]

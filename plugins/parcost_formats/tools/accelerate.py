@@ -64,7 +64,7 @@ class Accelerate(JobImporter):
 
 
 def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) -> None:
-    """List the keys of the sections that the type of the run does not read."""
+    """List the keys of sections that do not apply to this ``distributed_type``."""
     for key in entries:
         section = key.partition("_config.")[0]
         if section in _SECTIONS and _SECTIONS[section] != kind:
@@ -96,7 +96,7 @@ def read_fsdp(found: SettingCollector) -> None:
 
 
 def _strategy(found: SettingCollector) -> None:
-    """Read what is sharded, and over which ranks."""
+    """Read the ZeRO stage, and the size of a hybrid sharding group."""
     version = found.whole(f"{_FSDP}version") or 1
     old, new = f"{_FSDP}sharding_strategy", f"{_FSDP}reshard_after_forward"
     strategies = table(TOOL)["strategies"]
@@ -115,7 +115,7 @@ def _strategy(found: SettingCollector) -> None:
 
 
 def _within_a_node(found: SettingCollector, key: str) -> None:
-    """Set the ranks that a hybrid strategy shards over."""
+    """Set the shard group of a hybrid strategy to the ranks of a node."""
     devices, nodes = found.whole("num_processes"), found.whole("num_machines") or 1
     if devices and devices % nodes == 0:
         found.assume("sharding", "shard", str(devices // nodes), _WHOLE_NODES)
@@ -124,7 +124,7 @@ def _within_a_node(found: SettingCollector, key: str) -> None:
 
 
 def _precision(found: SettingCollector, *, sharded: bool) -> None:
-    """Read the types of weights and messages."""
+    """Read the recipe of precision: data types of weights, products and messages."""
     key = "mixed_precision"
     words = {"no": "fp32", "false": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
     kind = found.word(key, words)
@@ -174,7 +174,7 @@ def _accumulation(found: SettingCollector) -> None:
 
 
 def read_replicas(found: SettingCollector) -> None:
-    """Set what DistributedDataParallel does."""
+    """Set the layout of DistributedDataParallel: gradients all-reduced, nothing sharded."""
     ddp = table(TOOL)["ddp"]
     key = "distributed_type" if "distributed_type" in found else ""
     found.use("frameworks.pytorch_fsdp", key, "DistributedDataParallel of PyTorch")
@@ -197,7 +197,7 @@ def _megatron(found: SettingCollector) -> None:
 
 
 def read_mesh(found: SettingCollector) -> None:
-    """Read the degrees of a mesh of devices."""
+    """Read the parallel degrees of a device mesh."""
     keys = [f"{_MESH}{name}_size" for name in ("dp_replicate", "dp_shard")]
     replicate, shard = (found.whole(key) for key in keys)
     if (found.whole(f"{_MESH}tp_size") or 1) > 1:

@@ -1,4 +1,4 @@
-"""Options of the command line that answer a question about a key that no table has."""
+"""Options of the command line that supply a value for a key that is in no table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asked_attribute(answer: str) -> str:
 
 
 def answer_to(key: str, table: Mapping[str, Any]) -> str:
-    """Return the option to copy where *key* is in no list of a table; empty where none is due.
+    """Return the option to suggest for a *key* that is in no list of a table; "" if none is needed.
 
     ``asks`` of the table has options by patterns of keys. They match other keys of a section that
     decides the cost. So a name of another release is never left to a default.

@@ -78,7 +78,7 @@ class Automodel(JobImporter):
 
 
 def _join_mesh(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
-    """Return the entries with those of ``distributed_config`` as keys of ``distributed``.
+    """Return the entries with the keys of ``distributed_config`` moved below ``distributed``.
 
     >>> entries = {"distributed.tp_size": 1, "distributed_config._target_": 2}
     >>> _join_mesh(entries)
@@ -95,7 +95,7 @@ def _why(fact: str) -> str:
 
 
 def _model(found: SettingCollector) -> None:
-    """Read which model of the Hub it is."""
+    """Read the name of the Hugging Face model."""
     names = ("pretrained_model_name_or_path", "config.pretrained_model_name_or_path", "config")
     for name in names:
         key = f"model.{name}"
@@ -117,7 +117,7 @@ def _size(found: SettingCollector, name: str) -> int | None:
 
 
 def _layout(found: SettingCollector) -> int:
-    """Read the mesh and what its ranks shard; return the stages of the pipeline."""
+    """Read the degrees of the mesh and the sharding; return the number of pipeline stages."""
     sizes = {name: _size(found, f"{name}_size") for name in ("tp", "cp", "pp", "ep", "dp")}
     for name in ("tp", "cp", "pp"):
         size = sizes[name]
@@ -145,7 +145,7 @@ def _layout(found: SettingCollector) -> int:
 
 
 def _strategy(found: SettingCollector, dp: int | None, cp: int) -> None:
-    """Read how replicas share out their state."""
+    """Read the data-parallel strategy: the ZeRO stage and the shard group."""
     keys = (f"{_MESH}strategy", f"{_MESH}_target_", f"{_MESH}strategy._target_")
     key = next((key for key in keys if key in found), "")
     word = str(found.value(key, "fsdp2")).rpartition(".")[2].lower() if key else "fsdp2"
@@ -194,7 +194,7 @@ def _pipeline(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector, stages: int) -> None:
-    """Read the batch of a step, and what a rank takes of it at once."""
+    """Read the global batch, the micro-batch and the accumulation steps."""
     whole, each = found.whole(_GLOBAL), found.whole(_LOCAL)
     if whole is not None:
         found.set("training", "global_batch", f"{digits(whole)} sequences", _GLOBAL)
@@ -238,7 +238,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the type that weights are stored in, and what FSDP multiplies and reduces in."""
+    """Read the storage type of weights, and the types in which FSDP multiplies and reduces."""
     key = next((k for k in ("model.torch_dtype", "model.dtype") if k in found), "")
     policy = f"{_MESH}mp_policy."
     multiplied = found.word(f"{policy}param_dtype", _TABLE["dtypes"]) or "2 B"
@@ -274,7 +274,7 @@ def _precision(found: SettingCollector) -> None:
 
 
 def _optimizer(found: SettingCollector) -> None:
-    """Read the state of the optimizer: that of PyTorch's Adam has the type of the weights."""
+    """Read the optimizer state; PyTorch's Adam keeps it in the type of the weights."""
     key = "optimizer._target_"
     name = str(found.value(key, "torch.optim.AdamW"))
     if name in _ADAM:
@@ -306,7 +306,7 @@ def _optimizer(found: SettingCollector) -> None:
 
 
 def _recompute(found: SettingCollector) -> None:
-    """Read which activations are made again in backward."""
+    """Read which activations are recomputed in backward."""
     key = next((key for key in _CHECKPOINTS if key in found), "")
     value = found.value(key) if key else None
     if value is None:

@@ -1,4 +1,4 @@
-"""What an importer finds in a configuration: settings, blocks, and keys that set nothing."""
+"""The result of an importer in the making: settings, blocks, and keys without effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AUTO = "auto"
 
 
 def read_configuration(name: str, text: str) -> Mapping[str, JsonEntry] | ImportProblem:
-    """Return the entries of a file of JSON or YAML, or why it has none."""
+    """Parse a JSON or YAML file into entries by key, or return its error."""
     try:
         return read_object(text) if name.endswith(".json") else read_mapping(text)
     except JsonTextError as error:
@@ -34,10 +34,10 @@ def read_configuration(name: str, text: str) -> Mapping[str, JsonEntry] | Import
 
 
 class SettingCollector:
-    """The settings of a configuration, as they are found.
+    """Collects the settings of a configuration.
 
-    A block is named as it is written, ``layout`` or ``precision mixed extends bf16``. A key is
-    read by any of the methods that return its value. What no method reads is looked up in the
+    Blocks are named as in a spec: ``layout`` or ``precision mixed extends bf16``. Methods that
+    return the value of a key mark it as read. Keys that are never read are looked up in the
     *table*, among its keys without effect.
     """
 
@@ -47,7 +47,9 @@ class SettingCollector:
         table: Mapping[str, Any],
         assumed: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Read *entries* by a table; *assumed* are keys that a library of the tool states."""
+        """Read *entries* by a table; *assumed* are defaults that a library of the tool states, by
+        key.
+        """
         self._assumed = assumed
         self._entries = entries
         self._table = table
@@ -71,7 +73,7 @@ class SettingCollector:
         return [key for key in self._entries if f"{key}.".startswith(f"{section}.")]
 
     def value(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key; the default for none and for null."""
+        """Return the value of a key; the default if it is missing or null."""
         if key not in self._entries:
             return default
         self._keys.add(key)
@@ -90,7 +92,7 @@ class SettingCollector:
         return number
 
     def switch(self, key: str) -> bool | None:
-        """Return whether a key is on."""
+        """Return whether a key is on; None if it is missing."""
         value = self.value(key)
         if value is None or value == AUTO:
             return None
@@ -102,7 +104,7 @@ class SettingCollector:
         return None
 
     def word(self, key: str, words: Mapping[str, str]) -> str | None:
-        """Return what the word of a key means; other words than those of *words* are errors."""
+        """Return the entry of *words* for a key's value; report an error for any other value."""
         value = self.value(key)
         if value is None or value == AUTO:
             return None
@@ -115,7 +117,7 @@ class SettingCollector:
     # Results
 
     def set(self, block: str, name: str, value: str, key: str) -> None:
-        """Set an attribute to what a key states; another key may have stated it."""
+        """Set an attribute from a key; report a conflict if another key has set another value."""
         entry = self._entries[key]
         self._results.add(key)
         settings = self._blocks.setdefault(block, {})
@@ -135,7 +137,7 @@ class SettingCollector:
         )
 
     def assume(self, block: str, name: str, value: str, why: str) -> None:
-        """Set an attribute, unless it is set, to what the file does not state."""
+        """Set an attribute that the file does not state, unless it is set; *why* is the reason."""
         one = ImportedValue(name=name, value=value, assumption=why)
         self._blocks.setdefault(block, {}).setdefault(name, one)
 
@@ -144,11 +146,11 @@ class SettingCollector:
         return block in self._blocks
 
     def has(self, block: str, name: str) -> bool:
-        """Return whether an attribute is set."""
+        """Return whether an attribute of a block is set."""
         return name in self._blocks.get(block, {})
 
     def recipe(self) -> tuple[str, str]:
-        """Return the block of a precision, if there is one, and the entry that it starts from."""
+        """Return the precision block ("" if none), and the catalogue entry that it extends."""
         block = next((name for name in self._blocks if name.startswith("precision ")), "")
         used = [one.removeprefix("precisions.") for one in self._uses if "precisions." in one]
         return block, block.rpartition(" extends ")[2] or next(iter(used), "")
@@ -167,19 +169,19 @@ class SettingCollector:
         )
 
     def ignore(self, key: str, reason: str = "") -> None:
-        """List a key that changes no cost."""
+        """List a key that has no effect on cost."""
         self._list(self._ignored, key, reason)
 
     def leave_open(self, key: str, reason: str, attribute: str = "") -> None:
-        """List a key that changes the cost and sets nothing; another file may set *attribute*."""
+        """List a key that affects cost but could not be used; another file may set *attribute*."""
         self._list(self._missing, key, reason, attribute)
 
     def lack(self, name: str, reason: str, attribute: str) -> None:
-        """List what the blocks need and the file does not have; another one may set *attribute*."""
+        """List a value that the blocks need and the file lacks; another file may set it."""
         self._missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
 
     def ask(self, attribute: str, reason: str, answers: Sequence[str], key: str = "") -> None:
-        """Ask for an attribute, or a kind of blocks, that decides the cost and is not known."""
+        """Ask for an attribute, or a kind of block, that affects cost and is unknown."""
         place = self._entries[key] if key else JsonEntry(None, 0, 0)
         if key:
             self._results.add(key)
@@ -205,7 +207,7 @@ class SettingCollector:
     # Tables
 
     def read_table(self, blocks: Mapping[str, str] | None = None) -> None:
-        """Set what the table maps by number and by switch; *blocks* are other names of blocks."""
+        """Set the integers and switches of the table; *blocks* renames blocks of the table."""
         for key, path in self._table.get("numbers", {}).items():
             if self.is_auto(key):
                 continue
@@ -218,7 +220,7 @@ class SettingCollector:
                 self._set_path(path, "on" if on else "off", key, blocks or {})
 
     def is_auto(self, key: str) -> bool:
-        """Return whether a trainer decides on a key; such a key is listed."""
+        """Return whether the value of a key is left to a trainer (``auto``), and list it."""
         if self.value(key) != AUTO:
             return False
         what = self._table.get("open", {}).get(key, "")
@@ -247,7 +249,7 @@ class SettingCollector:
         )
 
     def _unread_keys(self) -> list[ImportedKey]:
-        """Sort the keys that nothing has read; return those that the table does not know."""
+        """List the keys that nothing has read; return those that the table does not have."""
         listed = self._table["ignored"]["keys"]
         reasons: Mapping[str, str] = self._table.get("reasons", {})
         costs: Mapping[str, str] = self._table.get("costs", {})
@@ -269,7 +271,7 @@ class SettingCollector:
         return unknown
 
     def _make_unknown_key(self, key: str, entry: JsonEntry) -> ImportedKey:
-        """Return a key that no list has; ask for what it decides, where the table says so."""
+        """Return a key that is in no list, with the option that supplies its attribute, if any."""
         attribute = ""
         if answer := answer_to(key, self._table):
             attribute = asked_attribute(answer)

@@ -57,7 +57,7 @@ def _compare_aliases(found: SettingCollector, entries: Mapping[str, JsonEntry]) 
 
 
 def _tensor_parallel(found: SettingCollector) -> None:
-    """Read the degree of tensor parallelism, of which 0 is none."""
+    """Read the tensor-parallel degree; 0 means none."""
     for key in ("tensor_parallel.autotp_size", "tensor_parallel.tp.tp_size"):
         degree = None if found.is_auto(key) else found.whole(key, least=0)
         if degree:

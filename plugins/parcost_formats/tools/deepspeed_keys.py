@@ -1,4 +1,4 @@
-"""The keys of DeepSpeed as settings, whatever file has them.
+"""The keys of DeepSpeed as settings, from any file that holds them.
 
 The configuration of DeepSpeed has them by their own names. That of Accelerate has some of them by
 others: *names* are what a file calls a key of DeepSpeed.
@@ -29,9 +29,10 @@ class DeepSpeedKeys:
         bucket: tuple[str, str] = ("", ""),
         framework: str = _OWN,
     ) -> None:
-        """Read *settings*; *bucket* is how many elements a trainer puts in one, and why.
+        """Read *settings*; *bucket* is the number of elements in a bucket of the trainer, and its
+        reason.
 
-        *framework* is the entry of the catalogue that runs the job.
+        *framework* is the catalogue entry of the framework that runs the job.
         """
         self._settings = settings
         self._framework = framework
@@ -40,11 +41,11 @@ class DeepSpeedKeys:
         self._types: Mapping[str, str] = table("deepspeed")["types"]
 
     def key(self, name: str) -> str:
-        """Return what the file calls a key."""
+        """Return the name of a DeepSpeed key in this file."""
         return self._names.get(name, name)
 
     def batch(self) -> None:
-        """Read the three sizes of a batch, of which two suffice."""
+        """Read the three batch sizes; two of them determine the third."""
         found = self._settings
         names = ("train_batch_size", "train_micro_batch_size_per_gpu")
         batch, micro, accumulation = map(self.key, (*names, "gradient_accumulation_steps"))
@@ -70,7 +71,7 @@ class DeepSpeedKeys:
             found.assume("training", "micro_batch", rest, why)
 
     def _compare(self, whole: int | None, each: int | None, steps: int | None) -> None:
-        """Report a batch that no number of replicas makes of the other two sizes."""
+        """Report a global batch that is not a multiple of micro-batch times accumulation steps."""
         part = (each or 1) * (steps or 1)
         if whole is not None and whole % part:
             names = ("train_batch_size", "train_micro_batch_size_per_gpu")
@@ -81,7 +82,7 @@ class DeepSpeedKeys:
                     self._settings.problem(key, message, f"{part * max(whole // part, 1)} is")
 
     def zero(self, default: int = 0, *, pipelined: bool = False) -> None:
-        """Read what ZeRO shards; *pipelined* says that DeepSpeed's pipeline runs the job."""
+        """Read the ZeRO stage; *pipelined* says that DeepSpeed's pipeline engine runs the job."""
         found = self._settings
         stage = self._stage(default)
         if stage is None:
@@ -127,7 +128,7 @@ class DeepSpeedKeys:
         found.assume("training", "precision", _RECIPE, "the recipe that this file changes")
 
     def checkpoints(self) -> None:
-        """Read which activations are made again in backward."""
+        """Read which activations are recomputed in backward."""
         found = self._settings
         prefix = "activation_checkpointing"
         number = f"{prefix}.number_checkpoints"
@@ -160,7 +161,7 @@ class DeepSpeedKeys:
             found.assume("training", "recompute", "none", fact)
 
     def _stage(self, default: int) -> int | None:
-        """Set the stage of ZeRO, and return it; None where a trainer decides."""
+        """Set the ZeRO stage, and return it; None if a trainer decides."""
         found = self._settings
         whole, key = "zero_optimization", self.key("zero_optimization.stage")
         if found.is_auto(key):
@@ -179,7 +180,7 @@ class DeepSpeedKeys:
         return stage
 
     def _buckets(self, stage: int, *, pipelined: bool) -> None:
-        """Set what hides under backward, and the sizes of the buffers."""
+        """Set which communication overlaps backward, and the bucket sizes."""
         found = self._settings
         overlap = self.key("zero_optimization.overlap_comm")
         hides: bool | None = None if found.is_auto(overlap) else found.switch(overlap)
@@ -228,7 +229,7 @@ class DeepSpeedKeys:
             found.assume("training", "framework", f"{_OWN}_file", why)
 
     def _offload(self, stage: int) -> None:
-        """Read what the host keeps."""
+        """Read which states are offloaded to the host."""
         found = self._settings
         self._offload_share(
             "optimizer", "zero_optimization.cpu_offload", "zero_optimization.offload_optimizer"
@@ -273,7 +274,7 @@ class DeepSpeedKeys:
         return self._settings.is_auto(f"{name}.enabled")
 
     def _recipe(self, kind: str) -> str:
-        """Return the entry of the catalogue that a type of the model is closest to."""
+        """Return the catalogue precision that is closest to a data type of the model."""
         found = self._settings
         if kind != "bf16":
             if kind == "fp32" and found.value("torch_autocast.enabled"):
@@ -288,7 +289,7 @@ class DeepSpeedKeys:
         return "bf16_deepspeed" if stage in (0, 1) else "bf16"
 
     def _changes(self, kind: str) -> dict[str, tuple[str, str]]:
-        """Return the attributes of a recipe that the file changes, each with its key."""
+        """Return the attributes of a precision that the file changes, with value and key."""
         found = self._settings
         changes: dict[str, tuple[str, str]] = {}
         accumulation, message = "data_types.grad_accum_dtype", "communication_data_type"
@@ -321,12 +322,12 @@ class DeepSpeedKeys:
         return changes
 
     def _size(self, key: str) -> str | None:
-        """Return the bytes of the type that a key names."""
+        """Return the size of the data type that a key names, with its unit: ``"2 B"``."""
         found = self._settings
         return None if found.is_auto(key) else found.word(key, self._types)
 
     def optimizer(self) -> None:
-        """Read the optimizer, whose state the recipes have as that of Adam."""
+        """Read the optimizer; the recipes assume the state of Adam."""
         found = self._settings
         kind: Any = found.value("optimizer.type")
         if kind is None:

@@ -1,4 +1,4 @@
-"""The JSON configuration of DeepSpeed for a study: every value is a number, none is ``auto``."""
+"""The JSON configuration of DeepSpeed for a study: all values are numbers, none is ``auto``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class DeepSpeedWriter(JobWriter):
 
 
 def _needs(job: Job) -> Iterator[str]:
-    """Yield what a user has to add."""
+    """Yield the parts of the job that a user has to add."""
     nodes, each, _ = job.nodes()
     yield f"the launcher: deepspeed --num_nodes {nodes} --num_gpus {each} --hostfile ..."
     yield from job.node_needs()

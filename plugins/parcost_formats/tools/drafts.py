@@ -1,4 +1,4 @@
-"""A translation in the making: settings of blocks, and the keys that are none."""
+"""A translation in the making: settings of blocks, and the keys without effect."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SWITCHED = ("", "true", "false")
 
 @record(kw_only=True)
 class Option:
-    """What a file states: a *key* as its users write it, and the *texts* that follow.
+    """An option in a file: its *key* as written, and the *texts* of its values.
 
-    *name* is that of the table. *unread* is why its value is not known.
-    *answers* are options of the command line that settle it. *assumption* is why it is taken. A
-    *value* is there where the file has types.
+    *name* is its name in the table. *unread* is the reason why its value is unknown. *answers* are
+    options of the command line that supply it. *assumption* is the reason for an assumed value.
+    *value* is the typed value, in formats that have types.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Option:
 
     @property
     def text(self) -> str:
-        """The first of its texts."""
+        """The first text of its values."""
         return self.texts[0] if self.texts else ""
 
     def evolve(self, **changes: Any) -> Option:
@@ -50,10 +50,10 @@ class Option:
 
 
 class Draft:
-    """Blocks of a translation, attribute by attribute."""
+    """The blocks of a translation in the making, attribute by attribute."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
-        """Make blocks in the order of *labels*, which are those of blocks by kind."""
+        """Make empty blocks in the order of *labels*, the label of each kind of block."""
         self._labels = dict(labels)
         self._settings: dict[str, dict[str, ImportedValue]] = {kind: {} for kind in labels}
         self._uses: dict[str, ImportedValue] = {}
@@ -63,7 +63,7 @@ class Draft:
         self._questions: list[ImportQuestion] = []
 
     def set(self, path: str, value: str, option: Option, assumption: str = "") -> None:
-        """Set an attribute, such as ``layout.tp``, to what *option* states."""
+        """Set an attribute, such as ``layout.tp``, to a value from *option*."""
         kind, _, name = path.partition(".")
         why = assumption or option.assumption
         if why and option.assumption and option.assumption != why:
@@ -78,7 +78,7 @@ class Draft:
         )
 
     def assume(self, path: str, value: str, why: str, option: Option | None = None) -> None:
-        """Set an attribute that no key states, unless it is set; *option* is near to it."""
+        """Set an attribute that no key states, unless it is set; *option* is a related key."""
         kind, _, name = path.partition(".")
         start, end = (option.start, option.end) if option else (0, 0)
         self._settings[kind].setdefault(
@@ -104,7 +104,7 @@ class Draft:
         return name in self._settings[kind] if name else bool(self._settings[kind])
 
     def problem(self, option: Option, message: str, help: str = "") -> None:
-        """Note an error at *option*."""
+        """Add an error at *option*."""
         found = ImportProblem(
             message=f"`{option.key}`: {message}", start=option.start, end=option.end, help=help
         )
@@ -114,7 +114,7 @@ class Draft:
     def ask(
         self, attribute: str, reason: str, answers: Sequence[str], option: Option | None = None
     ) -> None:
-        """Ask for an attribute, or a kind of blocks, that decides the cost and is not known."""
+        """Ask for an attribute, or a kind of block, that affects cost and is unknown."""
         start, end = (option.start, option.end) if option else (0, 0)
         self._questions.append(
             ImportQuestion(
@@ -123,11 +123,11 @@ class Draft:
         )
 
     def ignore(self, option: Option, reason: str = "") -> None:
-        """List a key that changes no cost."""
+        """List a key that has no effect on cost."""
         self._ignored.append(_key(option, reason))
 
     def leave(self, option: Option, reason: str = "", attribute: str = "") -> None:
-        """List a key that is not read, though it could change a cost.
+        """List a key that may affect cost but is not read.
 
         Another file may set the *attribute*.
         """
@@ -152,7 +152,7 @@ class Draft:
 
 
 class OptionSet:
-    """The options of a file by name, each read at most once into a draft."""
+    """The options of a file by name; reading one marks it as used."""
 
     def __init__(self, draft: Draft, options: Mapping[str, Option]) -> None:
         self.draft = draft
@@ -177,11 +177,11 @@ class OptionSet:
         return name in self._options
 
     def lookup(self, name: str) -> Option | None:
-        """Return an option whose value is of no interest, if the file has it."""
+        """Return an option, even one whose value is unknown, if the file has it."""
         return self._options.get(name)
 
     def whole(self, name: str, least: int = 0) -> int | None:
-        """Return the whole number of an option, of at least *least*; others are errors."""
+        """Return an option as an integer of at least *least*; report an error for another value."""
         option = self.get(name)
         if option is None:
             return None
@@ -194,7 +194,7 @@ class OptionSet:
         return int(text)
 
     def number(self, name: str) -> float | None:
-        """Return the number of an option; others are errors."""
+        """Return an option as a number; report an error for another value."""
         option = self.get(name)
         if option is None:
             return None
@@ -209,7 +209,7 @@ class OptionSet:
         return found
 
     def word(self, name: str, *known: str) -> str | None:
-        """Return the word of an option; one that is not *known* is an error."""
+        """Return the value of an option; report an error if it is not one of *known*."""
         option = self.get(name)
         if option is None:
             return None
@@ -224,7 +224,7 @@ class OptionSet:
         return self.state(name) is True
 
     def state(self, name: str) -> bool | None:
-        """Return whether a switch is on or off, or that the file has it not."""
+        """Return whether a switch is on or off; None if the file lacks it."""
         option = self.get(name)
         if option is None:
             return None
@@ -234,7 +234,9 @@ class OptionSet:
         return option.text != "false"
 
     def check_switches(self, names: Iterable[str]) -> None:
-        """Reject the switches, of *names*, that a value follows which is neither true nor false."""
+        """Report an error for each switch of *names* that is followed by another word than true or
+        false.
+        """
         for name in names:
             option = self._options.get(name)
             if option is None or option.unread or option.text in _SWITCHED:
@@ -243,14 +245,14 @@ class OptionSet:
             self.draft.problem(option, message, "true or false is expected")
 
     def copy(self, name: str, path: str, least: int = 0) -> int | None:
-        """Set an attribute to the whole number of an option, and return it."""
+        """Set an attribute to an integer option, and return the integer."""
         found = self.whole(name, least)
         if found is not None:
             self.draft.set(path, digits(found), self._options[name])
         return found
 
     def default(self, name: str, path: str, value: str, why: str) -> None:
-        """Set an attribute that the file does not state; *name* is the option that would."""
+        """Set an attribute to its default if the file does not state it; *name* is its option."""
         option = self._options.get(name)
         if option is not None and option.unread:
             why = f"{option.key} is not read: {option.unread}; {why}"

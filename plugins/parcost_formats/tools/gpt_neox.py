@@ -1,4 +1,4 @@
-"""The YAML of GPT-NeoX: model and layout in its own keys, the rest in those of DeepSpeed.
+"""The YAML of GPT-NeoX: model and layout in its own keys, the rest in keys of DeepSpeed.
 
 It has no devices and, as a rule, no vocabulary: a launcher and a tokenizer have them.
 """
@@ -63,9 +63,9 @@ class GptNeoX(JobImporter):
 
 
 def _rename(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
-    """Return the entries by the names of the table: with underscores, and by today's names.
+    """Return the entries under the names of the table: with underscores, and current names.
 
-    The precision is that of DeepSpeed's sections: a word, or the type of ``fp16``, chooses one.
+    The precision is stated in DeepSpeed's sections, chosen by a word or by the type in ``fp16``.
     """
     aliases: Mapping[str, str] = table(TOOL)["aliases"]
     found: dict[str, JsonEntry] = {}
@@ -86,7 +86,7 @@ def _rename(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
 
 
 def _reject(found: SettingCollector) -> None:
-    """Reject what the language does not have."""
+    """Reject settings that parcost cannot express."""
     harmless = {"model_arch": ("gpt2",), "train_impl": ("normal",), "moe_num_experts": (1, 0)}
     for key, why in table(TOOL)["rejected"].items():
         value = found.value(key)
@@ -129,7 +129,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _feed_forward(found: SettingCollector) -> None:
-    """Read the width of the feed-forward, which its code scales where it is gated."""
+    """Read the FFN hidden size, which GPT-NeoX scales for gated MLPs."""
     hidden = found.whole("hidden_size") or 0
     own, factor = found.whole("intermediate_size"), found.value("expansion_factor")
     width = own or (int(factor * hidden) if isinstance(factor, int | float) else 4 * hidden)
@@ -161,7 +161,7 @@ def _feed_forward(found: SettingCollector) -> None:
 
 
 def _round_up(width: int) -> int:
-    """Return a width as the next multiple that the code has.
+    """Return a width rounded up to the multiple that GPT-NeoX uses.
 
     >>> _round_up(8 * 4096 // 3)
     11008
@@ -170,7 +170,7 @@ def _round_up(width: int) -> int:
 
 
 def _positions(found: SettingCollector) -> None:
-    """Read learned positions, and those that are a bias on the scores."""
+    """Read the position embedding: learned, or a bias on attention scores."""
     kinds = {"learned": "learned", "alibi": "alibi", "rotary": "", "none": "", "sinusoidal": ""}
     kind = found.word("pos_emb", kinds) if "pos_emb" in found else "learned"
     rows = found.whole("max_position_embeddings")
@@ -240,7 +240,7 @@ def _layout(found: SettingCollector) -> None:
 
 
 def _wide_or_narrow(found: SettingCollector) -> None:
-    """Ask for the precision where keys of DeepSpeed do not say all of it."""
+    """Ask for the precision if DeepSpeed keys do not determine it."""
     word = found.word("precision", table(TOOL)["precisions"]) if "precision" in found else None
     narrow = [kind for kind in ("fp16", "bf16") if found.switch(f"{kind}.enabled")]
     if word is not None and narrow and word not in narrow:
@@ -256,7 +256,7 @@ def _wide_or_narrow(found: SettingCollector) -> None:
 
 
 def _checkpoints(found: SettingCollector) -> None:
-    """Read which activations are made again in backward."""
+    """Read which activations are recomputed in backward."""
     key, every = "checkpoint_activations", found.whole("checkpoint_num_layers", least=0)
     on = found.switch(key)
     if on is None:

@@ -11,7 +11,7 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 class HostListError(ValueError):
-    """A text that is no list of hosts, or one of too many."""
+    """A text is not a list of hosts, or it lists too many."""
 
 
 def whole_number(text: str) -> int | None:
@@ -24,7 +24,7 @@ def whole_number(text: str) -> int | None:
 
 
 def expand(text: str, most: int) -> list[str]:
-    """Return the names of a list.
+    """Return the host names of a list.
 
     >>> expand("a[1-2,4],b", 10)
     ['a1', 'a2', 'a4', 'b']
@@ -44,7 +44,7 @@ def expand(text: str, most: int) -> list[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield what commas outside of brackets separate."""
+    """Yield the parts separated by commas outside of brackets."""
     depth, start = 0, 0
     for at, sign in enumerate(text):
         depth += (sign == "[") - (sign == "]")
@@ -59,7 +59,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _names(part: str, most: int) -> Iterator[str]:
-    """Yield the names of one pattern."""
+    """Yield the host names of one pattern."""
     match = _BRACKET.search(part)
     if match is None:
         if part.strip():
@@ -71,7 +71,7 @@ def _names(part: str, most: int) -> Iterator[str]:
 
 
 def _numbers(text: str, most: int) -> Iterator[str]:
-    """Yield the numbers of a bracket, as wide as they are written."""
+    """Yield the numbers of a bracket, zero-padded as written."""
     for item in text.split(","):
         match = _RANGE.match(item.strip())
         if match is None:

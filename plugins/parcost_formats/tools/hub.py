@@ -12,7 +12,7 @@ _EXAMPLE = "--use catalog.models.llama31_8b"
 
 
 def find_entry(name: str) -> tuple[str, str]:
-    """Return the entry of the catalogue that has the sizes of a model, and why it is assumed.
+    """Return the catalogue entry of a model, and a reason if the match is an assumption.
 
     The entry is empty for an unknown model. A name of the Hub is no assumption; the name of a
     folder, or of a copy by someone else, is one.
@@ -40,7 +40,7 @@ def find_entry(name: str) -> tuple[str, str]:
 
 
 def read_hub_model(found: SettingCollector, key: str, value: str) -> str:
-    """Set the model that *value* names, or ask for it; return its entry of the catalogue."""
+    """Set the model that *value* names, or ask for it; return its catalogue entry."""
     entry, why = find_entry(value)
     if not entry:
         answers = ["--use config.json", f"--use catalog.models.{closest_entry(value)}"]
@@ -52,12 +52,12 @@ def read_hub_model(found: SettingCollector, key: str, value: str) -> str:
 
 
 def ask_for_model(found: SettingCollector, key: str) -> None:
-    """Ask for the model of a file that has no key *key*."""
+    """Ask for the model of a file without the key *key*."""
     found.ask("model", f"the file has no `{key}`", [_EXAMPLE])
 
 
 def _last_part(name: str) -> str:
-    """Return the last part of a path, or the model of a folder of a cache.
+    """Return the last part of a path, or the model name of a cache folder.
 
     ModelScope writes dots as ``___``.
 
@@ -71,7 +71,7 @@ def _last_part(name: str) -> str:
 
 
 def _match(name: str, names: Mapping[str, str]) -> str:
-    """Return the name of *names* that *name* is, or is behind an ending of the table."""
+    """Return *name*, as it is or without a known ending, if it is in *names*; else ""."""
     endings = sorted(table("hub")["endings"], key=len, reverse=True)
     for ending in ("", *endings):
         plain = name.removesuffix(ending)
@@ -81,7 +81,7 @@ def _match(name: str, names: Mapping[str, str]) -> str:
 
 
 def closest_entry(name: str) -> str:
-    """Return the entry whose name is the longest beginning of the last part of *name*.
+    """Return the entry whose name is the longest prefix of the last part of *name*.
 
     >>> closest_entry("someone/Mistral-7B-v0.3-tuned"), closest_entry("someone/else")
     ('mistral_7b_v0_3', 'llama31_8b')
@@ -93,7 +93,7 @@ def closest_entry(name: str) -> str:
 
 
 def vocabulary_of(name: str) -> int | None:
-    """Return how many tokens the tokenizer of a model has, if a table has it.
+    """Return the vocabulary size of a model's tokenizer in tokens, None if unknown.
 
     >>> vocabulary_of("meta-llama/Meta-Llama-3.1-8B"), vocabulary_of("someone/else")
     (128256, None)

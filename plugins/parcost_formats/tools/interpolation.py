@@ -1,4 +1,4 @@
-"""Values of OmegaConf that refer to others: ``${model.ffn}``, ``${multiply:4, ${.hidden}}``."""
+"""Values of OmegaConf with references: ``${model.ffn}``, ``${multiply:4, ${.hidden}}``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RESOLVERS: Mapping[str, Callable[[float, float], float]] = {
 
 
 def resolve(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
-    """Return entries whose references are replaced by the values that they refer to.
+    """Return the entries with references replaced by their values.
 
     Resolvers that compute with numbers are computed. Those of the environment and all others are
     left as they are.
@@ -43,7 +43,7 @@ def resolve(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
 
 
 def _value(key: str, value: Any, entries: Mapping[str, JsonEntry], depth: int) -> Any:
-    """Return a value without references; of a circle, any of its values."""
+    """Return a value with its references resolved; in a cycle, resolution stops at any value."""
     if not isinstance(value, str) or len(value) > _LONGEST or "${" not in value:
         return value
     for _ in range(_MOST_STEPS):
@@ -62,7 +62,7 @@ def _value(key: str, value: Any, entries: Mapping[str, JsonEntry], depth: int) -
 
 
 def _referenced(key: str, text: str, entries: Mapping[str, JsonEntry], depth: int) -> Any:
-    """Return what a reference or a resolver is, or None."""
+    """Return the value of a reference or a resolver, None if it is unknown."""
     name, colon, rest = text.partition(":")
     if colon:
         return _compute(name.strip(), rest)
@@ -78,7 +78,7 @@ def _referenced(key: str, text: str, entries: Mapping[str, JsonEntry], depth: in
 
 
 def _compute(name: str, rest: str) -> float | None:
-    """Return what a resolver computes of two numbers, or None."""
+    """Return the result of an arithmetic resolver on two numbers, None for other resolvers."""
     operation, parts = _RESOLVERS.get(name), rest.split(",")
     if operation is None or len(parts) != 2:
         return None

@@ -1,4 +1,4 @@
-"""What importers of jobs share: their texts and their keys stand in the table of their tool."""
+"""The base class of job importers: titles and keys are read from the table of the tool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parcost_formats.tools.tables import table
 
 
 class _TableText:
-    """A text of the table of an importer's tool, which is read when the text is wanted."""
+    """A class attribute whose text is read from the importer's table on first access."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -22,12 +22,12 @@ class _TableText:
 
 
 def _table_text(key: str) -> Any:
-    """Return the text under *key*, as the class attribute of an importer."""
+    """Return a class attribute of an importer: the text under *key* in its table."""
     return _TableText(key)
 
 
 class JobImporter(Importer):
-    """An importer whose ``name`` is that of its table and of its lists of keys."""
+    """An importer whose ``name`` is also the name of its table and of its lists of keys."""
 
     title: str = _table_text("title")
     source: str = _table_text("source")
@@ -35,7 +35,7 @@ class JobImporter(Importer):
     subjects = SUBJECTS
 
     def __init_subclass__(cls) -> None:
-        """Give the class the keys of its tool, if it has none of its own."""
+        """Set ``keys`` of the class to the keys of its tool, unless it defines its own."""
         super().__init_subclass__()
         if "keys" not in vars(cls):
             cls.keys = KeyNames(cls.name)

@@ -1,4 +1,4 @@
-"""A study as writers of settings see it: what is in use, by the spec or by default."""
+"""A study as input of settings writers: all values in use, stated or default."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _MOST_RANKS = 16  # of a node; larger units of a fabric are racks
 
 
 class JobError(Exception):
-    """A tool cannot run the job; *problem* is why."""
+    """A tool cannot run the job; *problem* has the reason."""
 
     def __init__(self, attribute: str, message: str, help: str = "") -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class JobError(Exception):
 
 
 class Job:
-    """The blocks of a study, and what follows from several of them."""
+    """The blocks of a study, and values derived from several of them."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -106,21 +106,21 @@ class Job:
             raise JobError("training.model", message, "use a model with its sizes")
 
     def number(self, path: str, value: Real) -> int:
-        """Return a value that has to be a whole number."""
+        """Return a value as an integer; raise :class:`JobError` if it is not one."""
         if abs(float(value) - round(float(value))) > 1e-9:
             raise JobError(path, f"`{path}` is {float(value):g}, and no whole number")
         return round(float(value))
 
     @property
     def stages(self) -> Sequence[int]:
-        """Layers of each virtual stage, without those that predict further tokens."""
+        """The number of transformer layers on each virtual stage, without MTP layers."""
         found = [whole(count) for count in layers(self.study)]
         found[-1] -= self.model.prediction_layers
         return found
 
     @property
     def state_ranks(self) -> int:
-        """Ranks that the state of a parameter is shared out over."""
+        """The number of ranks over which optimizer state is sharded."""
         return self.number("sharding.shard", self.sharding.shard)
 
     def states(self, block: Any, name: str) -> bool:
@@ -134,7 +134,7 @@ class Job:
         return any(one.how in ("given", "set") for one in origins)
 
     def recipe(self, known: Collection[str]) -> str | None:
-        """Return which of the *known* recipes the precision is, or is made of."""
+        """Return the *known* precision that the job uses or extends, None for another one."""
         if block_name(self.precision) in known:
             return block_name(self.precision)
         origins = self.study.origins.get(id(self.precision), {}).values()
@@ -143,7 +143,7 @@ class Job:
         return found[-1] if found else None
 
     def nodes(self) -> tuple[int, int, bool]:
-        """Return nodes, ranks of each, and whether the fabric tells them."""
+        """Return nodes, ranks per node, and whether the node size is known from the fabric."""
         cluster = self.study[Cluster]
         devices = whole(cluster.devices)
         size = whole(cluster.fabric.levels[0].size or devices)
@@ -154,14 +154,14 @@ class Job:
         return devices // each, each, False
 
     def node_needs(self) -> list[str]:
-        """Return what a user has to check where the fabric does not tell the ranks of a node."""
+        """Return the checks for the user if the fabric does not state the node size."""
         _, each, known = self.nodes()
         if known:
             return []
         return [f"the devices of a node, {each} here: the fabric of the spec has no nodes"]
 
     def same(self) -> dict[str, str]:
-        """Return what has no effect in this layout, with the reason."""
+        """Return the settings without effect in this layout, each with its reason."""
         found: dict[str, str] = {}
         if self.pp == 1:
             found["schedule"] = "one stage has no pipeline"
@@ -182,15 +182,15 @@ class Job:
 
 
 def whole(value: Real) -> int:
-    """Return a number of the language that is whole."""
+    """Return a quantity as an integer; it must be whole."""
     return round(float(value))
 
 
 def word_of(words: Mapping[str, str], value: str, path: str, title: str) -> str:
-    """Return the word that a tool has for the *value* of the attribute *path*.
+    """Return the word of a tool for the *value* of the attribute *path*.
 
     Raises:
-        JobError: It has none.
+        JobError: The tool has no word for it.
     """
     for word, other in words.items():
         if other == value:
@@ -206,7 +206,7 @@ class JobWriter(SettingsWriter):
     essential: Collection[str] = ESSENTIAL
 
     def write(self, study: Study) -> ToolSettings:
-        """Return the settings of a study, or why the tool cannot run it."""
+        """Return the settings of a study, or the reason why the tool cannot run it."""
         try:
             job = Job(study)
             return self.settings(job, job.same())
@@ -215,7 +215,7 @@ class JobWriter(SettingsWriter):
 
     @abstractmethod
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
-        """Return the settings of a *job*; add to *same* what they write otherwise.
+        """Return the settings of a *job*; add to *same* why settings can be left out.
 
         Raises:
             JobError: The tool cannot run it.
@@ -223,7 +223,7 @@ class JobWriter(SettingsWriter):
 
 
 def launcher(job: Job) -> list[str]:
-    """Return the launcher of a job, and what has to be checked of it."""
+    """Return the launcher command of a job, and the checks that it needs."""
     nodes, each, _ = job.nodes()
     return [
         f"the launcher: torchrun --nnodes {nodes} --nproc-per-node {each}",

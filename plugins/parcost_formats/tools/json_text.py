@@ -16,7 +16,7 @@ _DECODER = json.JSONDecoder()
 
 
 class JsonTextError(ValueError):
-    """A text that is no JSON, and where."""
+    """A text is not JSON; the error has the place."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class JsonTextError(ValueError):
 
 @record
 class JsonEntry:
-    """The value of a key, and the characters of both."""
+    """The value of a key, and the span of key and value in the text."""
 
     value: Any
     start: int
@@ -33,7 +33,7 @@ class JsonEntry:
 
 
 def read_object(text: str) -> Mapping[str, JsonEntry]:
-    """Return the entries of a JSON object by key; those of inner objects by dotted keys.
+    """Return the entries of a JSON object; keys of nested objects are joined with dots.
 
     An inner object without entries is a value of its key.
 
@@ -63,7 +63,7 @@ def read_object(text: str) -> Mapping[str, JsonEntry]:
 
 
 def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> int:
-    """Add the entries of the object that starts at *at*; return where it ends."""
+    """Add the entries of the object that starts at *at*; return the offset of its end."""
     at = _skip(text, at + 1)
     while text[at] != "}":
         start = at
@@ -86,6 +86,6 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> i
 
 
 def _skip(text: str, at: int) -> int:
-    """Return the first place from *at* on that is not blank."""
+    """Return the offset of the first non-blank character from *at* on."""
     blank = _BLANK.match(text, at)
     return at if blank is None else blank.end()

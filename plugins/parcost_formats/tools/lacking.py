@@ -1,4 +1,4 @@
-"""Keys of a job that ask for what the language lacks: adapters, rollouts, towers, other optimizers.
+"""Keys that request unsupported features: adapters, RL rollouts, vision towers, optimizers.
 
 A table has rules in ``[rejected]``. Each is a key, or a pattern of keys, and the name of what is
 lacking; or patterns of values, each with such a name. ``lacking.toml`` has the sentences.
@@ -21,7 +21,7 @@ _OFF = ("", "none", "null", "false", "no", "0", "0.0")
 def find_lacking(
     entries: Mapping[str, JsonEntry], rules: Mapping[str, Any], *, whole: bool = True
 ) -> Iterator[ImportProblem]:
-    """Yield an error for each part that the keys ask for, at the first key of each.
+    """Yield one error for each unsupported feature, at the first key that requests it.
 
     *rules* is the table of a tool. Its ``[rejecting_defaults]`` are values of keys that a *whole*
     job leaves out.
@@ -46,12 +46,12 @@ def find_lacking(
 
 
 def is_deciding(key: str, rules: Mapping[str, Any]) -> bool:
-    """Return whether the value of a key decides that a job is rejected."""
+    """Return whether a job may be rejected because of the value of a key."""
     return any(fnmatchcase(key, pattern) for pattern in rules.get("rejected", {}))
 
 
 def lacking_sentence(part: str) -> str:
-    """Return that a part is not in the language.
+    """Return the message that a feature is not supported.
 
     >>> lacking_sentence("lora")
     'LoRA adapters are not in the language yet'
@@ -79,7 +79,7 @@ def _matching(pattern: str, entries: Mapping[str, JsonEntry]) -> Iterator[tuple[
 
 
 def _part_of(value: Any, rule: Any) -> str:
-    """Return the part that a value asks for; empty for none."""
+    """Return the unsupported feature that a value requests, "" for none."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     plain = text.strip().lower()
     if isinstance(rule, str):
@@ -88,6 +88,6 @@ def _part_of(value: Any, rule: Any) -> str:
 
 
 def _render_value(value: Any) -> str:
-    """Return a short value behind its key."""
+    """Return a short value for display after its key."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f" is {text}" if value is not True and 0 < len(text) <= 60 else ""

@@ -66,7 +66,7 @@ def _reject(found: SettingCollector) -> None:
 
 
 def _model(found: SettingCollector) -> Mapping[str, Any]:
-    """Read the model; return the defaults of its class."""
+    """Read the model; return the table of its class, with defaults."""
     kind = str(found.value("model.type", "gpt2"))
     rules: Mapping[str, Any] = table(TOOL)["models"].get(kind, {})
     start = found.value("initialize_from_hf")
@@ -125,7 +125,7 @@ def _vocabulary(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
-    """Read the batch, which a step takes at once unless a device has a number of its own."""
+    """Read the batch; the whole batch is one micro-batch unless a per-device size is set."""
     key = f"{_TRAINER}train_batch_size"
     whole = "512"
     if isinstance(found.value(key), list):
@@ -156,7 +156,7 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
 
 
 def _layout(found: SettingCollector) -> None:
-    """Read the axes of the mesh: one for data, which shards parameters too, and one for models."""
+    """Read the mesh axes: one for data, which also shards parameters, and one for TP."""
     mesh = [one for one in found.keys_below("trainer.mesh") if found.value(one) is not None]
     if mesh:
         for attribute, answer in (("tp", "1"), ("zero", "3")):
@@ -209,7 +209,7 @@ def _replicas(found: SettingCollector) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the policy of types, and the optimizer."""
+    """Read the data types, and the optimizer."""
     key, kinds = f"{_TRAINER}mp", table(TOOL)["precisions"]
     text = str(found.value(key, "f32")).replace(" ", "").lower()
     recipe = kinds.get(text)
@@ -231,7 +231,7 @@ def _precision(found: SettingCollector) -> None:
 
 
 def _recompute(found: SettingCollector) -> None:
-    """Read whether blocks are checkpoints, and whether scores are written to memory."""
+    """Read whether blocks are checkpointed, and whether attention scores are written to memory."""
     key = "model.gradient_checkpointing"
     value = found.value(key)
     if value is None:

@@ -1,4 +1,4 @@
-"""The YAML of LitGPT: pretraining and full fine-tuning under FSDP of PyTorch by Lightning Fabric.
+"""The YAML of LitGPT: pretraining and full fine-tuning with FSDP through Lightning Fabric.
 
 A model is named; its sizes are those of the catalogue.
 """
@@ -83,7 +83,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector) -> None:
-    """Read the batch, whose defaults depend on the command."""
+    """Read the batch; its defaults depend on the subcommand."""
     pretraining = _is_pretraining(found)
     key, usual = "train.global_batch_size", "512" if pretraining else "16"
     number = found.whole(key)
@@ -102,7 +102,7 @@ def _batch(found: SettingCollector) -> None:
 
 
 def _sharding(found: SettingCollector) -> None:
-    """Read the devices; Fabric shards within nodes in pretraining, and over all else."""
+    """Read the devices and FSDP: within a node in pretraining, else over all ranks."""
     nodes, key = found.whole("num_nodes") or 1, "devices"
     pretraining = _is_pretraining(found)
     each = None if found.value(key, AUTO) == AUTO else found.whole(key)
@@ -128,7 +128,7 @@ def _sharding(found: SettingCollector) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the recipe, as FSDP of Fabric casts, and the optimizer."""
+    """Read the precision as cast by FSDP of Fabric, and the optimizer."""
     key, kinds = "precision", table(TOOL)["precisions"]
     value = str(found.value(key, "bf16-mixed"))
     name = str(found.value("optimizer.class_path", found.value("optimizer", "AdamW")))

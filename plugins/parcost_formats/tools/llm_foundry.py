@@ -1,4 +1,4 @@
-"""The YAML of LLM Foundry: a model of MPT or of the Hub, under FSDP of PyTorch by Composer.
+"""The YAML of LLM Foundry: an MPT or Hugging Face model, under FSDP through Composer.
 
 It has all of a run but the devices, which its launcher counts.
 """
@@ -57,14 +57,14 @@ class LlmFoundry(JobImporter):
 
 
 def _flatten(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
-    """Return the entries of a job, which a run of a platform has below ``parameters``."""
+    """Return the entries of a job; run files of MosaicML have them in ``parameters``."""
     if not any(key.startswith(_JOB) for key in entries):
         return dict(entries)
     return {key.removeprefix(_JOB): entry for key, entry in entries.items()}
 
 
 def _model(found: SettingCollector) -> None:
-    """Read a model of MPT, or one of the Hub."""
+    """Read an MPT model, or a Hugging Face model."""
     if found.value("model.peft_config") or found.keys_below("model.peft_config"):
         key = found.keys_below("model.peft_config")[0]
         found.problem(key, "adapters are not in the language yet")
@@ -100,7 +100,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _biases(found: SettingCollector, norm: str) -> None:
-    """Read the biases, of which `no_bias` leaves none to norms either."""
+    """Read the biases; `no_bias` also removes the biases of norms."""
     none = found.switch("model.no_bias")
     if none is None:
         found.assume(_MODEL, "biases", "on", f"{_VERSION}: no_bias is false")
@@ -114,7 +114,7 @@ def _biases(found: SettingCollector, norm: str) -> None:
 
 
 def _attention(found: SettingCollector) -> None:
-    """Read the heads, the positions, and whether scores are written to memory."""
+    """Read the heads, the positions, and whether attention scores are written to memory."""
     prefix = "model.attn_config."
     kind = found.value(f"{prefix}attn_type")
     if kind == "multiquery_attention":
@@ -132,7 +132,7 @@ def _attention(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector) -> None:
-    """Read the batch; the largest micro-batch that fits is asked for."""
+    """Read the batch; ask for the micro-batch if it is ``auto``, the largest that fits."""
     if "max_seq_len" not in found and "model.max_seq_len" in found:
         length = found.whole("model.max_seq_len")
         if length is not None:
@@ -158,7 +158,7 @@ def _batch(found: SettingCollector) -> None:
 
 
 def _sharding(found: SettingCollector) -> None:
-    """Read what FSDP shards, and which layers are made again."""
+    """Read the sharding of FSDP, and activation checkpointing."""
     key, recompute = "fsdp_config.sharding_strategy", "fsdp_config.activation_checkpointing"
     sharded = bool(found.keys_below("fsdp_config")) and found.value("fsdp_config") != {}
     strategy = found.word(key, table(TOOL)["strategies"]) if key in found else None
@@ -180,7 +180,7 @@ def _sharding(found: SettingCollector) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the recipe: fp32 shards, what is gathered, and what is reduced."""
+    """Read the precision: fp32 shards, and the types that are gathered and reduced."""
     key, mixed = "precision", "fsdp_config.mixed_precision"
     kind = found.word(key, table(TOOL)["precisions"])
     sizes = found.word(mixed, {name: name for name in table(TOOL)["mixed"]}) or "default"

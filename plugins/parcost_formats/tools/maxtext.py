@@ -1,4 +1,4 @@
-"""Configurations of MaxText: YAML of a run or of a model, and the command of a script.
+"""Configurations of MaxText: YAML of a run or of a model, and commands in a script.
 
 A mesh has axes within a slice (``ici_*``) and between slices (``dcn_*``). Their products are the
 degrees of the layout. What a file leaves out stands in ``base.yml``.
@@ -74,7 +74,7 @@ def _why(fact: str) -> str:
 
 
 def _refused(entries: Mapping[str, JsonEntry]) -> Any:
-    """Yield an error for each key whose job the language does not have."""
+    """Yield an error for each key that requests an unsupported job."""
     for key, reason in _TABLE["refused"].items():
         entry = entries.get(key)
         if entry is not None and entry.value not in _OFF:
@@ -82,7 +82,7 @@ def _refused(entries: Mapping[str, JsonEntry]) -> Any:
 
 
 def _model(found: SettingCollector, file: ImportFile) -> int | None:
-    """Read the model by its name, by its sizes, or by its file; return its layers."""
+    """Read the model by its name, its sizes, or its file; return its layer count."""
     name = found.value("model_name")
     if name in (None, "default"):
         if not any(key in found for key in _TABLE["marks"]["model"]):
@@ -94,7 +94,7 @@ def _model(found: SettingCollector, file: ImportFile) -> int | None:
 
 
 def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
-    """Read the batch of a device, and what a replica takes of it at once."""
+    """Read the per-device batch; set the global batch and the micro-batch."""
     key, steps = "per_device_batch_size", found.whole("gradient_accumulation_steps") or 1
     each = _number(found, key, 12.0)
     if each is not None:
@@ -138,7 +138,7 @@ _SIZES = {"4 B": 4, "2 B": 2}
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the types of products, of weights, of gradients and of Adam's state."""
+    """Read the data types of products, weights, gradients and Adam's state."""
     narrow = found.value("quantization", "")
     if narrow not in ("", None, "None"):
         answers = ["--use catalog.precisions.fp8_delayed", "--use catalog.precisions.bf16_fsdp"]
@@ -173,7 +173,7 @@ def _precision(found: SettingCollector) -> None:
 
 
 def _recompute(found: SettingCollector) -> None:
-    """Read which activations are made again in backward."""
+    """Read which activations are recomputed in backward."""
     key, policies = "remat_policy", _TABLE["remat"]
     name = str(found.value(key, "full"))
     if name == "none":
@@ -192,7 +192,7 @@ def _recompute(found: SettingCollector) -> None:
 
 
 def _rest(found: SettingCollector) -> None:
-    """Read the host's share, the kernel of attention and experts."""
+    """Read host offload, the attention kernel and experts."""
     for key, name in (
         ("optimizer_memory_host_offload", "optimizer"),
         ("parameter_memory_host_offload", "parameters"),

@@ -1,4 +1,4 @@
-"""The command that starts MaxText in a shell script: ``KEY=VALUE`` behind a file of keys."""
+"""The command that starts MaxText in a shell script: ``KEY=VALUE`` after a configuration file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_command(text: str) -> bool:
 
 
 def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
-    """Return the keys of the command and of the file that it names, or why they are not read.
+    """Return the keys of the command and of its configuration file, or the reason why not.
 
     ``base.yml`` has the defaults. Another file has to stand in the folder of the script.
     """
@@ -75,7 +75,7 @@ def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
 
 
 def _plain(text: str) -> object:
-    """Return the value of a text as YAML has it.
+    """Return a text as a YAML value.
 
     >>> _plain("4096"), _plain("True"), _plain("full"), _plain("")
     (4096, True, 'full', None)

@@ -14,14 +14,14 @@ _STRATEGIES = {"all_gather": "all_gather", "ring": "ring", "ulysses": "ulysses"}
 
 @record(kw_only=True)
 class MaxTextLayout:
-    """Ranks that share one replica of the activations, and the micro-batches of a pipeline."""
+    """The ranks that share one replica of the activations, and the pipeline's micro-batches."""
 
     model_ranks: int
     micro_batches: int
 
 
 def read_layout(found: SettingCollector, layers: int | None) -> MaxTextLayout:
-    """Set the degrees, ZeRO and the pipeline of a model of so many *layers*."""
+    """Set the degrees, ZeRO and the pipeline of a model with *layers* layers."""
     version = _TABLE["version"]
     degrees = dict.fromkeys((*_DEGREES, "replicas", "shards"), 1)
     stated: dict[str, str] = {}
@@ -63,7 +63,7 @@ def read_layout(found: SettingCollector, layers: int | None) -> MaxTextLayout:
 def _shards(
     found: SettingCollector, degrees: dict[str, int], open_axes: list[str], stated: dict[str, str]
 ) -> None:
-    """Set what replicas share out, and the number of devices where no axis is open."""
+    """Set the ZeRO stage and its shard group, and the device count if no mesh axis is -1."""
     version = _TABLE["version"]
     wide = [key for key in open_axes if "fsdp" in key]
     beyond = [key for key in open_axes if "data" in key or "diloco" in key]
@@ -117,7 +117,7 @@ def _context(found: SettingCollector) -> None:
 
 
 def _pipeline(found: SettingCollector, stages: int, layers: int | None) -> int:
-    """Set the schedule, and return the micro-batches of a pipeline."""
+    """Set the pipeline schedule; return the number of micro-batches."""
     count, repeats = (
         found.whole(key, least=-1) for key in ("num_pipeline_microbatches", "num_pipeline_repeats")
     )

@@ -17,9 +17,9 @@ _OWN = "own"
 def read_name(
     found: SettingCollector, name: str, neighbor: Callable[[str], str | None]
 ) -> int | None:
-    """Set the model of a name: an entry of the catalogue, or a file beside this one.
+    """Set the model of a name: a catalogue entry, or a file in the same folder.
 
-    Return its layers where they are known.
+    Return its layer count if it is known.
     """
     sizes = [key for key in _TABLE["model"] if key in found and key != "vocab_size"]
     if sizes:
@@ -48,7 +48,7 @@ def _answers() -> list[str]:
 
 
 def _of_file(found: SettingCollector, entries: Mapping[str, JsonEntry], place: str) -> int | None:
-    """Set the model of another file; what it lacks is that of ``base.yml``."""
+    """Set the model of another file, completed from ``base.yml``; return its layer count."""
     inner = SettingCollector(entries, _TABLE)
     layers = read_model(inner)
     translation = inner.translation()
@@ -62,7 +62,7 @@ def _of_file(found: SettingCollector, entries: Mapping[str, JsonEntry], place: s
 
 
 def read_model(found: SettingCollector) -> int | None:
-    """Set the sizes of a model; return its layers."""
+    """Set the sizes of a model; return its layer count."""
     block = f"model {_OWN}"
     decoder = str(found.value("decoder_block", "llama2"))
     lacks = _TABLE["lacking"].get(decoder)
@@ -101,7 +101,7 @@ def _why(fact: str) -> str:
 
 
 def _sizes(found: SettingCollector, block: str) -> dict[str, int]:
-    """Set the sizes that every model has, by the scale of all of them."""
+    """Set the sizes that every model has, multiplied by the global parameter scale."""
     scale = found.whole("global_parameter_scale") or 1
     powers = _powers(scale)
     if powers is None:
@@ -130,7 +130,7 @@ def _sizes(found: SettingCollector, block: str) -> dict[str, int]:
 
 
 def _powers(scale: int) -> dict[str, int] | None:
-    """Return the power of 2 that each size grows by.
+    """Return the power of 2 by which the global scale multiplies each size.
 
     >>> _powers(64)
     {'layer': 2, 'embedding': 2, 'head': 2}
@@ -145,7 +145,7 @@ def _powers(scale: int) -> dict[str, int] | None:
 
 
 def _parts(found: SettingCollector, block: str) -> None:
-    """Set experts, dense layers, predicted tokens and learned positions."""
+    """Set experts, dense layers, MTP layers and learned positions."""
     experts = found.whole("num_experts") or 1
     for key, facts in _TABLE["parts"].items():
         number = found.whole(key, least=-1)
@@ -165,7 +165,7 @@ def _parts(found: SettingCollector, block: str) -> None:
 
 
 def _attention(found: SettingCollector, block: str, decoder: str) -> None:
-    """Set windows and the norms behind attention and feed-forward."""
+    """Set attention windows, and the norms behind attention and FFN."""
     window = found.whole("sliding_window_size", least=0)
     kind = found.value("attention_type")
     if window and ("full_every" in _TABLE["decoders"][decoder] or kind == "local_sliding"):

@@ -1,4 +1,4 @@
-"""Variables of NVIDIA's submissions to MLPerf Training: ``config_DGXH100_64x8x144xtp4pp8cp2.sh``.
+"""Variables of NVIDIA's MLPerf Training submissions: ``config_DGXH100_64x8x144xtp4pp8cp2.sh``.
 
 Files that a configuration sources stand beside it, or what they set is asked for.
 """
@@ -24,7 +24,7 @@ _PRECISIONS = ("--use catalog.precisions.fp8_delayed", "--use catalog.precisions
 
 
 class MlPerf(JobImporter):
-    """Configurations of submissions."""
+    """Configurations of MLPerf submissions."""
 
     name = TOOL
 
@@ -58,7 +58,7 @@ class MlPerf(JobImporter):
 
 
 def _entries(script: Script) -> Mapping[str, JsonEntry]:
-    """Return the variables that have one value, with its place."""
+    """Return the variables that have a single known value, with its place in the text."""
     entries: dict[str, JsonEntry] = {}
     for name in script.variables:
         fields = script.fields(name)
@@ -70,7 +70,7 @@ def _entries(script: Script) -> Mapping[str, JsonEntry]:
 
 
 def _model(found: SettingCollector, text: str) -> None:
-    """Set the model of the benchmark, which a file that is sourced names."""
+    """Set the model of the benchmark, identified by the name of a sourced file."""
     for name, (entry, length) in table(TOOL)["benchmarks"].items():
         if f"{name}.sh" in text:
             why = f"`{name}.sh` is of that benchmark"
@@ -116,7 +116,7 @@ def _layout(found: SettingCollector) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the recipe of 8 bits, or ask for the precision."""
+    """Read the FP8 recipe, or ask for the precision."""
     recipe = str(found.value("FP8_RECIPE", "delayed")).lower()
     gathers = found.switch("FP8_PARAM_GATHER")
     if found.switch("FP4"):

@@ -34,7 +34,7 @@ class Nanotron(JobImporter):
         return self.read(ImportFile(name, text))
 
     def read(self, file: ImportFile) -> Translation:
-        """Return the settings of a configuration, whose class of model a user may name."""
+        """Return the settings of a configuration; the user may name its model class with `--as`."""
         entries = read_configuration(file.name, file.text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
@@ -53,7 +53,7 @@ class Nanotron(JobImporter):
 
 
 def _family(found: SettingCollector, chosen: str) -> str:
-    """Return the class of the model, by the mark that the file has for it, or as *chosen*."""
+    """Return the model class: the class that the file marks, or *chosen*."""
     marks = [name for mark, name in _CLASSES.items() if found.value(f"{_MODEL}{mark}")]
     if marks or chosen in _CLASSES.values():
         return marks[0] if marks else chosen
@@ -65,7 +65,7 @@ def _family(found: SettingCollector, chosen: str) -> str:
 
 
 def _defaults(found: SettingCollector, model: str, family: str) -> None:
-    """Set what the class of the model decides, and what it takes for keys that are left out."""
+    """Set the values fixed by the model class, and its defaults for missing keys."""
     entry = table(TOOL)["families"][family]
     for name, value in entry["defaults"].items():
         found.assume(model, name, value, f"nanotron 0.4: {name} of {family}")
@@ -77,7 +77,7 @@ def _defaults(found: SettingCollector, model: str, family: str) -> None:
 
 
 def _size_of_world(found: SettingCollector) -> None:
-    """Set the devices: the product of the degrees."""
+    """Set the device count: the product of the degrees."""
     names = ("dp", "tp", "pp", "context_parallel_size")
     degrees = [found.whole(f"parallelism.{name}") or 1 for name in names]
     product = 1
@@ -89,7 +89,7 @@ def _size_of_world(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector) -> None:
-    """Set the global batch: the product of what a replica takes and the replicas."""
+    """Set the global batch: micro-batch times accumulation steps times replicas."""
     keys = ("tokens.micro_batch_size", "tokens.batch_accumulation_per_replica")
     micro, steps = (found.whole(key) for key in keys)
     if micro is not None and steps is not None:
@@ -141,7 +141,7 @@ def _parallelism(found: SettingCollector) -> None:
 
 
 def _granularity(found: SettingCollector) -> None:
-    """Read recomputation as 0.3 has it."""
+    """Read recomputation in the form of nanotron 0.3."""
     key = "parallelism.recompute_granularity"
     if key in found:
         word = found.word(key, {"selective": "selective", "full": "full"})
@@ -152,7 +152,7 @@ def _granularity(found: SettingCollector) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the recipe: wide gradients and a master copy, or all in the type of the model."""
+    """Read the precision: fp32 gradients with a master copy, or all in the model's type."""
     key, wide = "model.dtype", "optimizer.accumulate_grad_in_fp32"
     words = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "double": ""}
     if str(found.value(key)) in _EIGHT_BITS:
@@ -176,7 +176,7 @@ def _precision(found: SettingCollector) -> None:
 
 
 def _optimizer(found: SettingCollector) -> None:
-    """Read the optimizer, whose state the recipes have as that of Adam."""
+    """Read the optimizer; the recipes assume the state of Adam."""
     factory = "optimizer.optimizer_factory.name"
     name = found.value(factory)
     if name is not None and str(name).lower() not in ("adam", "adamw"):
@@ -186,7 +186,7 @@ def _optimizer(found: SettingCollector) -> None:
 
 
 def _experts(found: SettingCollector, model: str) -> None:
-    """Read which layers have experts, and what every token visits."""
+    """Read the MoE layers, and the shared expert."""
     prefix = f"{_MODEL}moe_config."
     layers, total = found.value(f"{prefix}layers"), found.whole(f"{_MODEL}num_hidden_layers")
     key = f"{prefix}layers"

@@ -48,7 +48,7 @@ class CollectiveLog(Importer):
         return any(mark in text for mark in _MARKS) or has_row(text[:_HEAD])
 
     def translate(self, name: str, text: str) -> Translation:
-        """Return the fabric that a log was taken on."""
+        """Return the fabric that a log measures."""
         try:
             tables = read(text)
         except UnreadableError as error:
@@ -79,7 +79,7 @@ class CollectiveLog(Importer):
 
 
 def _place(one: Timings, text: str) -> tuple[int, int]:
-    """Return where a table stands; JSON has it as its results."""
+    """Return the span of a table in the text; in JSON, the key ``results``."""
     if one.end:
         return one.start, one.end
     at = max(text.find('"results"'), 0)
@@ -87,7 +87,7 @@ def _place(one: Timings, text: str) -> tuple[int, int]:
 
 
 def _problems(one: Timings, text: str) -> list[ImportProblem]:
-    """Return what a table leaves open."""
+    """Return errors for data that a table lacks: ranks, nodes, operation."""
     start, end = _place(one, text)
     calibrate = "`parcost calibrate LOG` has options for what a log does not state"
     if one.ranks < 2:
@@ -117,7 +117,7 @@ def _problems(one: Timings, text: str) -> list[ImportProblem]:
 
 
 def _second_tables(tables: Sequence[Timings], text: str) -> list[ImportProblem]:
-    """Return a problem of tables of one level: a log has one inside of nodes, and one between."""
+    """Return errors for further tables of one level; a fabric has one within nodes, one between."""
     problems: list[ImportProblem] = []
     levels: set[bool] = set()
     for one in tables:
@@ -133,7 +133,7 @@ def _second_tables(tables: Sequence[Timings], text: str) -> list[ImportProblem]:
 
 
 def _level(one: Timings, name: str, text: str) -> ImportedBlock:
-    """Return the level that a table was taken on."""
+    """Return the fabric level that a table measures."""
     across = one.nodes > 1
     operation = one.operation or guess(one, one.ranks)[0]
     points = _messages(one, operation)
@@ -157,9 +157,9 @@ def _level(one: Timings, name: str, text: str) -> ImportedBlock:
 
 
 def _messages(one: Timings, operation: str) -> list[tuple[float, float]]:
-    """Return the time of one message by its size; of a size that stands twice, the mean.
+    """Return (bytes, seconds) of one message, by size; repeated sizes are averaged.
 
-    The ranks of a node share its ports, so that a message between nodes is one port's part.
+    The ranks of a node share its ports, so a message between nodes has only one port's part.
     """
     rounds = table(TOOL)["rounds"].get(operation, 0) * (one.ranks - 1)
     parts = one.ranks if rounds else 1
@@ -171,7 +171,7 @@ def _messages(one: Timings, operation: str) -> list[tuple[float, float]]:
 
 
 def _latency(points: Sequence[tuple[float, float]], one: Timings) -> ImportedValue:
-    """Return the start-up time of a message."""
+    """Return the latency of a message."""
     usual = table(TOOL)["latency"]
     size, seconds = points[0]
     if size <= usual["largest"]:
@@ -184,7 +184,7 @@ def _latency(points: Sequence[tuple[float, float]], one: Timings) -> ImportedVal
 
 
 def _missing(tables: Sequence[Timings]) -> list[ImportedKey]:
-    """Return the level that ranks of one node need, where the log has only those between."""
+    """Return the missing level within a node, if the log has only times between nodes."""
     first = tables[0]
     if first.nodes < 2 or first.ranks == first.nodes:
         return []

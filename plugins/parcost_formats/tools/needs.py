@@ -1,4 +1,4 @@
-"""What a job needs besides a file of another tool, with options to copy."""
+"""Inputs that a job needs besides a file of another tool, with options to copy."""
 
 from __future__ import annotations
 

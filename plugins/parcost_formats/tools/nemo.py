@@ -96,7 +96,7 @@ class NeMo(JobImporter):
 
 
 class _NeMoReader:
-    """Reads the entries of a configuration, whose prefixes are those of NeMo 1 or 2."""
+    """Reads the entries of a configuration, by the key prefixes of NeMo 1 or 2."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class _NeMoReader:
         unread: Mapping[str, str] = MappingProxyType({}),
         assumed: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Read *entries*; *unread* are keys whose value is not known, and why.
+        """Read *entries*; *unread* are keys of unknown value, with the reasons.
 
-        *assumed* are keys whose values a library has.
+        *assumed* are keys whose values come from a library.
         """
         self._unread = unread
         self._table: Mapping[str, Any] = table(TOOL)
@@ -115,7 +115,7 @@ class _NeMoReader:
         self._exported = any(key.endswith("_target_") for key in entries)
 
     def translation(self) -> Translation:
-        """Return what the configuration says."""
+        """Return the translation of the configuration."""
         found = self._found
         found.use("frameworks.nemo")
         self._mandatory()
@@ -132,13 +132,13 @@ class _NeMoReader:
         return found.translation()
 
     def _reject(self) -> None:
-        """Reject adapters, which would be read as full fine-tuning."""
+        """Reject adapters, which would otherwise be read as full fine-tuning."""
         for key in ("peft._target_", "model_transform._target_", "model.peft.peft_scheme"):
             if self._found.value(key) not in (None, "none", "null", ""):
                 self._found.problem(key, "adapters are not in the language yet")
 
     def _ask(self) -> None:
-        """Ask for what a recipe computes from values that it does not have."""
+        """Ask for attributes that a recipe computes from unknown values."""
         model = self._table["model"]
         paths = {
             **{
@@ -160,7 +160,7 @@ class _NeMoReader:
                 self._found.ask(path, f"`{key}`: {why}", [answers], key)
 
     def _mandatory(self) -> None:
-        """List the values that the command line has to give."""
+        """List the values that the command line must supply (``???``)."""
         paths = self._table["model"]["numbers"], self._table["layout"]["numbers"]
         names = {*self._table["batch"], *paths[0], *paths[1], "num_nodes", "devices"}
         for key, entry in self._entries.items():
@@ -168,7 +168,7 @@ class _NeMoReader:
                 self._found.leave_open(key, f"`{MANDATORY}` is a value that the command line gives")
 
     def _key(self, name: str, prefixes: Sequence[str]) -> str | None:
-        """Return the key that the file has for a name."""
+        """Return the full key of a name in this file, None if it is missing."""
         for prefix in prefixes:
             key = f"{prefix}{name}"
             if key in self._found and self._entries[key].value != MANDATORY:
@@ -176,7 +176,7 @@ class _NeMoReader:
         return None
 
     def _devices(self) -> None:
-        """Read the devices: nodes times devices of each."""
+        """Read the device count: nodes times devices per node."""
         nodes, each = self._key("num_nodes", ["trainer."]), self._key("devices", ["trainer."])
         if each is None:
             return
@@ -211,7 +211,7 @@ class _NeMoReader:
                 found.set("overlap", "tensor", "pipelined", key)
 
     def _batch(self) -> None:
-        """Read sequences and batches."""
+        """Read sequence length and batch sizes."""
         found = self._found
         for name, path in self._table["batch"].items():
             key = self._key(name, _BATCHES)
@@ -225,7 +225,7 @@ class _NeMoReader:
             found.set("training", "global_batch", f"{digits(number)} sequences", key)
 
     def _model(self) -> None:
-        """Read the sizes of the model, or the class that has them."""
+        """Read the sizes of the model, or the class that defines them."""
         found = self._found
         base = self._class_of_model()
         sized = self._key("num_layers", _MODELS)
@@ -261,7 +261,7 @@ class _NeMoReader:
             self._tokenizer(block)
 
     def _family(self, block: str) -> None:
-        """Set what the class of a model takes where the file states nothing; ask for others."""
+        """Set the defaults of a model class for missing keys; ask about unknown classes."""
         found, families = self._found, self._table["families"]
         keys = ("model.config._target_", "config._target_", "model._target_")
         key = next((one for one in keys if one in found), "")
@@ -283,7 +283,7 @@ class _NeMoReader:
             self._tokenizer(block)
 
     def _tokenizer(self, block: str) -> None:
-        """Set the vocabulary to that of a known tokenizer, or list that the file lacks it."""
+        """Set the vocabulary size from a known tokenizer, or list it as missing."""
         found = self._found
         stated = next((one for one in _VOCABULARIES if one in found), None)
         size = None if stated is None else found.whole(stated)
@@ -300,7 +300,7 @@ class _NeMoReader:
         found.lack("the vocabulary", why, "model.vocabulary")
 
     def _class_of_model(self) -> str | None:
-        """Return the model of the catalogue that a class stands for; it is imported."""
+        """Import the catalogue model of a class, and return its entry."""
         for key in ("model.config._target_", "config._target_", "model._target_"):
             name = str(self._found.value(key, "")).rpartition(".")[2]
             entry = self._table["classes"].get(name)
@@ -310,7 +310,7 @@ class _NeMoReader:
         return None
 
     def _positions(self, block: str) -> None:
-        """Read learned positions, which NeMo 1 has unless it is told otherwise."""
+        """Read learned positions, the default of NeMo 1."""
         found = self._found
         kind = self._key("position_embedding_type", _MODELS)
         rows = self._key("max_position_embeddings", _MODELS)
@@ -320,7 +320,7 @@ class _NeMoReader:
             found.set(block, "positions", digits(number), rows)
 
     def _exchange(self) -> None:
-        """Read how tokens reach their experts, and how many each expert takes."""
+        """Read the token dispatch to experts, and the capacity of an expert."""
         found, words = self._found, table("megatron")["words"]
         for place in range(_MOST_CALLBACKS):
             callback = f"trainer.callbacks.{place}._target_"
@@ -342,7 +342,7 @@ class _NeMoReader:
             self._found.set("training", "dropout", "on" if rate else "off", key)
 
     def _recompute(self) -> None:
-        """Read what is made again in backward."""
+        """Read which activations are recomputed in backward."""
         found = self._found
         kinds = {"full": "full", "selective": "selective"}
         for name in ("activations_checkpoint_granularity", "recompute_granularity"):
@@ -366,7 +366,7 @@ class _NeMoReader:
             found.leave_open(modules, "write the block `recompute`: norms, activation, mlp, moe")
 
     def _optimizer(self) -> None:
-        """Read what the optimizer shards, and what hides."""
+        """Read the ZeRO stage of the optimizer, and its overlap."""
         found = self._found
         name = self._key("name", ["model.optim."])
         stage = None if name is None else found.word(name, self._table["optimizers"])
@@ -395,7 +395,7 @@ class _NeMoReader:
             found.set("overlap", "bucket", f"{size} MiB", bucket)
 
     def _attention(self) -> None:
-        """Read whether NeMo 1 has its own layers, whose attention writes scores to memory.
+        """Read whether NeMo 1 uses its own layers, whose attention writes scores to memory.
 
         `use_flash_attention` changes them ahead of Megatron-Core alone.
         """

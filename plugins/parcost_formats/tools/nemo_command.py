@@ -33,7 +33,7 @@ def is_command(text: str) -> bool:
 
 
 def read_command(file: ImportFile) -> NeMoRecipe | ImportProblem:
-    """Return the keys of a command and of its configuration, or why they are not read."""
+    """Return the keys of a command and of its configuration, or the reason why they are unknown."""
     try:
         environment = {"HOME": "~", **dict(file.options.environment)}
         script = read_script(file.text, environment, file.neighbor, file.name)
@@ -49,7 +49,7 @@ def read_command(file: ImportFile) -> NeMoRecipe | ImportProblem:
 
 
 def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportProblem:
-    """Return the keys of the words of a command, over those of its configuration."""
+    """Return the keys in a command, merged over its configuration."""
     entries: dict[str, JsonEntry] = {}
     unread: dict[str, str] = {}
     assumed: dict[str, str] = {}
@@ -104,7 +104,7 @@ def _option(words: Sequence[ShellField], name: str) -> ShellField | None:
 
 
 def _plain(text: str) -> Any:
-    """Return the value of a word as YAML has it."""
+    """Return a word as a YAML value."""
     try:
         found: Mapping[str, JsonEntry] = read_mapping(f"value: {text}")
     except YamlTextError:

@@ -1,4 +1,4 @@
-"""The precision of a configuration of NeMo, as a recipe of the catalogue."""
+"""The precision of a NeMo configuration, as a catalogue recipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LABEL = "nemo"
 
 
 def read_precision(found: SettingCollector, *, exported: bool) -> None:
-    """Read the types of weights, products and gradients."""
+    """Read the data types of weights, products and gradients."""
     if exported:
         _of_plugin(found)
     else:
@@ -45,7 +45,7 @@ def _of_trainer(found: SettingCollector) -> None:
 
 
 def _reduction(found: SettingCollector) -> None:
-    """Read the type in which FSDP of NeMo 1 reduces gradients."""
+    """Read the data type in which FSDP of NeMo 1 reduces gradients."""
     key = "model.fsdp_grad_reduce_dtype"
     if found.word(key, table("nemo")["precisions"]) in ("bf16", "fp16"):
         found.set(f"precision {_LABEL} extends bf16_fsdp", "reduction", "2 B", key)
@@ -53,7 +53,7 @@ def _reduction(found: SettingCollector) -> None:
 
 
 def _of_plugin(found: SettingCollector) -> None:
-    """Read NeMo 2: the plugin of mixed precision of the trainer."""
+    """Read NeMo 2: the mixed-precision plugin of the trainer."""
     key = f"{_PLUGINS}precision"
     kind = found.word(key, table("nemo")["precisions"])
     if kind is None:
@@ -85,7 +85,7 @@ def _of_plugin(found: SettingCollector) -> None:
 
 
 def _states(found: SettingCollector, recipe: str) -> None:
-    """Read the types of the optimizer's state, which are fp32 as a rule."""
+    """Read the data types of optimizer state, fp32 by default."""
     prefix, sizes = "optim.config.", table("nemo")["sizes"]
     if not found.switch(f"{prefix}use_precision_aware_optimizer"):
         return
@@ -103,7 +103,7 @@ def _states(found: SettingCollector, recipe: str) -> None:
 
 
 def _wide_layers(found: SettingCollector, recipe: str) -> None:
-    """Read the first and the last layers that stay in 16 bits."""
+    """Read how many first and last layers stay in bf16."""
     if not found.switch(f"{_PLUGINS}first_last_layers_bf16"):
         return
     for name, attribute in (("start", "wide_first"), ("end", "wide_last")):

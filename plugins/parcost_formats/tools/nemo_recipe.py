@@ -1,4 +1,4 @@
-"""Recipes of NeMo 2: Python that makes configurations of NeMo-Run. It is followed, and never run.
+"""Recipes of NeMo 2: Python that builds configurations of NeMo-Run, interpreted but not run.
 
 What a recipe makes is returned by dotted keys, as NeMo-Run exports it in YAML.
 """
@@ -39,9 +39,9 @@ _ADAPTERS = "lora"  # the default of finetune_recipe
 
 
 class NeMoRecipe(NamedTuple):
-    """Entries of a recipe by dotted keys, and why the values of some keys are not known.
+    """Entries of a recipe by dotted key, and the reasons for unknown values by key.
 
-    *assumed* are keys whose values the library has, with its version.
+    *assumed* are keys whose values come from the library, with its version.
     """
 
     entries: Mapping[str, JsonEntry]
@@ -50,7 +50,7 @@ class NeMoRecipe(NamedTuple):
 
 
 def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:
-    """Return what a recipe in a Python file sets: the one called *name*, or the only one.
+    """Return the settings of the recipe called *name* in a Python file, or of the only one.
 
     Raises:
         PythonTextError: The file is no Python, has no recipe that can be followed, or several.
@@ -86,7 +86,7 @@ def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:
 
 
 def _follow_script(python: PythonText) -> Entity | None:
-    """Return what a script without a recipe hands to the function that trains, if it has one."""
+    """Return the object that a script without recipes passes to the training function, or None."""
     if any(isinstance(one, Function) and _is_recipe(one) for one in python.tree.body):
         return None
     library = _ScriptLibrary(python)
@@ -109,7 +109,7 @@ def _follow_script(python: PythonText) -> Entity | None:
 
 
 def _is_left_out(job: Entity, path: str) -> bool:
-    """Return whether objects of a job leave the attribute at a *path* to their class."""
+    """Return whether a job leaves the attribute at *path* to the default of its class."""
     place: Any = job
     for name in path.split("."):
         if not isinstance(place, Entity):
@@ -138,14 +138,14 @@ def _select_recipe(python: PythonText, follower: Follower, name: str) -> Functio
 
 
 def _is_recipe(function: Function) -> bool:
-    """Return whether a function makes a whole job: by its type, or by its name."""
+    """Return whether a function returns a whole job, by its return type or its name."""
     if function.returns is not None:
         return "Partial" in ast.unparse(function.returns) and not function.name.startswith("_")
     return function.name.endswith(("recipe", "recipe_configs"))
 
 
 def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
-    """Yield the values of an entity by dotted keys, with those of inner ones."""
+    """Yield the values of an entity by dotted key, nested ones included."""
     kind = Cell(f"nemo.{entity.kind}", entity.node, "")
     yield f"{prefix}_target_", kind
     for name, cell in entity.cells.items():
@@ -165,7 +165,7 @@ def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
 
 
 def _imports(tree: ast.Module) -> Mapping[str, str]:
-    """Return the full names of what a file imports, by the names that it uses."""
+    """Return the full name of each imported object, by its local name."""
     found: dict[str, str] = {}
     for statement in ast.walk(tree):
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -178,7 +178,7 @@ def _imports(tree: ast.Module) -> Mapping[str, str]:
 
 
 def _put_path(entity: Entity, path: str, cell: Cell) -> None:
-    """Set what a dotted key of the library names, and the configurations on the way."""
+    """Set the value at a dotted key, and create the configurations on its path."""
     name, _, rest = path.partition(".")
     if not rest:
         if name == "_target_":
@@ -196,7 +196,7 @@ def _put_path(entity: Entity, path: str, cell: Cell) -> None:
 
 
 class _NeMoLibrary(CodeLibrary):
-    """What functions of NeMo and NeMo-Run return."""
+    """The results of functions of NeMo and NeMo-Run."""
 
     def __init__(self, python: PythonText) -> None:
         self._python = python
@@ -210,7 +210,7 @@ class _NeMoLibrary(CodeLibrary):
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Any:
-        """Return what a function of another module returns, by the tables."""
+        """Return the result of a function of another module, by the tables."""
         last = name.rpartition(".")[2]
         if last in _MAKERS:
             first = arguments[0] if arguments else None
@@ -241,7 +241,7 @@ class _NeMoLibrary(CodeLibrary):
     def _follow_library(
         self, name: str, node: ast.Call, arguments: Sequence[Any], keywords: Mapping[str, Cell]
     ) -> Any:
-        """Return what a recipe of NeMo makes, or the model of one."""
+        """Return the configuration or the model of a NeMo recipe."""
         start, end = self._python.place(node)
         owner, _, last = name.rpartition(".")
         family = owner.rpartition(".")[2]
@@ -281,7 +281,7 @@ class _NeMoLibrary(CodeLibrary):
         return recipe
 
     def _leave_to_arguments(self, node: ast.Call, arguments: Sequence[Any]) -> Any:
-        """Return a recipe with the settings that arguments of the command line replace."""
+        """Return a recipe whose settings from command-line arguments are marked unknown."""
         rules = table("nemo")["performance"]
         for path in rules["places"]:
             why = f"`{rules['function']}` sets it to an argument of the command line"
@@ -296,11 +296,11 @@ class _NeMoLibrary(CodeLibrary):
         arguments: Sequence[Any],  # noqa: ARG002
         keywords: Mapping[str, Cell],  # noqa: ARG002
     ) -> Any:
-        """Return nothing: configurations have no methods that change them."""
+        """Return None: methods of configurations change nothing."""
         return UnreadValue(f"`{dotted(node.func)}` is code, and none is run")
 
     def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
-        """Return an attribute of a configuration; one that is not set is an empty one."""
+        """Return an attribute of a configuration; a missing one is an empty configuration."""
         cell = owner.cells.get(node.attr)
         if cell is None:
             cell = Cell(Entity("object", node), node, node.attr)
@@ -309,7 +309,7 @@ class _NeMoLibrary(CodeLibrary):
 
 
 class _ScriptLibrary(_NeMoLibrary):
-    """What a script calls that makes its objects itself, and the *jobs* that it trains."""
+    """Calls in a script that builds its objects itself, and the *jobs* that it trains."""
 
     def __init__(self, python: PythonText) -> None:
         super().__init__(python)
@@ -323,7 +323,7 @@ class _ScriptLibrary(_NeMoLibrary):
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Any:
-        """Return an object with the arguments of its class; the first of a model is its sizes."""
+        """Return an object with the arguments of its class; a model's first one is its config."""
         last = name.rpartition(".")[2]
         cells = dict(keywords)
         if last in _TRAINERS:

@@ -38,7 +38,7 @@ _REASONS: Mapping[str, str] = {
 
 
 class NeMoWriter(JobWriter):
-    """A configuration of YAML."""
+    """Writes a YAML configuration."""
 
     name = "nemo"
     reader = "nemo"

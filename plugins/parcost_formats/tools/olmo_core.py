@@ -1,4 +1,4 @@
-"""Python of OLMo-core that makes an ``ExperimentConfig``. It is followed, and never run.
+"""Python of OLMo-core that builds an ``ExperimentConfig``, interpreted but not run.
 
 Options of its command line have the defaults that the file gives them. A script without a parser
 uses that of OLMo-core, whose options have none.
@@ -49,7 +49,7 @@ class OlmoCore(JobImporter):
     name = TOOL
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether the text is Python that makes a training module of OLMo-core."""
+        """Return whether the text is Python that creates a training module of OLMo-core."""
         return name.endswith(".py") and "olmo_core" in text and "TrainModuleConfig(" in text
 
     def translate(self, name: str, text: str) -> Translation:
@@ -84,7 +84,7 @@ def _is_unread(entry: JsonEntry) -> bool:
 
 
 def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
-    """Yield what the configuration of a file sets, by dotted keys.
+    """Yield the settings of a file, by dotted key.
 
     Raises:
         PythonTextError: No function makes a configuration that can be followed, or several do.
@@ -161,9 +161,9 @@ def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
 
 
 class _OlmoLibrary(CodeLibrary):
-    """What functions of OLMo-core return: objects with the arguments of the call.
+    """The results of OLMo-core functions: objects with the arguments of the call.
 
-    *options* are the defaults of the command line, None for those of OLMo-core's own parser.
+    *options* are defaults of the command line, None for OLMo-core's own parser.
     """
 
     def __init__(self, options: Mapping[str, Any] | None) -> None:
@@ -177,7 +177,7 @@ class _OlmoLibrary(CodeLibrary):
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Any:
-        """Return an object of a class, or the result of a function of Python on numbers."""
+        """Return an object of a class, or the result of a Python function on numbers."""
         plain = [one for one in arguments if isinstance(one, int | float)]
         if name in ("int", "float", "max", "min") and len(plain) == len(arguments) > 0:
             if name in ("max", "min"):
@@ -195,7 +195,7 @@ class _OlmoLibrary(CodeLibrary):
         arguments: Sequence[Any],  # noqa: ARG002
         keywords: Mapping[str, Cell],  # noqa: ARG002
     ) -> Any:
-        """Return the object that a method returns; the sizes of known tokenizers."""
+        """Return the result of a method, such as the padded vocabulary size of a tokenizer."""
         name = node.func.attr
         if name == "padded_vocab_size":
             size = table(TOOL)["tokenizers"].get(owner.kind.rpartition(".")[2])
@@ -216,7 +216,7 @@ class _OlmoLibrary(CodeLibrary):
 
 
 def _ask_for_unread(found: SettingCollector, unread: Mapping[str, UnreadValue]) -> None:
-    """Ask for what a key decides whose value is code."""
+    """Ask for each attribute whose key has a value computed by code."""
     rules = table(TOOL)
     for key, value in unread.items():
         answer = rules["decides"].get(key, "")
@@ -227,7 +227,7 @@ def _ask_for_unread(found: SettingCollector, unread: Mapping[str, UnreadValue]) 
 
 
 def _model(found: SettingCollector) -> None:
-    """Read the model by the function of its class, with the sizes that the call replaces."""
+    """Read the model from its class function, with sizes overridden by the call."""
     rules = table(TOOL)
     key = "model"
     name = str(found.value(key, "")).rpartition(".")[2]
@@ -259,7 +259,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector) -> None:
-    """Read the batches, which are numbers of tokens."""
+    """Read the batch sizes, given in tokens."""
     sequence = found.whole(_SEQUENCE)
     if sequence is None:
         if found.value(_SEQUENCE) is None and not found.keys_below(_SEQUENCE):
@@ -284,7 +284,7 @@ def _batch(found: SettingCollector) -> None:
 
 
 def _layout(found: SettingCollector) -> None:
-    """Read the degrees, and over how many ranks weights are sharded."""
+    """Read the degrees, and the shard group of the weights."""
     for name, path in (("tp", "tp"), ("cp", "cp"), ("pp", "pp"), ("ep", "ep")):
         section = f"{_MODULE}.{name}_config"
         degree = found.whole(f"{section}.degree")
@@ -346,7 +346,7 @@ def _data_parallel(found: SettingCollector) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the types, and the optimizer."""
+    """Read the data types, and the optimizer."""
     narrow = f"{_MODULE}.float8_config.enabled"
     kind = str(found.value(f"{_MODULE}.optim", "")).rpartition(".")[2]
     if kind not in table(TOOL)["optimizers"]["names"]:

@@ -1,4 +1,4 @@
-"""Values that stand in a Python file: constants, names of them, and arithmetic on them.
+"""Values in a Python file: constants, names of constants, and arithmetic on them.
 
 The file is parsed into a tree and never executed. What is a call or a condition is left unread.
 """
@@ -35,9 +35,9 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 class PythonTextError(ValueError):
-    """A text that is no Python file, or whose configuration is not chosen, and where.
+    """A text is not Python, or its configuration is ambiguous; the error has the place.
 
-    *help* is what to do.
+    *help* says how to fix it.
     """
 
     def __init__(self, message: str, start: int, end: int, help: str = "") -> None:
@@ -48,7 +48,7 @@ class PythonTextError(ValueError):
 
 
 class UnreadError(ValueError):
-    """An expression without a value that stands in the file."""
+    """An expression has no constant value."""
 
 
 @record
@@ -82,13 +82,13 @@ class PythonText:
             self._starts.append(self._starts[-1] + len(line))
 
     def place(self, node: ast.AST) -> tuple[int, int]:
-        """Return the first character of a node and the one behind it."""
+        """Return the start and the end offset of a node."""
         start = self._at(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
         end = self._at(getattr(node, "end_lineno", 1), getattr(node, "end_col_offset", 0))
         return start, max(end, start + 1)
 
     def _at(self, line: int, column: int) -> int:
-        """Return the place of a *column*, which the tree counts in bytes."""
+        """Return the character offset of a *column*, which the syntax tree counts in bytes."""
         if line > len(self._lines):
             return self._starts[-1]
         before = self._lines[line - 1].encode()[:column]
@@ -104,7 +104,7 @@ class PythonText:
 def choose_function(
     python: PythonText, functions: Mapping[str, ast.FunctionDef], tops: Sequence[str], recipe: str
 ) -> ast.FunctionDef:
-    """Return the one of *functions* that *recipe* names, or the only one of *tops*.
+    """Return the function that *recipe* names, or the only one of *tops*.
 
     Raises:
         PythonTextError: There are several, or none of the name.
@@ -127,7 +127,7 @@ def choose_function(
 
 
 def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the value of an expression; *names* are those of variables.
+    """Return the value of an expression; *names* are the values of variables.
 
     >>> static_value(ast.parse("8 * N", mode="eval").body, {"N": 1024})
     8192
@@ -142,7 +142,7 @@ def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def dotted(node: ast.expr) -> str:
-    """Return the dotted name that an expression is, or an empty text."""
+    """Return the dotted name that an expression spells, "" for another expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -152,7 +152,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def constants(body: Sequence[ast.stmt]) -> Mapping[str, Any]:
-    """Return the names that the top of a file gives to values, and those that it imports."""
+    """Return the constants of a module by name, and the names that it imports."""
     names: dict[str, Any] = {}
     for statement in body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -220,7 +220,7 @@ def _binary(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
 
 
 def combine(operator: ast.operator, left: Any, right: Any) -> Any:
-    """Return the result of an *operator* on two values of a file.
+    """Return the result of an arithmetic *operator* on two values of a file.
 
     Raises:
         UnreadError: It is not arithmetic on numbers or on lists.

@@ -68,7 +68,7 @@ class SlurmFile(Importer):
 
 
 def _topology(text: str) -> Translation:
-    """Return the fabric of ``topology.conf``."""
+    """Return the fabric levels and the device count of a file."""
     lines = read_lines(text)
     sizes, ignored = levels(lines)
     first = next(one for one in lines if {"switchname", "blockname"} & one.fields.keys())
@@ -98,14 +98,14 @@ def _level(one: LevelSize, number: int) -> ImportedBlock:
 
 
 def _rates(level: str) -> ImportedKey:
-    """Return what a level lacks."""
+    """Return the missing values of a level: bandwidth and latency."""
     why = f"write `level {level} {{ bandwidth = ... per_direction, latency = ... }}`"
     return ImportedKey(name=f"level {level}: bandwidth, latency", reason=why)
 
 
 @record
 class Host:
-    """A host of a file, and its devices."""
+    """A host in a file, and the number of its devices."""
 
     name: str
     slots: int
@@ -113,7 +113,7 @@ class Host:
 
 
 def _hosts(text: str) -> Translation:
-    """Return the devices of a hostfile."""
+    """Return the device count of a hostfile."""
     hosts = list(_read_hosts(text))
     if not hosts:
         message = "neither switches, nor blocks, nor hosts with slots, nor variables of Slurm"
@@ -138,7 +138,7 @@ def _hosts(text: str) -> Translation:
 
 
 def _read_hosts(text: str) -> Iterator[Host]:
-    """Yield the hosts of a file; one that stands twice has the slots of both lines.
+    """Yield the hosts of a file; slots of repeated hosts are added.
 
     Raises:
         TopologyError: A line is no host, or a host has no slots.
@@ -163,7 +163,7 @@ def _read_hosts(text: str) -> Iterator[Host]:
 
 
 def _environment(text: str) -> Translation:
-    """Return the devices of a job by its environment."""
+    """Return the device count of a job, from its environment."""
     values = {
         match[1]: (match[2].strip().strip("'\""), match.start(), match.end())
         for match in _VARIABLE.finditer(text)
@@ -221,7 +221,7 @@ def _number(name: str, text: str, start: int, end: int) -> int:
 def _contradictions(
     values: dict[str, tuple[str, int, int]], numbers: dict[str, int]
 ) -> Iterator[ImportProblem]:
-    """Yield the variables that do not agree on the nodes of a job."""
+    """Yield an error for variables that disagree on the nodes of a job."""
     nodes = numbers.get("SLURM_JOB_NUM_NODES", numbers.get("SLURM_NNODES"))
     each = numbers.get("SLURM_NTASKS_PER_NODE")
     for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST"):
@@ -246,7 +246,7 @@ def _contradictions(
 
 
 def _cluster(node: ImportedValue, devices: ImportedValue, nodes: int) -> Translation:
-    """Return the devices of a job, and the level of its nodes."""
+    """Return the device count of a job, and the fabric level of its nodes."""
     level = ImportedBlock(kind="level", label="node", settings=(node,))
     fabric = ImportedBlock(kind="fabric", label=FABRIC, blocks=(level,))
     missing: Sequence[ImportedKey] = [_rates("node")]

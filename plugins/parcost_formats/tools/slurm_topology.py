@@ -1,4 +1,4 @@
-"""``topology.conf`` of Slurm: a tree of switches, or blocks of nodes, as levels by their sizes."""
+"""``topology.conf`` of Slurm as fabric levels: a tree of switches, or blocks of nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPELLINGS = {
 
 @record
 class TopologyLine:
-    """The fields of a line, in lower case, and where it stands."""
+    """The fields of a line, in lower case, and its place."""
 
     fields: Mapping[str, str]
     start: int
@@ -31,7 +31,7 @@ class TopologyLine:
 
 @record
 class LevelSize:
-    """A level by what it joins: *units* of the level below, as one *line* of the file has it."""
+    """A level and its size: it joins *units* units of the level below; *line* states it."""
 
     name: str
     units: int
@@ -41,14 +41,14 @@ class LevelSize:
 
 
 class TopologyError(ValueError):
-    """A file that is no topology, and where."""
+    """A topology is invalid; the error has the line."""
 
     def __init__(self, message: str, line: TopologyLine) -> None:
         super().__init__(message)
         self.line = line
 
     def problem(self) -> ImportProblem:
-        """Return it as a problem of an import."""
+        """Return the error as a problem of an import."""
         return ImportProblem(message=str(self), start=self.line.start, end=self.line.end)
 
 
@@ -69,7 +69,7 @@ def _lines(text: str) -> Iterator[TopologyLine]:
 
 
 def levels(lines: Sequence[TopologyLine]) -> tuple[list[LevelSize], list[ImportedKey]]:
-    """Return the levels of a topology from the nodes outwards, and the fields without effect.
+    """Return the levels of a topology from the nodes outwards, and the unused fields.
 
     Raises:
         TopologyError: It contradicts itself.
@@ -125,7 +125,7 @@ def _tree(switches: Sequence[TopologyLine]) -> list[LevelSize]:
 def _height(
     name: str, by_name: Mapping[str, TopologyLine], heights: dict[str, int], path: list[str]
 ) -> int:
-    """Return the switches from *name* down to a node, itself included."""
+    """Return the number of switches from *name* down to a node, *name* included."""
     line = by_name[name]
     if name in heights:
         return heights[name]
@@ -150,7 +150,7 @@ def _height(
 
 
 def _level(name: str, height: int, units: Sequence[tuple[int, TopologyLine]]) -> LevelSize:
-    """Return a level of switches; of unequal ones, with the size that most of them have."""
+    """Return a level of switches; unequal switches take the most common size."""
     counts = Counter(count for count, _ in units)
     size = max(counts, key=lambda count: (counts[count], count))
     line = next(line for count, line in units if count == size)
@@ -161,7 +161,7 @@ def _level(name: str, height: int, units: Sequence[tuple[int, TopologyLine]]) ->
 
 
 def _blocks(blocks: Sequence[TopologyLine], lines: Sequence[TopologyLine]) -> list[LevelSize]:
-    """Return the levels of blocks, and of the groups of blocks that are planned with."""
+    """Return the levels of a block topology: blocks, and the groups in ``BlockSizes``."""
     for line in blocks:
         _names(line, "blockname")
     counts = [(len(_names(line, "nodes")), line) for line in blocks if "nodes" in line.fields]

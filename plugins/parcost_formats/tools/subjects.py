@@ -1,4 +1,4 @@
-"""What decides the cost of a step, and the words that keys of tools have for it."""
+"""The subjects that determine step time, and words for them in keys of tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nvidia-smi topo -m``: the fabric of a node, as one of the catalogue that it fits.
+"""``nvidia-smi topo -m``, read as the matching fabric of the catalogue.
 
 The matrix has kinds of links and no rates. A number of NVLinks stands for a generation, which is
 an assumption. The rate of network cards is not in it, and is listed.
@@ -74,7 +74,7 @@ class TopologyMatrix(Importer):
 
 
 def _preset(matrix: Matrix) -> dict[str, Any] | ImportProblem:
-    """Return the fabric of the catalogue that a matrix fits."""
+    """Return the catalogue fabric that matches the topology, or an error."""
     known = table(TOOL)
     links = {code for code in matrix.links() if code.startswith("NV")}
     groups = matrix.groups()
@@ -104,7 +104,7 @@ def _preset(matrix: Matrix) -> dict[str, Any] | ImportProblem:
 
 
 def _is_full(matrix: Matrix, group: list[str]) -> bool:
-    """Return whether NVLink joins each of a group to each other."""
+    """Return whether NVLink joins every pair of a group."""
     return all(
         matrix.between(one, other).startswith("NV")
         for one in group
@@ -121,7 +121,7 @@ def _sizes(groups: list[list[str]]) -> str:
 def _fabric(
     matrix: Matrix, preset: dict[str, Any]
 ) -> tuple[list[ImportedBlock], list[ImportedKey]]:
-    """Return the fabric with the sizes of the matrix, and what the matrix does not have."""
+    """Return the fabric with the sizes of the matrix, and the keys that the matrix lacks."""
     start, end = matrix.header
     place: dict[str, Any] = {"start": start, "end": end}
     count, name = len(matrix.devices), preset["fabric"]

@@ -1,4 +1,4 @@
-"""The matrix of ``nvidia-smi topo -m``: how devices and network cards of a node are joined."""
+"""The matrix of ``nvidia-smi topo -m``: links between the GPUs and NICs of a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLOSE = ("PIX", "PXB")  # behind the same PCIe switches
 
 
 class MatrixError(ValueError):
-    """A text that is no matrix, and where."""
+    """A text is not a valid matrix; the error has the place."""
 
     def __init__(self, message: str, start: int = 0, end: int = 1) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class MatrixError(ValueError):
 
 @record
 class Word:
-    """A word of a line, and where it stands."""
+    """A word of a line, and its place."""
 
     text: str
     start: int
@@ -35,9 +35,9 @@ class Word:
 
 @record
 class Matrix:
-    """The codes of every pair, by their names; *header* is a place of the text.
+    """The link codes of all pairs of devices and NICs; *header* is a place of the text.
 
-    *assumption* is how the codes of rows that the text lacks are known; empty where it has all.
+    *assumption* is the source of codes for rows that the text lacks; "" if it has all.
     """
 
     devices: Sequence[str]
@@ -52,15 +52,15 @@ class Matrix:
         return self.codes[one, other].text
 
     def links(self) -> set[str]:
-        """Return the codes that pairs of devices have."""
+        """Return the link codes between devices."""
         return {self.between(a, b) for a in self.devices for b in self.devices if a != b}
 
     def has_cards(self) -> bool:
-        """Return whether the text has the code of every device and card."""
+        """Return whether the text has the link code of every device and NIC."""
         return all((device, card) in self.codes for device in self.devices for card in self.cards)
 
     def close_cards(self) -> list[str]:
-        """Return the cards that stand behind the PCIe switches of a device."""
+        """Return the NICs behind the PCIe switches of a device."""
         return [
             card
             for card in self.cards
@@ -68,7 +68,7 @@ class Matrix:
         ]
 
     def groups(self) -> list[list[str]]:
-        """Return the devices that NVLink joins, each group in order."""
+        """Return the groups of devices joined by NVLink."""
         left, groups = list(self.devices), []
         while left:
             group = [left.pop(0)]
@@ -81,13 +81,13 @@ class Matrix:
 
 
 def read_matrix(text: str) -> Matrix:
-    """Return the matrix of a text; what stands around it is passed over.
+    """Return the matrix in a text; other text around it is skipped.
 
-    A text may end before the matrix does. The codes of a row that it lacks are those of its
-    column; where it lacks both, those of all other pairs, if they are the same.
+    A text may end before the matrix does. Missing codes are taken from the transposed entry; if
+    that is missing too, from all other pairs, if they are equal.
 
     Raises:
-        MatrixError: There is none, or its codes do not settle a pair of devices.
+        MatrixError: There is no matrix, or its codes leave a pair of devices unknown.
     """
     columns: list[str] = []
     codes: dict[tuple[str, str], Word] = {}
@@ -144,7 +144,7 @@ def _complete(
     columns: Sequence[str],
     place: tuple[int, int],
 ) -> str:
-    """Add the codes that a text lacks, and return what is assumed of them."""
+    """Add missing link codes; return the assumption made for them."""
     lacking = [one for one in devices if any((one, other) not in codes for other in devices)]
     for one in devices:
         for other in columns:
@@ -175,7 +175,7 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _words(line: str, at: int) -> Iterator[Word]:
-    """Yield the words of a line; codes of a terminal are blanks."""
+    """Yield the words of a line; escape codes of a terminal count as blanks."""
     plain = _ANSI.sub(lambda match: " " * len(match[0]), line)
     for match in re.finditer(r"\S+", plain):
         yield Word(match[0], at + match.start(), at + match.end())

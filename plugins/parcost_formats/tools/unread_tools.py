@@ -1,4 +1,4 @@
-"""Configurations of tools that no importer reads: they are rejected by the name of the tool.
+"""Configurations of tools that no importer reads: rejected with the name of the tool.
 
 A file of such a tool shares keys with those of others. Read with their tables it would be wrong.
 """
@@ -50,7 +50,7 @@ class UnreadTools(Importer):
         return [ImportFile(path, text) for path, text in texts.items()]
 
     def translate(self, name: str, text: str) -> Translation:
-        """Return an error that names the tool, and the commands that describe its job."""
+        """Return an error with the name of the tool, and commands that describe the job."""
         tool, start = next(_tools(text), ("no tool of this table", 0))
         options = " ".join(NEEDS[one] for one in NEEDS if one != "training.model")
         problem = ImportProblem(
@@ -65,7 +65,7 @@ class UnreadTools(Importer):
 
 
 def _tools(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the tools whose signs all stand in a text, each with the place of the first sign."""
+    """Yield the tools all of whose signs occur in a text, with the place of the first sign."""
     for tool in _TABLE["tools"]:
         found = [re.search(sign, text, re.MULTILINE) for sign in tool["signs"]]
         places = [one.start() + len(one[0]) - len(one[0].lstrip()) for one in found if one]

@@ -1,7 +1,7 @@
 """YAML with the place of every key and value.
 
-The text is composed into nodes, and no object is made of any. What a node is worth follows from
-its tag. A text that is longer than a configuration, or that grows by its aliases, is rejected.
+The text is composed into nodes, and no objects are constructed. The value of a node follows from
+its tag. Texts that are too long for a configuration, or that grow by their aliases, are rejected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_SPECIFICATION = ("binary", "omap", "pairs", "set")
 
 
 class YamlTextError(ValueError):
-    """A text that is no YAML of a configuration, and where; *help* is what to do."""
+    """A text is no YAML configuration; the error has the place, and *help* says what to do."""
 
     def __init__(self, message: str, start: int = 0, end: int = 0, help: str = "") -> None:
         super().__init__(message)
@@ -34,12 +34,12 @@ class YamlTextError(ValueError):
 
 
 def read_mapping(text: str) -> Mapping[str, JsonEntry]:
-    """Return the entries of a YAML mapping by key; those of inner mappings by dotted keys.
+    """Return the entries of a YAML mapping; keys of nested mappings are joined with dots.
 
-    A sequence of plain values is a list. The values of another one have its indices as keys.
+    A sequence of plain values is a list. Items of other sequences have their index as a key.
 
     Raises:
-        YamlTextError: The text is no YAML, too large, or asks for an object.
+        YamlTextError: The text is no YAML, too large, or has a tag that constructs an object.
     """
     try:
         import yaml
@@ -67,10 +67,10 @@ def read_mapping(text: str) -> Mapping[str, JsonEntry]:
 
 
 def _kind(node: Node) -> str:
-    """Return the tag of a node, without the name of the specification.
+    """Return the tag of a node, without the prefix of the YAML specification.
 
     Raises:
-        YamlTextError: It is a tag that makes an object.
+        YamlTextError: The tag would construct an object.
     """
     kind = str(node.tag).removeprefix(_TAG)
     if kind in _PLAIN and node.tag != kind:
@@ -88,7 +88,7 @@ def _kind(node: Node) -> str:
 
 
 class _EntryReader:
-    """Nodes as entries; *count* of them were visited."""
+    """Converts YAML nodes into entries; the number of visited nodes is limited."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -103,7 +103,7 @@ class _EntryReader:
         return found
 
     def _mapping(self, node: Node, prefix: str, depth: int) -> Iterator[tuple[str, JsonEntry]]:
-        """Yield the entries of a mapping; those of a merged one unless it has the key."""
+        """Yield the entries of a mapping; its own keys override those of merged mappings."""
         pairs = [(key, value) for key, value in node.value if _kind(key) != "merge"]
         own = {self._name(key) for key, _ in pairs}
         for key, value in node.value:
@@ -127,7 +127,7 @@ class _EntryReader:
     def _value(
         self, node: Node, name: str, start: int, end: int, depth: int
     ) -> Iterator[tuple[str, JsonEntry]]:
-        """Yield the entries that a value is."""
+        """Yield the entries of a value: one, or those of its items."""
         self._visit(start, end, depth)
         kind = _kind(node)
         if kind == "map":
@@ -161,7 +161,7 @@ class _EntryReader:
 
 
 def _scalar(node: Node) -> Any:
-    """Return what a plain node is worth."""
+    """Return the value of a scalar node."""
     text, kind = str(node.value), _kind(node)
     if kind == "null":
         return None

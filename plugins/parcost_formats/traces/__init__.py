@@ -1,9 +1,9 @@
-"""The formats that timelines are written in.
+"""The formats of timelines.
 
 ``table`` draws passes for people, and ``json`` lists them for programs. ``perfetto`` is a trace of
-the whole step for the viewers of Perfetto and Chrome. ``chakra`` are execution traces, one for
-each rank, which simulators such as astra-sim replay. Each is a plugin of its own, as a third
-party's format would be.
+the whole step for the viewers of Perfetto and Chrome. ``chakra`` are execution traces, one for each
+rank, which simulators such as astra-sim replay. Each is a plugin of its own, as a third party's
+format would be.
 """
 
 from pathlib import Path
@@ -20,5 +20,5 @@ PARTS = (
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the exporters of the rules as pages."""
     return [Rulebook(name="traces", file=Path(__file__).with_name("rules.toml"))]

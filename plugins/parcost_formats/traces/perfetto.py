@@ -69,7 +69,7 @@ class Perfetto(TimelineExporter):
 
 
 def _check_size(trace: StepTrace) -> None:
-    """Reject a trace that no viewer opens."""
+    """Reject a trace that is too large for viewers."""
     found, cut = trace.slice_count(), trace.pipeline
     if found <= _MOST_SLICES:
         return
@@ -84,7 +84,7 @@ def _check_size(trace: StepTrace) -> None:
 
 
 def _summary(trace: StepTrace) -> dict[str, Any]:
-    """Return what the trace is of."""
+    """Return the metadata of a trace: study, point, pipeline and step time."""
     return {
         "study": trace.name,
         "path": trace.path,
@@ -96,7 +96,7 @@ def _summary(trace: StepTrace) -> dict[str, Any]:
 
 
 class _Events:
-    """The events of one step, with processes from a number on."""
+    """The events of one step; its process ids start at a given number."""
 
     def __init__(self, trace: StepTrace, pid: int) -> None:
         self._trace = trace
@@ -130,7 +130,7 @@ class _Events:
         yield _json({"ph": "M", "pid": pid, "name": "process_sort_index", "args": place})
 
     def _thread(self, pid: int, stream: str) -> Iterator[str]:
-        """Yield the name and the place of a thread, the first time that it is there."""
+        """Yield the name and the sort order of a thread, once per thread."""
         if (pid, stream) in self._threads:
             return
         tid = 1 + sum(1 for process, _ in self._threads if process == pid)
@@ -145,14 +145,14 @@ class _Events:
     def _event(
         self, pid: int, stream: str, name: str, cause: str, span: tuple[float, float], args: str
     ) -> str:
-        """Return a slice, of which the name, the cause and the *args* are JSON."""
+        """Return a slice event; *name*, *cause* and *args* are JSON texts."""
         ts, dur = _span(*span)
         tid = self._threads[pid, stream]
         where = f'"ph":"X","pid":{pid},"tid":{tid},"ts":{ts!r},"dur":{dur!r}'
         return f'{{{where},"name":{name},"cat":{cause},"args":{{{args}}}}}'
 
     def _ledger(self) -> Iterator[str]:
-        """Yield the lines of the ledger, one after another."""
+        """Yield the lines of the ledger, one after another in time."""
         yield from self._thread(self._pid, _LEDGER)
         at = 0.0
         for line in self._trace.ledger:
@@ -171,7 +171,7 @@ class _Events:
             at = end
 
     def _slice(self, d: int, one: Slice) -> Iterator[str]:
-        """Yield a slice of a device, behind the name of its thread if that is new."""
+        """Yield a slice of a device, after the name of its thread if it is new."""
         pid = self._first + d
         yield from self._thread(pid, one.stream)
         term = one.term
@@ -222,7 +222,7 @@ class _Events:
 
 
 def _span(start: float, end: float) -> tuple[float, float]:
-    """Return the begin and the length of a slice, whose sum is not beyond its end.
+    """Return the start and the duration of a slice; their sum does not exceed its end.
 
     >>> _span(0.1, 0.3)
     (100000.0, 200000.0)
@@ -235,7 +235,7 @@ def _span(start: float, end: float) -> tuple[float, float]:
 
 
 def _lane(ends: list[float], message: StageMessage) -> int:
-    """Return the first lane that is free when the message leaves, which it then takes."""
+    """Return the first lane that is free when the message is sent, and occupy it."""
     for lane, end in enumerate(ends):
         if end <= message.start:
             ends[lane] = message.end
@@ -253,7 +253,7 @@ def _op_name(op: Op) -> str:
 
 
 def _pass_args(one: Slice, held: Sequence[int]) -> Iterator[str]:
-    """Yield the micro-batch, the virtual stage and the chunk that a slice is of."""
+    """Yield the micro-batch, the virtual stage and the chunk of a slice."""
     if one.op is None:
         yield f'"stage":{one.stage}'
         return
@@ -265,7 +265,7 @@ def _pass_args(one: Slice, held: Sequence[int]) -> Iterator[str]:
 
 
 def _term_args(one: Slice) -> dict[str, Any]:
-    """Return what every slice of a term has in common."""
+    """Return the arguments shared by all slices of a term."""
     term = one.term
     assert term is not None
     args: dict[str, Any] = {

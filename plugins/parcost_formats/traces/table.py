@@ -11,7 +11,7 @@ from parcost.output.timeline import page
 
 
 class TimelineTable(TimelineExporter):
-    """A drawing of the passes of each device, and how each fills, works and drains."""
+    """A drawing of the passes of each device, with its fill, steady state and drain."""
 
     name = "table"
 
@@ -23,5 +23,5 @@ class TimelineTable(TimelineExporter):
 
 @hookimpl
 def timeline_exporters() -> list[TimelineTable]:
-    """Offer the drawing."""
+    """Return the drawing exporter."""
     return [TimelineTable()]

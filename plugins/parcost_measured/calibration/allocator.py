@@ -1,4 +1,4 @@
-"""Logs of a caching allocator: what it reserves beyond what tensors need at their peak.
+"""Logs of a caching allocator: memory reserved beyond the peak of allocated tensors.
 
 Megatron-LM prints such a line for each rank that reports (``report_memory``), in units of 2^20
 bytes. What stays allocated between steps are parameters, gradients and optimizer states. What the
@@ -29,17 +29,17 @@ _LINE = re.compile(
 
 
 def is_memory_log(path: Path) -> bool:
-    """Return whether a log has what the allocator of a rank reserves."""
+    """Return whether a log has the allocator statistics of a rank."""
     return _LINE.search(read_text(str(path), LOG)) is not None
 
 
 def fragmentation(
     files: Mapping[str, Path], framework: str, before: float, table: Sequence[ConstantKind]
 ) -> tuple[list[FrameworkConstant], list[Flaw], list[str]]:
-    """Return the fragmentation of a framework, flaws of lines, and why there is none.
+    """Return the fragmentation of a framework, flaws of lines, and reasons for a missing value.
 
-    It is (max reserved - max allocated) / (max allocated - allocated), as a share of the
-    activations. The last line of each rank counts, and of all ranks the median.
+    Fragmentation is (max reserved - max allocated) / (max allocated - allocated), as a share of the
+    activations. The last line of each rank counts, and the median over ranks.
     """
     shares: dict[tuple[str, str], float] = {}
     flaws: list[Flaw] = []

@@ -1,4 +1,4 @@
-"""``parcost calibrate --anchor``: measured runs of one job, and what they say of it.
+"""``parcost calibrate --anchor``: measured runs of one job correct its prediction.
 
     parcost calibrate job.par --anchor train.log --out anchors.par
 
@@ -35,11 +35,11 @@ _FIGURES = ("step_time", "anchored_step_time", "anchored_reserved", "anchored_al
 def evaluate_anchors(
     paths: Sequence[str], anchors: Sequence[str], session: Session
 ) -> tuple[Report, str]:
-    """Return the report of the job with its anchors, and the text of those that count.
+    """Return the report of the job with its anchors, and the text of the valid anchors.
 
     Raises:
         SpecError: The spec or a file of anchors cannot be read.
-        click.UsageError: There is not one spec.
+        click.UsageError: There is not exactly one spec.
     """
     scenario = _job(paths, anchors, session)
     report = scenario.evaluate()
@@ -67,7 +67,7 @@ def _job(paths: Sequence[str], anchors: Sequence[str], session: Session) -> Scen
 
 
 def _text(result: Result, found: Anchoring) -> str:
-    """Return the anchors that count as a file, "" without any."""
+    """Return the valid anchors as text of a file, "" if there are none."""
     from parcost.binding.foreign import spec_lines
     from parcost.language.format import format_text
 
@@ -100,7 +100,7 @@ def page(report: Report) -> Iterator[Item]:
 
 
 def render(report: Report, text: str, format_: str, paper: Paper) -> str:
-    """Return the report in a format; *text* are the blocks of anchors, "" to leave them out."""
+    """Return the report in a format; *text* is the text of the anchors, "" to omit it."""
     if format_ == "json":
         return json.dumps(_document(report, text), indent=2) + "\n"
     if format_ == "md":
@@ -109,7 +109,7 @@ def render(report: Report, text: str, format_: str, paper: Paper) -> str:
 
 
 def show_problems(report: Report) -> bool:
-    """Print what was wrong with files of anchors; return whether anything was."""
+    """Print the problems in files of anchors; return whether there are any."""
     wrong = [one for one in report.result.diagnostics if one.id.startswith("import")]
     Reporter()(wrong)
     return bool(wrong)

@@ -209,7 +209,7 @@ def _anchor(
     format_: str,
     out: str | None,
 ) -> int:
-    """Print what measured runs say of the job of a spec, and write those that count."""
+    """Print the comparison of measured runs with the job of a spec; write the valid ones."""
     from parcost_measured.calibration.anchors import evaluate_anchors, render, show_problems
 
     _require_plain_anchors()
@@ -228,7 +228,7 @@ def _anchor(
 
 
 def _require_plain_anchors() -> None:
-    """Reject options of a fit beside anchors, which are no fit."""
+    """Reject options of a fit together with `--anchor`, which does no fit."""
     context = click.get_current_context()
     default = click.core.ParameterSource.DEFAULT
     used = {"paths", "anchors", "format_", "out", "files", "without"}
@@ -247,7 +247,7 @@ def _require_new(path: Path) -> None:
 
 
 def _require_device(name: str) -> None:
-    """Reject a device that no row can mean."""
+    """Reject a device that is unknown in rows of runs."""
     from parcost_measured.validation.hardware import ENTRIES
 
     names = list(dict.fromkeys(entry.device for entry in ENTRIES))
@@ -256,7 +256,7 @@ def _require_device(name: str) -> None:
 
 
 def _require_framework(name: str, session: Session) -> None:
-    """Reject a framework that no catalogue has."""
+    """Reject a framework that is in no catalogue."""
     names = [
         file.name.removesuffix(".par")
         for _, catalogue in session.plugins.offers("catalogues").values()
@@ -320,7 +320,7 @@ class _Calibration:
     def report(
         self, files: Sequence[Input], asked: Options, device: str, framework: str, name: str
     ) -> CalibrationReport:
-        """Return what the files say."""
+        """Return the report on the files."""
         from attrs import evolve
 
         from parcost_measured.calibration import allocator, host, inputs, logs, spec
@@ -465,7 +465,7 @@ class _Calibration:
         values: Mapping[str, tuple[Constant, float]],
         after: Sequence[float],
     ) -> tuple[float, list[float]]:
-        """Return how far interpolated times are off, and the errors of evaluated ones."""
+        """Return the largest interpolation error, and the errors of exactly evaluated times."""
         from parcost_measured.calibration import runs
 
         seconds = runs.evaluate_exactly(found, values, self.session)

@@ -1,6 +1,6 @@
-"""The constants that measurements may fit, and the bounds that each has for a physical reason.
+"""The constants that measurements may fit, with their physical bounds.
 
-The table is `calibration/constants.jsonl` of a catalogue. What is not in it is never fitted.
+The table is `calibration/constants.jsonl` of a catalogue. Other constants are never fitted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCALES = {"%": 0.01, "us": 1e-6, "": 1.0}
 
 @frozen(kw_only=True)
 class ConstantKind:
-    """A row of the table: an attribute of a kind of block, its bounds, and what measures it."""
+    """A row of the table: an attribute of a kind of block, its bounds, what measures it."""
 
     block: str
     attribute: str
@@ -46,9 +46,9 @@ class ConstantKind:
 
 @frozen(kw_only=True)
 class Constant:
-    """One constant of one block, with its value in the catalogue and its bounds, in SI units.
+    """One constant of one block: its catalogue value and bounds, in SI units.
 
-    *label* is the block that it is written in; others may inherit it.
+    *label* is the block that states it; others may inherit it.
     """
 
     kind: ConstantKind
@@ -62,20 +62,20 @@ class Constant:
 
     @property
     def name(self) -> str:
-        """The name by which the user picks it."""
+        """The name by which a user selects it."""
         before = f"{self.inside}." if self.inside else ""
         return f"{before}{self.label}.{self.kind.attribute}"
 
     def text(self, value: float) -> str:
-        """Return *value* in the words of the language."""
+        """Return *value* as text of a spec, with its unit."""
         return text_of(value, self.kind.unit, whole=self.kind.whole)
 
 
 @frozen(kw_only=True)
 class FrameworkConstant:
-    """A constant of a framework, measured apart from a step; *rows* counts what it is from.
+    """A constant of a framework measured by a microbenchmark; *rows* counts the measurements.
 
-    *low* and *high* are the least and the most of them, and *of* is what they are of.
+    *low* and *high* are their minimum and maximum, and *of* names what was measured.
     """
 
     constant: Constant
@@ -87,7 +87,7 @@ class FrameworkConstant:
 
 
 def text_of(value: float, unit: str, *, whole: bool = False) -> str:
-    """Return *value* of SI units in the words of the language.
+    """Return *value* (SI units) as text of a spec, converted to *unit*.
 
     >>> text_of(0.8725, "%"), text_of(5e-05, "us"), text_of(24.6, "", whole=True)
     ('87.25 %', '50 us', '25')
@@ -99,7 +99,7 @@ def text_of(value: float, unit: str, *, whole: bool = False) -> str:
 
 
 def kinds(plugins: Plugins) -> list[ConstantKind]:
-    """Return the table of every catalogue."""
+    """Return the rows of the tables of all catalogues."""
     from parcost.system.files import Kind as File
     from parcost.system.files import read_lines
 
@@ -129,7 +129,7 @@ def _checked(kind: ConstantKind) -> ConstantKind:
 def kind_of(
     table: Iterable[ConstantKind], block: str, attribute: str, label: str
 ) -> ConstantKind | None:
-    """Return the first row of the table about an attribute of the block called *label*."""
+    """Return the first row about an attribute of the block *label*, None if none."""
     for kind in table:
         if (kind.block, kind.attribute) == (block, attribute) and kind.holds(label):
             return kind
@@ -162,7 +162,7 @@ def make_constant(
 def select_constants(
     names: Sequence[str], known: Sequence[Constant], table: Sequence[ConstantKind]
 ) -> list[Constant]:
-    """Return the constants that *names* pick: `h100_sxm.sustained`, or `sustained` for all."""
+    """Return the constants that *names* select: `h100_sxm.sustained`, or `sustained` for all."""
     found: dict[str, Constant] = {}
     for name in names:
         picked = [c for c in known if name in _names(c)]
@@ -173,7 +173,7 @@ def select_constants(
 
 
 def _names(constant: Constant) -> set[str]:
-    """Return the names that pick a constant: its own, of blocks that inherit it, shorter ones."""
+    """Return the names that select a constant: full, short, and of blocks that inherit it."""
     attribute = constant.kind.attribute
     return {
         constant.name,
@@ -195,7 +195,7 @@ def _unknown_name(name: str, known: Sequence[Constant], table: Sequence[Constant
 
 
 def restrict(found: Sequence[Constant], texts: Sequence[str]) -> list[Constant]:
-    """Return the constants with the bounds that *texts* say: `issue=10..60us`."""
+    """Return the constants with bounds narrowed by *texts*, such as `issue=10..60us`."""
     import re
 
     from attrs import evolve
@@ -240,7 +240,7 @@ def _bounds(text: str, parts: Sequence[Any], constant: Constant) -> tuple[float,
 
 
 def bounds_errors(found: Sequence[Constant]) -> list[str]:
-    """Return the complaints about constants whose value lies outside of their bounds."""
+    """Return an error for each constant whose value is outside of its bounds."""
     return [
         f"`{c.name}` is {c.text(c.start)}, outside of its bounds, {c.text(c.low)} to "
         f"{c.text(c.high)}: {c.kind.why}"

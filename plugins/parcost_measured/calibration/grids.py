@@ -1,7 +1,7 @@
-"""What the model predicts for rows over a grid of constants, and between its points.
+"""Predicted times of rows on a grid of constants, and interpolation between grid points.
 
-Times vary by powers of a constant or not at all. So logarithms are interpolated, linearly
-on an axis whose points are evenly spread in the logarithm.
+Times vary as powers of a constant or not at all. So logarithms are interpolated, linearly on an
+axis whose points are evenly spaced in the logarithm.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MOST_AXES = 5
 
 @frozen(kw_only=True)
 class Measurement:
-    """What was measured, and what it shares with others.
+    """A measured time, and the properties by which rows are grouped.
 
-    *configuration* counts once; *layout* is what rows of one layout share. *place* is the file
-    and the line.
+    Rows of one *configuration* count once; rows of one *layout* have the same *layout*. *place* is
+    the file and the line.
     """
 
     id: str
@@ -45,10 +45,10 @@ class Measurement:
 
 @frozen(kw_only=True, eq=False)
 class TimeGrid:
-    """Rows that the same constants concern, and the logarithms of their predicted seconds.
+    """Rows that depend on the same constants, and the logarithms of their predicted seconds.
 
-    *axes* are places of constants, *points* the logarithms of their values on each axis;
-    *logs* has an axis for rows and one for each constant.
+    *axes* are indices of constants, *points* the logarithms of their values on each axis; *logs*
+    has an axis for rows and one for each constant.
     """
 
     rows: Sequence[Measurement]
@@ -57,7 +57,7 @@ class TimeGrid:
     logs: NDArray[np.float64]
 
     def at(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the logarithms at *values*, the logarithms of all constants."""
+        """Return log(predicted seconds) of each row at *values*, the logs of all constants."""
         found = self.logs
         for axis, points in zip(reversed(self.axes), reversed(self.points), strict=True):
             place, share = bracket(points, float(values[axis]))
@@ -65,7 +65,7 @@ class TimeGrid:
         return found
 
     def slopes(self, values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-        """Return for each row what a constant's logarithm adds to that of the time."""
+        """Return d log(seconds) / d log(constant), of shape (rows, constants)."""
         import numpy as np
 
         found = np.zeros((len(self.rows), count))
@@ -79,7 +79,7 @@ class TimeGrid:
 
 
 def bracket(points: NDArray[np.float64], value: float) -> tuple[int, float]:
-    """Return the place of the point below *value*, and how far it is to the next."""
+    """Return the index of the grid point below *value*, and the fraction of the way to the next."""
     import numpy as np
 
     place = int(np.clip(np.searchsorted(points, value) - 1, 0, len(points) - 2))
@@ -87,9 +87,9 @@ def bracket(points: NDArray[np.float64], value: float) -> tuple[int, float]:
 
 
 def axes_of(constants: Sequence[Constant]) -> list[NDArray[np.float64]]:
-    """Return the values of each constant on its axis, from bound to bound.
+    """Return the grid values of each constant, from bound to bound.
 
-    The longest axes have fewer points where there would be too many together.
+    The longest axes have fewer points if the grid would be too large.
     """
     from math import ceil, log, prod
 
@@ -114,7 +114,7 @@ def _axis(constant: Constant, count: int) -> NDArray[np.float64]:
 
 
 def set_text(constant: Constant, values: Sequence[float]) -> str:
-    """Return a sweep over *values* in the words of the language."""
+    """Return a sweep over *values* as text of a spec."""
     from parcost_measured.calibration.constants import SCALES
 
     unit = constant.kind.unit

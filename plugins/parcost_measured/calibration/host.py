@@ -1,4 +1,4 @@
-"""Rows of what a host issues: the issue time of a framework, measured apart from a step."""
+"""Rows of host measurements: the issue time of a framework, measured by microbenchmarks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FEWEST = 3  # rows of one constant
 
 @frozen(kw_only=True)
 class HostMeasurements:
-    """The constants of a table of the host, and what became of its other rows.
+    """The constants measured on the host, and the rows that give none.
 
-    *refused* is why constants are not fitted; *passed* counts rows that measure none, by what
-    they time.
+    *refused* are reasons why constants are not fitted; *passed* counts rows that measure no
+    constant, by the operation that they time.
     """
 
     constants: list[FrameworkConstant]
@@ -43,7 +43,7 @@ def issue_constants(
     session: Session,
     table: Sequence[ConstantKind],
 ) -> HostMeasurements:
-    """Return the constants of a framework that rows of a host measure.
+    """Return the constants of a framework that host rows measure.
 
     A row with `kernels` is the time of all of them. The time of a graph is a fixed part plus a part
     per kernel. The fixed part is the issue time of the host.
@@ -129,7 +129,7 @@ def issue_constants(
 
 
 def framework_block(name: str, session: Session) -> Framework:
-    """Return a framework of the catalogue."""
+    """Return a framework block of the catalogue."""
     (scenario,) = session.load_text(
         f"use catalog.frameworks.{name}\nuse catalog.devices.h100_sxm\n"
         "use catalog.fabrics.hgx_h100\nuse catalog.precisions.bf16\n"
@@ -141,5 +141,5 @@ def framework_block(name: str, session: Session) -> Framework:
 
 
 def _count(one: TableRow, name: str) -> float | None:
-    """Return a count of a row, which may be missing or null."""
+    """Return a count in a row, None if it is missing or null."""
     return None if one.value.get(name) is None else number(one.value, name)

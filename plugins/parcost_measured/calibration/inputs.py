@@ -1,4 +1,4 @@
-"""Which files there are, and what each holds: runs, tables of kernels or host, or a log."""
+"""The input files and their contents: runs, tables of kernels or host, or logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LOGS = (".log", ".txt", ".csv", ".json")
 
 @frozen
 class Input:
-    """A file, what it holds, and what messages call it."""
+    """A file, its kind of content, and its name in messages."""
 
     name: str
     path: Path
@@ -46,7 +46,7 @@ class Input:
 
 @frozen
 class TableRow:
-    """An object of a table, and the line that it stands on."""
+    """A JSON object of a table, and its line number."""
 
     value: Mapping[str, Any]
     file: str
@@ -60,9 +60,9 @@ class TableRow:
 
 
 def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
-    """Return the files that *names* stand for, and what directories hold that is passed over.
+    """Return the input files in *names*, and the files of directories that are skipped.
 
-    A directory stands for its tables (`.jsonl`) and logs (`.log`).
+    In a directory, tables (`.jsonl`) and logs (`.log`) are read.
     """
     from parcost.system.files import failure
 
@@ -98,7 +98,7 @@ def _content_of_file(path: Path) -> Content | None:
 
 
 def _has_products(head: str) -> bool:
-    """Return whether the head of a table of CSV has the sizes of a product."""
+    """Return whether the header of a CSV table has the sizes of a matrix product."""
     return {"m", "n", "k"} <= {name.strip().lower() for name in head.split(",")}
 
 
@@ -107,7 +107,7 @@ def _first_row(path: Path) -> str:
 
 
 def _content(path: Path) -> Content | None:
-    """Return what the table at *path* holds; None where no row of that kind is known."""
+    """Return the content of the table at *path*, None if its rows are unknown."""
     text = _first_row(path)
     if not text:
         raise click.UsageError(f"{path}: the file is empty")
@@ -130,7 +130,7 @@ def _kind_error(path: Path) -> str:
 
 
 def objects(one: Input) -> Iterator[TableRow | Flaw]:
-    """Yield the rows of a table, and the lines that are none."""
+    """Yield the rows of a table, and the lines that are not valid rows."""
     if one.path.suffix == ".csv":
         yield from _products(one)
         return
@@ -153,7 +153,7 @@ def objects(one: Input) -> Iterator[TableRow | Flaw]:
 
 
 def _products(one: Input) -> Iterator[TableRow | Flaw]:
-    """Yield the rows of a table of products in CSV, with the fields that a line of JSON has."""
+    """Yield the rows of a CSV table of matrix products, with the fields of JSON rows."""
     reader = csv.reader(read_lines(one.path, RUNS))
     names = [name.strip().lower() for name in next(reader)]
     try:
@@ -167,7 +167,7 @@ def _products(one: Input) -> Iterator[TableRow | Flaw]:
 
 
 def _product(row: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return a row with its product in one field; TFLOPS become microseconds."""
+    """Return a row with its matrix product in one field; TFLOPS become microseconds."""
     found: dict[str, Any] = {name: text for name, text in row.items() if text}
     for name in ("m", "n", "k", "count", "time_us", "tflops"):
         with suppress(KeyError, ValueError):
@@ -187,10 +187,10 @@ class FieldError(ValueError):
 
 
 def number(row: Mapping[str, Any], name: str, *, above: float = 0.0) -> float:
-    """Return the number in a field, which is above a limit.
+    """Return the number in a field, which must exceed *above*.
 
     Raises:
-        FieldError: There is none.
+        FieldError: The field is missing or invalid.
     """
     if name not in row:
         raise FieldError(f"`{name}` is missing{_hint(name, row)}")
@@ -203,7 +203,7 @@ def number(row: Mapping[str, Any], name: str, *, above: float = 0.0) -> float:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether *value* is a number that a float holds, and neither true nor false."""
+    """Return whether *value* is a finite number and no bool."""
     from math import isfinite
 
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -218,7 +218,7 @@ def text(row: Mapping[str, Any], name: str) -> str:
     """Return the text in a field.
 
     Raises:
-        FieldError: There is none.
+        FieldError: The field is missing or invalid.
     """
     if name not in row:
         raise FieldError(f"`{name}` is missing{_hint(name, row)}")
@@ -228,10 +228,10 @@ def text(row: Mapping[str, Any], name: str) -> str:
 
 
 def boolean(row: Mapping[str, Any], name: str) -> bool:
-    """Return the truth in a field.
+    """Return the bool in a field.
 
     Raises:
-        FieldError: There is none.
+        FieldError: The field is missing or invalid.
     """
     if name not in row:
         raise FieldError(f"`{name}` is missing{_hint(name, row)}")

@@ -1,4 +1,4 @@
-"""Tables of kernels as grids: products, attention, element-wise passes.
+"""Tables of kernels as grids: matrix products, attention, element-wise passes.
 
 A table has the fields of `specs/parcost_specs/measured`. Times are estimated by the model of the
 catalogue over values of one constant, with a clock that nothing lowers.
@@ -69,12 +69,12 @@ _OPERATORS = ("norms", "gated", "rotary", "softmax", "loss")
 
 
 class SkippedRowError(ValueError):
-    """A row has no flaw, but measures no constant; the message is the reason."""
+    """A row is valid, but measures no constant; the message is the reason."""
 
 
 @define(eq=False)
 class Tables:
-    """Grids of kernel rows, gathered; *constants* grow as rows concern further ones."""
+    """Collects kernel rows into grids; *constants* grows with the rows."""
 
     session: Session
     table: Sequence[ConstantKind]
@@ -302,7 +302,7 @@ class Tables:
         head: Any = None,
         inside: str = "",
     ) -> int:
-        """Return the place of a constant, which is made where it is new."""
+        """Return the index of a constant; a new one is added."""
         from attrs import evolve
 
         block = "device" if head is None else "head_rate"
@@ -325,7 +325,7 @@ class Tables:
     def _study(
         self, device: str, recipe: str, sweep: tuple[str, tuple[float, ...]] | None
     ) -> Study:
-        """Return a study on a device with power to spare, over the values of one attribute."""
+        """Return a study on a device without power throttling, over the values of one attribute."""
         key = (device, recipe, sweep)
         if key not in self._studies:
             values = {"cluster.device.sustained": "1", "cluster.device.narrow_sustained": "1"}
@@ -352,7 +352,7 @@ def _is_shape(value: Any) -> bool:
 
 
 def _traffic(run: Any) -> Traffic | None:
-    """Return what an entry of `runs` moves; None where no operator is meant."""
+    """Return the memory traffic of an entry of `runs`; None if it names no operator."""
     from parcost_plugins.model import elementwise
     from parcost_plugins.model.elementwise import Traffic
 
@@ -369,7 +369,7 @@ def _traffic(run: Any) -> Traffic | None:
 
 
 def _keys(length: float, window: Any, *, causal: bool) -> float:
-    """Return the keys that a query attends to on average."""
+    """Return the average number of keys that a query attends to."""
     if not causal:
         return length
     width = min(float(window) if window else length, length)
@@ -377,5 +377,5 @@ def _keys(length: float, window: Any, *, causal: bool) -> float:
 
 
 def is_pattern(pattern: str, name: str) -> bool:
-    """Return whether *name* has *pattern*, in any case."""
+    """Return whether *name* contains *pattern*, ignoring case."""
     return re.search(pattern, name, re.IGNORECASE) is not None

@@ -1,9 +1,9 @@
-"""Fit of a latency and a bandwidth to timings, with its errors.
+"""Fit of a latency and a bandwidth to timings, with standard errors.
 
-A call of *rounds* messages that move *bytes_* over the busiest port takes ``rounds * alpha + bytes_
-/ B``. Timings span nine decades, so the fit minimises the relative error. A microsecond at 8 bytes
-weighs as much as a millisecond at 8 GB. Neither parameter may be negative: a negative one becomes
-zero, and the other is fitted again.
+A call of *rounds* messages that moves *bytes_* over the busiest port takes ``rounds * alpha +
+bytes_ / B``. Timings span nine decades, so the fit minimises the relative error. A microsecond at 8
+bytes weighs as much as a millisecond at 8 GB. Neither parameter may be negative: a negative one
+becomes zero, and the other is fitted again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FittedLine:
     bandwidth_within: tuple[float, float] = (0.0, float("inf"))
 
     def seconds(self, rounds: float, bytes_: float) -> float:
-        """Return what the line predicts."""
+        """Return the predicted seconds of a call."""
         return rounds * self.latency + bytes_ / self.bandwidth
 
 
@@ -77,7 +77,7 @@ def fit(
 
 
 def _half_widths(columns: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[float, float]:
-    """Return half of the interval of each parameter that holds it in nine cases of ten."""
+    """Return half of the 90 % confidence interval of each parameter."""
     import numpy as np
 
     variance = float(errors @ errors) / (len(errors) - 2)
@@ -86,5 +86,5 @@ def _half_widths(columns: NDArray[np.float64], errors: NDArray[np.float64]) -> t
 
 
 def _single_parameter(column: NDArray[np.float64]) -> float:
-    """Return the parameter of one column by which it comes closest to one everywhere."""
+    """Return the least-squares factor that scales *column* to ones."""
     return float(column.sum() / (column @ column))

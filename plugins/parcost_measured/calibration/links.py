@@ -1,4 +1,4 @@
-"""The link of a collective, from its timings.
+"""Fit of a link's latency and bandwidth to the timings of a collective.
 
 An algorithm turns a link into a time; a fit is the inverse. The algorithm is estimated on two
 special links, which count its rounds or the bytes of its busiest port. So every algorithm of a
@@ -19,14 +19,14 @@ from parcost_measured.calibration.least_squares import FittedLine, fit
 
 @frozen(kw_only=True, eq=False)
 class _CountingLink(Link):
-    """A link on which a round or a byte takes a second."""
+    """A link on which either each round or each byte takes one second, to count them."""
 
     name: str
     latency: float
     bandwidth: float
 
     def seconds(self, rounds: Any, bytes_: Any) -> Any:
-        """Return the rounds, or the bytes."""
+        """Return the number of rounds, or of bytes."""
         return rounds * self.latency + bytes_ / self.bandwidth
 
 
@@ -61,10 +61,10 @@ def line(
     sizes: Sequence[float],
     seconds: Sequence[float],
 ) -> FittedLine:
-    """Return the link that explains the timings best.
+    """Return the link that best fits the timings (seconds by size in bytes).
 
     Raises:
-        ValueError: The timings do not say one, or the algorithm cannot run on a plain link.
+        ValueError: The timings do not determine it, or the algorithm cannot run on a plain link.
     """
     counted = [counts(algorithm, operation, n, (ranks,)) for n in sizes]
     if not all(isfinite(r) and isfinite(b) for r, b in counted):
@@ -73,7 +73,7 @@ def line(
 
 
 def _inability(algorithm: Collective, operation: str, ranks: int) -> str:
-    """Return why *algorithm* has no rounds and bytes, and what it needs."""
+    """Return the reason why rounds and bytes of *algorithm* cannot be counted."""
     why = f"`{algorithm.name}` cannot do {operation} over {ranks} ranks of a plain link"
     if needs := algorithm.needs(operation):
         why += f": it needs {needs}, which no log has"
@@ -89,9 +89,9 @@ def messages(
     *,
     ports: int = 1,
 ) -> list[tuple[float, float]]:
-    """Return the time of one message by its size, as the algorithm's rounds imply it.
+    """Return (bytes, seconds) of one message for each size, from the algorithm's round count.
 
-    A rank stripes over *ports*, each of which carries its part of the message.
+    A rank stripes over *ports*, each of which carries its share of the message.
     """
     found: dict[float, float] = {}
     for n, time in sorted(zip(sizes, seconds, strict=True)):

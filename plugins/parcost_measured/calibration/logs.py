@@ -1,4 +1,4 @@
-"""Logs of collectives as levels of a fabric: what each says, and what they say together."""
+"""Logs of collectives as fabric levels, one by one and fitted together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPERATIONS = (
 
 @frozen(kw_only=True)
 class Options:
-    """What the command line says of logs."""
+    """The options for logs on the command line."""
 
     operation: str | None = None
     ranks: int | None = None
@@ -50,7 +50,7 @@ class Options:
 
 @frozen(kw_only=True, eq=False)
 class Log:
-    """One table of timings, what it is of, and its line."""
+    """One table of timings, its collective and ranks, and the line fitted to it."""
 
     name: str
     timings: Timings
@@ -64,7 +64,7 @@ class Log:
 
 @frozen(kw_only=True, eq=False)
 class NetworkLink:
-    """A level that logs were fitted to; *notes* stand above it, *warnings* are told."""
+    """A fabric level fitted to logs; *notes* are comments above it, *warnings* are printed."""
 
     level: spec.SpecLevel
     logs: Sequence[Log]
@@ -73,7 +73,7 @@ class NetworkLink:
 
 
 def read(name: str, options: Options) -> Timings:
-    """Return the timings of one log, or of the table of it that was picked."""
+    """Return the timings of one log, or of the table chosen in it."""
     from parcost.system.files import LOG, decode, read_stdin, read_text
 
     content = decode(read_stdin(LOG), "<stdin>") if name == "-" else read_text(name, LOG)
@@ -90,7 +90,7 @@ def read(name: str, options: Options) -> Timings:
 
 
 def rows(placed: Iterable[TableRow | Flaw]) -> tuple[list[tuple[str, Timings]], list[Flaw]]:
-    """Return the timings of a table with a row for each size, and the flaws of rows."""
+    """Return the timings of a table with one row per size, and the flaws of rows."""
     flaws: list[Flaw] = []
     found: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
     for one in placed:
@@ -151,7 +151,7 @@ def fit_log(name: str, timings: Timings, options: Options) -> Log:
 
 
 def levels(logs: Sequence[Log], form: str) -> list[NetworkLink]:
-    """Return the levels that logs were taken on: inside of a node, and between nodes."""
+    """Return the fabric levels of the logs: within a node, and between nodes."""
     found = []
     for across in (False, True):
         members = [log for log in logs if (log.nodes > 1) == across]
@@ -217,7 +217,7 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
 
 
 def _common_line(logs: Sequence[Log]) -> FittedLine:
-    """Return the line through all logs of a link, each with the rounds of its algorithm."""
+    """Return the line fitted to all logs of a link, with the rounds of each log's algorithm."""
     from parcost_measured.calibration.least_squares import fit
 
     sizes: list[float] = []
@@ -264,7 +264,7 @@ def _algorithm(name: str | None, operation: str) -> Collective:
 
 
 def _nearest_operation(operation: str, known: list[str]) -> str | None:
-    """Return which operation may be meant; some libraries write their names in one word."""
+    """Return a suggestion for an unknown operation; some libraries write names in one word."""
     from difflib import get_close_matches
 
     words: Mapping[str, str] = {name.replace("_", ""): name for name in known}
@@ -273,7 +273,7 @@ def _nearest_operation(operation: str, known: list[str]) -> str | None:
 
 
 def lines(log: Log) -> list[str]:
-    """Return what one log says, line by line."""
+    """Return the summary of one log, line by line."""
     from parcost.language.numbers import quantity
 
     timings, line = log.timings, log.line
@@ -294,7 +294,7 @@ def lines(log: Log) -> list[str]:
 
 
 def _speed_warning(log: Log) -> str:
-    """Return a warning of a port that is faster than the device of the log has any."""
+    """Return a warning if the fitted bandwidth exceeds the line rate of the device's ports."""
     from parcost_measured.calibration.rates import line_rate
 
     bandwidth = log.line.bandwidth / log.shared

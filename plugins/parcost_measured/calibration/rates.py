@@ -1,4 +1,4 @@
-"""The line rates of systems in the catalogue, for timings of a device that they have."""
+"""The line rates of systems in the catalogue, by device."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from parcost_plugins.vocabulary import Cluster
 
 
 def line_rate(device: str, *, outermost: bool) -> tuple[float, str] | None:
-    """Return the fastest port of systems with *device*, and the system; None if there is none.
+    """Return the rate of the fastest port of systems with *device*, and the system; None if none.
 
-    *device* is what a log calls it: ``NVIDIA H100 80GB HBM3`` for ``h100_sxm``.
+    *device* is the name in the log: ``NVIDIA H100 80GB HBM3`` for ``h100_sxm``.
     """
     words = set(re.split(r"[^a-z0-9]+", device.lower()))
     found: list[tuple[float, str]] = []

@@ -1,4 +1,4 @@
-"""What was fitted and how far predictions are off, as tables, JSON and Markdown."""
+"""The report of a calibration: fitted constants and errors, as tables, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDE = 0.5  # of the bounds: an interval beyond is called wide
 
 @frozen(kw_only=True, eq=False)
 class Part:
-    """A fit of rows of one sort: runs, or tables of kernels."""
+    """The fit of one kind of rows: runs, or tables of kernels."""
 
     title: str
     rows: Sequence[Measurement]
@@ -37,7 +37,7 @@ class Part:
 
 @frozen(kw_only=True, eq=False)
 class CalibrationReport:
-    """Everything that a calibration says."""
+    """All results of a calibration."""
 
     parts: Sequence[Part] = ()
     networks: Sequence[NetworkLink] = ()
@@ -50,7 +50,7 @@ class CalibrationReport:
 
 
 def entries(report: CalibrationReport) -> list[SpecEntry]:
-    """Return the fitted constants with their provenance."""
+    """Return the fitted constants with their provenance, to be written."""
     found = []
     for part in report.parts:
         runs = part.title == "runs"
@@ -71,7 +71,7 @@ def entries(report: CalibrationReport) -> list[SpecEntry]:
 
 
 def to_table(report: CalibrationReport, paper: Paper) -> str:
-    """Return the report as a terminal shows it."""
+    """Return the report as text for a terminal."""
     page = draw([*_page(report)], paper)
     return page + (f"\n{report.text}" if report.text else "")
 
@@ -226,7 +226,7 @@ def _score(name: str, s: Score) -> Row:
 
 
 def _groups(part: Part) -> Iterator[Item]:
-    """Yield the mean errors by source and by device, where there are several."""
+    """Yield mean errors by source and by device, if there are several."""
     for title, key in (("source", "source"), ("device", "device")):
         groups = group_by(range(len(part.rows)), lambda i, key=key: getattr(part.rows[i], key))  # type: ignore[misc]
         if len(groups) < 2 or (title == "source" and part.title != "runs"):

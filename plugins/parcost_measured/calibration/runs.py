@@ -1,4 +1,4 @@
-"""Measured runs as grids: each row is a study, evaluated over the constants that concern it."""
+"""Measured runs as grids: each row is a study, evaluated over the constants it depends on."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _FIGURES = ("step_time", "mfu", "flops_per_device")
 
 @frozen(kw_only=True, eq=False)
 class Concern:
-    """The constants of one study, by the path that sets each."""
+    """The constants that a study depends on, by the path that sets each."""
 
     constants: Mapping[str, Constant]
 
 
 @frozen(kw_only=True)
 class Signature:
-    """What rows with the same constants share."""
+    """The properties that decide which constants a row depends on."""
 
     device: str
     framework: str
@@ -45,7 +45,7 @@ class Signature:
 
 @frozen(kw_only=True, eq=False)
 class Studies:
-    """The studies of rows, and which constants concern each."""
+    """The studies of rows, and the constants that each depends on."""
 
     cases: Sequence[tuple[RowResult, Path]]
     concerns: Mapping[str, Concern]  # by the id of the row
@@ -53,7 +53,7 @@ class Studies:
 
 
 def studies(rows: Rows, folder: Path, session: Session, table: Sequence[ConstantKind]) -> Studies:
-    """Return the studies of *rows*, written into *folder*, and the constants that concern them."""
+    """Return the studies of *rows*, written into *folder*, and the constants they depend on."""
     known: dict[Signature, Concern] = {}
     cases: list[tuple[RowResult, Path]] = []
     concerns: dict[str, Concern] = {}
@@ -86,7 +86,7 @@ def _study(session: Session, path: Path) -> Study:
 
 
 def _fabric(study: Study) -> str:
-    """Return the fabric of the catalogue that the levels of a study are from."""
+    """Return the name of the catalogue fabric from which the levels of a study come."""
     fabric = study[Cluster].fabric
     for level in fabric.levels:
         origin = study.origin(level, "latency")
@@ -100,7 +100,7 @@ def _fabric(study: Study) -> str:
 def _constants(
     study: Study, signature: Signature, table: Sequence[ConstantKind]
 ) -> Iterator[tuple[str, Constant]]:
-    """Yield the constants of *study* that runs may fit, by the path that sets each."""
+    """Yield the constants of *study* that runs may fit, each with the path that sets it."""
     cluster, framework = study[Cluster], study[Training].framework
     places = [
         ("device", cluster.device, "cluster.device", signature.device, ""),
@@ -140,9 +140,9 @@ def _constants(
 
 
 def _value_of(study: Study, value: object, attribute: str) -> tuple[object, str]:
-    """Return the value of an attribute, and the attribute that it follows from.
+    """Return the value of an attribute, and the attribute from which it is derived.
 
-    What a device holds of its rates follows from its power where it states nothing.
+    The sustained rate of a device that states none is derived from its power limit.
     """
     found = getattr(value, attribute, None)
     if found is None and attribute in _HELD and isinstance(value, Device) and has_law(value):
@@ -157,7 +157,7 @@ _HELD = {"sustained": ("bf16", "fp16"), "narrow_sustained": ("fp8", "fp4")}
 
 
 def candidates(found: Studies) -> list[Constant]:
-    """Return every constant that concerns a row, once, with all blocks that have it."""
+    """Return each constant on which a row depends, once, with all blocks that inherit it."""
     merged: dict[str, Constant] = {}
     for concern in found.concerns.values():
         for constant in concern.constants.values():
@@ -170,7 +170,7 @@ def candidates(found: Studies) -> list[Constant]:
 def fitted_constants(found: Studies) -> list[Constant]:
     """Return the constants that the catalogue marks as fitted.
 
-    For devices that have none they are those that the table names for such a device.
+    For devices without any, return the constants that the table marks as default.
     """
     known = candidates(found)
     picked = {c.name for c in known if c.fitted}
@@ -187,7 +187,7 @@ def grids(
     session: Session,
     progress: Callable[[int], None],
 ) -> tuple[list[TimeGrid], list[Flaw], list[Flaw]]:
-    """Return the rows over their constants, those that cannot be evaluated, and absurd ones."""
+    """Return grids of rows, rows that fail to evaluate, and implausible rows."""
     places = {c.name: i for i, c in enumerate(constants)}
     groups: dict[tuple[tuple[str, int], ...], list[tuple[RowResult, Path]]] = {}
     for case, path in found.cases:
@@ -251,7 +251,7 @@ def _grid(
 def _evaluate_mesh(
     session: Session, path: Path, values: Mapping[str, str], shape: tuple[int, ...]
 ) -> tuple[Prediction, NDArray[np.float64]] | str:
-    """Return the first point's prediction and the logarithms of all, or why there are none."""
+    """Return the first point's prediction and the logs of all seconds, or an error text."""
     import numpy as np
 
     try:
@@ -286,10 +286,10 @@ def _evaluate_mesh(
 def _reorder(
     logs: NDArray[np.float64], wanted: Sequence[str], order: Sequence[str], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Return the mesh with its axes as they were asked for; a scenario has them in its own order.
+    """Return the mesh with its axes in the order of *wanted*; a scenario orders them by itself.
 
-    A name that sets an attribute may differ from that of the axis, but not in its last word, and
-    in that before only for levels of a fabric.
+    The path that sets an attribute may differ from the name of its axis, except in the last part
+    (for fabric levels, the last two parts).
     """
     import numpy as np
 
@@ -313,7 +313,7 @@ def _reorder(
 def evaluate_exactly(
     found: Studies, values: Mapping[str, tuple[Constant, float]], session: Session
 ) -> dict[str, float]:
-    """Return the seconds of each row at *values*, evaluated and not interpolated."""
+    """Return the seconds of each row at *values*, evaluated without interpolation."""
     seconds: dict[str, float] = {}
     for case, path in found.cases:
         concern = found.concerns[case.placed.row.id]
@@ -334,7 +334,7 @@ def _single_value(pair: tuple[Constant, float]) -> tuple[Constant, list[float]]:
 
 
 def measurement(row: RunRow, place: str) -> Measurement:
-    """Return what is to be explained of *row*."""
+    """Return the measured time of *row*, with its groups."""
     p = row.parallel
     return Measurement(
         id=row.id,
@@ -349,9 +349,10 @@ def measurement(row: RunRow, place: str) -> Measurement:
 
 
 def contradictions(rows: Rows) -> list[tuple[str, str, float]]:
-    """Return pairs of rows that say the same of everything but the step time.
+    """Return groups of rows that differ only in step time.
 
-    Each has the places of the fastest and of the slowest, and how much longer that took.
+    Each has the places of the fastest and of the slowest row, and their ratio of step times minus
+    1.
     """
     groups: dict[Any, list[tuple[float, str]]] = {}
     for one in rows.placed:

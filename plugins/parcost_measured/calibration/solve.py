@@ -1,7 +1,7 @@
-"""Robust bounded least squares over grids, with what the data do not carry left as it was.
+"""Robust bounded least squares over grids; constants without support in the data are kept.
 
-Residuals are logarithms of predicted over measured seconds. An outlier weighs little
-(`soft_l1`), a configuration that was measured often weighs as much as one.
+Residuals are logarithms of predicted over measured seconds. Outliers are damped (`soft_l1`); a
+configuration that was measured often weighs as much as one measured once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OUTLIER = 4.0  # robust standard deviations
 
 @frozen(kw_only=True)
 class Refusal:
-    """Why a constant keeps its value."""
+    """A constant that is not fitted, and the reason."""
 
     constant: str
     reason: str
@@ -60,7 +60,7 @@ class FitValue:
 
 @frozen(kw_only=True, eq=False)
 class Fit:
-    """What was fitted, and what was not; *shares* are errors of all rows, as they are named."""
+    """Fitted and rejected constants; *before* and *after* are relative errors of all rows."""
 
     values: Sequence[FitValue]
     refused: Sequence[Refusal]
@@ -75,7 +75,7 @@ class Fit:
 
 @frozen(kw_only=True, eq=False)
 class LeaveOutErrors:
-    """Errors of rows at constants that were fitted without them."""
+    """Errors of held-out rows, predicted with constants fitted without them."""
 
     what: str
     folds: int
@@ -85,7 +85,7 @@ class LeaveOutErrors:
 
 @frozen(kw_only=True, eq=False)
 class Component:
-    """Constants that share rows, and the problem of those rows; *places* are the rows' own."""
+    """Constants that share rows, and their fit problem; *places* are the indices of the rows."""
 
     constants: frozenset[int]
     task: FitProblem
@@ -111,7 +111,7 @@ class FitProblem:
         return np.concatenate([grid.at(values) for grid in self.grids])
 
     def slopes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the sensitivity of each row to each constant."""
+        """Return the sensitivity of each row to each constant, of shape (rows, constants)."""
         import numpy as np
 
         return np.concatenate([grid.slopes(values, len(self.constants)) for grid in self.grids])
@@ -140,7 +140,7 @@ def problem(constants: Sequence[Constant], grids: Sequence[TimeGrid]) -> FitProb
 
 
 def _components(whole: FitProblem) -> list[Component]:
-    """Return the parts of a problem that share no constant, which are solved apart."""
+    """Return the independent parts of a problem, which share no constant."""
     import numpy as np
 
     groups: list[tuple[set[int], list[int]]] = []
@@ -180,7 +180,7 @@ def require_scipy() -> None:
 
 
 def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int) -> Fit:
-    """Return the fit of what the rows carry, with its uncertainty from the spread over folds."""
+    """Return the fit of the supported constants, with jackknife standard errors."""
     slopes = task.slopes(task.start)
     free, refused = _supported_constants(task, slopes)
     values = task.start
@@ -240,7 +240,7 @@ def _drop_wide(
     free: Sequence[int],
     values: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], list[Refusal]]:
-    """Leave out constants whose interval is wider than what their bounds say already."""
+    """Drop constants whose confidence interval is wider than their bounds."""
     import numpy as np
 
     refused: list[Refusal] = []
@@ -269,7 +269,7 @@ def _span_of(constant: Constant) -> float:
 def _supported_constants(
     task: FitProblem, slopes: NDArray[np.float64]
 ) -> tuple[list[int], list[Refusal]]:
-    """Return the constants that enough rows depend on, and why the others are not fitted."""
+    """Return the constants on which enough rows depend, and rejections of the others."""
     import numpy as np
 
     refused: list[Refusal] = []
@@ -310,7 +310,7 @@ def _solve(
     start: NDArray[np.float64],
     picked: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float64]:
-    """Return the logarithms of all constants, of which those of *free* fit the *picked* rows."""
+    """Return the logs of all constants; only those in *free* are fitted, to the *picked* rows."""
     values = start
     for part in task.components:
         own = [i for i in free if i in part.constants]
@@ -326,7 +326,7 @@ def _solve_jointly(
     start: NDArray[np.float64],
     picked: NDArray[np.bool_] | None,
 ) -> NDArray[np.float64]:
-    """Return the same of constants that share rows."""
+    """Return the logs of all constants, with *free* fitted jointly: they share rows."""
     import numpy as np
     from scipy.optimize import least_squares
 
@@ -378,7 +378,7 @@ def _normal(
 def _deviations(
     task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, list[tuple[Measurement, float]]]:
-    """Return the standard errors from the slopes, the spread of residuals, and outliers."""
+    """Return standard errors (White's sandwich), the spread of residuals, and outliers."""
     import numpy as np
 
     columns, residuals, heavy = _normal(task, free, slopes, values)
@@ -403,7 +403,7 @@ def _deviations(
 def _twins(
     task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[int, int, float] | None:
-    """Return two constants that the rows cannot tell apart, the one that is kept first."""
+    """Return two constants that the rows cannot distinguish, the one to keep first; or None."""
     columns, _, _ = _normal(task, free, slopes, values)
     for one, other, correlation in _pairs(columns):
         if abs(correlation) > _ALIKE:
@@ -414,7 +414,7 @@ def _twins(
 
 
 def _pairs(columns: NDArray[np.float64]) -> list[tuple[int, int, float]]:
-    """Return the correlation of each pair of fitted values, the strongest first."""
+    """Return pairs of fitted values with their correlation, strongest first."""
     import numpy as np
 
     inverse = np.linalg.pinv(columns.T @ columns)
@@ -443,7 +443,7 @@ def _correlations(
 def _condition(
     task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> float:
-    """Return the condition number of the sensitivities, of columns of length one."""
+    """Return the condition number of the sensitivities, with normalised columns."""
     import numpy as np
 
     if not free:
@@ -460,7 +460,7 @@ def _jackknife(
     groups: Callable[[Measurement], Hashable],
     folds: int,
 ) -> NDArray[np.float64]:
-    """Return standard errors from fits without each part of the groups."""
+    """Return jackknife standard errors: from fits that leave out one fold of the groups each."""
     import numpy as np
 
     parts = parts_of([groups(row) for row in task.rows], folds)
@@ -532,11 +532,11 @@ def leave_out(
     what: str,
     folds: int,
 ) -> LeaveOutErrors:
-    """Return the errors of all rows, each with constants fitted without its part.
+    """Return the errors of all rows, each predicted with constants fitted without its fold.
 
-    A constant that the other rows do not determine takes the mean of the determined ones of its
-    attribute. Without any it takes the middle of its bounds. The value fitted with the left-out
-    rows is not used.
+    A constant that the other rows do not determine takes the mean of the determined constants of
+    the same attribute, or else the middle of its bounds. The value fitted with the left-out rows is
+    not used.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Fitted constants as the text of a .par file, with what they were fitted to as provenance."""
+"""Fitted constants as text of a .par file, with the measurements as provenance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parcost_measured.calibration.constants import Constant
 
 @frozen(kw_only=True, eq=False)
 class SpecLevel:
-    """A level to be written: a line, or the points of a curve (bytes, seconds)."""
+    """A level to write: a line (latency and bandwidth), or points of a curve (bytes, seconds)."""
 
     name: str
     size: int  # units of the level below; 0 leaves it out
@@ -25,7 +25,7 @@ class SpecLevel:
 
 @frozen(kw_only=True)
 class SpecEntry:
-    """A fitted constant to be written: its value, and what its provenance says."""
+    """A fitted constant to write: its value and its provenance."""
 
     constant: Constant
     value: float
@@ -34,7 +34,7 @@ class SpecEntry:
 
 
 def interval_text(low: float, high: float, early: float, late: float) -> str:
-    """Return the intervals of a link in words, for a source."""
+    """Return the 90 % confidence intervals of a link as text, for its provenance."""
     return (
         f"; in nine cases of ten {low / 1e9:.4g} to {high / 1e9:.4g} GB/s and "
         f"{early * 1e6:.4g} to {late * 1e6:.4g} us"

@@ -82,7 +82,7 @@ class TuningTool(Importer):
         return self.read(ImportFile(name, text))
 
     def read(self, file: ImportFile) -> Translation:
-        """Return the job that a file describes, or what of it the language lacks."""
+        """Return the job that a file describes, or errors for keys that parcost cannot express."""
         job = read_job(file, self._table)
         if isinstance(job, ImportProblem):
             return Translation(problems=[job])
@@ -96,7 +96,7 @@ class TuningTool(Importer):
         return _mark_assumed(reader(file, job), job.assumed)
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:
-        """Yield an error for each key of an effect whose value the script leaves open."""
+        """Yield an error for each key that may affect cost and whose value is unknown."""
         plain = [*self._list_ignored(), *table("trainer")["ignored"]["keys"]]
         for key, word in job.unread.items():
             if not is_deciding(key, self._table) and is_listed(key, plain):
@@ -115,7 +115,7 @@ class TuningTool(Importer):
 
 
 def _mark_assumed(found: Translation, assumed: Mapping[str, str]) -> Translation:
-    """Mark the values that rest on a default of the script; *assumed* has the reasons by key."""
+    """Mark the values that come from a default of the script; *assumed* has the reason by key."""
     blocks = [
         evolve(
             block,

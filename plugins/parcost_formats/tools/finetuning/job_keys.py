@@ -1,4 +1,4 @@
-"""The keys of a training job: of a configuration, or of a launch script and the file it names."""
+"""The keys of a training job, from a configuration or from a launch script and its files."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 
 @record(kw_only=True)
 class JobKeys:
-    """The *entries* of a job by key, and those whose value a script leaves *unread*.
+    """The *entries* of a job by key, and the keys whose value in the script is *unread*.
 
-    *launcher* are the words ahead of the program, and *environment* the assignments there.
-    *strays* are words of no key. *assumed* are defaults of the script by key. *problems* are files
-    that the script names and that are not read. *script* is none for a configuration.
+    *launcher* are the words ahead of the program, *environment* the assignments there, and *strays*
+    the words that belong to no key. *assumed* are defaults of the script by key. *problems* are
+    files that the script names and that could not be read. *script* is None for a configuration.
     """
 
     entries: Mapping[str, JsonEntry]
@@ -76,7 +76,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
 
 
 def reject_trainer(job: JobKeys, title: str) -> Translation:
-    """Return that the program of a job, or its file, is of a trainer that is not read."""
+    """Return an error: the trainer in this job or file is not supported."""
     place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
     what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
     message = f"{what}: trainers of {title} are not read"
@@ -85,7 +85,7 @@ def reject_trainer(job: JobKeys, title: str) -> Translation:
 
 
 def _of_text(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
-    """Return the program that a script names, where its command is not read."""
+    """Return the program that a script names, if its command cannot be parsed."""
     match = next(filter(None, (re.search(one, file.text) for one in _signs(rules))), None)
     start = match.start() if match else 0
     word = re.match(r"[\w./-]*", file.text[start:])
@@ -106,7 +106,7 @@ def _signs(rules: Mapping[str, Any]) -> Sequence[str]:
 
 
 def is_launch(launch: ScriptLaunch, rules: Mapping[str, Any]) -> bool:
-    """Return whether a program, or its arguments, are those of a tool."""
+    """Return whether a command in a script starts this tool."""
     signs = rules["recognized"]
     if any(fnmatchcase(launch.name, form) for form in signs.get("other_programs", ())):
         return False
@@ -117,7 +117,7 @@ def is_launch(launch: ScriptLaunch, rules: Mapping[str, Any]) -> bool:
 
 
 def _key_of(text: str) -> str:
-    """Return the key of a flag or a pair; empty for another word.
+    """Return the key of ``--key=value`` or ``key=value``; "" for another word.
 
     >>> _key_of("--a-b=4"), _key_of("+x.y=1"), _key_of("train.yaml")
     ('a_b', 'x.y', '')
@@ -199,7 +199,7 @@ def _of_launch(file: ImportFile, script: Script, launch: ScriptLaunch) -> JobKey
 
 
 def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
-    """Return the variables that a program sees, those of its own command first."""
+    """Return the variables in the environment of a program; those of its own command win."""
     exported = [name for name, one in script.variables.items() if one.exported]
     found = {name: fields[0] for name in exported if len(fields := script.fields(name)) == 1}
     return {**found, **launch.environment}
@@ -208,7 +208,7 @@ def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
 def _add_file(
     file: ImportFile, word: ShellField, entries: dict[str, JsonEntry]
 ) -> ImportProblem | None:
-    """Add the keys of a configuration that a command names; those of the command win."""
+    """Add the keys of a configuration that a command names; its own arguments win."""
     name = word.text if word.text.endswith(CONFIGURATIONS) else f"{word.text}.yaml"
     text = file.neighbor(name) or file.neighbor(name.rpartition("/")[2])
     if text is None:
@@ -228,7 +228,7 @@ def _add_file(
 
 
 def _plain(text: str) -> Any:
-    """Return the value of a word as YAML has it.
+    """Return a word of the command line as a YAML value.
 
     >>> _plain("4096"), _plain("True"), _plain("full"), _plain("1e-5")
     (4096, True, 'full', '1e-5')

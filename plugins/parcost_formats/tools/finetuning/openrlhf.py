@@ -1,4 +1,4 @@
-"""Supervised fine-tuning of OpenRLHF: DeepSpeed, with arguments of its own in place of a file."""
+"""Supervised fine-tuning in OpenRLHF: DeepSpeed, set up by arguments instead of a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENGINE = {
 
 
 def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
-    """Return the job of ``openrlhf.cli.train_sft``; other programs train what is not read."""
+    """Return the job of ``openrlhf.cli.train_sft``; other programs of OpenRLHF are rejected."""
     place = job.entries.get(PROGRAM, JsonEntry("", 0, 0))
     if "train_sft" not in str(place.value):
         return reject_trainer(job, "OpenRLHF")
@@ -60,7 +60,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def _read_batch(keys: TrainerKeys) -> None:
-    """Read the batch of a device, and that of a step over all devices."""
+    """Read the micro-batch per device, and the global batch."""
     found, micro, batch = keys.found, keys.key("micro"), keys.key("batch")
     size = found.whole(micro)
     if size is None:

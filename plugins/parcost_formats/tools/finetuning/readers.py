@@ -1,4 +1,4 @@
-"""Jobs of tools that hand arguments on to Trainer: LLaMA-Factory, axolotl, TRL and ms-swift."""
+"""Jobs of tools built on the Hugging Face Trainer: LLaMA-Factory, axolotl, TRL and ms-swift."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def read_trl(file: ImportFile, job: JobKeys) -> Translation:
-    """Return a supervised fine-tuning of TRL, or a job of another script with Trainer."""
+    """Return a supervised fine-tuning of TRL, or a job of another script that uses Trainer."""
     program = str(job.entries[PROGRAM].value) if PROGRAM in job.entries else ""
     is_trl = any(
         fnmatchcase(program, form)

@@ -40,7 +40,7 @@ def _read_model(found: SettingCollector) -> None:
 
 
 def _read_batch(found: SettingCollector) -> None:
-    """Read the batch of a rank, the steps of accumulation, and the length."""
+    """Read the micro-batch of a rank, the accumulation steps, and the sequence length."""
     sizes = []
     for key, attribute in (
         ("batch_size", "micro_batch"),
@@ -73,7 +73,7 @@ def _assume_batch(found: SettingCollector, size: int, steps: int) -> None:
 
 
 def _read_layout(found: SettingCollector) -> None:
-    """Read the mesh of devices, and what FSDP shards."""
+    """Read the device mesh, and the sharding of FSDP."""
     found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
     for key, attribute in (("tensor_parallel_dim", "tp"), ("context_parallel_dim", "cp")):
         degree = found.whole(key)
@@ -95,7 +95,7 @@ def _read_layout(found: SettingCollector) -> None:
 
 
 def _read_precision(found: SettingCollector) -> None:
-    """Read the one type of weights, gradients and states, and the states of the optimizer."""
+    """Read the data type of weights and gradients, and the optimizer state."""
     key = "dtype"
     answers = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.fp32")
     kind = found.word(key, {"bf16": "bf16_pure", "fp32": "fp32"})

@@ -1,7 +1,7 @@
-"""Arguments of Trainer of transformers, which several tools hand on under names of their own.
+"""The arguments of the Hugging Face Trainer, which several tools use under their own names.
 
-DeepSpeed and Accelerate have files of their own, beside the job. Their keys are added to those of
-the job, and read as their importers read them. Their place is that of the key that names the file.
+DeepSpeed and Accelerate have files of their own. Their keys are added to those of the job, and read
+by their importers. In messages their place is the key that names the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NODES = ("nnodes", "NNODES", "num_nodes", "num_machines", "nodes", "N")
 
 
 def merge_tables(*tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tables as one: sections are joined, lists are appended, and later values win.
+    """Merge tables: sections are joined, lists are appended, later values win.
 
     >>> merge_tables({"a": {"b": 1}, "c": [1]}, {"a": {"d": 2}, "c": [2]})
     {'a': {'b': 1, 'd': 2}, 'c': [1, 2]}
@@ -55,7 +55,7 @@ def merge_tables(*tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TrainerKeys:
-    """Reads a job of Trainer; *rules* are the table of the tool, joined with that of Trainer."""
+    """Reads a Trainer job; *rules* is the table of the tool, merged with the table of Trainer."""
 
     def __init__(self, tool: str, file: ImportFile, job: JobKeys) -> None:
         own = table(tool)
@@ -91,7 +91,9 @@ class TrainerKeys:
     # Names
 
     def key(self, name: str) -> str:
-        """Return which of the names of a key the file has; the first of them for none."""
+        """Return the name of a key that the file uses, among its synonyms; the first if it has
+        none.
+        """
         names: Sequence[str] = self.rules["names"][name]
         return next((key for key in names if key in self.found), names[0])
 
@@ -100,7 +102,7 @@ class TrainerKeys:
         return self.key(name) in self.found
 
     def default(self, name: str) -> tuple[Any, str]:
-        """Return the default of a key, and the sentence that states it."""
+        """Return the default of a key, and the sentence that documents it."""
         value = self.rules["defaults"].get(name)
         if name in self._facts:
             return value, self._facts[name]
@@ -108,7 +110,7 @@ class TrainerKeys:
         return value, f"{self._version[name]}: {self.rules['names'][name][0]} is {shown}"
 
     def switch(self, name: str) -> tuple[bool, str]:
-        """Return whether a key is on, and its name; of a default, the empty name."""
+        """Return whether a key is on, and its name in the file; the name is "" for a default."""
         key = self.key(name)
         if key in self.found:
             value = self.found.value(key)
@@ -118,14 +120,14 @@ class TrainerKeys:
         return bool(self.rules["defaults"].get(name, False)), ""
 
     def assume_bf16(self, why: str) -> None:
-        """Take bf16 as on, because of *why*, where the file does not state it."""
+        """Assume bf16, for the reason *why*, if the file does not state it."""
         self.rules["defaults"]["bf16"] = True
         self._facts["bf16"] = why
 
     # Parts of a job
 
     def model(self) -> str:
-        """Read which model of the Hub it is; return its entry of the catalogue."""
+        """Read the name of the Hugging Face model; return its catalogue entry."""
         key = self.key("model")
         value = self.found.value(key)
         if isinstance(value, str):
@@ -134,7 +136,7 @@ class TrainerKeys:
         return ""
 
     def batch(self) -> None:
-        """Read the batch of a device, and the steps that gradients are added up over."""
+        """Read the micro-batch of a device, and the gradient accumulation steps."""
         found = self.found
         sizes = []
         for name, attribute in (("micro", "micro_batch"), ("steps", "micro_batches")):
@@ -155,7 +157,7 @@ class TrainerKeys:
         found.assume("training", "global_batch", product, why)
 
     def sequence(self) -> None:
-        """Read the length of a sequence, and whether sequences are packed to it."""
+        """Read the sequence length, and whether sequences are packed."""
         found, key = self.found, self.key("sequence")
         length = found.whole(key)
         if length is not None:
@@ -172,9 +174,10 @@ class TrainerKeys:
                 found.lack(stated or self.rules["names"]["packing"][0], reason, "training.sequence")
 
     def sharding(self, weights: str | None, why: str) -> None:
-        """Read what is sharded, and the types of weights.
+        """Read the sharding, and the data types of weights.
 
-        *weights* are the bytes of the weights that the script loads, if known, and *why*.
+        *weights* is the size of a weight as the script loads it (``"2 B"``), None if unknown; *why*
+        is the reason.
         """
         found = self.found
         for name in ("bf16", "fp16", "fsdp"):  # other keys are read in their place
@@ -202,7 +205,7 @@ class TrainerKeys:
         self._states()
 
     def _ask_for_types(self) -> None:
-        """Ask for the precision where a file that is not there may name an engine that casts."""
+        """Ask for the precision if a missing file may name an engine with weights of its own."""
         for _, reason, key in self._doubts:
             own = f"{reason}: DeepSpeed and FSDP keep other copies of weights"
             answers = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
@@ -210,7 +213,7 @@ class TrainerKeys:
             self.found.ask("precision", own, found, key)
 
     def recompute(self) -> None:
-        """Read which activations are made again in backward."""
+        """Read which activations are recomputed in backward."""
         found = self.found
         on, key = self.switch("checkpoints")
         value = "full" if on else "none"
@@ -220,7 +223,7 @@ class TrainerKeys:
             found.assume("training", "recompute", value, self.default("checkpoints")[1])
 
     def ulysses(self, key: str, mode: str) -> None:
-        """Read over how many ranks *key* shares a sequence out; *mode* names the algorithm."""
+        """Read the degree of sequence parallelism from *key*; *mode* names the algorithm."""
         degree = self.found.whole(key)
         if degree is None:
             return
@@ -232,7 +235,7 @@ class TrainerKeys:
             self.found.assume("context", "algorithm", algorithm, why)
 
     def ask_for_narrow(self, key: str, backend: str) -> None:
-        """Ask for the recipe of products in 8 bits; *backend* is the library that makes them."""
+        """Ask for the FP8 recipe of matrix products; *backend* is the library that does them."""
         answers = ["--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed"]
         if backend.lower() in ("te", "transformer_engine"):
             answers.reverse()
@@ -260,9 +263,9 @@ class TrainerKeys:
             found.ignore(key, "a fused attention: `kernels.attention` names another")
 
     def fuse_loss(self) -> None:
-        """Read a head and a loss in one, as Liger has them: logits exist in chunks.
+        """Read a fused head and loss, as in Liger: logits exist only in chunks.
 
-        A chunk has as many tokens as keep its logits no larger than the hidden states.
+        A chunk has so many tokens that its logits are no larger than the hidden states.
         """
         why = f"{self.rules['liger']}: a chunk of logits is as large as the hidden states"
         chunks = "ceil(training.model.vocabulary / training.model.hidden)"
@@ -280,7 +283,7 @@ class TrainerKeys:
     # Files beside the job
 
     def _add_files(self) -> None:
-        """Add the keys of the launcher, and of the files of Accelerate and DeepSpeed."""
+        """Add the keys of the launcher, and of configuration files of Accelerate and DeepSpeed."""
         for flag, target in self.rules["launcher"].items():
             word = self._launcher.get(flag)
             if word is not None and not word.unread:
@@ -302,7 +305,9 @@ class TrainerKeys:
         self._add_fsdp()
 
     def _add(self, key: str, ahead: str) -> bool:
-        """Add the keys of the file that a key names, behind *ahead*; return whether it is there."""
+        """Add the keys of the file named by *key*, prefixed with *ahead*; return whether it was
+        found.
+        """
         entry = self._entries[key]
         name = str(entry.value)
         builtin = self.rules.get("builtin", {}).get(name)
@@ -350,7 +355,7 @@ class TrainerKeys:
             del entries[one]  # the trainer fills it in
 
     def _is_on(self, name: str) -> bool:
-        """Return whether the trainer, or its default, takes a narrow type."""
+        """Return whether *name* (bf16 or fp16) is on, in the file or by default."""
         entries = self._entries
         stated = [key for key in self.rules["names"][name] if key in entries]
         if stated:
@@ -358,7 +363,7 @@ class TrainerKeys:
         return bool(self.rules["defaults"].get(name, False))
 
     def _add_fsdp(self) -> None:
-        """Write the arguments of FSDP of the trainer as keys of Accelerate."""
+        """Convert the FSDP arguments of the trainer into keys of Accelerate."""
         entries = self._entries
         entry = entries.get("fsdp")
         if "fsdp_config" in entries and isinstance(entries["fsdp_config"].value, str):
@@ -391,7 +396,7 @@ class TrainerKeys:
     # Precision
 
     def _narrow(self) -> tuple[str, str]:
-        """Return the narrow type that products are made in, if any, and the key that states it."""
+        """Return the low-precision type of matrix products (or "") and the key that states it."""
         mixed = str(self.found.value(_MIXED, "")).lower()  # which the trainer's own keys replace
         for name in ("bf16", "fp16"):
             on, key = self.switch(name)
@@ -400,7 +405,7 @@ class TrainerKeys:
         return (mixed, _MIXED) if mixed in ("bf16", "fp16") else ("", "")
 
     def _deepspeed(self) -> None:
-        """Read what DeepSpeed shards, and its types."""
+        """Read the ZeRO stage and the data types of DeepSpeed."""
         found = self.found
         found.use(FRAMEWORK, self.key("deepspeed") if self.has("deepspeed") else _KIND)
         for narrow in ("bf16", "fp16"):
@@ -428,7 +433,7 @@ class TrainerKeys:
         keys.optimizer()
 
     def _engine_batch(self) -> None:
-        """Read batches that a file of DeepSpeed states itself: the trainer's have to agree."""
+        """Read the batch sizes in the file of DeepSpeed; they have to agree with the trainer's."""
         for key, name in (
             ("train_micro_batch_size_per_gpu", "micro_batch"),
             ("train_batch_size", "global_batch"),
@@ -439,13 +444,13 @@ class TrainerKeys:
                 self.found.set("training", name, f"{digits(size)}{unit}", key)
 
     def _engine_precision(self) -> None:
-        """Set the recipe of DeepSpeed for the types of the trainer."""
+        """Set the precision of DeepSpeed from the data types of the trainer."""
         narrow, key = self._narrow()
         recipe = {"bf16": "bf16_zero_paper", "fp16": "fp16"}.get(narrow, "fp32")
         self.found.use(f"precisions.{recipe}", key, "" if key else self.default("bf16")[1])
 
     def _fsdp_precision(self, weights: str | None, why: str) -> None:
-        """Set the recipe of shards, which Accelerate keeps in fp32 where it casts."""
+        """Set the precision of FSDP; with mixed precision Accelerate keeps the shards in fp32."""
         narrow, key = self._narrow()
         if not narrow:
             self._plain_precision(weights, why)
@@ -459,7 +464,7 @@ class TrainerKeys:
         self.found.assume("training", "precision", "trainer", "the recipe of this file")
 
     def _plain_precision(self, weights: str | None, why: str) -> None:
-        """Set the recipe of weights that no engine casts."""
+        """Set the precision of a job without DeepSpeed or mixed-precision FSDP."""
         found = self.found
         narrow, key = self._narrow()
         if weights is None:
@@ -475,7 +480,7 @@ class TrainerKeys:
                 found.assume("training", "precision", "trainer", why)
 
     def _states(self) -> None:
-        """Read the optimizer; states of few bits change the recipe."""
+        """Read the optimizer; 8-bit states change the precision."""
         found, key = self.found, self.key("optimizer")
         name = str(found.value(key, self.rules["defaults"]["optimizer"])).lower()
         size = self.rules["optimizers"].get(name)
@@ -486,12 +491,12 @@ class TrainerKeys:
             narrow_states(found, float(size), key)
 
     def _stray(self, word: ShellField) -> None:
-        """List a word of no key."""
+        """List a word that belongs to no key."""
         self._entries[word.text[:60]] = JsonEntry(True, word.start, word.end)
 
 
 def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys) -> None:
-    """Set as many devices as the launcher of a job states; its words are added to *entries*."""
+    """Set the device count from the launcher of a job, and add its words to *entries*."""
     if "num_processes" in found:
         number = found.whole("num_processes")
         if number is not None:
@@ -515,7 +520,7 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
 
 
 def narrow_states(found: SettingCollector, size: float, key: str) -> None:
-    """Set the state of an optimizer whose two moments take *size* bytes per parameter."""
+    """Set the state of an optimizer whose two moments take *size* bytes per parameter in all."""
     block, base = found.recipe()
     if not base:
         return
@@ -534,12 +539,12 @@ def _is_true(entries: Mapping[str, JsonEntry], key: str) -> bool:
 
 
 def _is_left(key: str) -> bool:
-    """Return whether a key of DeepSpeed is one that Trainer fills in where it is ``auto``."""
+    """Return whether Trainer fills in the value of a DeepSpeed key that is ``auto``."""
     return key.startswith(("zero_optimization.", "optimizer.", "scheduler.", "train_", "gradient_"))
 
 
 def _launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
-    """Return the flags of a launcher, each with its value."""
+    """Return the flags of a launcher by name, each with its value."""
     found: dict[str, ShellField] = {}
     for place, word in enumerate(words):
         if not word.text.startswith("-"):
@@ -560,7 +565,7 @@ def _plain_word(text: str) -> Any:
 
 
 def _included(text: str) -> int | None:
-    """Return how many devices ``--include`` of DeepSpeed names; none where a node has no list.
+    """Return the number of devices in DeepSpeed's ``--include``; None if a node lists none.
 
     >>> _included("localhost:0,1,2,3"), _included("a:0-3@b:0,2"), _included("localhost")
     (4, 6, None)
@@ -577,7 +582,7 @@ def _included(text: str) -> int | None:
 
 
 def _count(word: ShellField | None) -> int | None:
-    """Return the whole number of a word of the launcher."""
+    """Return a word of the launcher as an integer; None if it is not one."""
     if word is None or word.unread or not word.text.isdecimal() or len(word.text) > 8:
         return None
     return int(word.text)

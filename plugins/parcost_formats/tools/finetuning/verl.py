@@ -1,4 +1,4 @@
-"""Supervised fine-tuning of verl: FSDP over weights in fp32, with products in bf16."""
+"""Supervised fine-tuning in verl: FSDP over fp32 weights, with bf16 matrix products."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BATCHES = {
 
 
 def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
-    """Return the job of ``fsdp_sft_trainer``; other trainers are not read."""
+    """Return the job of ``fsdp_sft_trainer``; other trainers of verl are rejected."""
     program = job.entries.get(PROGRAM)
     if program is None or "fsdp_sft_trainer" not in str(program.value):
         return reject_trainer(job, str(_TABLE["title"]))
@@ -46,7 +46,7 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
 
 
 def _read_layout(found: SettingCollector) -> None:
-    """Read what FSDP shards, on which ranks, and its types."""
+    """Read the sharding of FSDP, its ranks, and its data types."""
     found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
     key = "ulysses_sequence_parallel_size"

@@ -1,4 +1,4 @@
-"""``config.json`` of Hugging Face transformers: a block ``model``.
+"""``config.json`` of Hugging Face transformers, read as a block ``model``.
 
 A configuration states sizes. The code of a model type decides on the rest, such as norms and
 biases. The table has both, and the defaults of the configuration class. A model type without an
@@ -42,7 +42,7 @@ class HuggingFace(JobImporter):
     describes = ("model",)
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether the text is JSON with a key, or a group of keys, of a model's file."""
+        """Return whether the text is JSON with keys that identify a model configuration."""
         return name.endswith(".json") and any(
             all(f'"{key}"' in text for key in group.split()) for group in TABLE["identify"]
         )
@@ -63,9 +63,9 @@ class HuggingFace(JobImporter):
 
 @record(kw_only=True)
 class _TextPart:
-    """The entries of the text model, behind *prefix*, and the *towers* beside it.
+    """The entries of the text model, below *prefix*, and its vision or audio *towers*.
 
-    *kind* is the entry that states *model_type*. *left* are entries of other parts.
+    *kind* is the entry of *model_type*. *left* are entries of other parts.
     """
 
     prefix: str
@@ -79,7 +79,7 @@ class _TextPart:
 def _translation(
     name: str, entries: Mapping[str, JsonEntry], options: ImportOptions
 ) -> Translation:
-    """Return the model of the text part; files that describe no such model are errors."""
+    """Return the model of the text part; a file that describes no such model is an error."""
     for key, what in TABLE["formats"].items():
         if key in entries and "model_type" not in entries:
             advice = "write the `model` block by hand, or use one of `catalog.models`"
@@ -163,7 +163,7 @@ def _text_part(entries: Mapping[str, JsonEntry], outer: JsonEntry) -> _TextPart:
 
 
 def _head_problem(entries: Mapping[str, JsonEntry], model_type: str) -> Translation | None:
-    """Reject a class whose head the language does not have: it has no logits of a vocabulary."""
+    """Return an error for a class whose head gives no logits over a vocabulary; else None."""
     entry = entries.get("architectures", _NOTHING)
     names = entry.value if isinstance(entry.value, list) else [entry.value]
     for name, (ending, what) in product(map(str, names), TABLE["heads"].items()):
@@ -178,7 +178,7 @@ def _head_problem(entries: Mapping[str, JsonEntry], model_type: str) -> Translat
 
 
 def _tower_problem(outer: JsonEntry, towers: Sequence[str]) -> Translation:
-    """Reject a model with towers that the language does not have."""
+    """Return an error for a model with towers, such as a vision encoder."""
     kinds = sorted({TABLE["towers"]["kinds"].get(tower, "vision") for tower in towers})
     shown = " and ".join(kinds or ["vision"])
     several = "towers" if len(kinds) > 1 else "tower"
@@ -191,7 +191,7 @@ def _tower_problem(outer: JsonEntry, towers: Sequence[str]) -> Translation:
 
 
 def _marks(options: ImportOptions, part: _TextPart, composite: bool) -> Iterator[str]:
-    """Yield why the model is not quite what the file describes."""
+    """Yield the reasons why the model is not exactly the one in the file."""
     if options.family:
         yield f"read as {options.family} because of --as"
     if composite:
@@ -202,7 +202,7 @@ def _marks(options: ImportOptions, part: _TextPart, composite: bool) -> Iterator
 def _unknown_type(
     entry: JsonEntry, model_type: str, keys: Mapping[str, JsonEntry], asked: bool
 ) -> Translation:
-    """Reject a type, and suggest the known one whose keys are nearest to those of the file."""
+    """Return an error for an unknown type, with the known type whose keys are most similar."""
     known = f"{len(TABLE['families'])} types are known, such as {', '.join(TABLE['nearest'])}"
     if asked:
         near = get_close_matches(model_type, TABLE["families"], n=1, cutoff=0.5)

@@ -14,7 +14,7 @@ _ANYWHERE = {"num_key_value_heads", "head_dim"}  # keys of nearly all model type
 
 
 def nearest_family(keys: Mapping[str, JsonEntry]) -> str:
-    """Return the known model type that shares most deciding keys with a file; empty for none."""
+    """Return the known model type that shares most significant keys with a file; "" for none."""
     stated = {key for key, entry in keys.items() if entry.value is not None}
     deciding = {*TABLE["numbers"], *TABLE["layers"]} - _ANYWHERE
     scores = []
@@ -28,7 +28,7 @@ def nearest_family(keys: Mapping[str, JsonEntry]) -> str:
 
 
 def is_set(keys: Mapping[str, JsonEntry], key: str) -> bool:
-    """Return whether a key has a value that asks for something; `key.` stands for its parts."""
+    """Return whether a key has a value other than empty or none; `key.` stands for a section."""
     if key.endswith("."):
         return any(k.startswith(key) for k in keys)
     value = keys[key].value if key in keys else None
@@ -36,7 +36,7 @@ def is_set(keys: Mapping[str, JsonEntry], key: str) -> bool:
 
 
 class ModelFamily:
-    """A row of the table, with the row that it is `like`."""
+    """A row of the table, completed from the row that it is `like`."""
 
     def __init__(self, name: str) -> None:
         row = TABLE["families"][name]
@@ -53,13 +53,13 @@ class ModelFamily:
 
     @property
     def code(self) -> str:
-        """Name the code that decides what no key states."""
+        """The source of values that no key states: the code of the model type."""
         if self.config:
             return f"{VERSION}: the code of {self.name}"
         return f"the code of {self.name}, which comes with its checkpoints"
 
     def default_reason(self, key: str) -> str:
-        """Name the class that has a default of *key*."""
+        """Return the text that the default of *key* comes from the configuration class."""
         if self.config:
             return f"{VERSION}: default of {self.config}.{key}"
         return f"the default of {key} in the code of {self.name}"

@@ -1,4 +1,4 @@
-"""Layers of different kinds in a ``config.json``: which are dense, and which attend to all tokens.
+"""Layers of different kinds in a ``config.json``: dense or MoE, full or windowed attention.
 
 Configurations list layers, or state rules by numbers that differ between model types. All of them
 are turned into a set of layers, counted from 0, and then into the shortest attributes.
@@ -18,7 +18,7 @@ _FULL, _WINDOWED, _CHUNKED = "full_attention", "sliding_attention", "chunked_att
 
 
 class LayerError(ValueError):
-    """Layers that contradict the file or are not in the language; *key* states them."""
+    """Layers contradict the file or cannot be expressed; *key* states them."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class LayerError(ValueError):
 
 
 class Layers(NamedTuple):
-    """Some of the layers, counted from 0, the key that states them, and why it is assumed.
+    """A set of layers, counted from 0, the key that states it, and the reason if it is assumed.
 
     *kind* is the kind of attention of the other layers.
     """
@@ -38,7 +38,7 @@ class Layers(NamedTuple):
 
 
 def dense_layers(count: int, value_of: ValueOf) -> Layers:
-    """Return the layers of a mixture of experts that are dense."""
+    """Return the dense layers of an MoE model."""
     types, why = value_of("mlp_layer_types")
     if types:
         kinds = _layer_kinds("mlp_layer_types", types, count, ("dense", "sparse", "moe"))
@@ -61,7 +61,7 @@ def dense_layers(count: int, value_of: ValueOf) -> Layers:
 
 
 def _by_frequency(count: int, value_of: ValueOf) -> Layers:
-    """Return the dense layers by the number of the first ones and by how often experts come."""
+    """Return the dense layers from the number of first dense ones and the MoE frequency."""
     first, why = value_of("first_k_dense_replace")
     key = "first_k_dense_replace"
     if first is None:
@@ -91,7 +91,7 @@ def _by_frequency(count: int, value_of: ValueOf) -> Layers:
 
 
 def _by_index(count: int, value_of: ValueOf) -> Layers:
-    """Return the dense layers where a first, a last and a step of those with experts is stated."""
+    """Return the dense layers from the first, the last and the step of MoE layers."""
     key = "moe_layer_start_index"
     start, why = value_of(key)
     end, _ = value_of("moe_layer_end_index")
@@ -104,10 +104,10 @@ def _by_index(count: int, value_of: ValueOf) -> Layers:
 
 
 def full_layers(count: int, value_of: ValueOf, every: int) -> Layers:
-    """Return the layers that attend to all tokens.
+    """Return the layers with full attention.
 
-    *every* is the rule of the code of the model type where no key states one: every n-th layer is
-    full, the last of each n, or the first of each n if it is negative; 0 for none.
+    *every* is the rule of the model type if no key states one: every n-th layer is full, the last
+    of each n, or the first of each n if it is negative; 0 for none.
     """
     types, why = value_of("layer_types")
     if types:
@@ -155,7 +155,7 @@ def full_layers(count: int, value_of: ValueOf, every: int) -> Layers:
 
 
 def settings_of_dense(found: Sequence[int], count: int) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of dense layers: a number of first ones, a step, or a list."""
+    """Yield the attributes of dense layers: a count of first layers, a step, or a list."""
     if not found:
         return
     if list(found) == list(range(len(found))) and len(found) < count:
@@ -169,7 +169,7 @@ def settings_of_dense(found: Sequence[int], count: int) -> Iterator[tuple[str, s
 
 
 def settings_of_full(found: Sequence[int], count: int) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of layers that attend to all tokens: a step, or a list."""
+    """Yield the attributes of layers with full attention: a step, or a list."""
     if not found:
         return
     every = found[0] + 1
@@ -184,7 +184,7 @@ def _list(numbers: Sequence[int]) -> str:
 
 
 def _layer_kinds(key: str, values: Any, count: int, known: Sequence[str]) -> list[str]:
-    """Return the kinds of the layers of a list, which has one for each."""
+    """Return the kind of each layer; the list must have one entry per layer."""
     if not isinstance(values, list):
         raise LayerError(key, "a list is expected")
     if len(values) != count:
@@ -202,7 +202,7 @@ def _length(found: int, count: int) -> str:
 
 
 def _numbers(key: str, values: Any, count: int) -> list[int]:
-    """Return the numbers of layers of a list."""
+    """Return a list of layer indices, checked against the *count* of layers."""
     if not isinstance(values, list):
         raise LayerError(key, "a list is expected")
     found = [_whole(key, value) for value in values]
@@ -214,7 +214,7 @@ def _numbers(key: str, values: Any, count: int) -> list[int]:
 
 
 def _expanded(types: Any, count: int) -> list[str]:
-    """Return the kinds of layers of ``[[[kind, ...], times], ...]``."""
+    """Return the kind of each layer from ``[[[kind, ...], times], ...]``."""
     kinds: list[str] = []
     for item in types if isinstance(types, list) else ():
         if not (isinstance(item, list) and len(item) == 2 and isinstance(item[0], list)):

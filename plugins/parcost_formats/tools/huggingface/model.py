@@ -57,7 +57,7 @@ class Configuration:
         *,
         by_keys: bool,
     ) -> None:
-        """Take *entries* as those of *model_type*; *by_keys* if the file is of another type."""
+        """Take *entries* as those of a *model_type*; *by_keys* if the file has another type."""
         self._entries = entries
         self._family = ModelFamily(model_type)
         self._prefix = prefix
@@ -70,7 +70,7 @@ class Configuration:
         self._ignored, self._unknown = self._others()
 
     def translation(self, left: Sequence[ImportedKey]) -> Translation:
-        """Return what the configuration says; *left* are keys outside of the text part."""
+        """Return the translation; *left* are keys outside of the text part."""
         if len(self._unknown) > _MOST_UNKNOWN:
             first = self._unknown[0]
             return problem_at(
@@ -110,7 +110,7 @@ class Configuration:
     # Keys
 
     def _read_numbers(self) -> None:
-        """Read keys whose value is the number of an attribute."""
+        """Read keys that state an attribute as a number."""
         numbers = {**TABLE["numbers"], **self._family.numbers}
         stated: dict[str, str] = {}
         for key in [*self._entries, *self._family.defaults]:
@@ -145,7 +145,7 @@ class Configuration:
         )
 
     def _read_switches(self) -> None:
-        """Read keys that are true or false; those that are false set nothing."""
+        """Read switches; false sets no attribute."""
         for key, names in self._family.switches.items():
             value, why = self._value_of(key)
             if value is None:
@@ -163,13 +163,13 @@ class Configuration:
             self._set(name, value or "on", key, why)
 
     def _read_code(self) -> None:
-        """Set what the code of the model type decides."""
+        """Set the attributes that the code of the model type determines."""
         for name, value in self._family.row.get("set", {}).items():
             if name not in self._settings:
                 self._assume(name, value, self._family.code)
 
     def _read_rules(self) -> None:
-        """Read keys of single model types that mean something together."""
+        """Read keys that some model types combine."""
         rule = self._family.row.get("rule", "")
         if rule == "falcon":
             self._read_falcon()
@@ -181,7 +181,7 @@ class Configuration:
             )
 
     def _read_mpt(self) -> None:
-        """Read the widths, the heads and the positions of MPT, also of LLM Foundry's own code."""
+        """Read the sizes, the heads and the positions of MPT, also in LLM Foundry's own code."""
         ratio, why = self._value_of("expansion_ratio")
         hidden = self._number("hidden")
         if hidden and isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
@@ -207,7 +207,7 @@ class Configuration:
                 self._set("positions", digits(number), "max_seq_len", why)
 
     def _read_falcon(self) -> None:
-        """Read the three kinds of decoder layers of Falcon."""
+        """Read the three variants of Falcon's decoder layer."""
         new, _ = self._value_of("new_decoder_architecture")
         parallel, why = self._value_of("parallel_attn")
         shared, shared_why = self._value_of("multi_query")
@@ -228,7 +228,7 @@ class Configuration:
                 )
 
     def _read_experts(self) -> None:
-        """Read shared experts by their width; a dense model has none of the attributes."""
+        """Read the width of shared experts; drop the expert attributes of a dense model."""
         if "experts" not in self._settings:
             for name in _OF_EXPERTS:
                 self._settings.pop(name, None)
@@ -240,7 +240,7 @@ class Configuration:
             self._settings.pop("shared_gate", None)
 
     def _read_layers(self) -> None:
-        """Read which layers are dense, and which attend to all tokens."""
+        """Read which layers are dense, and which have full attention."""
         layers = self._number("layers")
         if not layers or layers > 100_000:
             return
@@ -276,7 +276,7 @@ class Configuration:
     # Checks
 
     def _check_lacking(self) -> None:
-        """Reject values that ask for what the language does not have."""
+        """Reject values that parcost cannot express."""
         for key, what in TABLE["lacking"]["keys"].items():
             if is_set(self._entries, key):
                 shown = next((k for k in self._entries if k.startswith(key)), key)
@@ -301,7 +301,7 @@ class Configuration:
                 )
 
     def _check_heads(self) -> None:
-        """Reject heads that contradict one another."""
+        """Reject head counts and sizes that contradict each other."""
         heads, hidden = self._number("heads"), self._number("hidden")
         groups, latent = self._number("kv_heads"), "kv_lora" in self._settings
         if latent:
@@ -414,7 +414,7 @@ class Configuration:
     # Entries
 
     def _value_of(self, key: str) -> tuple[Any, str]:
-        """Return the value of a key, and why it is assumed where the file does not state it."""
+        """Return the value of a key, and the reason for it if the file does not state it."""
         entry = self._entries.get(key)
         if entry is not None:
             return entry.value, ""
@@ -423,7 +423,7 @@ class Configuration:
         return None, ""
 
     def _whole(self, key: str, value: Any) -> int | None:
-        """Return a whole number; a list of equal ones is one of them. Others are errors."""
+        """Return an integer, also from a list of equal ones; report an error for other values."""
         if isinstance(value, list) and value and all(one == value[0] for one in value):
             value = value[0]
         if isinstance(value, list):
@@ -452,7 +452,7 @@ class Configuration:
         self._settings[name] = ImportedValue(name=name, value=value, assumption=why)
 
     def _leave(self, key: str, reason: str) -> None:
-        """List a key that is not read, though it may change a cost."""
+        """List a key that is not read, though it may affect cost."""
         entry = self._entries.get(key)
         if entry is not None:
             self._unknown.append(
@@ -471,7 +471,7 @@ class Configuration:
         )
 
     def _others(self) -> tuple[list[ImportedKey], list[ImportedKey]]:
-        """Return the keys that set nothing: those that change no cost, and unknown ones."""
+        """Return the keys that set nothing: those without effect on cost, and unknown ones."""
         family, reasons = self._family, TABLE["reasons"]
         read = {
             *TABLE["numbers"], *family.numbers, *family.switches,
@@ -501,7 +501,7 @@ class Configuration:
 
 
 def _scaled(path: str, number: int) -> tuple[str, int]:
-    """Return an attribute, and its number in a table's form ``ffn/2`` or ``positions+2``.
+    """Return an attribute and its value, from a table entry such as ``ffn/2`` or ``positions+2``.
 
     >>> _scaled("ffn/2", 22016), _scaled("positions+2", 2048)
     (('ffn', 11008), ('positions', 2050))
@@ -514,7 +514,7 @@ def _scaled(path: str, number: int) -> tuple[str, int]:
 
 
 def _label(name: str, family: str) -> str:
-    """Return a label of the language for a model.
+    """Return a valid label for a model, from its file name or family.
 
     >>> _label("models/Llama-3.1-8B.json", "llama"), _label("config.json", "qwen3_moe")
     ('llama_3_1_8b', 'qwen3_moe')
@@ -526,7 +526,7 @@ def _label(name: str, family: str) -> str:
 
 
 def problem_at(entry: JsonEntry, message: str, help: str = "") -> Translation:
-    """Return a translation of one error."""
+    """Return a translation that consists of one error."""
     return Translation(
         problems=[ImportProblem(message=message, start=entry.start, end=entry.end, help=help)]
     )

@@ -1,4 +1,4 @@
-"""Lists of all names that tools have for settings, of one release or several.
+"""Lists of all setting names of each tool, for one release or several.
 
 `benchmarks/tool_keys.py` makes them of the packages of the tools. A list begins with the names of
 its first release. Each further one has what it adds behind ``+``, and what it drops behind ``-``.
@@ -32,7 +32,7 @@ _PARTS = (
 
 @record
 class KeyRelease:
-    """The *names* of settings that a release has; *title* is the tool, version and package."""
+    """The *names* of all settings of a release; *title* is the tool, version and package."""
 
     title: str
     names: frozenset[str]
@@ -57,7 +57,7 @@ def releases(tool: str) -> Iterator[KeyRelease]:
 
 
 class KeyNames(Collection[str]):
-    """The names of all settings of a tool; its lists are read when they are wanted.
+    """The names of all settings of a tool; its lists are read on first access.
 
     *more* returns names that its importer has beside them.
 

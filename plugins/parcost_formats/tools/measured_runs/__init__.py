@@ -1,4 +1,4 @@
-"""Measured runs as anchors: logs of training, rows of RUNS.jsonl, specs with an `anchor`.
+"""Measured runs as anchors: training logs, rows of RUNS.jsonl, specs with an `anchor`.
 
     parcost eval job.par --anchor train.log
 

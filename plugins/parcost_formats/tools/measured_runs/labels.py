@@ -1,4 +1,4 @@
-"""Labels of blocks, out of names that others gave."""
+"""Labels of blocks, made from arbitrary names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def label_of(name: str) -> str:
-    """Return a name as a label of the language.
+    """Return a name as a valid label.
 
     >>> label_of("llama3-70b.rank0"), label_of("8b"), label_of("")
     ('llama3_70b_rank0', 'run_8b', 'run_')

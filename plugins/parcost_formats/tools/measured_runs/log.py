@@ -1,4 +1,4 @@
-"""Logs of training: the median of the steps, the memory, and what the log says of the run.
+"""Training logs: the median step time, the memory, and the settings of the run.
 
     iteration 30/ 100 | elapsed time per iteration (ms): 4102.3 | global batch size: 256 | ...
 
@@ -37,7 +37,7 @@ _LONGEST = 20_000  # characters of a line that are searched
 
 @frozen(kw_only=True)
 class LogLine:
-    """A line of a log without colors: its number, its place in the text."""
+    """A line of a log without color codes: its number, and its place in the text."""
 
     number: int
     text: str
@@ -47,7 +47,7 @@ class LogLine:
 
 @frozen(kw_only=True)
 class LoggedStep:
-    """A step in a log: seconds, or tokens per second and device; a *reason* leaves it out."""
+    """A step in a log: seconds, or tokens/s per device; a *reason* excludes it from the median."""
 
     line: LogLine
     value: float
@@ -60,7 +60,7 @@ class LoggedStep:
 
 @frozen(kw_only=True)
 class Fact:
-    """What a line says of the run: an attribute, its value, and whether it is of the job."""
+    """A setting in a log: a path, its value, and whether it identifies the job."""
 
     path: str
     value: str
@@ -75,7 +75,7 @@ def has_steps(text: str) -> bool:
 
 
 def read_log(label: str, name: str, text: str) -> Translation:
-    """Return the anchor that a log is, under a *label*."""
+    """Return the anchor of a log, with the *label*."""
     lines = list(_lines(text))
     facts = [fact for line in lines for fact in _facts(line)]
     steps = [*_distinct(step for line in _of_one_rank(lines) if (step := _step(line)))]
@@ -126,7 +126,7 @@ def read_log(label: str, name: str, text: str) -> Translation:
 
 
 def _lines(text: str) -> Iterator[LogLine]:
-    """Yield the lines of a text; a progress bar that is drawn again is another line."""
+    """Yield the lines of a text; each redraw of a progress bar is a line."""
     number, at = 1, 0
     for match in _LINE.finditer(text):
         number += text.count("\n", at, match.start())
@@ -136,7 +136,7 @@ def _lines(text: str) -> Iterator[LogLine]:
 
 
 def _of_one_rank(lines: Sequence[LogLine]) -> Iterator[LogLine]:
-    """Yield the lines of the first rank that logs a step, and those that name no rank."""
+    """Yield the lines of the first rank that logs a step, and the lines without a rank."""
     first: str | None = None
     for line in lines:
         match = _RANK.search(line.text)
@@ -149,7 +149,7 @@ def _of_one_rank(lines: Sequence[LogLine]) -> Iterator[LogLine]:
 
 
 def _distinct(steps: Iterable[LoggedStep]) -> Iterator[LoggedStep]:
-    """Yield the steps; of one that is drawn again the last."""
+    """Yield the steps, without earlier redraws of the same step."""
     before: LoggedStep | None = None
     for one in steps:
         if before is not None and (one.step, one.tool, one.total) != (
@@ -182,7 +182,7 @@ def _group(pattern: str | None, text: str) -> str | None:
 
 
 def _step(line: LogLine) -> LoggedStep | None:
-    """Return the step that a line is about, if it is about one."""
+    """Return the step in a line, None if it has none."""
     for one in table(TOOL)["steps"]:
         said, step = _group(one["line"], line.text), _group(one["step"], line.text)
         if said is None or step is None:
@@ -218,7 +218,7 @@ def _number(text: str) -> float:
 
 
 def _summaries(lines: Sequence[LogLine]) -> list[LoggedStep]:
-    """Return the whole run as one step: its mean, with warm-up and evaluation."""
+    """Return the whole run as one step: its mean time, including warm-up and evaluation."""
     found = []
     for line in lines:
         for one in table(TOOL)["summary"]:
@@ -231,7 +231,7 @@ def _summaries(lines: Sequence[LogLine]) -> list[LoggedStep]:
 
 
 def _judge(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedStep]:
-    """Return the steps; those that are no measurement of the run have the reason."""
+    """Return the steps; those that are not valid measurements have a reason."""
     tool = Counter(one.tool for one in steps).most_common(1)[0][0]
     whole = Counter(one.total for one in steps).most_common(1)[0][0]
     batch = Counter(one.batch for one in steps if not one.reason).most_common(1)
@@ -253,7 +253,7 @@ def _judge(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedSte
 
 
 def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
-    """Yield the steps; the first ones after each start have the reason."""
+    """Yield the steps; the warm-up steps after each start have a reason."""
     starts: list[list[LoggedStep]] = [[]]
     for one in steps:
         before = next((other for other in reversed(starts[-1]) if not other.reason), None)
@@ -272,7 +272,7 @@ def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
 
 
 def _left_out(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
-    """Yield the lines that are no measurement, but for those of a start."""
+    """Yield the excluded lines, except warm-up steps."""
     told = [one for one in steps if one.reason and one.reason != _WARM_UP]
     most = table(TOOL)["limits"]["most_told"]
     for one in told[:most]:
@@ -301,7 +301,7 @@ def _warm_up(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
 
 
 def _facts(line: LogLine) -> Iterator[Fact]:
-    """Yield what a line says of the run."""
+    """Yield the settings in a line."""
     known = table(TOOL)
     if (match := _ARGUMENT.search(line.text)) is not None:
         yield from _argument(line, *match.groups())
@@ -319,7 +319,7 @@ def _facts(line: LogLine) -> Iterator[Fact]:
 
 
 def _argument(line: LogLine, name: str, value: str) -> Iterator[Fact]:
-    """Yield what an argument of Megatron-LM says, if it is one that counts."""
+    """Yield the setting that an argument of Megatron-LM states, if it is in the table."""
     known = table(TOOL)["arguments"]
     if value == "True":
         for path, word in known["switches"].get(name, {}).items():
@@ -351,7 +351,7 @@ def _mesh(line: LogLine, names: str, sizes: str) -> Iterator[Fact]:
 
 
 def _last_change(facts: Sequence[Fact]) -> Fact | None:
-    """Return the last fact that differs from what a line before it says, if any does."""
+    """Return the last setting that contradicts an earlier line, None if all agree."""
     known: dict[str, str] = {}
     changed = None
     for fact in facts:
@@ -363,7 +363,7 @@ def _last_change(facts: Sequence[Fact]) -> Fact | None:
 def _attributes(
     facts: Sequence[Fact], kept: Sequence[LoggedStep]
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return what the log says of the run: its settings, and what tells its job apart."""
+    """Return the settings of the run, and the values that identify its job."""
     settings = {fact.path: fact.value for fact in facts if not fact.of_job}
     job = {fact.path: fact.value for fact in facts if fact.of_job}
     if kept[0].batch is not None:
@@ -380,7 +380,7 @@ def _attributes(
 
 
 def _memory(lines: Sequence[LogLine]) -> Iterator[ImportedValue]:
-    """Yield the highest memory of a rank that the log has."""
+    """Yield the peak memory over all ranks in the log."""
     for name in ("allocated", "reserved"):
         found: tuple[float, LogLine] | None = None
         for line in lines:

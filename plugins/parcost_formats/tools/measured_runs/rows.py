@@ -1,4 +1,4 @@
-"""Rows of RUNS.jsonl as anchors: layout and batch as settings, model and device as the job.
+"""Rows of RUNS.jsonl as anchors: layout and batch as settings, model and device as job.
 
 A row says what ran where. The software of the spec is that of the run, and stays.
 """
@@ -29,7 +29,7 @@ def has_rows(text: str) -> bool:
 
 
 def read_rows(name: str, text: str) -> Translation:
-    """Return the anchors of all rows; those with flaws are named by line and reason."""
+    """Return the anchors of all rows; invalid rows are listed by line and reason."""
     found = read_text(name, text)
     places = [0]
     for line in text.splitlines(keepends=True):
@@ -85,7 +85,7 @@ def _block(label: str, one: PlacedRow, place: Mapping[str, Any]) -> ImportedBloc
 
 
 def _settings(row: RunRow) -> Iterator[tuple[str, str]]:
-    """Yield the layout and the batch of a row: degrees that it leaves out are 1."""
+    """Yield the layout and the batch of a row; missing degrees are 1."""
     p = row.parallel
     yield "cluster.devices", str(row.hardware.gpus)
     for name in ("tp", "pp", "cp", "dp"):
@@ -118,7 +118,7 @@ _NARROW = {"fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
 
 
 def _job(row: RunRow) -> Iterator[tuple[str, str]]:
-    """Yield what tells the job of a row apart from others."""
+    """Yield the values that identify the job of a row."""
     entry = entry_of(row.hardware)
     yield "device", entry.device if entry is not None else label_of(row.hardware.gpu)
     for name, attribute in _DIMENSIONS.items():

@@ -1,4 +1,4 @@
-"""Specs with an `anchor`, as anchors of other specs: what says how the job runs is in settings.
+"""Specs with an `anchor`, as anchors of other specs, with the settings of the measured run.
 
 The spec is bound, so that expressions and defaults have their values. The step time that is
 predicted of it goes along: if the same run in another spec takes another time, the two specs
@@ -61,11 +61,11 @@ def read_spec(label: str, name: str, text: str) -> Translation:
 
 
 def whole_anchor(study: Study, anchor: Anchor) -> dict[str, str]:
-    """Return the attributes of an anchor of *study* in full, by name as a spec writes them.
+    """Return all attributes of an anchor of *study*, by name, as text of a spec.
 
     Raises:
-        SpecError: The run is no study.
-        ValueError: Its settings are none.
+        SpecError: The spec with the anchor's settings is invalid.
+        ValueError: The settings cannot be parsed.
     """
     run = study.replace(read_settings(anchor.settings))
     values = dict(_measurements(anchor))
@@ -76,7 +76,7 @@ def whole_anchor(study: Study, anchor: Anchor) -> dict[str, str]:
 
 
 def _plain(anchor: Anchor, end: int) -> ImportedBlock:
-    """Return an anchor of a file without a job, as it is."""
+    """Return an anchor as written, from a file without a job."""
     values = dict(_measurements(anchor))
     values |= {
         name: f'"{getattr(anchor, name)}"' for name in ("settings", "job") if getattr(anchor, name)
@@ -105,7 +105,7 @@ def _measurements(anchor: Anchor) -> Iterator[tuple[str, str]]:
 
 
 def _settings(run: Study) -> Iterator[tuple[str, str]]:
-    """Yield what says how the job runs, by path."""
+    """Yield the settings of a run, by path."""
     from parcost.output.resolved_spec import attributes
 
     yield "cluster.devices", f"{float(run[Cluster].devices):.12g}"
@@ -122,7 +122,7 @@ def _settings(run: Study) -> Iterator[tuple[str, str]]:
 
 
 def _job(run: Study) -> dict[str, str]:
-    """Return what tells the job of a run apart from others, by path."""
+    """Return the values that identify the job of a run, by path."""
     training = run[Training]
     model, precision = training.model, training.precision
     return {

@@ -141,7 +141,7 @@ def _has_sections(text: str) -> bool:
 
 
 def _of_sections(draft: Draft, file: ImportFile) -> Translation:
-    """Return the job of a configuration of Megatron-Bridge in YAML."""
+    """Return the job of a YAML configuration of Megatron-Bridge."""
     entries = read_configuration(file.name, file.text)
     if isinstance(entries, ImportProblem):
         return Translation(problems=[entries])
@@ -149,7 +149,7 @@ def _of_sections(draft: Draft, file: ImportFile) -> Translation:
 
 
 def _of_matrix(draft: Draft, file: ImportFile) -> Translation:
-    """Return the run of a matrix of Megatron-Bridge that `--recipe` chooses."""
+    """Return the run that `--recipe` chooses from a performance matrix of Megatron-Bridge."""
     entries = read_configuration(file.name, file.text)
     if isinstance(entries, ImportProblem):
         return Translation(problems=[entries])
@@ -203,13 +203,13 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
 
 
 def _is_stated(option: Option, line: CommandLine) -> bool:
-    """Return whether a flag that some branches set has the same value elsewhere."""
+    """Return whether a flag set in some branches has the same value outside of them."""
     stated = line.options.get(option.name)
     return stated is not None and stated.texts == option.texts
 
 
 def _of_tool(draft: Draft, job: ToolJob) -> Translation:
-    """Return the job of a file of YAML."""
+    """Return the job of a tool's YAML file."""
     options = ToolOptions(draft, job.options, job.version or _VERSION)
     _start(options, job)
     read_options(options, "megatron_core")
@@ -218,7 +218,7 @@ def _of_tool(draft: Draft, job: ToolJob) -> Translation:
 
 
 def _start(options: ToolOptions, job: ToolJob) -> None:
-    """Read the model that a job names, and list what the tool itself reads."""
+    """Read the model that a job names, and list the keys that only the tool reads."""
     for option, why in job.rejected:
         options.draft.problem(option, why)
     for option in job.ignored:
@@ -239,7 +239,7 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
 
 
 def _reason_to_ask(option: Option) -> str:
-    """Return why a flag is not certain, with the options that settle it."""
+    """Return the reason why a flag is uncertain, with the options that supply it."""
     return " | ".join([option.unread, *option.answers]).replace(" | ", "; ", 1)
 
 
@@ -269,7 +269,7 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
 
 
 def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
-    """Reject values of switches, at which the parser of Megatron-LM stops."""
+    """Reject values of switches; the argument parser of Megatron-LM does not accept them."""
     for name in table(TOOL)["switches"]["names"]:
         option = options.get(name)
         if option is not None and option.texts and not option.unread:
@@ -279,7 +279,7 @@ def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
 
 
 def _doubts(options: ToolOptions, line: CommandLine) -> None:
-    """Note which keys of a script may decide what a default would."""
+    """Mark the attributes whose default is uncertain because of conditional or unread flags."""
     for option in line.conditional:
         path = _DOUBTS["decides"].get(option.name, "")
         if path and not is_ignored(TOOL, option.name) and not _is_stated(option, line):

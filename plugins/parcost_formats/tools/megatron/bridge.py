@@ -1,4 +1,4 @@
-"""Recipes of Megatron-Bridge: functions that make a configuration, in Python that is not run."""
+"""Recipes of Megatron-Bridge: Python functions that return a configuration, parsed but not run."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _ELSEWHERE = "what it sets is in another file"
 
 @record(frozen=False)
 class BridgeRecipe:
-    """What a recipe sets.
+    """The settings of a recipe.
 
-    *options* are named as flags, *ignored* keys have no effect, *unread* ones no value. *model* is
-    the model of Hugging Face that it starts from. *doubts* are calls of functions that may set
-    anything. *precision* is why the precision is not known. *errors* are rejected settings.
-    *devices* are those that the name of the recipe states.
+    *options* are named as flags; *ignored* keys have no effect, *unread* keys no known value.
+    *model* is the Hugging Face model that it starts from. *doubts* are calls of functions that may
+    set anything. *precision* is the reason why the precision is unknown. *errors* are rejected
+    settings. *devices* is the device count in the name of the recipe.
     """
 
     options: dict[str, Option] = field(factory=dict)
@@ -69,7 +69,7 @@ class BridgeRecipe:
 def read_recipe(
     text: str, name: str = "", neighbor: Callable[[str], str | None] = lambda _: None
 ) -> BridgeRecipe:
-    """Return what a recipe in a Python file sets: the one called *name*, or the only one.
+    """Return the settings of the recipe called *name* in a Python file, or of the only one.
 
     *neighbor* returns files beside it: a workload of a performance run is in one of them.
 
@@ -129,7 +129,7 @@ def recipe_names(tree: ast.Module) -> Sequence[str]:
 
 
 def _changes_its_argument(function: Function) -> bool:
-    """Return whether a function changes a configuration that it is given, and makes none."""
+    """Return whether a function modifies a configuration argument and creates none."""
     plain = function.args.args
     required = plain[: len(plain) - len(function.args.defaults)]
     return any(
@@ -140,9 +140,9 @@ def _changes_its_argument(function: Function) -> bool:
 
 
 def read_sections(entries: Mapping[str, JsonEntry], start: str = "") -> BridgeRecipe:
-    """Return what a configuration in YAML sets, by ``section.attribute`` of a ConfigContainer.
+    """Return the settings of a YAML configuration, by ``section.attribute`` of a ConfigContainer.
 
-    *start* is the recipe of the library that it changes, if that is one.
+    *start* is the library recipe that it modifies, "" if none.
     """
     places: dict[ast.AST, tuple[int, int]] = {}
 
@@ -188,7 +188,7 @@ def _select_recipe(python: PythonText, follower: Follower, name: str) -> Functio
 
 
 def _is_recipe(function: Function) -> bool:
-    """Return whether a function makes or changes a configuration."""
+    """Return whether a function creates or modifies a configuration."""
     if function.returns is not None and _CONTAINER in ast.unparse(function.returns):
         return True
     for node in ast.walk(function):
@@ -205,7 +205,7 @@ def _is_recipe(function: Function) -> bool:
 
 
 def _configurations(function: Function) -> dict[str, Any]:
-    """Return a configuration for the parameters that are one by their names."""
+    """Return a configuration for each parameter called ``cfg`` or ``config``."""
     names = [one.arg for one in function.args.args]
     return {name: Entity(_CONTAINER, function) for name in names if name in ("cfg", "config")}
 
@@ -215,7 +215,7 @@ def _is_configuration(value: Any) -> bool:
 
 
 class _BridgeLibrary(CodeLibrary):
-    """What functions and classes of Megatron-Bridge do."""
+    """The effects of functions and classes of Megatron-Bridge."""
 
     def __init__(self, neighbor: Callable[[str], str | None] = lambda _: None) -> None:
         self.doubts: list[tuple[str, ast.AST]] = []
@@ -230,7 +230,7 @@ class _BridgeLibrary(CodeLibrary):
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Any:
-        """Return what a function of another module returns, by the tables."""
+        """Return the result of a function of another module, by the tables."""
         last = name.rpartition(".")[2]
         base = _base(last)
         if base is not None:
@@ -280,7 +280,7 @@ class _BridgeLibrary(CodeLibrary):
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Entity | None:
-        """Return the workload of a performance run, or a configuration that it is set in."""
+        """Return the workload of a performance run, or the configuration that applies it."""
         first = arguments[0] if arguments else None
         if name == _WORKLOADS["finds"]:
             parts = dict(zip(_WORKLOADS["parameters"], arguments, strict=False))
@@ -311,7 +311,7 @@ class _BridgeLibrary(CodeLibrary):
         return first
 
     def _find_workload(self, node: ast.Call, parts: Mapping[str, Any]) -> Entity | None:
-        """Return the workload of a name that arguments make, of a file beside the recipe."""
+        """Return the workload named by the arguments, from a file in the recipe's folder."""
         words = [parts.get(one, default) for one, default in _WORKLOADS["name"]]
         if not all(isinstance(one, str) for one in words):
             return None
@@ -339,7 +339,7 @@ class _BridgeLibrary(CodeLibrary):
         return None
 
     def make_container(self, name: str, base: Mapping[str, Any], node: ast.AST) -> Entity:
-        """Return the configuration that a function of the library makes."""
+        """Return the configuration that a library function creates."""
         made = Entity(_CONTAINER, node)
         why = f"{VERSION}: {name}"
         unread = UnreadValue(f"it is code of {name}, which is in no table")
@@ -369,7 +369,7 @@ class _BridgeLibrary(CodeLibrary):
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> None:
-        """Set what arguments of a recipe of the library set; unknown ones may change all."""
+        """Apply the arguments of a library recipe; an unknown one makes all settings uncertain."""
         rules = _TABLE["recipe_arguments"]
         for keyword, cell in keywords.items():
             path = rules["paths"].get(keyword)
@@ -389,7 +389,7 @@ class _BridgeLibrary(CodeLibrary):
             _doubt_cells(follower, made, f"arguments of {name} may change it")
 
     def _precision(self, name: str, node: ast.Call, arguments: Sequence[Any]) -> Any:
-        """Return the precision that a function makes of a name."""
+        """Return the precision that a function creates from a name."""
         word = arguments[0] if arguments else None
         if isinstance(word, Entity):
             return word
@@ -412,7 +412,7 @@ class _BridgeLibrary(CodeLibrary):
         return made
 
     def _help(self, follower: Follower, name: str, node: ast.AST, arguments: Sequence[Any]) -> Any:
-        """Change a configuration as a function of the library does."""
+        """Modify a configuration as the library function *name* does."""
         helper = _TABLE["helpers"][name]
         made = arguments[0] if arguments else None
         if not isinstance(made, Entity):
@@ -438,7 +438,7 @@ class _BridgeLibrary(CodeLibrary):
 
     @staticmethod
     def _section(owner: Entity, name: str, node: ast.AST) -> Any:
-        """Return a section of a configuration, which is there before anything is set in it."""
+        """Return a section of a configuration; sections exist before anything is set in them."""
         cell = owner.cells.get(name)
         if cell is None:
             cell = owner.cells[name] = Cell(Entity(name, node), node, name)
@@ -452,7 +452,7 @@ class _BridgeLibrary(CodeLibrary):
         arguments: Sequence[Any],  # noqa: ARG002
         keywords: Mapping[str, Cell],  # noqa: ARG002
     ) -> Any:
-        """Return what a method of an entity returns."""
+        """Return the result of a method of an entity."""
         assert isinstance(node.func, ast.Attribute)
         if owner.kind == "hf":
             return Entity("hf", owner.node, dict(owner.cells))
@@ -467,7 +467,7 @@ class _BridgeLibrary(CodeLibrary):
         owner: Entity,
         node: ast.Attribute,
     ) -> Any:
-        """Return an attribute of an entity; a section of a configuration is made."""
+        """Return an attribute of an entity; a missing section of a configuration is created."""
         cell = owner.cells.get(node.attr)
         if cell is not None:
             return cell.value
@@ -477,7 +477,7 @@ class _BridgeLibrary(CodeLibrary):
 
 
 class _RecipeReader:
-    """Turns a configuration into options."""
+    """Converts a configuration into options."""
 
     def __init__(
         self,
@@ -485,7 +485,7 @@ class _RecipeReader:
         made: Entity,
         doubts: Sequence[tuple[str, ast.AST]] = (),
     ) -> None:
-        """Read what *made* has; *place* returns the characters of a node."""
+        """Read the attributes of *made*; *place* returns the span of a syntax node in the text."""
         self._place = place
         self._made = made
         self._found = BridgeRecipe()
@@ -493,7 +493,7 @@ class _RecipeReader:
             self._doubt(name, node)
 
     def recipe(self) -> BridgeRecipe:
-        """Return what is read."""
+        """Return the options that were read."""
         found = self._found
         if self._made.kind.startswith("?"):
             name = self._made.kind[1:]
@@ -535,7 +535,7 @@ class _RecipeReader:
             self._found.ignored.append(self._option("", cell))
 
     def _start_model(self, model: Entity, cell: Cell) -> None:
-        """Note the model that a provider starts from: of Hugging Face, or of a class."""
+        """Store the model that a provider starts from: a Hugging Face model, or a class."""
         start = model.cells.get("hf")
         named = start.value if start is not None else model.kind
         why = _rejection(named if isinstance(named, str) else "")
@@ -563,7 +563,7 @@ class _RecipeReader:
             self._found.doubts.append(self._option("model", cell).evolve(unread=why))
 
     def _precision(self, cell: Cell | None) -> None:
-        """Read mixed precision; it overrides what other sections say of it."""
+        """Read the mixed-precision recipe; it overrides precision keys of other sections."""
         options = self._found.options
         value = cell.value if cell is not None else None
         if isinstance(value, str):
@@ -610,7 +610,7 @@ class _RecipeReader:
             )
 
     def _complete(self) -> None:
-        """Add what follows from options that the file has."""
+        """Add options implied by others."""
         options = self._found.options
         groups = options.get("num_query_groups")
         if groups is not None and not groups.unread:  # Megatron-Core has no switch for it
@@ -707,7 +707,7 @@ class _RecipeReader:
 
 
 def _beginnings(name: str) -> Sequence[str]:
-    """Return the beginnings of a name of words, the longest first.
+    """Return the prefixes of a name that end at a word, longest first.
 
     >>> _beginnings("llama3_70b")
     ['llama3_70b', 'llama3']
@@ -717,7 +717,7 @@ def _beginnings(name: str) -> Sequence[str]:
 
 
 def _doubt_cells(follower: Follower, entity: Entity, why: str) -> None:
-    """Mark what is set in an entity so far as uncertain."""
+    """Mark all attributes set in an entity so far as uncertain."""
     for name, cell in list(entity.cells.items()):
         if isinstance(cell.value, Entity):
             if cell.value.kind != _PRECISION:
@@ -728,14 +728,14 @@ def _doubt_cells(follower: Follower, entity: Entity, why: str) -> None:
 
 
 def _rejection(name: str) -> str:
-    """Return why models of a name are not in the language, by the words of the name."""
+    """Return the reason why a model is not supported, by the words of its name; "" if it is."""
     words = [one.lower() for one in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     known = _TABLE["rejected_models"]
     return next((str(known[one]) for one in words if one in known), "")
 
 
 def _base(name: str, depth: int = 0) -> Mapping[str, Any] | None:
-    """Return what a function of the library sets, by section and attribute."""
+    """Return the settings of a library function, by section and attribute; None if unknown."""
     found = _TABLE["bases"].get(name) or table("bridge_recipes").get(name)
     if found is None or depth > 4:
         return None
@@ -744,7 +744,7 @@ def _base(name: str, depth: int = 0) -> Mapping[str, Any] | None:
 
 
 def _precision_entity(name: str, node: ast.AST, key: str = "", why: str = "") -> Entity:
-    """Return the configuration of a named recipe of mixed precision."""
+    """Return the configuration of a named mixed-precision recipe."""
     parts = _TABLE["precisions"][name]
     shown = key or f"{name}()"
     return Entity(_PRECISION, node, {one: Cell(v, node, shown, why) for one, v in parts.items()})
@@ -773,7 +773,7 @@ def _builtin(name: str, arguments: Sequence[Any]) -> Any:
 
 
 def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
-    """Return a value as flags have it, and why it is not known.
+    """Return a value as the texts of a flag, and the reason if it is unknown.
 
     >>> _texts("bf16", True), _texts("recompute_modules", ["mlp"]), _texts("seq_length", 8)
     ((('true',), ''), (('mlp',), ''), (('8',), ''))

@@ -1,4 +1,4 @@
-"""Recipes of Megatron-Bridge for a study, made of the flags that Megatron-LM has for it.
+"""Recipes of Megatron-Bridge for a study, converted from its Megatron-LM flags.
 
 An attribute of a recipe has the name of its flag, but for those that the table renames. Sections
 are those of ``ConfigContainer``.
@@ -52,7 +52,7 @@ _REASONS: Mapping[str, str] = {
 
 
 class BridgeWriter(JobWriter):
-    """A recipe, as a function of Python."""
+    """Writes a recipe as a Python function."""
 
     name = "megatron_bridge"
     reader = "megatron"
@@ -116,7 +116,7 @@ def _section(flag: str) -> str:
 
 
 def _precision(job: Job) -> str:
-    """Return the name of the recipe of mixed precision, if the job has one."""
+    """Return the name of the mixed-precision recipe, if Megatron-Bridge has one for the job."""
     compute, narrow = job.precision.compute, job.precision.narrow
     recipe = job.recipe(list(_TABLE["recipes"].values())) if narrow != "none" else None
     word = next((k for k, v in _TABLE["recipes"].items() if v == recipe), None)
@@ -128,7 +128,7 @@ def _precision(job: Job) -> str:
 
 
 def _assignment(flag: str, values: Sequence[str]) -> tuple[str, str]:
-    """Return the attribute for a flag, and its value in Python.
+    """Return the attribute for a flag, and its value as Python text.
 
     >>> _assignment("disable_bias_linear", []), _assignment("num_layers", ["8"])
     (('add_bias_linear', 'False'), ('num_layers', '8'))

@@ -1,4 +1,4 @@
-"""Defaults of a tool: assumed where all keys of a file are known, and asked for elsewhere."""
+"""Defaults of a tool: assumed if all keys of a file are known, asked for otherwise."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _QUESTIONS = {"training.precision": "precision"}
 
 
 def topic(path: str) -> str:
-    """Return which of the topics an attribute belongs to."""
+    """Return the topic of an attribute, such as ``model`` or ``layout``; "" for none."""
     return str(_DOUBTS["attributes"].get(path) or _DOUBTS["attributes"].get(_block(path), ""))
 
 
 class ToolOptions(OptionSet):
-    """The options of a file, and what of its settings is in doubt.
+    """The options of a file, and which of its settings are uncertain.
 
-    *tool* is the tool with its version, as assumptions name it. A default is assumed only for what
-    no key of the file puts in doubt.
+    *tool* is the tool with its version, as written in assumptions. A default is assumed only for
+    attributes that no key makes uncertain.
     """
 
     def __init__(self, draft: Draft, options: Mapping[str, Option], tool: str) -> None:
@@ -42,12 +42,12 @@ class ToolOptions(OptionSet):
         self._asked: set[str] = set()
 
     def doubt(self, option: Option, reason: str, about: Iterable[str]) -> None:
-        """Note that *option* may decide topics or attributes, those *about*."""
+        """Mark the topics or attributes *about* as uncertain: *option* may set them."""
         for one in about:
             self._doubts.setdefault(one, (option, reason))
 
     def get(self, name: str) -> Option | None:
-        """Return an option whose value is known; ask for one that decides and is not."""
+        """Return an option whose value is known; ask for it if it matters and is unknown."""
         option = self._options.get(name)
         path = _DOUBTS["decides"].get(name, "")
         if option is None or not option.unread or not path:
@@ -76,7 +76,7 @@ class ToolOptions(OptionSet):
         self.draft.ask(_QUESTIONS.get(path, path), why, [*answers], option)
 
     def settle(self, path: str) -> bool:
-        """Return whether a default decides an attribute; ask for one in doubt."""
+        """Return whether the default of an attribute may be used; ask for it if it is uncertain."""
         if path in self._asked:
             return False
         found = self._doubts.get(path) or self._doubts.get(topic(path))
@@ -86,7 +86,7 @@ class ToolOptions(OptionSet):
         return False
 
     def default(self, name: str, path: str, value: str, why: str) -> None:
-        """Assume what the tool has where the file states nothing, or ask for it."""
+        """Assume the tool's default if the file does not state a value, or ask for it."""
         option = self._options.get(name)
         if option is not None and option.unread:
             self.ask(path, option, option.unread)
@@ -94,7 +94,7 @@ class ToolOptions(OptionSet):
             self.draft.assume(path, value, self.why(why))
 
     def require(self, name: str, path: str) -> None:
-        """Ask for an attribute that the tool has no default for."""
+        """Ask for an attribute that has no default in the tool."""
         option = self._options.get(name)
         if option is not None and option.unread:
             self.ask(path, option, option.unread)

@@ -1,4 +1,4 @@
-"""How many devices take part: from the launcher, or from variables of the script."""
+"""The device count, from the launcher or from variables of the script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROLES = {*_NODES, *_RANKS}
 
 
 def read_devices(draft: Draft, line: CommandLine) -> None:
-    """Set the devices of the cluster, if the file states them."""
+    """Set the device count of the cluster, if the file states it."""
     launcher = line.launcher
     ranks, nodes = _first(launcher, _RANKS), _first(launcher, _NODES)
     for option in launcher.values():
@@ -53,7 +53,7 @@ def read_devices(draft: Draft, line: CommandLine) -> None:
 
 
 def _read_scheduler(draft: Draft, scheduler: Mapping[str, ShellField]) -> None:
-    """Set as many devices as lines of the scheduler ask for."""
+    """Set the device count from options of the scheduler, such as ``#SBATCH`` lines."""
     total = _count(scheduler.get("--gpus"))
     each = next(filter(None, (_count(scheduler.get(key)) for key in _OF_NODE)), None)
     if total is None and each is not None and "--nodes" in scheduler:
@@ -67,7 +67,7 @@ def _read_scheduler(draft: Draft, scheduler: Mapping[str, ShellField]) -> None:
 
 
 def _count(field: ShellField | None) -> int | None:
-    """Return a number such as ``8`` or ``gpu:h100:8``."""
+    """Return the number in a text such as ``8`` or ``gpu:h100:8``."""
     text = field.text.rpartition(":")[2] if field is not None else ""
     return int(text) if text.isdecimal() and len(text) < 9 else None
 
@@ -79,7 +79,7 @@ def _first(launcher: Mapping[str, Option], names: tuple[str, ...]) -> Option | N
 def _multiply(
     draft: Draft, launcher: Mapping[str, Option], ranks: Option | None, nodes: Option | None
 ) -> bool:
-    """Set as many devices as nodes times ranks; return whether both are numbers."""
+    """Set the device count to nodes times ranks per node; return whether both are known."""
     stated = [option for option in (ranks, nodes) if option is not None]
     for option in stated:
         if option.unread or not option.text.isdecimal() or len(option.text) > 8:

@@ -1,4 +1,4 @@
-"""Mixtures of experts: which layers have them, the router, and the exchange."""
+"""Mixture of experts: the MoE layers, the router, and the token exchange."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_EXPERTS = (
 
 
 def read_experts(options: ToolOptions) -> None:
-    """Read what a model with experts has more."""
+    """Read the attributes of an MoE model."""
     draft = options.draft
     count = options.whole("num_experts")
     option = options.get("num_experts")
@@ -110,7 +110,7 @@ def _shared(options: ToolOptions) -> None:
 
 
 def read_exchange(options: ToolOptions) -> None:
-    """Read how tokens get to their experts and back."""
+    """Read the dispatch of tokens to experts: the dispatcher and its ranks."""
     draft = options.draft
     _dispatcher(options)
     grouped = options.get("moe_grouped_gemm")

@@ -1,4 +1,4 @@
-"""Flags of a command line, and of the launcher ahead of it."""
+"""Flags of a command line, and of its launcher."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "mpiexec", "dee
 
 
 class CommandLine(NamedTuple):
-    """Flags by name, those of the *launcher*, and their errors.
+    """The flags by name, the flags of the *launcher*, and errors.
 
-    *strays* are words of no flag, and *repeated* flags stand there twice. *conditional* flags are
-    set inside tests that the file does not decide. *entry* is the training script. A *partial* file
-    has a model alone. A *swift* command is one of ms-swift.
+    *strays* are words that belong to no flag, and *repeated* flags occur twice. *conditional* flags
+    are set in branches whose test is undecided. *entry* is the training script. A *partial* file
+    has only a model. A *swift* command starts ms-swift.
     """
 
     options: Mapping[str, Option]
@@ -103,7 +103,7 @@ def command_line(file: ImportFile) -> CommandLine:
 
 
 def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
-    """Return a line whose flags without a value name the variable that is empty behind them."""
+    """Return the line with a reason for each flag whose value is an empty variable."""
     switches = frozenset(table("megatron")["switches"]["names"])
 
     def named(option: Option) -> Option:
@@ -123,7 +123,7 @@ def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
 
 
 def _ranks(script: Script, call: ScriptCall) -> dict[str, Option]:
-    """Return the variables that ms-swift starts ranks by, as options of a launcher."""
+    """Return the variables with which ms-swift starts ranks, as launcher options."""
     found: dict[str, Option] = {}
     for variable, name in _VARIABLES_OF_SWIFT.items():
         field = call.environment.get(variable)
@@ -144,7 +144,7 @@ def _ranks(script: Script, call: ScriptCall) -> dict[str, Option]:
 
 
 def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:
-    """Return the flags that a script sets inside tests that it does not decide."""
+    """Return the flags that a script sets in branches whose test is undecided."""
     flags, _ = _flags(fields, _name)
     return flags
 
@@ -154,7 +154,7 @@ def _is_launch(call: ScriptCall) -> bool:
 
 
 def _is_swift(command: Sequence[ShellField]) -> bool:
-    """Return whether a command is ``megatron sft`` or the like, of ms-swift."""
+    """Return whether a command starts ms-swift, such as ``megatron sft``."""
     return any(
         one.text.rpartition("/")[2] == "megatron" and two.text in ("sft", "pt", "rlhf")
         for one, two in pairwise(command)
@@ -162,7 +162,7 @@ def _is_swift(command: Sequence[ShellField]) -> bool:
 
 
 def _entry(command: Sequence[ShellField]) -> Option | None:
-    """Return the training script that a command starts."""
+    """Return the training script in a command."""
     field = next((one for one in command if one.text.endswith(".py")), None)
     if field is None or field.text.startswith("-"):
         return None
@@ -171,7 +171,7 @@ def _entry(command: Sequence[ShellField]) -> Option | None:
 
 
 def similar(options: Iterable[Option]) -> Mapping[str, str]:
-    """Return what some unknown flags are probably meant to be."""
+    """Return the known flag that each unknown flag resembles, by name."""
     known = [f"--{name.replace('_', '-')}" for name in sorted(known_flags())]
     few = list(options)[:_CLOSE]
     found = {option.name: did_you_mean(option.key[:60], known) for option in few}
@@ -180,7 +180,7 @@ def similar(options: Iterable[Option]) -> Mapping[str, str]:
 
 @cache
 def known_flags() -> frozenset[str]:
-    """Return the names of flags that decide on a cost, or on which one does."""
+    """Return the names of all flags in the table."""
     tables = table("megatron")
     lists = (tables["switches"]["names"], tables["reasons"], tables["unread"], tables["refused"])
     plain = [name for name in tables["ignored"]["names"] if not name.endswith("*")]
@@ -188,7 +188,7 @@ def known_flags() -> frozenset[str]:
 
 
 def is_known(name: str) -> bool:
-    """Return whether a release of the tables has a flag."""
+    """Return whether any tabulated release has a flag."""
     return name in known_flags() or name in keys_of("megatron") or is_ignored("megatron", name)
 
 
@@ -232,7 +232,7 @@ _NUMBERS = (
 
 
 def _is_list(text: str) -> bool:
-    """Return whether a text is arguments and nothing else."""
+    """Return whether a text consists of arguments only."""
     for line in text.splitlines():
         words = line.split("#")[0].split()
         if words:
@@ -247,7 +247,7 @@ def _is_known(field: ShellField) -> bool:
 def _parted(
     command: Sequence[ShellField], conditional: Sequence[ShellField]
 ) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
-    """Return the words of the training script, and those ahead of it."""
+    """Return the words of the training script, and the words ahead of it."""
     for place, (one, two) in enumerate(pairwise(command)):
         if _is_swift((one, two)):
             return command[place + 2 :], command[: place + 2]
@@ -263,9 +263,9 @@ def _parted(
 def _read(
     words: Sequence[ShellField], ahead: Sequence[ShellField], *, ordered: bool = True
 ) -> CommandLine:
-    """Return the flags of *words*; of a flag that stands twice the last counts, as in the tool.
+    """Return the flags of *words*; the last of repeated flags wins, as in Megatron-LM.
 
-    Words that are not *ordered* are those of several variables: of these none is the last.
+    Words that are not *ordered* come from several variables, so no flag is the last.
     """
     before, _ = _flags(ahead, _launcher_name)
     launcher = {option.name: option for option in before}
@@ -297,7 +297,7 @@ def _has_no_effect(name: str) -> bool:
 
 
 def _conflict(first: Option, second: Option) -> Iterator[ImportProblem]:
-    """Yield an error at both places of a flag with two values."""
+    """Yield an error at both occurrences of a flag with two values."""
     one, other = (" ".join(option.texts)[:40] or "set" for option in (first, second))
     for here, place, there in ((one, first, other), (other, second, one)):
         yield ImportProblem(
@@ -309,7 +309,7 @@ def _conflict(first: Option, second: Option) -> Iterator[ImportProblem]:
 
 
 def _name(key: str) -> str:
-    """Return the name of a flag in the table.
+    """Return the name of a flag as in the table.
 
     >>> _name("--encoder-num-layers=4")
     'num_layers'
@@ -323,7 +323,7 @@ def _launcher_name(key: str) -> str:
 
 
 def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option], Sequence[Option]]:
-    """Return flags with the words that follow them, and the words of no flag."""
+    """Return the flags with their values, and the words that belong to no flag."""
     switches = frozenset(table("megatron")["switches"]["names"])
     flags: list[Option] = []
     strays: list[Option] = []
@@ -359,7 +359,7 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
 
 
 def _is_variable(word: ShellField) -> bool:
-    """Return whether a word is a variable without a value, which may have further flags."""
+    """Return whether a word is a variable of unknown value, which may hold more flags."""
     return bool(word.unread) and re.fullmatch(r"\$\{?\w+\}?", word.text) is not None
 
 
@@ -381,6 +381,6 @@ def _option(run: Sequence[ShellField], name: _Namer) -> Option:
 
 
 def _is_flag(word: ShellField) -> bool:
-    """Return whether a word is a flag, and not a negative number."""
+    """Return whether a word is a flag rather than a negative number."""
     text = word.text
     return text.startswith("--") or (text[:1] == "-" and text[1:2].isalpha())

@@ -1,4 +1,4 @@
-"""The layout: degrees, what the data-parallel ranks share out, and context parallelism."""
+"""The layout: parallel degrees, ZeRO sharding, and context parallelism."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_layout(options: ToolOptions) -> None:
 
 
 def _sharding(options: ToolOptions) -> None:
-    """Read the stage of ZeRO, and over how many ranks it shares out."""
+    """Read the ZeRO stage, and its shard group."""
     draft = options.draft
     strategy = options.get("data_parallel_sharding_strategy")
     torch, megatron = options.get("use_torch_fsdp2"), options.get("use_megatron_fsdp")
@@ -75,7 +75,7 @@ def _sharding(options: ToolOptions) -> None:
 
 
 def _context(options: ToolOptions) -> None:
-    """Read how context-parallel ranks get to all keys."""
+    """Read the communication of context parallelism: ring, all-gather or all-to-all."""
     draft = options.draft
     kind, sizes = options.get("cp_comm_type"), options.get("hierarchical_context_parallel_sizes")
     if kind is not None:

@@ -29,7 +29,7 @@ _LATENT = {"kv_lora_rank": 32, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v
 
 
 def read_model(options: ToolOptions) -> None:
-    """Read a transformer, if the options describe one."""
+    """Read the attributes of a transformer, if the options state its sizes."""
     if not (options.has("num_layers") or options.has("hidden_size")):
         return
     draft = options.draft
@@ -229,12 +229,12 @@ def _window(options: ToolOptions) -> None:
 
 
 def model_answers(name: str) -> Sequence[str]:
-    """Return options that add a model: an entry that a *name* resembles, and a file of its own."""
+    """Return options that supply a model: an entry similar to *name*, or a file."""
     return f"--use catalog.models.{closest_entry(name)}", "--use config.json"
 
 
 def read_start(options: ToolOptions, start: Option) -> None:
-    """Use a model of the catalogue, the one that *start* names, with what the file changes."""
+    """Use the catalogue model that *start* names, with the changes in the file."""
     draft = options.draft
     known = table("megatron")["bridge"]["models"]
     entry = known.get(start.text) or (start.text if start.text in known.values() else "")

@@ -1,4 +1,4 @@
-"""Lists of Python such as ``([0]*3+[1]*58)``, by a small grammar. Nothing is evaluated."""
+"""Python list expressions such as ``([0]*3+[1]*58)``, parsed by a small grammar, not evaluated."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _DEEPEST = 20
 
 
 class LayerListError(ValueError):
-    """A text that is no list of numbers."""
+    """A text is not a list of integers."""
 
 
 class Period(NamedTuple):
-    """Layers of one kind: behind the *first* ones, the last of each *every*."""
+    """Layers at a period: after *first* layers, the last of each *every*."""
 
     first: int
     every: int
 
 
 def pattern(text: str) -> Sequence[int]:
-    """Return the numbers of a list of Python.
+    """Return the integers of a Python list expression.
 
     >>> pattern("([0]*2+[1])*2")
     [0, 0, 1, 0, 0, 1]
@@ -35,7 +35,7 @@ def pattern(text: str) -> Sequence[int]:
 
 
 def period(numbers: Sequence[int]) -> Period | None:
-    """Return where the ones of *numbers* stand, if they follow a period.
+    """Return the period of the ones in *numbers*, None if they have none.
 
     >>> period([0, 0, 0, 1, 1, 1]), period([0, 1, 0, 1]), period([1, 0, 1])
     (Period(first=3, every=1), Period(first=0, every=2), None)
@@ -52,7 +52,7 @@ def period(numbers: Sequence[int]) -> Period | None:
 
 
 class _ListExpression:
-    """Sums and products of lists."""
+    """A parser of sums and products of lists."""
 
     def __init__(self, text: str) -> None:
         self._symbols: list[str] = []
@@ -68,7 +68,7 @@ class _ListExpression:
             at = found.end()
 
     def numbers(self) -> Sequence[int]:
-        """Return the numbers of the whole text."""
+        """Return the integers of the whole text."""
         found = self._sum()
         if self._at < len(self._symbols) or isinstance(found, int):
             raise LayerListError
@@ -134,7 +134,7 @@ class _ListExpression:
 
 
 def _short(count: int) -> int:
-    """Return *count*, of a list that is not too long."""
+    """Return *count*; raise if a list would be too long."""
     if count > _MOST:
         raise LayerListError
     return count

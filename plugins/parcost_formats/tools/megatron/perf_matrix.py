@@ -1,4 +1,4 @@
-"""Matrices of performance runs of Megatron-Bridge 0.1: YAML with layouts by device and precision.
+"""Performance matrices of Megatron-Bridge 0.1: YAML with layouts by device and precision.
 
 ``perf_matrix.h100.num_gpus_64.bf16`` has what differs from ``common`` beside it. Overrides of the
 recipe, which the name of the file states, stand below ``ConfigContainer``.
@@ -27,7 +27,7 @@ _DEVICES = re.compile(r"num_gpus_(\d{1,6})")
 def read_matrix(
     entries: Mapping[str, JsonEntry], name: str, choice: str
 ) -> BridgeRecipe | ImportProblem:
-    """Return the run of a matrix that *choice* names, ``h100.num_gpus_64.bf16``, or the only one.
+    """Return the run *choice*, such as ``h100.num_gpus_64.bf16``, or the only run of a matrix.
 
     *name* is that of the file: ``llama3_70b_llm_pretrain.yaml``.
     """
@@ -89,7 +89,7 @@ def read_matrix(
 
 
 def _runs(entries: Mapping[str, JsonEntry]) -> Sequence[str]:
-    """Return the runs of a matrix: device, scale and precision."""
+    """Return the names of all runs: device, scale and precision."""
     parts = (key.removeprefix(_MATRIX).split(".") for key in entries if key.startswith(_MATRIX))
     names = (".".join(one[:3]) for one in parts if len(one) > 3 and one[2] != _COMMON)
     return list(dict.fromkeys(names))

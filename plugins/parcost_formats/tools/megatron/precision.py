@@ -1,4 +1,4 @@
-"""The recipe of mixed precision: one of the catalogue, and what flags change of it."""
+"""The mixed-precision recipe: a catalogue entry, with changes by flags."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_precision(options: ToolOptions) -> None:
 
 
 def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
-    """Return the recipe of the catalogue, and the option that names it."""
+    """Return the catalogue entry of the recipe, and the option that names it."""
     draft = options.draft
     wide = [name for name in ("bf16", "fp16") if options.on(name)]
     narrow = [one for name in _FORMATS if (one := options.get(name)) and one.text != "false"]
@@ -79,7 +79,7 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
 
 
 def _gathers(options: ToolOptions, base: str) -> float:
-    """Read whether parameters are narrow themselves; return the bytes of one."""
+    """Read whether parameters are gathered in low precision; return bytes per parameter."""
     option = options.get("fp8_param_gather")
     usual = 4.0 if base == "fp32" else 2.0
     if option is None or option.text == "false" or base in ("bf16", "fp16", "fp32"):
@@ -94,7 +94,7 @@ def _gathers(options: ToolOptions, base: str) -> float:
 
 
 def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
-    """Read the bytes of gradients and of the optimizer."""
+    """Read bytes per parameter of gradients and of optimizer state."""
     draft = options.draft
     gradients, optimizer = 4, 8 if base == "fp32" else 12
     changed: Option | None = options.get("fp8_param_gather") if weights == 1.0 else None
@@ -141,13 +141,13 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
 
 
 def _typed(options: ToolOptions, name: str, usual: int) -> int:
-    """Return the bytes of the type that an option names."""
+    """Return the size in bytes of the type that an option names; *usual* if it is not given."""
     word = options.word(name, *_BYTES)
     return _BYTES[word] if word is not None else usual
 
 
 def _products(options: ToolOptions, base: str) -> None:
-    """Read which products stay wide."""
+    """Read which matrix products stay in 16 bits."""
     draft = options.draft
     narrow = base not in ("bf16", "fp16", "fp32")
     ends = options.get("first_last_layers_bf16")

@@ -1,4 +1,4 @@
-"""Python that makes a configuration, followed as far as its own constants decide. None is run.
+"""Python code that builds a configuration, interpreted as far as constants decide; none is run.
 
 A value is a constant, a list or a dictionary. A ``DottedName`` is of another module, and a call
 makes an ``Entity``. ``UnreadValue`` carries why a value is not known.
@@ -42,7 +42,7 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 @record
 class UnreadValue:
-    """A value that is not known, and why; *before* is what it was ahead of that."""
+    """An unknown value, and the reason; *before* is its last known value."""
 
     why: str
     before: Any = None
@@ -50,7 +50,7 @@ class UnreadValue:
 
 @record
 class Cell:
-    """The value of an attribute, where it is set, and why it is taken if a library sets it."""
+    """The value of an attribute, its place in the code, and the reason if a library sets it."""
 
     value: Any
     node: ast.AST
@@ -60,7 +60,7 @@ class Cell:
 
 @record(frozen=False, eq=False)
 class Entity:
-    """An object that a call makes: its *kind* and the attributes that are set."""
+    """An object created by a call: its *kind* and the attributes that are set."""
 
     kind: str
     node: ast.AST
@@ -74,10 +74,10 @@ class _Returned(Exception):  # noqa: N818 - it carries the value of a function
 
 
 class Follower:
-    """Follows the statements of one file; *library* knows what calls to other modules do."""
+    """Interprets the statements of one file; *library* interprets calls to other modules."""
 
     def __init__(self, tree: ast.Module, library: CodeLibrary, free: Mapping[str, Any]) -> None:
-        """Read the top of a file; *free* are names that it may use without a value."""
+        """Read the module level of a file; *free* are predefined names."""
         self.functions = {one.name: one for one in tree.body if isinstance(one, Function)}
         self.aliases = dict(_aliases(tree))
         self._library = library
@@ -87,7 +87,7 @@ class Follower:
         self._log: list[tuple[dict[str, Any], str, Any]] | None = None
 
     def call_function(self, function: Function, values: Mapping[str, Any]) -> Any:
-        """Return what a function of the file returns for arguments by name."""
+        """Return the result of a function of the file for keyword arguments."""
         if self._depth >= _DEEPEST:
             return UnreadValue("functions call one another too deeply")
         names = dict(self._globals)
@@ -110,14 +110,14 @@ class Follower:
         return None
 
     def run_file(self, tree: ast.Module, wanted: Callable[[Any], bool]) -> Any:
-        """Follow the top of a file; return the first *wanted* value of its names, or None."""
+        """Interpret the module level of a file; return its first *wanted* value, or None."""
         names = dict(self._globals)
         self.run(tree.body, names)
         found = (one for name, one in names.items() if one is not self._globals.get(name))
         return next((one for one in found if wanted(one)), None)
 
     def run(self, body: Sequence[ast.stmt], names: dict[str, Any]) -> None:
-        """Follow statements, which change *names* and the entities that they refer to."""
+        """Interpret statements; they change *names* and the entities that names refer to."""
         for statement in body:
             self._step()
             if isinstance(statement, ast.If):
@@ -156,7 +156,7 @@ class Follower:
             self.run(statement.body if test else statement.orelse, names)
 
     def _merge(self, bodies: Sequence[Sequence[ast.stmt]], names: dict[str, Any]) -> None:
-        """Follow each of *bodies* from here, and keep what all of them set alike."""
+        """Interpret each of *bodies* from the current state; keep settings on which all agree."""
         outer = self._log
         ends: list[dict[tuple[int, str], tuple[dict[str, Any], Any]]] = []
         returned: list[Any] = []
@@ -364,7 +364,7 @@ class Follower:
     def _bound(
         self, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Cell]
     ) -> dict[str, Any]:
-        """Return the arguments of a call by the names of the parameters."""
+        """Return the arguments of a call by parameter name."""
         found = dict(zip((one.arg for one in function.args.args), arguments, strict=False))
         names = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
         rest = {name: one.value for name, one in keywords.items() if name not in names}
@@ -375,7 +375,7 @@ class Follower:
 
     @staticmethod
     def _truth(value: Any) -> bool | None:
-        """Return whether a value counts as true, or None where it is not known."""
+        """Return the truth value of a value, None if unknown."""
         if isinstance(value, (UnreadValue, DottedName)):
             return None
         return True if isinstance(value, Entity) else bool(value)
@@ -387,7 +387,7 @@ class Follower:
 
 
 class CodeLibrary:
-    """What calls to other modules do, as tables have it."""
+    """The effects of calls to other modules, by the tables."""
 
     def call(
         self,
@@ -397,7 +397,7 @@ class CodeLibrary:
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Any:
-        """Return what a function of another module returns."""
+        """Return the result of a function of another module."""
         raise NotImplementedError
 
     def method(
@@ -408,7 +408,7 @@ class CodeLibrary:
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Any:
-        """Return what a method of an entity returns."""
+        """Return the result of a method of an entity."""
         raise NotImplementedError
 
     def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
@@ -420,7 +420,7 @@ _ABSENT = object()
 
 
 def _name_cells(entity: Entity, owner: str) -> None:
-    """Name the arguments of a call as attributes of what it is assigned to."""
+    """Prefix the keys of call arguments with the name of the assigned object."""
     for name, cell in entity.cells.items():
         if cell.key == name:
             entity.cells[name] = Cell(cell.value, cell.node, f"{owner}.{name}", cell.why)
@@ -458,7 +458,7 @@ def _defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the names that a file gives to what it imports."""
+    """Yield the local name and the original name of each ``import ... as``."""
     for statement in ast.walk(tree):
         if isinstance(statement, ast.ImportFrom):
             for alias in statement.names:

@@ -1,4 +1,4 @@
-"""Jobs that the language cannot express: rejected by name, with what is missing."""
+"""Jobs that parcost cannot express: rejected by name, with the missing feature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TABLE = table("megatron")
 
 
 def reject(options: ToolOptions, entry: Option | None = None) -> None:
-    """Report what of a job is not in the language; *entry* is its training script."""
+    """Report unsupported features of a job; *entry* is its training script."""
     draft = options.draft
     if entry is not None:
         words = re.split(r"[^a-z0-9]+", entry.text.lower())
@@ -30,7 +30,7 @@ def reject(options: ToolOptions, entry: Option | None = None) -> None:
 
 
 def _spec(options: ToolOptions) -> None:
-    """Reject layers of modules that are not read."""
+    """Reject ``--spec`` with layers other than Megatron-LM's."""
     option = options.get("spec")
     if option is None or option.text in ("None", "null"):
         return

@@ -1,4 +1,4 @@
-"""The pipeline: its schedule, and which layers stand on which stage."""
+"""The pipeline: its schedule, and the layers of each stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EMBEDDING, _LOSS = (
 
 
 def read_schedule(options: ToolOptions) -> None:
-    """Read the schedule, chunks and stages."""
+    """Read the schedule, virtual stages per device, and the layers of stages."""
     draft = options.draft
     pp = options.whole("pipeline_model_parallel_size", 1) or 1
     ways = [one for name in (_VIRTUAL, _PER_VIRTUAL, _LAYOUT) if (one := options.get(name))]
@@ -48,7 +48,7 @@ def read_schedule(options: ToolOptions) -> None:
 
 
 def _counts(options: ToolOptions) -> None:
-    """Read which modules Megatron-DeepSpeed counts as it cuts stages, ``type:transformer``."""
+    """Read the modules that Megatron-DeepSpeed balances: ``type:transformer``."""
     option = options.get("pp_partition_method")
     if option is None:
         return
@@ -63,7 +63,7 @@ def _counts(options: ToolOptions) -> None:
 
 
 def _chunks(options: ToolOptions, pp: int) -> int | None:
-    """Read how many chunks a device has."""
+    """Read the number of virtual stages per device."""
     option = options.get(_VIRTUAL)
     chunks = options.whole(_VIRTUAL, 1)
     if option is None:
@@ -97,7 +97,7 @@ def _interleave(options: ToolOptions, option: Option, chunks: int) -> None:
 
 
 def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
-    """Read stages that are written out; flags that state *chunks* too are to agree with them."""
+    """Read explicitly listed stages; flags that also state *chunks* must agree with them."""
     draft = options.draft
     option = options.get(_LAYOUT)
     assert option is not None
@@ -130,7 +130,7 @@ def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
 
 
 def _predicts(options: ToolOptions, option: Option, found: Sequence[Stage]) -> bool:
-    """Return whether layers that predict further tokens are as many as the model has."""
+    """Return whether the stages hold as many MTP layers as the model has."""
     model = options.whole("mtp_num_layers") or 0
     count = sum(stage.predict for stage in found)
     if count != model:
@@ -144,7 +144,7 @@ def _predicts(options: ToolOptions, option: Option, found: Sequence[Stage]) -> b
 
 
 def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
-    """Read stages whose first or last has layers of its own number."""
+    """Read the layer counts of the first and last stage, if they differ from the others."""
     draft = options.draft
     first, last = options.whole(_FIRST, 1), options.whole(_LAST, 1)
     option = options.get(_FIRST) or options.get(_LAST)

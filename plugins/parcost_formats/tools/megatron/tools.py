@@ -1,4 +1,4 @@
-"""Tools that pass arguments of Megatron-LM on: ms-swift, Primus, FlagScale, lists in YAML."""
+"""Tools that pass on Megatron-LM arguments: ms-swift, Primus, FlagScale, YAML lists."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MODULE = ("name", "framework", "config", "model")  # keys of a module, beside i
 
 
 class ToolJob:
-    """The options of a file, the tool that has them, and what it rejects or leaves open.
+    """The options of a file, its tool, and its rejected or unread settings.
 
-    *doubts* are files that are not read, with their reasons. *model* names one of Hugging Face.
-    *checkpoint* is one that has the model. *devices* are factors of their number.
+    *doubts* are files that could not be read, with the reasons. *model* names a Hugging Face model,
+    *checkpoint* a checkpoint with the model. The device count is the product of *devices*.
     *environment* has values of variables.
     """
 
@@ -42,7 +42,7 @@ class ToolJob:
         self.environment: Mapping[str, str] = {}
 
     def add(self, option: Option) -> None:
-        """Add an option, or note why the tool's job cannot be read."""
+        """Add an option: as a flag, as one without effect, or as a rejected one."""
         settings = _TOOLS[self.tool] if self.tool else {}
         name = settings.get("renames", {}).get(option.name, option.name)
         rejected = settings.get("rejected", {}).get(name)
@@ -73,7 +73,7 @@ class ToolJob:
 
 
 def reject_reinforcement(draft: Draft, options: Mapping[str, Option]) -> None:
-    """Reject a job of slime, which generates within its steps."""
+    """Reject a job of slime, whose steps include generation."""
     found = [options[name] for name in _TOOLS["slime"]["signs"] if name in options]
     if len(found) > 1:
         draft.problem(found[0], str(_TOOLS["slime"]["why"]))
@@ -148,7 +148,7 @@ def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | 
 
 
 def _widen(job: ToolJob) -> None:
-    """Compute the width of MLPs as FlagScale does, from two keys of its own."""
+    """Compute the FFN hidden size as FlagScale does, from two keys of its own."""
     keys = ("multiple_of", "hidden_dim_multiplier", "hidden_size")
     found = [job.options.get(key) for key in keys]
     multiple, factor, hidden = (float(one.text) if one and one.value else 0.0 for one in found)
@@ -204,7 +204,7 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | Imp
 
 
 def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: int) -> None:
-    """Add the keys of a file of a model, and of those that it extends; its own win."""
+    """Add the keys of a model file and of the files that it extends; the file's own keys win."""
     texts = (file.neighbor(name), file.neighbor(f"models/{name}"))
     text = next((one for one in texts if one and one != file.text), None)
     option = _option("", f"model: {name}", place)
@@ -239,7 +239,7 @@ def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: 
 
 
 def _add(job: ToolJob, key: str, entry: JsonEntry, why: str = "") -> None:
-    """Add a key and its value as a flag has them."""
+    """Add a key and its value as a flag."""
     name, off = _names(key)
     if entry.value is None:  # as if it were left out
         job.ignored.append(_option("", key, entry))
@@ -255,7 +255,7 @@ def _add(job: ToolJob, key: str, entry: JsonEntry, why: str = "") -> None:
 
 
 def _substitute(option: Option, environment: Mapping[str, str]) -> tuple[Option, bool]:
-    """Return an option with values of variables, ``${TP:1}``, and whether it is null."""
+    """Return an option with variables such as ``${TP:1}`` replaced, and whether it is null."""
     value = option.value
     if not isinstance(value, str) or "${" not in value:
         return option, False
@@ -285,7 +285,7 @@ def _substitute(option: Option, environment: Mapping[str, str]) -> tuple[Option,
 
 
 def _names(key: str) -> tuple[str, bool]:
-    """Return the name of a flag for a key, and whether the flag turns the key off."""
+    """Return the flag for a key, and whether the flag has the opposite meaning."""
     name = key.lstrip("-").replace("-", "_")
     renamed = str(table("megatron")["bridge"]["renames"].get(name, name))
     plain = renamed.removeprefix("not ")

@@ -45,7 +45,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
 
 
 def _dropout(options: ToolOptions) -> None:
-    """Read whether masks are kept."""
+    """Read dropout, which keeps masks for backward."""
     draft = options.draft
     found = {name: options.number(name) for name in ("hidden_dropout", "attention_dropout")}
     stated = [one for name in found if (one := options.get(name))]
@@ -98,7 +98,7 @@ def _recompute(options: ToolOptions) -> None:
 
 
 def _layers(options: ToolOptions, count: Option | None) -> None:
-    """Read which layers are recomputed as a whole."""
+    """Read which layers are fully recomputed."""
     draft = options.draft
     word = options.word("recompute_method", "uniform", "block")
     number = options.whole("recompute_num_layers")
@@ -112,7 +112,7 @@ def _layers(options: ToolOptions, count: Option | None) -> None:
 
 
 def _modules(options: ToolOptions, option: Option, modules: Option | None) -> None:
-    """Read which parts of a layer are recomputed."""
+    """Read which modules of a layer are recomputed (selective recomputation)."""
     draft = options.draft
     if modules is None:
         draft.set("training.recompute", "selective", option)
@@ -195,7 +195,7 @@ def _kernels(options: ToolOptions) -> None:
 
 
 def _implementation(options: ToolOptions) -> None:
-    """Read whose layers are used: attention of Megatron's own writes scores to memory."""
+    """Read the transformer implementation; local attention writes scores to memory."""
     draft = options.draft
     option, flash = options.get("transformer_impl"), options.get("use_flash_attn")
     if option is None or option.text != "local":
@@ -213,7 +213,7 @@ def _implementation(options: ToolOptions) -> None:
 
 
 def _graphs(options: ToolOptions) -> None:
-    """Read what is captured as a graph."""
+    """Read which parts run as CUDA graphs."""
     draft = options.draft
     kinds = ("none", "local", "transformer_engine", "full_iteration")
     kind = options.word("cuda_graph_impl", *kinds)
@@ -239,7 +239,7 @@ def _graphs(options: ToolOptions) -> None:
 
 
 def _fusions(options: ToolOptions) -> None:
-    """Read fusions that are turned off."""
+    """Read disabled fusions."""
     for name, (attribute, word) in _SWITCHED_OFF.items():
         option = options.get(name)
         if option is not None and option.text != "false":

@@ -1,4 +1,4 @@
-"""Arguments of Megatron-LM for a study: the way back from what the modules beside it read.
+"""Arguments of Megatron-LM for a study: the reverse of the importer.
 
 Flags are written in full, also where Megatron-LM has the value by default: a script says what it
 runs. Words and numbers that stand for one another are those of the table that the reader has.
@@ -55,7 +55,7 @@ REASONS_OF_MEGATRON: Mapping[str, str] = {
 
 
 class MegatronWriter(JobWriter):
-    """A script that starts Megatron-LM by torchrun."""
+    """Writes a script that starts Megatron-LM by torchrun."""
 
     name = "megatron"
     reader = "megatron"
@@ -71,7 +71,7 @@ class MegatronWriter(JobWriter):
 
 
 def flags_of(job: Job, same: dict[str, str]) -> Mapping[str, Flags]:
-    """Return the flags of a job by what they are about; what they write otherwise is the *same*."""
+    """Return the flags of a job by topic; add to *same* why settings can be left out."""
     return {
         "Model": _model(job, same),
         "Layout": {**_layout(job, same), **_schedule(job, same)},
@@ -87,7 +87,7 @@ def flags_of(job: Job, same: dict[str, str]) -> Mapping[str, Flags]:
 
 
 def needs_of(job: Job) -> Iterator[str]:
-    """Yield what a user has to add to the flags."""
+    """Yield the arguments that a user has to add."""
     yield from _NEEDS
     nodes, _, known = job.nodes()
     if nodes > 1:
@@ -294,7 +294,7 @@ def _precision(job: Job) -> Flags:
 
 
 def _state(job: Job) -> Flags:
-    """Return the types of gradients and of the optimizer's state."""
+    """Return the flags for the data types of gradients and optimizer state."""
     precision, flags = job.precision, Flags()
     gradients, optimizer = float(precision.gradients), float(precision.optimizer)
     if precision.compute == "fp16":

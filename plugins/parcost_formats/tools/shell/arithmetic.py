@@ -1,4 +1,4 @@
-"""Whole numbers of shell arithmetic: operators of C, names, and assignments to them."""
+"""Integers of shell arithmetic: operators of C, variables, and assignments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEEPEST = 15
 
 
 class ArithmeticTextError(ValueError):
-    """An expression that is no arithmetic of this kind."""
+    """An expression is not supported shell arithmetic."""
 
 
 def number(
@@ -27,7 +27,7 @@ def number(
     value: Callable[[str], int],
     assign: Callable[[str, int], None] | None = None,
 ) -> int:
-    """Return the number that *text* is; *value* returns those of names.
+    """Return the integer value of *text*; *value* returns the text of a variable.
 
     *assign* sets a name. Without it, an assignment is an error.
 
@@ -124,7 +124,7 @@ class _ArithmeticExpression:
         self._idle = 0  # inside of a part that is not evaluated
 
     def number(self) -> int:
-        """Return the value of all symbols; none are 0."""
+        """Return the value of the whole expression; an empty one is 0."""
         if not self._symbols:
             return 0
         found = self._list()

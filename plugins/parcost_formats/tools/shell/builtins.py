@@ -1,4 +1,4 @@
-"""What ``printf`` and ``seq`` print."""
+"""The output of ``printf`` and ``seq``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 2_000_000
 
 
 def format_printf(words: Sequence[ShellValue]) -> list[Piece] | None:
-    """Return what ``printf words`` prints; None is not known.
+    """Return the output of ``printf words``; None if it is unknown.
 
     >>> [piece.text for piece in format_printf([[Piece("%02d,", 0, 1)], [Piece("7", 2, 3)]])]
     ['07', ',']
@@ -73,7 +73,7 @@ def _shaped(
 
 
 def sequence_of_numbers(words: Sequence[str]) -> Sequence[str] | None:
-    """Return the numbers that ``seq words`` prints; None is not known.
+    """Return the output of ``seq words``; None if it is unknown.
 
     >>> sequence_of_numbers(["16", "8", "32"])
     ['16', '24', '32']

@@ -1,4 +1,4 @@
-"""Tests of a script: ``[ ... ]`` and ``[[ ... ]]``, as far as what they compare is known."""
+"""Tests of a script, ``[ ... ]`` and ``[[ ... ]]``, evaluated if operands are known."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNDECIDED = Decision(None)
 
 
 class Operand(NamedTuple):
-    """A word of a test: its *value*, its text as a *pattern*, and the variable that it is."""
+    """A word of a test: its *value*, its text as a *pattern*, and the variable it consists of."""
 
     value: ShellValue
     pattern: PatternText | None = None
@@ -55,7 +55,7 @@ def negated(decision: Decision) -> Decision:
 
 
 def combined(decisions: Sequence[Decision], *, is_and: bool) -> Decision:
-    """Return what decisions come to that ``&&`` or ``||`` joins."""
+    """Return the result of decisions joined with ``&&`` or ``||``."""
     ends = [one for one in decisions if one.value is (not is_and)]
     if ends:
         return next((one for one in ends if not one.assumption), ends[0])
@@ -68,7 +68,7 @@ def combined(decisions: Sequence[Decision], *, is_and: bool) -> Decision:
 
 
 def possible_texts(value: ShellValue) -> Sequence[str] | None:
-    """Return all texts that a value may be, or None if they are not known."""
+    """Return all texts that a value can have, None if they are unknown."""
     options: list[list[str]] = []
     for piece in value:
         if not piece.unread:
@@ -93,7 +93,7 @@ def decide(
     holds: Callable[[Sequence[str]], bool],
     answers: Sequence[str] = (),
 ) -> Decision:
-    """Return whether *holds* is true of the texts of operands, whatever they may be."""
+    """Return whether *holds* is true for all possible texts of the operands."""
     cases = [possible_texts(one.value) for one in operands]
     assumption = next(filter(None, (assumption_of(one.value) for one in operands)), "")
     if all(one is not None for one in cases):
@@ -107,7 +107,7 @@ def decide(
 
 
 def evaluate_test(expander: WordExpander, words: Sequence[ShellToken], *, double: bool) -> Decision:
-    """Return what ``[ words ]`` comes to, or ``[[ words ]]`` if it is *double*."""
+    """Return the result of ``[ words ]``, or of ``[[ words ]]`` if *double*."""
     items: list[Operand | str] = []
     for word in words:
         if word.operator:
@@ -140,7 +140,7 @@ def _is_unary(plain: str) -> bool:
 
 
 def _subject(word: ShellToken) -> str:
-    """Return the variable that a word is."""
+    """Return the name of the variable that a word consists of, "" for another word."""
     if len(word.parts) != 1 or word.parts[0].kind != "variable":
         return ""
     name = word.parts[0].text
@@ -154,10 +154,7 @@ def _own(expander: WordExpander, name: str) -> tuple[str, ...]:
 
 
 def emptiness(words: Sequence[ShellToken]) -> str:
-    """Return the name of which a test says that it is empty, as in ``-z "$NAME"``.
-
-    Another test has none.
-    """
+    """Return the variable tested for emptiness, as in ``-z "$NAME"``; "" for another test."""
     if len(words) == 2 and words[0].plain == "-z":
         return _subject(words[1])
     return ""
@@ -182,7 +179,7 @@ class _TestExpression:
         self._depth = 0
 
     def decision(self) -> Decision:
-        """Return what all of it comes to."""
+        """Return the result of the whole expression."""
         if not self._items:
             return Decision(False)
         found = self._either()

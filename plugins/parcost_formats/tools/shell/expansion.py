@@ -56,9 +56,9 @@ TOO_MUCH = "references and loops in this file become too much text"
 
 
 class ScriptSource:
-    """A text that is read as a script, and where its characters come from.
+    """A text that is read as a script, and the origin of its characters.
 
-    A text of another file has one place. A text that the script composes has *pieces*.
+    A text from another file has a single place. A text composed by the script has *pieces*.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ScriptSource:
             at += len(_write_word(piece, 0))
 
     def place(self, start: int, end: int) -> tuple[int, int]:
-        """Return the characters of the file that *start* to *end* of this text come from."""
+        """Return the span in the file from which *start* to *end* of this text originate."""
         if self._place is not None:
             return self._place
         if not self.pieces:
@@ -82,7 +82,7 @@ class ScriptSource:
         return self._at(start)[0], self._at(max(end - 1, start))[1]
 
     def assumption(self, start: int, end: int) -> str:
-        """Return the first assumption of what *start* to *end* of this text is made of."""
+        """Return the first assumption made for *start* to *end* of this text, "" for none."""
         if not self.pieces:
             return ""
         first = max(bisect.bisect_right(self._starts, start) - 1, 0)
@@ -99,7 +99,7 @@ class ScriptSource:
 
 
 def composed(pieces: Sequence[Piece]) -> ScriptSource:
-    """Return a text that a script composes; what is not known has a mark in it."""
+    """Return a text composed by a script; unknown pieces are replaced by marks."""
     marks = "".join(_write_word(piece, place) for place, piece in enumerate(pieces))
     return ScriptSource(marks, pieces)
 
@@ -125,7 +125,7 @@ class ArgumentFrame(NamedTuple):
 
 
 class WordExpander:
-    """Replaces what words refer to. Variables are those of a *layer*."""
+    """Expands words: replaces references. Variables are looked up in a *layer*."""
 
     def __init__(self, source: ScriptSource, pins: Mapping[str, str], name: str) -> None:
         self.source = source
@@ -145,7 +145,7 @@ class WordExpander:
 
     @abstractmethod
     def capture(self, part: WordPart) -> Sequence[Piece]:
-        """Return what commands in ``$(...)`` print."""
+        """Return the output of the commands in ``$(...)``."""
 
     @abstractmethod
     def assign(self, name: str, variable: Variable) -> None:
@@ -154,7 +154,7 @@ class WordExpander:
     # Limits
 
     def count(self, pieces: int, text: int = 0) -> None:
-        """Reject a script whose references or loops become too much."""
+        """Add to the size of the expansion; raise if it is too large."""
         self._pieces += pieces
         self._text += text
         if self._pieces > _MOST_PIECES + self._allowed or self._text > _MOST_TEXT + self._allowed:
@@ -163,7 +163,7 @@ class WordExpander:
     # Words
 
     def fields(self, token: ShellToken) -> list[list[Piece]]:
-        """Return the words that a word becomes."""
+        """Return the words that a word expands to."""
         if len(token.parts) == 1 and token.parts[0].kind == "text":  # nearly all words
             part = token.parts[0]
             if part.quoted or "{" not in part.text:
@@ -179,7 +179,7 @@ class WordExpander:
         return found
 
     def _place_word(self, value: list[Piece], token: ShellToken) -> list[Piece]:
-        """Return a word where it stands; one with blanks keeps the places of its pieces."""
+        """Return a word as one piece at its place; a word with blanks keeps its pieces."""
         start, end = self.source.place(token.start, token.end)
         if len(value) == 1 and value[0].alternatives:
             return [value[0]._replace(start=start, end=end)]
@@ -222,7 +222,7 @@ class WordExpander:
         return found + self._finished(pieces)
 
     def _marked(self, part: WordPart) -> list[tuple[Piece, bool]]:
-        """Return the pieces of a reference, each with whether quotes keep it whole."""
+        """Return the pieces of a reference, each with whether it is quoted."""
         found = self.pieces_of(part)
         if part.quoted:
             empty = Piece("", *self.source.place(part.start, part.end))
@@ -242,19 +242,19 @@ class WordExpander:
         return split(pieces)
 
     def _separators(self) -> str | None:
-        """Return the characters that part words, if the script sets them."""
+        """Return ``IFS`` if the script sets it, else None."""
         variable = self.layer.get("IFS")
         if variable is None or variable.kind != "text":
             return None
         return "" if variable.unread else text_of(variable.values[0])
 
     def _spaced(self, values: Sequence[ShellValue], *, star: bool) -> list[Piece]:
-        """Return the elements of an array with blanks between, or what the script sets for them."""
+        """Return the elements of an array joined with a blank, or the first ``IFS`` character."""
         separators = self._separators() if star else None
         return _spaced(values, " " if separators is None else separators[:1])
 
     def value(self, parts: Iterable[WordPart]) -> list[Piece]:
-        """Return what a word becomes that is not split: the value of an assignment."""
+        """Return the expansion of a word without splitting, as in an assignment."""
         found: list[Piece] = []
         for part in parts:
             found += self._plain(part) if part.kind == "text" else self.pieces_of(part)
@@ -263,7 +263,7 @@ class WordExpander:
         return found
 
     def pattern(self, parts: Iterable[WordPart]) -> PatternText | None:
-        """Return a pattern whose quoted parts stand for themselves; None is not known."""
+        """Return a pattern whose quoted parts are literal; None if it is unknown."""
         found: list[tuple[str, bool]] = []
         for part in parts:
             value = self.value([part])
@@ -279,7 +279,7 @@ class WordExpander:
         return Piece(part.text, *place, "", self.source.assumption(part.start, part.end))
 
     def _plain(self, part: WordPart) -> list[Piece]:
-        """Return a text; a mark in it is a piece that is not known."""
+        """Return a text as pieces; marks in it stand for unknown pieces."""
         if "\0" not in part.text:
             return [self._piece(part)]
         found: list[Piece] = []
@@ -301,7 +301,7 @@ class WordExpander:
     # Braces
 
     def _braced(self, parts: Sequence[WordPart]) -> Sequence[Sequence[WordPart]]:
-        """Return a word once for each of ``{a,b}`` or ``{1..4}``."""
+        """Return the words of a brace expansion such as ``{a,b}`` or ``{1..4}``."""
         plain = "".join(part.text for part in parts if part.kind == "text" and not part.quoted)
         if "{" not in plain or "}" not in plain or ("," not in plain and ".." not in plain):
             return [parts]
@@ -348,7 +348,7 @@ class WordExpander:
     # References
 
     def _elements(self, part: WordPart) -> list[list[Piece]] | None:
-        """Return the elements that a reference is, if it is one to several words."""
+        """Return the elements of a reference to an array or to all arguments; None for others."""
         if part.kind != "variable":
             return None
         if part.text in ("@", "*"):
@@ -410,7 +410,7 @@ class WordExpander:
         return [list(one) for one in chosen]
 
     def pieces_of(self, part: WordPart) -> Sequence[Piece]:
-        """Return the pieces of a reference."""
+        """Return the expansion of a reference."""
         if part.kind == "arithmetic":
             return [self._arithmetic(part)]
         if part.kind == "command":
@@ -516,7 +516,7 @@ class WordExpander:
         return [self._changed(value, part, reference)]
 
     def _is_known_unset(self, name: str) -> bool:
-        """Return whether the script itself leaves a name without a value."""
+        """Return whether a name is certainly unset at this point of the script."""
         if name.isdigit():
             return self.frames[-1].arguments is not None
         layer: Layer | None = self.layer
@@ -536,7 +536,7 @@ class WordExpander:
         return (f"--set-env {name}=VALUE",)
 
     def _assigned(self) -> Mapping[str, int]:
-        """Return where the script first assigns each name, taken or not."""
+        """Return the offset of the first assignment to each name, executed or not."""
         if self._first_places is None:
             found = list(_ASSIGNED.finditer(self._first.text))
             self._first_places = {one[1]: one.start(1) for one in reversed(found)}
@@ -560,7 +560,7 @@ class WordExpander:
         return self._mark_unknown(part, why, self.unset_answers(name))
 
     def _perhaps(self, part: WordPart, name: str, at: int, operator: str) -> Sequence[Piece]:
-        """Return ``${NAME:+text}`` of a name that may be set: nothing, or the text."""
+        """Return the expansion of ``${NAME:+text}`` if *name* may be set: nothing, or the text."""
         if operator == "?":
             return [self._unset(part, name)]
         pieces = tuple(self._default(part, at, ""))
@@ -572,7 +572,7 @@ class WordExpander:
     def _choose(
         self, part: WordPart, reference: ParameterReference, variable: Variable | None
     ) -> list[Piece] | str | None:
-        """Return the value of ``NAME`` or ``NAME[index]``, None if there is none, or why not."""
+        """Return the value of ``NAME`` or ``NAME[index]``, None if unset, or why it is unknown."""
         if variable is None:
             return None
         key = reference.key
@@ -600,7 +600,7 @@ class WordExpander:
         return list(variable.values[at]) if 0 <= at < len(variable.values) else None
 
     def _text_value(self, text: str) -> list[Piece]:
-        """Return a text inside of a reference with its own references replaced."""
+        """Return a text with its references expanded."""
         if not any(sign in text for sign in "$`'\"\\"):
             return [Piece(text, 0, 0)]
         outer, self.source = self.source, ScriptSource(text, place=(0, 0))
@@ -648,7 +648,7 @@ class WordExpander:
             return None
 
     def _changed(self, value: ShellValue, part: WordPart, reference: ParameterReference) -> Piece:
-        """Return a value with a part removed or replaced, or in other letters."""
+        """Return a value after removal, replacement or case conversion."""
         unread = unread_piece(value)
         if unread is not None:
             return self._mark_unknown(part, unread.unread, unread.answers)
@@ -705,7 +705,7 @@ class WordExpander:
         return word_parts(self.source.text, start, end, quoted=part.quoted)
 
     def _default(self, part: WordPart, offset: int, why: str) -> Sequence[Piece]:
-        """Return the default of a reference, which stands *offset* behind its brace."""
+        """Return the default in a reference; it starts *offset* characters after the brace."""
         parts = self._default_parts(part, offset)
         pieces: list[Piece] = []
         flags: list[bool] = []
@@ -725,7 +725,7 @@ class WordExpander:
         return pieces
 
     def nested(self, part: Callable[[], _Found]) -> _Found:
-        """Run *part*; too many inside of each other are an error."""
+        """Call *part* one level deeper; raise if the nesting is too deep."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise ShellTextError("references nest too deeply", 0, 1)
@@ -747,10 +747,11 @@ class WordExpander:
         return Piece(found, *place, "", next(filter(None, notes), ""))
 
     def evaluate_text(self, text: str, notes: list[str] | None = None) -> int:
-        """Return the number that the text of an arithmetic expression is.
+        """Return the value of an arithmetic expression.
 
         Raises:
-            ArithmeticTextError: It is not known; its arguments are why, and what settles it.
+            ArithmeticTextError: It is unknown; the arguments are the reason, and options that set
+        it.
         """
         try:
             return self.evaluate(self._text_value(text.replace('"', "")), notes)
@@ -762,10 +763,10 @@ class WordExpander:
             raise ArithmeticTextError(why, error.args[1] if len(error.args) > 1 else ()) from None
 
     def evaluate(self, value: ShellValue, notes: list[str] | None = None) -> int:
-        """Return the number that a value is, as shell arithmetic has it.
+        """Return the integer that a value has in shell arithmetic.
 
         Raises:
-            ArithmeticTextError: It is not known.
+            ArithmeticTextError: It is unknown.
         """
         unread = unread_piece(value)
         if unread is not None:
@@ -862,7 +863,7 @@ def _is_sign(part: WordPart, sign: str) -> bool:
 
 
 def _braces(items: Sequence[WordPart]) -> dict[int, tuple[list[int], int]]:
-    """Return the commas of each brace, and where it closes, by where it opens."""
+    """Return the commas and the end of each brace, by the index of its start."""
     found: dict[int, tuple[list[int], int]] = {}
     stack: list[tuple[int, list[int]]] = []
     for at, item in enumerate(items):

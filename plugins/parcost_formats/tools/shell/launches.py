@@ -1,4 +1,4 @@
-"""Which program a command launches, behind launchers such as ``torchrun`` and ``srun``."""
+"""The program that a command launches, behind launchers such as ``torchrun`` and ``srun``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def launches(script: Script) -> Sequence[ScriptLaunch]:
 
 
 def opened(words: Sequence[ShellField]) -> Sequence[ShellField]:
-    """Return words, with those apart that a word with a whole command has."""
+    """Return the words, with a word that holds a whole command line split into words."""
     found: list[ShellField] = []
     for word in words:
         inner = " --" in word.text and not word.text.startswith("--")
@@ -86,7 +86,7 @@ def _launch(call: ScriptCall) -> ScriptLaunch | None:
 
 
 def _program_name(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
-    """Return the kind of the program, its place, and of how many words its name is."""
+    """Return the kind of program, the index of its name, and the number of words in the name."""
     at = _after_marker(words)
     while at < len(words):
         text = words[at].text
@@ -109,7 +109,7 @@ def _program_name(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
 
 
 def _after_marker(words: Sequence[ShellField]) -> int:
-    """Return the place behind ``--``, which ends the options of ``ray job submit``."""
+    """Return the index after ``--``, which ends the options of ``ray job submit``."""
     texts = [word.text for word in words]
     if texts[:1] == ["ray"] and "--" in texts:
         return texts.index("--") + 1
@@ -117,7 +117,7 @@ def _after_marker(words: Sequence[ShellField]) -> int:
 
 
 def _recipe_of_tune(words: Sequence[ShellField], at: int) -> tuple[str, int, int] | None:
-    """Return the recipe of ``tune run``, which stands ahead of ``--config``."""
+    """Return the recipe of ``tune run``: the word ahead of ``--config``."""
     for place in range(at + 2, len(words) - 1):
         if words[place + 1].text.startswith("--config"):
             return "command", place, 1

@@ -22,7 +22,7 @@ _LONGEST_ANSWER = 60
 
 
 class ScriptCommand(NamedTuple):
-    """Words of a command that a script calls, and assignments ahead of it."""
+    """The words of a command, and the assignments ahead of it."""
 
     words: Sequence[ShellValue]
     environment: Sequence[tuple[str, ShellValue]] = ()
@@ -30,7 +30,7 @@ class ScriptCommand(NamedTuple):
 
 
 class Layer:
-    """Variables and commands of a branch, over those of the *parent*. None is unset."""
+    """The variables and commands of a branch, on top of its *parent*. A value of None is unset."""
 
     def __init__(self, parent: Layer | None = None) -> None:
         self.parent = parent
@@ -48,7 +48,7 @@ class Layer:
         return None
 
     def own(self, name: str) -> Variable | None:
-        """Return a variable that may be changed in this layer."""
+        """Return a copy of a variable that this layer may modify."""
         if name not in self.variables:
             found = self.get(name)
             if found is None:
@@ -68,16 +68,16 @@ class Layer:
             layer = layer.parent
 
     def adopt(self, branch: Layer) -> None:
-        """Take over what a branch that is certain has set."""
+        """Merge the variables and commands of an executed branch."""
         self.variables.update(branch.variables)
         self.commands += branch.commands
         self.ended = branch.ended
 
 
 def merge(parent: Layer, branches: Sequence[Layer], decision: Decision, why: str) -> int:
-    """Set in *parent* what branches of an undecided test leave; return how much was compared.
+    """Merge the branches of an undecided test into *parent*; return the number of comparisons.
 
-    What all branches agree on holds.
+    Values on which all branches agree are certain.
     """
     compared = 0
     names = dict.fromkeys(name for branch in branches for name in branch.variables)
@@ -93,7 +93,7 @@ def merge(parent: Layer, branches: Sequence[Layer], decision: Decision, why: str
 
 
 def answers_for(name: str, values: Iterable[ShellValue]) -> tuple[str, ...]:
-    """Return options that set a variable to one of the known *values*."""
+    """Return options that set a variable to one of its known *values*."""
     texts = [text_of(value) for value in values if unread_piece(value) is None]
     short = [text for text in dict.fromkeys(texts) if len(text) <= _LONGEST_ANSWER]
     return tuple(f"--set-env {name}={_quote(text)}" for text in short)
@@ -147,7 +147,7 @@ def _merged(
 
 
 def _assumed(name: str, values: Sequence[list[Piece]], why: str) -> list[Piece] | None:  # noqa: ARG001
-    """Return the text that all branches have, with an assumption of one of them."""
+    """Return the value common to all branches, with an assumption if a branch has one; or None."""
     if all(is_same(values[0], one) for one in values[1:]):
         return next((one for one in values if assumption_of(one)), values[0])
     return None
@@ -210,7 +210,7 @@ def _merged_array(
 
 
 def _shared(lists: Sequence[Sequence[ShellValue]]) -> tuple[int, int]:
-    """Return how many elements all lists begin with, and how many they end with."""
+    """Return the number of common elements at the start and at the end of all lists."""
     shortest = min(map(len, lists))
     first, *others = lists
     ahead = 0

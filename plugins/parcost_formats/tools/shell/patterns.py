@@ -1,4 +1,4 @@
-"""Patterns of file names, as `case`, `==` and `${NAME%pattern}` have them; and braces."""
+"""Glob patterns, as used by `case`, `==` and `${NAME%pattern}`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ PatternText: TypeAlias = Sequence[tuple[str, bool]]
 
 
 class ShellPatternError(ValueError):
-    """A pattern of another kind."""
+    """A pattern is not supported."""
 
 
 def matches(pattern: PatternText, text: str) -> bool:
-    """Return whether the whole *text* is of a pattern.
+    """Return whether a pattern matches the whole *text*.
 
     >>> matches([("7", False), ("*", False)], "7b"), matches([("*", True)], "7b")
     (True, False)
@@ -86,10 +86,10 @@ def _is_one(item: str | tuple[bool, PatternText], char: str) -> bool:
 
 
 def removed(text: str, pattern: PatternText, *, front: bool, longest: bool) -> str:
-    """Return a text without the part at its front or end that matches.
+    """Return a text without the match at its front or end.
 
     Raises:
-        ShellPatternError: The pattern is of another kind, or the text is too long.
+        ShellPatternError: The pattern is not supported, or the text is too long.
     """
     if len(text) > 500:
         raise ShellPatternError
@@ -105,7 +105,7 @@ def replaced(text: str, pattern: PatternText, new: str, *, how: str) -> str:
     """Return a text with matches replaced: the first, all (``/``), or at an end (``#``, ``%``).
 
     Raises:
-        ShellPatternError: The pattern is of another kind, or the text is too long.
+        ShellPatternError: The pattern is not supported, or the text is too long.
     """
     if not pattern:
         return {"#": new + text, "%": text + new}.get(how, text)

@@ -1,6 +1,6 @@
-"""Variables, arrays and commands of a shell script. Nothing of it is run.
+"""Variables, arrays and commands of a shell script, which is never executed.
 
-References are replaced by what the file sets. What it does not set is left unread, with a reason.
+References are expanded from assignments in the file. Other variables are unread, with a reason.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ def _no_neighbor(path: str) -> str | None:  # noqa: ARG001
 
 
 class Script(NamedTuple):
-    """What a script sets and calls.
+    """The variables and commands of a script.
 
-    *conditional* are words that only some branches of undecided tests set, each with its reason.
-    *scheduler* are options of ``#SBATCH`` lines. *assumed* are tests that a default of the script
-    decides: the variable, at the place of the test, with the assumption. *found* are scripts that
-    it starts by another path, and *lacking* those that are not beside it.
+    *conditional* are words from branches of undecided tests, each with its reason. *scheduler* are
+    options of ``#SBATCH`` lines. *assumed* are tests that depend on a default of the script: the
+    variable, at the place of the test, with the assumption. *found* are scripts that it starts by
+    another path, and *lacking* scripts that are not in its folder.
     """
 
     variables: Mapping[str, Variable]
@@ -140,9 +140,9 @@ class Script(NamedTuple):
 
 
 class ScriptCall(NamedTuple):
-    """A command that a script calls: words that are certain, and *conditional* ones.
+    """A command in a script: its certain words, and *conditional* words.
 
-    *environment* are assignments ahead of it. *decision* is the test that it depends on, if any.
+    *environment* are assignments ahead of it. *decision* is the test on which it depends, if any.
     """
 
     words: Sequence[ShellField]
@@ -157,13 +157,13 @@ def read_script(
     neighbor: Callable[[str], str | None] = _no_neighbor,
     name: str = "script.sh",
 ) -> Script:
-    """Return what the script *text* sets and calls.
+    """Return the variables and commands of the script *text*.
 
-    *environment* has values of variables, which replace those of the script; ``1`` is its first
-    argument. *neighbor* returns texts of files that it sources.
+    *environment* has values that replace variables of the script; ``1`` is its first argument.
+    *neighbor* returns the texts of sourced files.
 
     Raises:
-        ShellTextError: The text is no script, or becomes too much.
+        ShellTextError: The text is no script, or its expansion is too large.
     """
     return _ScriptReader(text, environment or {}, neighbor, name).script()
 
@@ -179,12 +179,12 @@ def read_arguments(text: str) -> Sequence[ShellField]:
 
 
 def split_words(field: ShellField) -> Sequence[ShellField]:
-    """Return the words that a shell would make of the text of a word."""
+    """Split a word at blanks, as a shell does."""
     return [field_of(value) for value in split([(piece, False) for piece in field.pieces])]
 
 
 class _ScriptReader(WordExpander):
-    """Goes through the commands of a script in their order, and runs none."""
+    """Follows the commands of a script in order, without executing them."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class _ScriptReader(WordExpander):
         return found._replace(conditional=conditional)
 
     def _run_written(self) -> None:
-        """Read scripts that here-documents write and nothing starts, if nothing else is called."""
+        """Read scripts written by here-documents and not started, if the script has no commands."""
         if self.layer.commands or self._exited:
             return
         for path, pieces in self._files.items():
@@ -369,7 +369,7 @@ class _ScriptReader(WordExpander):
         return status
 
     def _branch(self, part: Callable[[], Decision]) -> tuple[Layer, Decision]:
-        """Read commands in a layer of their own; return it, with their status."""
+        """Read commands in a new layer; return the layer and their exit status."""
         outer, self.layer = self.layer, Layer(self.layer)
         printed_before = len(self._output) if self._output is not None else 0
         status = part()
@@ -379,7 +379,7 @@ class _ScriptReader(WordExpander):
         return branch, status
 
     def _merge(self, branches: Sequence[Layer], decision: Decision, why: str = IN_IF) -> None:
-        """Set what undecided branches leave; those that end the script are left out."""
+        """Merge undecided branches, except those that exit the script."""
         live: list[Layer] = []
         for branch in branches:
             if branch.ended == "exit":
@@ -401,7 +401,7 @@ class _ScriptReader(WordExpander):
             self.count(merge(self.layer, live, decision, why))
 
     def _decided(self, branches: Sequence[tuple[Decision, Sequence[ShellNode]]]) -> Decision:
-        """Read the branch that tests lead to, or all that they may lead to."""
+        """Read the branch that the tests select, or all possible ones if they are undecided."""
         possible: list[Layer] = []
         undecided: list[Decision] = []
         before = self._context
@@ -436,7 +436,7 @@ class _ScriptReader(WordExpander):
         return joined._replace(value=None)
 
     def _note(self, decision: Decision, node: ShellNode) -> None:
-        """Note that an assumption decides on a command."""
+        """Store the assumption on which a command depends."""
         why = decision.assumption
         if why and why not in self._assumed:
             while isinstance(node, CommandChain):
@@ -447,7 +447,7 @@ class _ScriptReader(WordExpander):
             self._assumed[why] = field_of([Piece(shown, *self.source.place(start, end), "", why)])
 
     def _is_default(self, decision: Decision, branch: Layer) -> bool:
-        """Return whether a branch sets a variable that nothing sets where it is empty."""
+        """Return whether a branch sets a variable that it found empty and nothing else sets."""
         variable = branch.variables.get(decision.empty) if decision.empty else None
         if variable is None or variable.unread or branch.ended or branch.commands:
             return False
@@ -455,7 +455,7 @@ class _ScriptReader(WordExpander):
         return known and self.layer.get(decision.empty) is None
 
     def _adopt_default(self, decision: Decision, branch: Layer) -> None:
-        """Take what a branch sets as the default of the script."""
+        """Apply the assignments of a branch as defaults, with an assumption."""
         why = f"`{decision.empty}` is not set in the file: its default there"
         for variable in branch.variables.values():
             if variable is not None:
@@ -553,7 +553,7 @@ class _ScriptReader(WordExpander):
         *,
         is_open: bool = False,
     ) -> None:
-        """Take over what a loop has set; nothing of it is sure where a test inside is not."""
+        """Keep the variables of a loop; all are uncertain if a test inside is undecided."""
         loose = self._loose.pop()
         if loose or is_open:
             ended, self.layer.ended = self.layer.ended, ""
@@ -598,7 +598,7 @@ class _ScriptReader(WordExpander):
         body: Sequence[ShellNode],
         step: Callable[[], Decision] | None = None,
     ) -> Decision:
-        """Read a loop whose test decides on each round."""
+        """Follow a loop round by round, as long as its test decides."""
         first = test()
         if first.value is False:
             return Decision(True)
@@ -625,7 +625,7 @@ class _ScriptReader(WordExpander):
     def _written_names(
         self, names: Sequence[str], body: Sequence[ShellNode], step: Callable[[], Decision] | None
     ) -> tuple[Layer, dict[str, None]]:
-        """Return a layer that a round of a loop leaves, and all names that rounds may set."""
+        """Return the layer after one round of a loop, and the names that rounds may set."""
         written = dict.fromkeys(names)
 
         def round_of() -> Decision:
@@ -652,7 +652,7 @@ class _ScriptReader(WordExpander):
         body: Sequence[ShellNode],
         step: Callable[[], Decision] | None = None,
     ) -> Decision:
-        """Read a loop of which no round is sure: what it sets is not known."""
+        """Read a loop of unknown rounds: its variables become unknown."""
         layer, written = self._written_names(names, body, step)
         for name in written:
             self.layer.variables[name] = self._loop_variable(name)
@@ -663,7 +663,7 @@ class _ScriptReader(WordExpander):
         return UNDECIDED
 
     def _argument_loop(self, names: Sequence[str], body: Sequence[ShellNode]) -> Decision:
-        """Read a loop over the arguments of the script: there are none, and that is assumed."""
+        """Read a loop over the script's arguments, assuming that there are none."""
         layer, written = self._written_names(names, body, None)
         for name in written:
             variable = self.layer.own(name)
@@ -680,7 +680,7 @@ class _ScriptReader(WordExpander):
     # Shells of their own
 
     def _subshell(self, part: Callable[[], Decision]) -> Decision:
-        """Read commands whose variables are lost."""
+        """Read commands in a subshell, whose variables are discarded."""
         outer, self.layer = self.layer, Layer(self.layer)
         folder = self._folder
         status = part()
@@ -701,7 +701,7 @@ class _ScriptReader(WordExpander):
         return negated(status) if node.negated else status
 
     def capture(self, part: WordPart) -> Sequence[Piece]:
-        """Return what commands in ``$(...)`` print, as far as it follows from constants."""
+        """Return the output of the commands in ``$(...)``, as far as it is constant."""
         shown = self.source.text[part.start : part.end]
         outer = self._output
         self._output = []
@@ -732,7 +732,7 @@ class _ScriptReader(WordExpander):
     # Assignments
 
     def assign(self, name: str, variable: Variable, *, pinned: bool = True) -> None:
-        """Set a variable; a value of the command line stays in its place."""
+        """Set a variable, unless the user has set it by an option."""
         before = self.layer.get(name)
         if name in self._references:
             for other in list(self.layer.names()):
@@ -813,12 +813,12 @@ class _ScriptReader(WordExpander):
         self.assign(name, Variable([value]), pinned=not refers or unread_piece(value) is not None)
 
     def _unset_piece(self, name: str, node: Assignment) -> Piece:
-        """Return nothing: an addition to a variable of the environment that is not set."""
+        """Return an empty piece: ``NAME+=`` on a variable that the file does not set."""
         why = f"`{name}` is not set in the file: nothing stands ahead of what is added"
         return Piece("", *self.source.place(node.start, node.end), "", why)
 
     def _answer(self, name: str, value: list[Piece]) -> None:
-        """Offer the variable where what it is set to is not known."""
+        """Suggest the option that sets *name*, if its value is unknown and has no suggestion."""
         positional = value and re.match(r"--set-env \d", "".join(value[0].answers[:1]))
         if len(value) == 1 and value[0].unread and (positional or not value[0].answers):
             value[0] = value[0]._replace(answers=(f"--set-env {name}=VALUE",))
@@ -924,7 +924,7 @@ class _ScriptReader(WordExpander):
                 self.assign(name, unread)
 
     def _forget_all(self, node: SimpleCommand) -> None:
-        """Forget all variables behind a command that may set any of them."""
+        """Mark all variables as unknown after a command that may set any of them."""
         shown = short(self.source.text[node.start : node.end])
         start, _ = self.source.place(node.start, node.end)
         line = self._line(start)
@@ -982,7 +982,7 @@ class _ScriptReader(WordExpander):
         fields: list[list[Piece]],
         environment: list[tuple[str, list[Piece]]],
     ) -> Decision:
-        """Read a command with the variables that are assigned ahead of it: ``TP=4 bash run.sh``."""
+        """Read a command with its own environment, as in ``TP=4 bash run.sh``."""
         before = {name: self.layer.get(name) for name, _ in environment}
         self._assign_ahead(environment)
         status = self._call_function(node, fields, environment)
@@ -1028,7 +1028,7 @@ class _ScriptReader(WordExpander):
         return self._external(node, fields, environment, document)
 
     def _read_whole(self, words: Sequence[ShellValue], document: list[Piece]) -> bool:
-        """Assign a here-document as ``read -r -d '' NAME`` does; return whether this is one."""
+        """Handle ``read -r -d '' NAME`` with a here-document; return whether *words* are that."""
         texts = [text_of(value) for value in words]
         options = [text for text in texts[:-1] if text not in ("-r", "-d", "-rd", "")]
         whole = any(one in ("-d", "-rd") for one in texts) and "" in texts
@@ -1071,7 +1071,7 @@ class _ScriptReader(WordExpander):
         environment: list[tuple[str, list[Piece]]],
         document: list[Piece] | None,
     ) -> Decision:
-        """Note a command of another program, or read the script that it starts."""
+        """Store a command of an external program, or read the script that it starts."""
         key = text_of(fields[0]).rpartition("/")[2]
         for place, value in enumerate(fields[:-1]):
             program = text_of(value).rpartition("/")[2]
@@ -1119,7 +1119,7 @@ class _ScriptReader(WordExpander):
         return UNDECIDED
 
     def _script_text(self, path: str, value: ShellValue) -> ScriptSource | None:
-        """Return a script that a command starts, or note that it is not beside this file."""
+        """Return the script that a command starts; list it as missing if it is not there."""
         if path in self._files:
             self._started.add(path)
             return composed(self._files[path])
@@ -1149,7 +1149,7 @@ class _ScriptReader(WordExpander):
         path: str,
         handed: Sequence[tuple[str, list[Piece]]],
     ) -> Decision:
-        """Read a script that is started with arguments: only what is exported is there."""
+        """Read a script started with arguments; it sees only exported variables."""
         for name in list(self.layer.names()):
             variable = self.layer.get(name)
             if variable is not None and not variable.exported and name not in self.pins:
@@ -1172,7 +1172,7 @@ class _ScriptReader(WordExpander):
         return self._run_source(composed(list(pieces)), None)
 
     def _run_source(self, source: ScriptSource, given: Sequence[ShellValue] | None) -> Decision:
-        """Read a text as commands, with the arguments *given* or those of now."""
+        """Read a text as commands, with the arguments *given* or the current ones."""
         self._calls += 1
         if self._calls > _DEEPEST_CALL:
             raise ShellTextError("scripts in this file start each other too deeply", 0, 1)
@@ -1259,7 +1259,7 @@ class _ScriptReader(WordExpander):
             self._locals[-1].setdefault(name, self.layer.get(name))
 
     def _assign_text(self, name: str, value: list[Piece], start: int, *, adds: bool) -> None:
-        """Set a variable to what stands behind *start* characters of a value."""
+        """Set a variable to a value without its first *start* characters."""
         kept: list[Piece] = []
         at = 0
         for piece in value:
@@ -1448,7 +1448,7 @@ class _ScriptReader(WordExpander):
         return Decision(True)
 
     def _started_here(self) -> bool:
-        """Return whether a folder is known relative to this file."""
+        """Return whether the current folder is known relative to this file."""
         return not self._folder.startswith(("?", "/", "~"))
 
     def _do_set(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
@@ -1581,7 +1581,7 @@ _HANDLED = {
 
 
 def _started_script(fields: Sequence[ShellValue]) -> int | None:
-    """Return the place of the script that a command starts, if it starts one."""
+    """Return the index of the script that a command starts, None if it starts none."""
     texts = [text_of(value) for value in fields]
     key = texts[0].rpartition("/")[2]
     if key.endswith(_WRITTEN):
@@ -1600,7 +1600,7 @@ def _started_script(fields: Sequence[ShellValue]) -> int | None:
 
 
 def _exports(fields: Sequence[ShellValue]) -> list[tuple[str, list[Piece]]]:
-    """Return the variables of ``--export=ALL,TP=4``, which Slurm hands on."""
+    """Return the variables in Slurm's ``--export=ALL,TP=4``."""
     found: list[tuple[str, list[Piece]]] = []
     for value in fields:
         text = text_of(value)
@@ -1616,7 +1616,7 @@ def _exports(fields: Sequence[ShellValue]) -> list[tuple[str, list[Piece]]]:
 
 
 def _places_of(path: str) -> Sequence[str]:
-    """Return where a script may be beside this file: its path, and less of it from the left.
+    """Return possible paths of a script in this folder: the path, with leading parts removed.
 
     >>> _places_of("$HOME/llama/run.sh")
     ['llama/run.sh', 'run.sh']
@@ -1632,7 +1632,7 @@ def _places_of(path: str) -> Sequence[str]:
 def _assumed_values(
     values: Sequence[ShellValue], why: str, kept: Collection[int] = ()
 ) -> list[list[Piece]]:
-    """Return values with an assumption; pieces whose ids are *kept* are as they are."""
+    """Return values marked with an assumption; pieces whose ids are *kept* are not marked."""
     return [
         [
             piece
@@ -1645,7 +1645,7 @@ def _assumed_values(
 
 
 def _flattened(layer: Layer, base: Layer) -> Layer:
-    """Return a layer over *base* with all that layers between have set."""
+    """Return one layer over *base*, with all layers between merged."""
     chain: list[Layer] = []
     at: Layer | None = layer
     while at is not None and at is not base:

@@ -1,4 +1,4 @@
-"""Values of shell variables: texts with the places that they come from, and what is not known."""
+"""Values of shell variables: texts with their places in the file, and unknown pieces."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ARGUMENTS = "the arguments of the script are not known"
 
 
 class Piece(NamedTuple):
-    """A text of one place. *unread* is why it is not known, *assumption* why it is taken.
+    """A piece of text from one place in the file.
 
-    *answers* are options of the command line that would settle it. A piece that branches of an
-    undecided test set to different values has them as *alternatives*: each is a list of values.
-    A *spread* piece is any number of words, and otherwise each alternative is one text. *weight*
-    is how many pieces it is with those of its alternatives.
+    *unread* is the reason why it is unknown, *assumption* the reason why it is assumed. *answers*
+    are options of the command line that set it. *alternatives* are the values from branches of an
+    undecided test, each a list of values. A *spread* piece is any number of words; otherwise each
+    alternative is one text. *weight* counts the piece and the pieces of its alternatives.
     """
 
     text: str
@@ -34,10 +34,10 @@ ShellValue: TypeAlias = Sequence[Piece]
 
 
 class ShellField(NamedTuple):
-    """A word of a command, with its references replaced; *pieces* are what it is made of.
+    """A word of a command with its references expanded; *pieces* are its parts.
 
-    A word that is not known has its reason in *unread*, and the options that settle it in
-    *answers*. *alternatives* are lists of words that may stand here.
+    An unknown word has its reason in *unread*, and the options that set it in *answers*.
+    *alternatives* are lists of words that may replace it.
     """
 
     text: str
@@ -51,9 +51,10 @@ class ShellField(NamedTuple):
 
 
 class Variable:
-    """A value, the elements of an array, or those of a map by its *keys*.
+    """The value of a variable, the elements of an array, or of a map by its *keys*.
 
-    *unread* is why its value is not known at all; *answers* would settle it.
+    *unread* is the reason why the variable is unknown as a whole; *answers* are options that set
+    it.
     """
 
     __slots__ = ("answers", "exported", "fixed", "keys", "kind", "unread", "values")
@@ -75,7 +76,7 @@ class Variable:
         self.exported = False
 
     def copy(self) -> Variable:
-        """Return a variable that changes apart from this one."""
+        """Return an independent copy."""
         values = [list(value) for value in self.values] if self.kind == "text" else [*self.values]
         found = Variable(values, self.kind, self.unread, self.answers, dict(self.keys))
         found.fixed, found.exported = self.fixed, self.exported
@@ -83,10 +84,10 @@ class Variable:
 
 
 class Decision(NamedTuple):
-    """What a test comes to: True, False, or None where it depends on what is not known.
+    """The result of a test: True, False, or None if undecided.
 
-    *assumption* is a default that it rests on. *answers* are options that would decide it. A test
-    of whether a variable is *empty* has its name.
+    *assumption* is the default that it depends on. *answers* are options that decide it. *empty* is
+    the variable that the test compares with the empty text.
     """
 
     value: bool | None
@@ -97,7 +98,7 @@ class Decision(NamedTuple):
 
 
 def weight_of(alternatives: Sequence[Sequence[ShellValue]]) -> int:
-    """Return how many pieces alternatives have, with those inside of others."""
+    """Return the number of pieces in alternatives, nested ones included."""
     return 1 + sum(piece.weight for one in alternatives for value in one for piece in value)
 
 
@@ -107,17 +108,17 @@ def text_of(value: ShellValue) -> str:
 
 
 def unread_piece(value: ShellValue) -> Piece | None:
-    """Return the first piece that is not known."""
+    """Return the first unknown piece, None if all are known."""
     return next((piece for piece in value if piece.unread), None)
 
 
 def assumption_of(value: ShellValue) -> str:
-    """Return the first assumption of a value."""
+    """Return the first assumption in a value, "" if there is none."""
     return next((piece.assumption for piece in value if piece.assumption), "")
 
 
 def is_same(one: ShellValue, other: ShellValue) -> bool:
-    """Return whether two values are known to be equal, wherever they stand."""
+    """Return whether two values are known and equal, regardless of their places."""
     if one is other:
         return True
     if unread_piece(one) is None and unread_piece(other) is None:
@@ -150,7 +151,7 @@ def field_of(value: ShellValue) -> ShellField:
 
 
 def split(pieces: Iterable[tuple[Piece, bool]]) -> list[list[Piece]]:
-    """Return the words of pieces, which blanks part; a *solid* piece is never parted."""
+    """Split pieces into words at blanks; *solid* (quoted) pieces are not split."""
     listed = list(pieces)
     found: list[list[Piece]] = []
     run: list[Piece] = []
@@ -194,7 +195,7 @@ def split(pieces: Iterable[tuple[Piece, bool]]) -> list[list[Piece]]:
 
 
 def split_at(pieces: Iterable[tuple[Piece, bool]], separators: str) -> list[list[Piece]]:
-    """Return the words of pieces that the characters of ``IFS`` part."""
+    """Split pieces into words at the characters of ``IFS``."""
     found: list[list[Piece]] = []
     run: list[Piece] = []
     blanks = "".join(char for char in separators if char.isspace())
@@ -238,7 +239,7 @@ def _spread(piece: Piece) -> Piece:
 
 
 def _shorten(alternative: Sequence[ShellValue]) -> str:
-    """Return a text with blanks where an alternative has them; what is not known has none."""
+    """Return an alternative as text, with ``?`` for unknown pieces."""
     pieces = [piece for value in alternative for piece in value]
     return "".join("?" if piece.unread else piece.text for piece in pieces)
 
@@ -261,17 +262,17 @@ def _is_boundary(following: tuple[Piece, bool] | None) -> bool:
 
 
 class FieldSplit(NamedTuple):
-    """Words that hold whatever the tests come to, and words that depend on them."""
+    """The words that hold for any result of the tests, and the words that depend on tests."""
 
     certain: Sequence[ShellField]
     conditional: Sequence[ShellField]
 
 
 def settle(fields: Iterable[ShellField]) -> FieldSplit:
-    """Part words that all branches of undecided tests share from those of some branches.
+    """Separate words common to all branches of undecided tests from words of some branches.
 
-    A flag with its values is one: it holds if each branch sets it to the same. What differs is in
-    the conditional words, each with the reason and the options that settle it.
+    A flag and its values are one unit: it is certain if each branch gives it the same values. Other
+    words are conditional, each with its reason and the options that decide it.
     """
     certain: list[ShellField] = []
     conditional: list[ShellField] = []
@@ -317,7 +318,7 @@ def settle(fields: Iterable[ShellField]) -> FieldSplit:
 
 
 def is_flag(field: ShellField) -> bool:
-    """Return whether a word begins a setting: a flag, or ``name=value``."""
+    """Return whether a word starts a setting: a flag, or ``name=value``."""
     text = field.text
     if text[:1] == "-":
         return text.startswith("--") or text[1:2].isalpha()
@@ -333,7 +334,7 @@ def _undecided(field: ShellField, why: str, answers: tuple[str, ...]) -> ShellFi
 
 
 def _runs(fields: Iterable[ShellField]) -> list[list[ShellField]]:
-    """Return flags with the words that follow them."""
+    """Group each flag with the words that follow it."""
     found: list[list[ShellField]] = []
     for field in fields:
         if is_flag(field) or not found:

@@ -1,7 +1,7 @@
-"""Words of a shell text and the commands that they form, with the place of each.
+"""Words and commands of a shell text, with their places.
 
-The standard library's ``shlex`` gives words without places, and reads no references. So a text is
-read here, once and from left to right. Nothing is run.
+The standard library's ``shlex`` gives words without places, and does not parse references. So a
+text is parsed here, once and from left to right. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ShellToken(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """The text of a word without quotes and references; else it is empty."""
+        """The text of a word without quotes and references; "" for any other word."""
         if len(self.parts) == 1 and self.parts[0].kind == "text" and not self.parts[0].quoted:
             return self.parts[0].text
         return ""
@@ -80,9 +80,9 @@ class Assignment(NamedTuple):
 
 
 class Redirection(NamedTuple):
-    """Where a command reads from or writes to; *document* are the parts of a here-document.
+    """The source or the target of a redirection; *document* are the parts of a here-document.
 
-    *name* is a variable that takes the number of the file: ``{name}>file``.
+    *name* is the variable that takes the file descriptor: ``{name}>file``.
     """
 
     operator: str
@@ -102,14 +102,14 @@ class SimpleCommand(NamedTuple):
 
 
 class ShellPipeline(NamedTuple):
-    """Commands, each in a shell of its own if there are several."""
+    """Commands of a pipeline; several run in a subshell each."""
 
     commands: Sequence[ShellNode]
     negated: bool
 
 
 class CommandChain(NamedTuple):
-    """A command, and those that follow ``&&`` or ``||``; *background* is a shell of its own."""
+    """A command, and the commands after ``&&`` or ``||``; *background* ones run in a subshell."""
 
     first: ShellNode
     rest: Sequence[tuple[str, ShellNode]]
@@ -117,7 +117,7 @@ class CommandChain(NamedTuple):
 
 
 class IfCommand(NamedTuple):
-    """Tests with what each leads to, and what is done otherwise."""
+    """``if``: tests with their bodies, and the ``else`` body."""
 
     branches: Sequence[tuple[Sequence[ShellNode], Sequence[ShellNode]]]
     otherwise: Sequence[ShellNode]
@@ -126,7 +126,7 @@ class IfCommand(NamedTuple):
 
 
 class LoopCommand(NamedTuple):
-    """A loop. *kind* is ``for``, ``select``, ``while`` or ``until``; without words, of ``$@``."""
+    """A loop. *kind* is ``for``, ``select``, ``while`` or ``until``; no words means ``$@``."""
 
     kind: str
     name: str
@@ -149,7 +149,7 @@ class CountingLoop(NamedTuple):
 
 
 class CaseCommand(NamedTuple):
-    """A word, and patterns with what each leads to, and ``;;`` or what stands in its place."""
+    """``case``: a word, and patterns with their bodies and terminators such as ``;;``."""
 
     word: ShellToken
     branches: Sequence[tuple[Sequence[ShellToken], Sequence[ShellNode], str]]
@@ -158,7 +158,7 @@ class CaseCommand(NamedTuple):
 
 
 class CommandGroup(NamedTuple):
-    """``{ ... }``, or ``( ... )``, which is a shell of its own."""
+    """``{ ... }``, or ``( ... )``, which is a subshell."""
 
     commands: Sequence[ShellNode]
     is_subshell: bool
@@ -204,7 +204,7 @@ ShellNode: TypeAlias = (
 
 
 class ShellTextError(ValueError):
-    """A text that is no shell text, and where."""
+    """A text is no valid shell text; the error has the place."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -240,7 +240,7 @@ def arguments(text: str) -> Iterator[ShellToken]:
 
 
 def word_parts(text: str, start: int, end: int, *, quoted: bool) -> Sequence[WordPart]:
-    """Return the parts of what stands between *start* and *end*: a default of a reference.
+    """Return the parts between *start* and *end*, the default of a reference.
 
     Raises:
         ShellTextError: A quote, brace or parenthesis has no end.
@@ -264,7 +264,7 @@ class _WordReader:
         self._documents: list[tuple[str, bool, bool, list[WordPart]]] = []
 
     def token(self) -> ShellToken | None:
-        """Return the next word or operator; None is the end."""
+        """Return the next word or operator, None at the end."""
         self._count += 1
         if self._count > _MOST_WORDS:
             message = f"a script has {_MOST_WORDS:,} words at most"
@@ -318,7 +318,7 @@ class _WordReader:
         return parts
 
     def _add(self, parts: list[WordPart], kind: str, end: int) -> None:
-        """Add what starts here to the parts of a word."""
+        """Add the text from the current place to *end* to the parts of a word."""
         text, at = self.text, self.at
         self.at = end
         if kind == "double":
@@ -344,7 +344,7 @@ class _WordReader:
             parts.append(WordPart("text", text[at:end], at, end))
 
     def quotation(self, at: int, *, closed: bool = True) -> list[WordPart]:
-        """Return the parts up to the double quote that ends them, and go behind it."""
+        """Return the parts up to the closing double quote, and advance behind it."""
         parts: list[WordPart] = []
         start = at - 1
         while at < self.stop:
@@ -407,7 +407,7 @@ class _WordReader:
         return parser
 
     def _closing_brace(self, at: int) -> int:
-        """Return the place behind the brace that closes the one ahead of *at*."""
+        """Return the offset behind the brace that closes the one ahead of *at*."""
         start, depth, quoted = at - 1, 1, False
         while at < self.stop:
             char = self.text[at]
@@ -428,14 +428,14 @@ class _WordReader:
         raise ShellTextError("this `{` has no `}`", start, start + 1)
 
     def _closing_round(self, at: int) -> int | None:
-        """Return the place behind the parenthesis that closes the one ahead of *at*, if any."""
+        """Return the offset behind the parenthesis that closes the one ahead of *at*, if any."""
         close = _round_pairs(self.text).get(at - 1, self.stop)
         if close >= self.stop or self.text.find(";", at, close) >= 0:
             return None
         return close + 1
 
     def note_document(self, word: ShellToken, *, tabs: bool) -> list[WordPart]:
-        """Note the word that ends a document; return the list that its parts come into."""
+        """Register the end word of a here-document; return the list that its parts are added to."""
         parts: list[WordPart] = []
         plain = all(part.kind == "text" and not part.quoted for part in word.parts)
         end = "".join(part.text for part in word.parts)
@@ -459,7 +459,7 @@ class _WordReader:
 
 
 class _ScriptParser(_WordReader):
-    """Forms commands of words. *at* is behind the token that is read ahead."""
+    """Parses words into commands. *at* is the offset behind the lookahead token."""
 
     def __init__(self, text: str, end: int, depth: int = 0) -> None:
         super().__init__(text, end, depth=depth)
@@ -508,7 +508,7 @@ class _ScriptParser(_WordReader):
         return found
 
     def body(self, closing: str) -> Sequence[ShellNode]:
-        """Return the commands up to a bracket, and go behind it."""
+        """Return the commands up to a closing token, and advance behind it."""
         start = self.at
         found = self._sequence((closing,))
         token = self._next()
@@ -751,7 +751,7 @@ class _ScriptParser(_WordReader):
                 words.append(token)
 
     def _expression(self) -> ShellToken:
-        """Return a regular expression, which ends at a blank outside of brackets."""
+        """Return a regular expression, up to the first blank outside of brackets."""
         depth, at = 0, self.at
         while at < self.stop and self.text[at] in " \t":
             at += 1
@@ -853,7 +853,7 @@ class _ScriptParser(_WordReader):
     def _redirects(
         self, redirections: list[Redirection], words: list[ShellToken | Assignment] | None
     ) -> bool:
-        """Read a redirection, if one is ahead; return whether it is."""
+        """Parse a redirection if the next token starts one; return whether it did."""
         token = self._peek()
         if token is not None and words is None and token.plain.isdigit():
             after = self.text[token.end : token.end + 1]
@@ -884,7 +884,7 @@ class _ScriptParser(_WordReader):
 
 @lru_cache(maxsize=1)
 def _round_pairs(text: str) -> Mapping[int, int]:
-    """Return where each round bracket of a text closes."""
+    """Return the offset of the closing parenthesis for each opening one."""
     found: dict[int, int] = {}
     stack: list[int] = []
     for bracket in re.finditer(r"[()]", text):

@@ -18,7 +18,7 @@ def table(tool: str) -> Mapping[str, Any]:
 
 
 def is_listed(key: str, patterns: Iterable[str]) -> bool:
-    """Return whether *key* is one of *patterns*, of which some end in ``*``.
+    """Return whether *key* matches one of *patterns*, exactly or by a final ``*``.
 
     >>> is_listed("rope_scaling.factor", ["rope_theta", "rope_scaling.*"])
     True
@@ -30,7 +30,7 @@ def is_listed(key: str, patterns: Iterable[str]) -> bool:
 
 
 def value_of_pattern(key: str, values: Mapping[str, str]) -> str:
-    """Return the value of the first pattern that *key* is one of; empty for none.
+    """Return the value of the first pattern that *key* matches, "" for none.
 
     >>> value_of_pattern("fsdp_version", {"bf16*": "precision", "fsdp*": "zero"})
     'zero'
@@ -42,19 +42,19 @@ def value_of_pattern(key: str, values: Mapping[str, str]) -> str:
 
 @cache
 def _compile_union(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return one expression for all *patterns*, so that long files take linear time."""
+    """Return one regular expression for all *patterns*, so that long files take linear time."""
     return re.compile("|".join(map(translate, patterns)) or r"(?!)")
 
 
 def is_ignored(tool: str, key: str) -> bool:
-    """Return whether the table of a tool has *key* among the names that change no cost."""
+    """Return whether a tool's table lists *key* among names without effect on cost."""
     plain, prefixes = _ignored_names(tool)
     return key in plain or key.startswith(prefixes)
 
 
 @cache
 def _ignored_names(tool: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the names that a tool ignores, and the beginnings of those that end in ``*``."""
+    """Return the names without effect on cost, and the prefixes of names that end in ``*``."""
     names = table(tool)["ignored"]["names"]
     plain = frozenset(name for name in names if not name.endswith("*"))
     return plain, tuple(name[:-1] for name in names if name.endswith("*"))

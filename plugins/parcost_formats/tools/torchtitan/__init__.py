@@ -78,7 +78,7 @@ class Torchtitan(JobImporter):
 
 
 def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
-    """Return the options of a text; two names of one field have to agree."""
+    """Return the options of a TOML text; synonyms of a field must agree."""
     found: dict[str, Option] = {}
     for key, entry in read_toml(text).items():
         name = _name(key)

@@ -83,7 +83,7 @@ def _recompute(options: TitanOptions) -> None:
 
 
 def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
-    """Read the recipe: what is kept, what is multiplied, and what is narrow."""
+    """Read the precision: storage type, type of products, and FP8."""
     draft = options.draft
     kept = options.word("training.dtype", "float32", "bfloat16")
     multiplied = options.word("training.mixed_precision_param", "bfloat16", "float32")
@@ -134,7 +134,7 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
 
 
 def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_plain: bool) -> None:
-    """Read the type that gradients are reduced in, where the recipe has another one."""
+    """Read the data type of the gradient reduction, if it differs from the precision's."""
     name = "training.mixed_precision_reduce"
     option = options.get(name)
     size = "2 B" if reduced == "bfloat16" else "4 B"
@@ -148,9 +148,9 @@ def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_pla
 
 
 def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
-    """Return the option that converts the model, and the kinds of converters that it names.
+    """Return the option with model converters, and the kinds of converters in it.
 
-    Kinds that no recipe of the catalogue has are asked for.
+    Kinds without a recipe in the catalogue are asked for.
     """
     option = options.get("model.converters")
     linear = options.get("float8.enable_float8_linear")
@@ -169,7 +169,7 @@ def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
 
 
 def _kind_of_converter(name: str) -> str:
-    """Return what a converter makes narrow.
+    """Return the kind of low precision that a converter selects.
 
     >>> _kind_of_converter("quantize.linear.float8")
     'float8'

@@ -1,4 +1,4 @@
-"""The job: model by its flavor, batch, and what the other parts of the package read."""
+"""The job: the model by its flavor, the batch, and the options of the other modules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOCAL, _GLOBAL, _SEQUENCE = (
 
 @record
 class Flavor:
-    """A model of the catalogue, the number of its layers, and whether it has experts."""
+    """A catalogue model, its layer count, and whether it has experts."""
 
     entry: str
     layers: int
@@ -35,7 +35,7 @@ class Flavor:
 
 
 def read_job(options: TitanOptions, place: str, family: str) -> None:
-    """Read a configuration; its *place* and the *family* that a user names tell the model."""
+    """Read a configuration; its *place* and the user's *family* identify the model."""
     options.check_switches(table("torchtitan")["switches"]["names"])
     flavor = _flavor(options, place, family)
     layers = flavor.layers if flavor else None
@@ -57,7 +57,7 @@ def _known_families() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
-    """Read which model it is: by the name of its family, or by the place of the file."""
+    """Read the model, from its family name or from the path of the file."""
     draft, known = options.draft, _known_families()
     name, option = options.get("model.name"), options.get("model.flavor")
     if option is None:
@@ -97,7 +97,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
 
 
 def _family_of(place: str, known: Iterable[str]) -> str:
-    """Return the family in the nearest part of a path, function last, that begins with one.
+    """Return the family whose name starts a part of a path, nearest to the file or function.
 
     >>> _family_of("models/llama3/config_registry.py/llama3_8b", ["llama3", "llama4"])
     'llama3'
@@ -112,7 +112,7 @@ def _family_of(place: str, known: Iterable[str]) -> str:
 
 
 def _short(option: Option) -> str:
-    """Return a flavor without the ending of a variant."""
+    """Return the name of a flavor without a variant suffix."""
     for ending in sorted(table("torchtitan")["variants"]["names"], key=len, reverse=True):
         if option.text.endswith(ending):
             return option.text.removesuffix(ending)
@@ -120,7 +120,7 @@ def _short(option: Option) -> str:
 
 
 def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
-    """Read a batch that is counted in sequences."""
+    """Read a batch given in sequences."""
     draft = options.draft
     if options.copy(_SEQUENCE, "training.sequence", 1) is None:
         options.default(_SEQUENCE, "training.sequence", "2048", "seq_len is 2048")
@@ -162,7 +162,7 @@ def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
 def _parts_of_batch(
     options: TitanOptions, option: Option | None, degrees: ParallelDegrees, local: int
 ) -> None:
-    """Read into how many micro-batches a local batch is cut: as many as there are stages."""
+    """Read the number of micro-batches in a local batch, by default the number of stages."""
     name = "parallelism.pipeline_parallel_microbatches"
     number = options.whole(name, 1) or degrees.pp * degrees.chunks
     near = option or options.get(_LOCAL) or options.get("parallelism.pipeline_parallel_degree")
@@ -195,7 +195,7 @@ def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None
 
 
 def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
-    """Read a batch that is counted in tokens."""
+    """Read a batch given in tokens."""
     draft = options.draft
     length = options.copy(_LENGTH, "training.sequence", 1)
     if length is None:

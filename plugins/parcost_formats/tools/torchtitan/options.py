@@ -10,10 +10,10 @@ from parcost_formats.tools.tables import is_listed, table
 
 
 class TitanOptions(OptionSet):
-    """The options of a file by the names of the table; *release* is the version that it is of.
+    """The options of a file by names of the table; *release* is the version of the file.
 
-    *python* is whether it is a function of Python, of the main branch. *budget* is whether its
-    batches are counted in tokens.
+    *python* says whether it is a Python function, of the main branch; *budget* whether its batches
+    are counted in tokens.
     """
 
     def __init__(self, draft: Draft, options: Mapping[str, Option], *, python: bool) -> None:
@@ -31,7 +31,7 @@ class TitanOptions(OptionSet):
                 self.ask(option, option.unread, [answer])
 
     def _find_release(self) -> tuple[str, str]:
-        """Return the release by the keys that only it has, and its framework."""
+        """Return the release, identified by keys that only it has, and its framework."""
         if self.python:
             release = "main of 2026-08" if self.budget else "main of 2026"
             return release, "torchtitan_2026_08" if self.budget else "torchtitan"
@@ -44,16 +44,16 @@ class TitanOptions(OptionSet):
         return str(found["name"]), str(found["framework"])
 
     def is_open(self, name: str) -> bool:
-        """Return whether the file has an option with a value that is not read."""
+        """Return whether an option of the file has an unknown value."""
         option = self._options.get(name)
         return option is not None and bool(option.unread)
 
     def ask(self, option: Option, reason: str, answers: Sequence[str]) -> None:
-        """Ask for the attribute, or the kind of blocks, that the first of the *answers* sets."""
+        """Ask for the attribute, or the kind of block, that the first of the *answers* sets."""
         self.draft.ask(asked_attribute(answers[0]), f"`{option.key}`: {reason}", answers, option)
 
     def default(self, name: str, path: str, value: str, why: str) -> None:
-        """Set an attribute that the file does not state to the default of its release."""
+        """Set an attribute to the default of the release, if the file does not state it."""
         super().default(name, path, value, self.why(why))
 
     def why(self, fact: str) -> str:

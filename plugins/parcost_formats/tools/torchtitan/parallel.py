@@ -26,9 +26,9 @@ _LAYER = re.compile(r"layers\.(\d+)")
 
 @record(kw_only=True)
 class ParallelDegrees:
-    """What others need of a layout: degrees, replicas if they are known, and ZeRO's stage.
+    """The parallel degrees, the replicas if they are known, and the ZeRO stage.
 
-    A device has *chunks* of the model. *is_unsharded* is whether no rank shares out parameters.
+    A device has *chunks* virtual stages. *is_unsharded* says whether no parameters are sharded.
     """
 
     pp: int
@@ -46,7 +46,7 @@ class ParallelDegrees:
 def read_parallelism(
     options: TitanOptions, *, layers: int | None, experts: bool
 ) -> ParallelDegrees:
-    """Read the degrees, for a model of so many *layers*."""
+    """Read the parallel degrees, for a model of *layers* layers."""
     draft = options.draft
     degree: dict[str, int] = {}
     for field, path in _TABLE["numbers"].items():
@@ -79,7 +79,7 @@ def read_parallelism(
 
 
 def _replicas_of_2024(options: TitanOptions) -> None:
-    """Read the type of data parallelism that the first releases have."""
+    """Read the type of data parallelism in the first releases."""
     kind = options.get("training.data_parallel_type")
     if kind is None or kind.text == "fsdp":
         return
@@ -88,7 +88,7 @@ def _replicas_of_2024(options: TitanOptions) -> None:
 
 
 def integer(options: TitanOptions, name: str) -> int | None:
-    """Return the whole number of a field, which -1 leaves open."""
+    """Return an integer field, None if it is -1 (left open)."""
     option = options.get(name)
     if option is None:
         return None
@@ -122,7 +122,7 @@ def _experts(options: TitanOptions, experts: bool) -> None:
 
 
 def _sharding(options: TitanOptions, replicate: int, shard: int, cp: int) -> int:
-    """Read what data-parallel ranks share out; return the stage of ZeRO."""
+    """Read data-parallel sharding; return the ZeRO stage."""
     draft = options.draft
     option, copies = options.get(_SHARD), options.get(_REPLICATE)
     zero = 0 if shard == 1 and cp == 1 else 3
@@ -198,7 +198,7 @@ def _context(options: TitanOptions, cp: int) -> None:
 
 
 def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
-    """Read the schedule and the stages; return the stages of a device."""
+    """Read the schedule and the stages; return the virtual stages per device."""
     draft = options.draft
     schedules = _TABLE["schedules"]
     name = "parallelism.pipeline_parallel_schedule"
@@ -243,7 +243,7 @@ def _stages(
 def _equal_stages(
     options: TitanOptions, schedule: Option | None, pp: int, chunks: int, layers: int | None
 ) -> int:
-    """Read stages of as many layers each, but for the ends; return those of a device."""
+    """Read stages of equal layer count, except the ends; return the virtual stages per device."""
     draft = options.draft
     first, last = (
         options.get(f"parallelism.pipeline_parallel_{end}_stage_less_layers")
@@ -297,7 +297,7 @@ def _equal_stages(
 
 
 def deal(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
-    """Return the layers of stages: as many each, the first ones one more, fewer at the ends."""
+    """Return the layers of each stage: equal shares, first stages one more, fewer at the ends."""
     each, more = divmod(layers + before + behind, stages)
     counts = [each + (place < more) for place in range(stages)]
     counts[0] -= before
@@ -306,7 +306,7 @@ def deal(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
 
 
 def _parts(options: TitanOptions, layers: int | None) -> tuple[Option, Sequence[int]] | None:
-    """Return the layers of parts that are written out."""
+    """Return the layers of explicitly listed parts."""
     option = options.get("parallelism.module_fqns_per_model_part")
     if option is not None and isinstance(option.value, list) and option.value:
         counts = [

@@ -28,7 +28,7 @@ _UNRUN = "it is set inside `if`, which parcost does not evaluate"
 
 
 class TitanConfiguration(NamedTuple):
-    """The fields that a function sets, what of it is not read, and the *name* of the function."""
+    """The fields that a function sets, its unknown fields, and its *name*."""
 
     options: Mapping[str, Option]
     unread: Sequence[Option]
@@ -36,10 +36,10 @@ class TitanConfiguration(NamedTuple):
 
 
 def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
-    """Return what a configuration in a Python file sets: the only one, or that of the *recipe*.
+    """Return the configuration in a Python file: the only one, or the function *recipe*.
 
     Raises:
-        PythonTextError: The file is no Python, or it does not have the configuration.
+        PythonTextError: The file is no Python, or it lacks the configuration.
     """
     python = PythonText(text)
     functions = {one.name: one for one in python.tree.body if isinstance(one, ast.FunctionDef)}
@@ -74,7 +74,7 @@ def _is_trainer(call: ast.Call) -> bool:
 
 
 class _ConfigurationReader:
-    """Goes through the statements of functions in their order."""
+    """Reads the statements of functions in order."""
 
     def __init__(self, python: PythonText, functions: Mapping[str, ast.FunctionDef]) -> None:
         self.options: dict[str, Option] = {}
@@ -124,7 +124,7 @@ class _ConfigurationReader:
             return
 
     def _call(self, call: ast.Call) -> bool:
-        """Read a call that makes a configuration; return whether it does."""
+        """Read a call that creates a configuration; return whether it does."""
         name = dotted(call.func)
         if _is_trainer(call):
             for keyword in call.keywords:
@@ -183,7 +183,7 @@ class _ConfigurationReader:
         self.options[option.name] = option.evolve(texts=texts(found), value=found)
 
     def _model(self, key: str, node: ast.AST, value: ast.expr) -> None:
-        """Read ``model_registry("70B")``: the module that it is imported from has the name."""
+        """Read ``model_registry("70B")``; the family is the module that it is imported from."""
         call = value
         if not isinstance(call, ast.Call):
             self._leave(key, node, "it is code, and none is run")
@@ -227,7 +227,7 @@ class _ConfigurationReader:
                     self._set(name, f"{key}.{keyword.arg}", keyword, keyword.value, uncertain)
 
     def _loss(self, key: str, node: ast.AST, value: ast.expr) -> None:
-        """Read a loss that is computed in chunks."""
+        """Read a loss computed in chunks."""
         if not isinstance(value, ast.Call):
             self._leave(key, node, "it is code, and none is run")
             return
@@ -241,7 +241,7 @@ class _ConfigurationReader:
         )
 
     def _converters(self, key: str, node: ast.AST, value: ast.expr) -> None:
-        """Read converters of the model by their classes."""
+        """Read model converters, by their classes."""
         if isinstance(value, ast.Name) and value.id in self._values:
             value = self._values[value.id]
         one = self._option("model.converters", key, node)
@@ -262,7 +262,7 @@ class _ConfigurationReader:
         self.options[one.name] = one.evolve(texts=tuple(found), unread=unread)
 
     def _optimizer(self, key: str, node: ast.AST, value: ast.Call, uncertain: bool) -> None:
-        """Read which optimizer it is, of all groups of parameters."""
+        """Read the optimizer, which must be the same for all parameter groups."""
         made = dotted(value.func)
         names = [
             one.value.value
@@ -296,7 +296,7 @@ class _ConfigurationReader:
 
 
 def texts(value: Any) -> Sequence[str]:
-    """Return a value as text: switches are ``true`` or ``false``.
+    """Return a value as texts; switches are ``true`` or ``false``.
 
     >>> texts(True), texts(-1), texts(["model", "loss"]), texts(None)
     (('true',), ('-1',), ('model', 'loss'), ())
@@ -313,7 +313,7 @@ def texts(value: Any) -> Sequence[str]:
 
 
 def _models(body: Sequence[ast.stmt]) -> Mapping[str, str]:
-    """Return the family of models that each imported function is of."""
+    """Return the model family of each imported function."""
     found: dict[str, str] = {}
     for statement in body:
         if isinstance(statement, ast.ImportFrom) and ".models." in f".{statement.module or ''}.":

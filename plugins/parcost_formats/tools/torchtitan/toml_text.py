@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"""^((?:[^"'#]|"(?:[^"\\]|\\.)*"|'[^']*')*)#.*$""")
 
 
 class TomlTextError(ValueError):
-    """A text that is no TOML, and where."""
+    """A text is not valid TOML; the error has the place."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class TomlTextError(ValueError):
 
 @record
 class TomlEntry:
-    """The value of a key, and the characters of both."""
+    """The value of a key, and the span of key and value in the text."""
 
     value: Any
     start: int
@@ -39,7 +39,7 @@ class TomlEntry:
 
 
 def read_toml(text: str) -> Mapping[str, TomlEntry]:
-    """Return the entries of a TOML text by dotted keys.
+    """Return the entries of a TOML text by dotted key.
 
     >>> {key: entry.value for key, entry in read_toml("[a.b]\\nc = 1").items()}
     {'a.b.c': 1}
@@ -77,7 +77,7 @@ def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _places(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield dotted keys with the place of the line that they stand on."""
+    """Yield dotted keys, each with the span of its line."""
     section, at = "", 0
     for line in text.splitlines(keepends=True):
         header, key = _HEADER.fullmatch(line.rstrip("\r\n")), _KEY.match(line)

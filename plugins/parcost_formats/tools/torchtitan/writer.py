@@ -54,7 +54,7 @@ REASONS_OF_TORCHTITAN: Mapping[str, str] = {
 
 
 class _TorchtitanWriter(JobWriter):
-    """What both forms have in common."""
+    """The common part of the TOML and the Python writer."""
 
     reader = "torchtitan"
     source = str(_TABLE["source"])
@@ -187,7 +187,7 @@ def _pipeline(job: Job, same: dict[str, str]) -> Fields:
 
 
 def _parts(stages: Sequence[int]) -> list[list[str]]:
-    """Return the modules of each stage."""
+    """Return the names of the modules on each stage."""
     parts: list[list[str]] = []
     first = 0
     for count in stages:
@@ -229,7 +229,7 @@ def _word(field: str, value: str, path: str) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return a value as TOML has it.
+    """Return a value as TOML text.
 
     >>> _literal(True), _literal(8), _literal(["a", "b"])
     ('true', '8', '["a", "b"]')

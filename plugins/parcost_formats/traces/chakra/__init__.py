@@ -51,5 +51,5 @@ def _title(trace: StepTrace) -> str:
 
 @hookimpl
 def timeline_exporters() -> list[Chakra]:
-    """Offer execution traces."""
+    """Return the exporter of execution traces."""
     return [Chakra()]

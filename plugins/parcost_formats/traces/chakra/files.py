@@ -69,7 +69,7 @@ class _RankPlaces(NamedTuple):
 
     @classmethod
     def of(cls, trace: StepTrace) -> _RankPlaces:
-        """Return the places of all ranks of a job.
+        """Return the pipeline device and the peers of all ranks of a job.
 
         Raises:
             SpecError: The plugin that places groups lists no ranks.
@@ -82,7 +82,7 @@ class _RankPlaces(NamedTuple):
 
 
 def _ranks(trace: StepTrace, count: int) -> Sequence[int]:
-    """Return the ranks that get a file: those that a user chose, or all."""
+    """Return the ranks to write: the user's choice, or all."""
     if not trace.ranks:
         return range(count)
     beyond = [rank for rank in trace.ranks if rank >= count]
@@ -94,7 +94,7 @@ def _ranks(trace: StepTrace, count: int) -> Sequence[int]:
 
 
 def _check_passes(trace: StepTrace, by_device: Mapping[int, Sequence[int]]) -> None:
-    """Reject, before any node is made, what has a pass or more for each node that may be."""
+    """Reject a trace with more passes than the limit of nodes, before any node is built."""
     passes = trace.passes()
     least = sum(len(passes[d]) * len(own) for d, own in by_device.items())
     if least > _MOST_NODES:
@@ -102,7 +102,7 @@ def _check_passes(trace: StepTrace, by_device: Mapping[int, Sequence[int]]) -> N
 
 
 def _check_nodes(trace: StepTrace, nodes: Sequence[TraceNode], device: int, ranks: int) -> None:
-    """Reject what has too many nodes if all ranks have as many as those of one device."""
+    """Reject a trace over the node limit, if all ranks have as many nodes as this one."""
     if len(nodes) * ranks > _MOST_NODES:
         product = f"{len(nodes):,} x {ranks:,} = {len(nodes) * ranks:,} nodes"
         _refuse(trace, f"{product}: so many has a rank of device {device}, times the ranks")
@@ -118,7 +118,7 @@ def _refuse(trace: StepTrace, what: str) -> None:
 
 
 class _GroupNumbers:
-    """Numbers of groups of ranks, from 1 on: simulators take 0 for all ranks of the job."""
+    """Numbers process groups from 1 on; simulators use 0 for all ranks of the job."""
 
     def __init__(self) -> None:
         self.lists: dict[str, Sequence[int]] = {}
@@ -126,7 +126,7 @@ class _GroupNumbers:
         self._rows: dict[int, tuple[Group, Mapping[int, tuple[int, ...]]]] = {}
 
     def row(self, group: Group, rank: int) -> tuple[int, ...]:
-        """Return the ranks of the group of this kind that *rank* is in."""
+        """Return the ranks of the process group of *rank*."""
         if id(group) not in self._rows:
             assert group.members is not None
             rows = [tuple(row) for row in group.members()]
@@ -134,7 +134,7 @@ class _GroupNumbers:
         return self._rows[id(group)][1].get(rank, (rank,))
 
     def number(self, row: tuple[int, ...]) -> int:
-        """Return the number of a group."""
+        """Return the number of a process group."""
         if row not in self._numbers:
             self._numbers[row] = number = len(self._numbers) + 1
             self.lists[str(number)] = row
@@ -145,7 +145,7 @@ class _GroupNumbers:
 
 
 def _metadata(trace: StepTrace, rank: int, device: int) -> bytes:
-    """Return what the file says of itself."""
+    """Return the metadata message of a file."""
     made = messages()
     about = made.metadata(version=VERSION)
     for name, text in (
@@ -161,7 +161,7 @@ def _metadata(trace: StepTrace, rank: int, device: int) -> bytes:
 
 
 def _encoded(node: TraceNode) -> bytes:
-    """Return what a node is on every rank of a device."""
+    """Return the part of a node that is the same on every rank of a device, as protobuf bytes."""
     made = messages()
     found = made.node(
         id=node.number,
@@ -187,7 +187,7 @@ def _encoded(node: TraceNode) -> bytes:
 
 
 def _own(node: TraceNode, rank: int, places: _RankPlaces, groups: _GroupNumbers) -> bytes:
-    """Return what a node has on one *rank*: its group, or its peers."""
+    """Return the part of a node that depends on the *rank*: its process group, or its peers."""
     if node.kind == COMPUTE:
         return b""
     made = messages()
@@ -205,7 +205,7 @@ def _own(node: TraceNode, rank: int, places: _RankPlaces, groups: _GroupNumbers)
 
 
 def _peer(node: TraceNode, rank: int, places: _RankPlaces, groups: _GroupNumbers) -> int:
-    """Return the rank at the other end of a message: of a stage, or next in a ring."""
+    """Return the peer rank of a message: on another stage, or next in a ring."""
     call: Communication | None = node.call
     if call is None:
         return places.at[rank][1][node.peer]
@@ -215,7 +215,7 @@ def _peer(node: TraceNode, rank: int, places: _RankPlaces, groups: _GroupNumbers
 
 
 def _micros(seconds: float) -> int:
-    """Return whole microseconds, rounded up: less than one is not nothing.
+    """Return microseconds rounded up to an integer, so that only zero gives zero.
 
     >>> _micros(0.0), _micros(1e-9), _micros(2e-6), _micros(2.5e-6)
     (0, 1, 2, 3)
@@ -224,7 +224,7 @@ def _micros(seconds: float) -> int:
 
 
 def _with_length(message: bytes) -> bytes:
-    """Return a message behind its length as a varint.
+    """Return a message prefixed with its length as a varint.
 
     >>> _with_length(b"ab"), len(_with_length(bytes(300)))
     (b'\\x02ab', 302)
@@ -240,5 +240,5 @@ def _varint(number: int) -> Iterator[bytes]:
 
 
 def _plain(text: str) -> str:
-    """Return a text without what UTF-8 has not, such as bytes of a file name."""
+    """Return a text that can be encoded in UTF-8; invalid characters are replaced."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,16 +1,16 @@
-"""What the ranks of one pipeline device do, as nodes that wait for one another.
+"""The execution of one pipeline device as nodes with dependencies.
 
-All ranks of a device run the same nodes; they differ in their groups and their peers. A node names
-the nodes that it waits for. The rules, by which a replay takes the seconds of the report:
+All ranks of a device run the same nodes; they differ in their groups and their peers. A node lists
+the nodes that it depends on. By these rules a replay takes the step time of the report:
 
-- A pass is a chain: kernels between collectives make one compute node, and a collective that the
-  device waits for is a node a call. Of a transfer that hides in part, the exposed share is in the
-  chain. The hidden share is a chain beside the pass, which the next pass waits for.
-- A message is a send behind the pass and a receive before the one that needs it.
-- Terms once per step stand as the trace places them: ``fill`` before the first pass of a stage,
-  ``drain`` behind its last, ``end`` behind all that the device does.
-- What a device waits for beside kernels and collectives, such as the host, is a compute node
-  without operations. What hides and is no collective has no node.
+- A pass is a chain: kernels between collectives are one compute node, and an exposed collective
+  is one node per call. A partly hidden transfer has its exposed share in the chain. The hidden
+  share is a chain beside the pass; the next pass depends on it.
+- A message is a send behind the pass and a receive before the pass that needs it.
+- Terms once per step are placed as in the trace: ``fill`` before the first pass of a stage,
+  ``drain`` behind its last, ``end`` behind all passes of the device.
+- Other exposed time, such as that of the host, is a compute node without operations. Hidden time
+  other than collectives has no node.
 
 So every rank of a group has the same collectives of it in the same order.
 """
@@ -35,8 +35,8 @@ _AROUND = "point_to_point"
 class TraceNode(NamedTuple):
     """A node of every rank of a device; numbers begin at 1.
 
-    A collective has a *call*; so has a message to the next rank of a group, or from the one before.
-    A message between stages has the other device as *peer*.
+    A collective has a *call*; so has a message within a group, to the next rank or from the
+    previous one. A message between stages has the other device as *peer*.
     """
 
     number: int
@@ -52,7 +52,7 @@ class TraceNode(NamedTuple):
 
 
 class StageMessages(NamedTuple):
-    """Messages between stages, by the op that sends and by the op that waits."""
+    """Messages between stages, by the pass that sends and by the pass that receives."""
 
     out: Mapping[Op, StageMessage]
     into: Mapping[Op, StageMessage]
@@ -65,12 +65,12 @@ class StageMessages(NamedTuple):
 
 
 def device_nodes(trace: StepTrace, device: int, messages: StageMessages) -> Sequence[TraceNode]:
-    """Return what every rank of a *device* does."""
+    """Return the nodes of every rank of a *device*."""
     return _DeviceNodes(trace, device, messages).nodes
 
 
 class _DeviceNodes:
-    """The nodes of a device, as they are made; numbers of nodes stand for what is waited for."""
+    """Builds the nodes of a device; dependencies are stored as node numbers."""
 
     def __init__(self, trace: StepTrace, device: int, messages: StageMessages) -> None:
         self.nodes: list[TraceNode] = []
@@ -100,7 +100,7 @@ class _DeviceNodes:
     # --- passes ---------------------------------------------------------------------------
 
     def _pass(self, op: Op | Pair, slices: Sequence[Slice]) -> None:
-        """Add a pass, or two at once: its messages, its chain, and what hides beside it."""
+        """Add a pass, or two overlapped passes: messages, chain, and hidden work."""
         ops = (op.forward, op.backward) if isinstance(op, Pair) else (op,)
         before = list(self._end)
         for one in ops:
@@ -129,7 +129,7 @@ class _DeviceNodes:
         self._end = _unique([*done, *sent] if self._trace.pipeline.blocking else done)
 
     def _message(self, message: StageMessage, kind: int, after: Sequence[int]) -> int:
-        """Add one half of a message between stages; the seconds are those of its way."""
+        """Add the send or the receive of a message between stages; the send has the time."""
         op, sends = message.op, kind == SEND
         name = f"{op.kind[0]}{op.micro_batch}, stage {op.stage}"
         return self._add(
@@ -147,9 +147,9 @@ class _DeviceNodes:
     def _chain(
         self, slices: Iterable[Slice], after: Sequence[int], *, hidden: bool = False
     ) -> Sequence[int]:
-        """Add *slices* one behind another; return the last nodes, *after* where there is none.
+        """Add *slices* in sequence; return the last nodes, or *after* if there are none.
 
-        Of what is *hidden* only collectives are nodes.
+        Of *hidden* slices only collectives become nodes.
         """
         last: Sequence[int] = after
         rows = groupby(slices, key=_has_calls)
@@ -162,7 +162,7 @@ class _DeviceNodes:
         return () if hidden and last is after else last
 
     def _compute(self, slices: Sequence[Slice], after: Sequence[int]) -> Sequence[int]:
-        """Add kernels, and what is waited for beside, as one node."""
+        """Add kernels and other exposed time as one node."""
         kernels = [one for one in slices if one.stream == COMPUTE_STREAM and one.kind == "work"]
         seconds = sum(one.end - one.start for one in slices)
         names = list(dict.fromkeys(one.name for one in slices))
@@ -172,7 +172,7 @@ class _DeviceNodes:
         return [self._add(name, COMPUTE, after, seconds, flops=flops, bytes_=bytes_)]
 
     def _calls(self, one: Slice, after: Sequence[int]) -> Sequence[int]:
-        """Add the calls of a term; they share the seconds and the bytes of the slice."""
+        """Add the calls of a term; they share its seconds and bytes equally."""
         assert one.term is not None
         found = timed_communications(one.term.formula)
         each = sum(seconds for _, seconds in found)
@@ -190,7 +190,7 @@ class _DeviceNodes:
     def _call(
         self, name: str, call: Communication, bytes_: float, seconds: float, after: Sequence[int]
     ) -> Sequence[int]:
-        """Add one call of a collective, or both halves of a message round a group."""
+        """Add one call of a collective, or the send and receive of a message in a ring."""
         if call.operation != _AROUND:
             size = bytes_ / float(call.group.ranks) if call.operation == "all_gather" else bytes_
             return [self._add(name, COLLECTIVE, after, seconds, bytes_=size, call=call)]
@@ -209,7 +209,7 @@ class _DeviceNodes:
     # --- once per step ----------------------------------------------------------------------
 
     def _fill(self, slices: Sequence[Slice]) -> None:
-        """Add what stages need before their first pass, one stage behind another."""
+        """Add the work of stages before their first pass, one stage after another."""
         tail: Sequence[int] = ()
         for stage in dict.fromkeys(one.stage for one in slices):
             own = [one for one in slices if one.stage == stage]
@@ -219,7 +219,7 @@ class _DeviceNodes:
             self._joined[stage] = tail
 
     def _drain(self, slices: Sequence[Slice]) -> Sequence[int]:
-        """Add what stages do behind their last pass; return the last nodes."""
+        """Add the work of stages after their last pass; return the last nodes."""
         tail: Sequence[int] = ()
         for stage in dict.fromkeys(one.stage for one in slices):
             own = [one for one in slices if one.stage == stage]
@@ -240,7 +240,7 @@ def _bytes(one: Slice) -> float:
 
 
 def _has_calls(one: Slice) -> bool:
-    """Return whether a slice is made of collectives whose groups list their ranks."""
+    """Return whether a slice consists of collectives whose groups list their ranks."""
     if one.term is None or one.kind == "slowdown":
         return False
     found = timed_communications(one.term.formula)
@@ -251,7 +251,7 @@ def _has_calls(one: Slice) -> bool:
 
 
 def _whole(number: float) -> int:
-    """Return a number of calls, rounded up, but for a rounding.
+    """Return a number of calls rounded up, with a tolerance for rounding errors, at least 1.
 
     >>> _whole(2.0000000001), _whole(0.25), _whole(2.5)
     (2, 1, 3)
@@ -260,5 +260,5 @@ def _whole(number: float) -> int:
 
 
 def _unique(numbers: Iterable[int]) -> Sequence[int]:
-    """Return numbers of nodes, each once."""
+    """Return node numbers without duplicates."""
     return list(dict.fromkeys(numbers))
