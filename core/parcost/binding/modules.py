@@ -271,7 +271,7 @@ class Loader:
         return known
 
     def _stamp(self, path: Path) -> tuple[int, int]:
-        """Return the time in ns and the size in bytes of a file, to detect changes."""
+        """Return a pair that changes with a file: time (ns) and size (bytes), or a serial."""
         try:
             buffer = self.buffers.get(str(path.resolve())) if self.buffers else None
             if buffer is not None:

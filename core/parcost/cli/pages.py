@@ -77,7 +77,7 @@ def wrap_sentences(text: str, stream: TextIO) -> str:
 
 
 def _wrap(line: str, width: int) -> list[str]:
-    """Return the words of *line* in lines, of which all but the first are indented."""
+    """Return *line* wrapped to *width* characters; all lines but the first are indented."""
     words = _CODE.sub(lambda m: m[0].replace(" ", _JOINED), line.strip()).split(" ")
     plain = remove_color(line)
     margin = " " * (len(plain) - len(plain.lstrip()))

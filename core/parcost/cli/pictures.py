@@ -1,4 +1,4 @@
-"""Pictures of a command that is no batch: of timelines and of searches."""
+"""Pictures of timelines and searches, which are not written by a batch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: str
 
 
 def picture_format(name: str, plugins: Plugins) -> Format | None:
-    """Return the format of that name, if it draws."""
+    """Return the format of that name, or None if it does not draw."""
     from parcost.cli.formats import Format
 
     found = _drawing(plugins).get(name)
@@ -64,7 +64,7 @@ def picture_format(name: str, plugins: Plugins) -> Format | None:
 
 
 def unknown_format(what: str, name: str, others: Iterable[str], plugins: Plugins) -> str:
-    """Return that *what* has no format of that name, and the nearest of *others* and pictures."""
+    """Return the message for an unknown format *name* of *what*, with the nearest known ones."""
     from parcost.language.diagnostics import did_you_mean
 
     known = sorted({*others, *_drawing(plugins)})
@@ -86,6 +86,6 @@ def write_entries(entries: Iterable[Entry], format_: Format, out: str | None) ->
 
 
 def _drawing(plugins: Plugins) -> Mapping[str, tuple[Plugin, Any]]:
-    """Return the formats that draw, with their plugins."""
+    """Return the formats that draw pictures, with their plugins."""
     offered = plugins.offers("exporters")
     return {name: found for name, found in offered.items() if found[1].reads == "charts"}

@@ -32,7 +32,7 @@ def command(selection: PluginSelection) -> int:
 
 
 def contributions(active: Plugins) -> dict[str, str]:
-    """Return, by plugin, what it offers by name, and the questions that it answers."""
+    """Return the contributions of each plugin as text: its registered names and its hooks."""
     from parcost.plugins.registry import REGISTRIES
 
     offered: dict[str, dict[str, list[str]]] = {plugin.name: {} for plugin in active.plugins}
@@ -53,7 +53,7 @@ def contributions(active: Plugins) -> dict[str, str]:
 
 
 def _count_of_parts(subject: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield how many parts of a plugin are active, if any is."""
+    """Yield the number of active parts of a plugin, as text, if there are any."""
     count = sum(name.startswith(f"{subject}.") for name in names)
     if count:
         yield f"{count} part" + "s" * (count > 1)

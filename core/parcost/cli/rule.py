@@ -75,7 +75,7 @@ def command(
 def _write_unknown(
     what: str, name: str, known: Sequence[str], subjects: Collection[str] = ()
 ) -> None:
-    """Write that no rule or subject has the name, with those that have its words first."""
+    """Print that no rule or subject is called *name*, and suggest up to a few similar names."""
     from parcost.language.diagnostics import nearest_names, one_line
 
     words = set(name.split("-"))

@@ -44,7 +44,7 @@ _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time
 
 
 def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
-    """Reject what other commands take: each process would make anew what layouts share."""
+    """Reject `--jobs` and `--executor`: a search in several processes would repeat shared work."""
     if value is not None:
         raise click.UsageError(
             "a search runs in one process, as two were slower, and takes no `--jobs` or "
@@ -226,7 +226,7 @@ def command(
 
 
 class _Ranking(NamedTuple):
-    """A search, its best layouts side by side, and what changes of the first would do."""
+    """A search, its best layouts, and the neighbours of the first layout."""
 
     whole: Space
     found: SearchResult
@@ -235,7 +235,7 @@ class _Ranking(NamedTuple):
 
 
 def _picture(format_: str, plugins: Plugins) -> Format | None:
-    """Return the format that draws, if the chosen one does; an unknown one is a usage error."""
+    """Return the chosen format if it draws, else None; an unknown name is a usage error."""
     if format_ in _PAGES:
         return None
     if (found := picture_format(format_, plugins)) is None:
@@ -281,7 +281,7 @@ def _search(
     *,
     is_drawn: bool,
 ) -> SearchResult:
-    """Return the best layouts; the file *points* gets all of them."""
+    """Return the best layouts; write all evaluated layouts to the file *points*, if given."""
     whole, request = wanted.space, wanted.request
     if sample is not None:
         from parcost.search.sample import sample as drawn
@@ -304,7 +304,7 @@ def _search(
 
 
 def _rank(whole: Space, found: SearchResult) -> _Ranking:
-    """Return the best layouts with what tells them apart."""
+    """Return the best layouts with the values in which they differ, and neighbours of the first."""
     from parcost.output.search import rank_layouts
     from parcost.search.layout_evaluation import settings
     from parcost.search.sensitivity import neighbours
@@ -325,7 +325,7 @@ def _print(
     full: bool,
     front: bool,
 ) -> None:
-    """Write the report in the format of that name; the page has *rows* layouts, or is *full*.
+    """Write the report in a format. A page shows *rows* layouts, or all sections if *full*.
 
     With *front*, the page ends with the Pareto front.
     """
@@ -366,7 +366,7 @@ def _exit_code(ranked: _Ranking) -> int:
 def _settings(
     session: Session, scenario: Scenario, writer: SettingsWriter, found: SearchResult, rank: int
 ) -> ExportedSettings:
-    """Return the layout at a *rank* as settings of a tool.
+    """Return the settings of the layout at a *rank* for the tool of *writer*.
 
     Raises:
         SpecError: The tool cannot run it, or fewer layouts were found.
@@ -431,7 +431,7 @@ def _parse_over(given: tuple[str, ...]) -> dict[str, list[Any]]:
 
 
 def _share(option: str, text: str) -> float:
-    """Return a share below 1, written as `10 %` or `0.1`."""
+    """Return a fraction below 1, written as `10 %` or `0.1`."""
     plain = text.strip()
     number = plain.removesuffix("%").strip()
     try:

@@ -1,4 +1,4 @@
-"""``parcost show``: a spec with everything that it leaves unsaid.
+"""``parcost show``: a spec with all its defaults written out.
 
 What is printed is a spec itself: every block, every attribute, no import; comments say
 where each value is from. Evaluating it gives the same report. With ``--ranks`` or
@@ -33,10 +33,10 @@ _LIST = re.compile(r"\d[\d, -]*")
 
 
 class _WithLists(click.Command):
-    """A command whose options --ranks and --stages may stand alone, also before FILE."""
+    """A command whose options --ranks and --stages may be given without a list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give each such option a value of its own, unless a list follows it."""
+        """Add the value ``all`` to each such option that no list follows."""
         spelled = []
         for i, arg in enumerate(args):
             after = args[i + 1] if i + 1 < len(args) else ""
@@ -116,7 +116,7 @@ def command(
 def _made(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> list[str | dict[str, Any]] | Rejection:
-    """Return the pages of *scenario*; what rules reject stands nowhere."""
+    """Return the pages of *scenario*, or a rejection if a rule rejects the study."""
     from parcost.engine.rules import diagnose, rules
     from parcost.report.rejection import Rejection
 
@@ -200,7 +200,7 @@ def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
 
 
 def _shortened(cell: Any) -> Any:
-    """Return a list of whole numbers as its ranges.
+    """Return a list of whole numbers as text with ranges.
 
     >>> _shortened([0, 1, 2, 3]), _shortened([0, 8, 16, 24]), _shortened([3]), _shortened([])
     ('0-3', '0-24 by 8', '3', '-')

@@ -19,13 +19,16 @@ _AT_ONCE = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes without b
 
 
 class ClosedPipeError(Exception):
-    """The reader of stdout is gone. Not an OSError, which click would turn into exit 1."""
+    """The reader of stdout has closed the pipe.
+
+    It is not an OSError, which click would turn into exit code 1.
+    """
 
 
 def put(text: str, interrupts: Interrupts | None = None) -> None:
-    """Write a result to stdout, at once, and whole also where *interrupts* come.
+    """Write a result to stdout and flush it; *interrupts* are deferred until it is complete.
 
-    On a terminal nothing but colours acts on it.
+    On a terminal, control sequences except colours are escaped.
     """
     if sys.stdout.isatty():
         text = escape_keeping_color(text)
@@ -50,9 +53,9 @@ def _writing_to_stdout() -> Iterator[None]:
 
 
 def _put_whole(text: str, interrupts: Interrupts) -> None:
-    """Write to stdout past its buffers, which lose what they hold when they are interrupted.
+    """Write to stdout without its buffer, which loses its content when it is interrupted.
 
-    Once interrupted, a reader who takes nothing for a while is not waited for.
+    After an interrupt, do not wait for a reader that reads nothing for a while.
     """
     stream = results()
     try:
@@ -70,7 +73,7 @@ def _put_whole(text: str, interrupts: Interrupts) -> None:
 
 
 def forget(stream: TextIO) -> None:
-    """Point a stream elsewhere, so that Python does not complain about it at exit."""
+    """Redirect a stream to the null device, so that Python prints no error about it at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):
@@ -80,8 +83,8 @@ def forget(stream: TextIO) -> None:
 class Reservation:
     """Reserves stdout for results: other output of this process goes to stderr.
 
-    Plugins may print, and so may processes that they start and workers. A line of theirs
-    between two results would leave nothing that a program can read.
+    Plugins, workers and other child processes may print. A line of theirs between two results would
+    break the parser of a reader.
     """
 
     stream: ClassVar[TextIO | None] = None  # where results go
@@ -129,12 +132,12 @@ class Reservation:
 
 
 def results() -> TextIO:
-    """Return the stream that results go to: stdout, whatever else prints."""
+    """Return the stream for results: the real stdout, even while it is reserved."""
     return Reservation.stream or sys.stdout
 
 
 class _StandIn:
-    """The replacement of a stream of this process while results are written."""
+    """Replaces a standard stream of this process, and handles errors in writing it."""
 
     name = ""
 
@@ -158,12 +161,12 @@ class _StandIn:
         return len(text)
 
     def flush(self) -> None:
-        """Let it be seen."""
+        """Flush the stream."""
         with self._writing():
             self._stream.flush()
 
     def close(self) -> None:
-        """Flush the stream, and leave it open for what others have to write."""
+        """Flush the stream, and leave it open for others."""
         self.flush()
 
     def _writing(self) -> AbstractContextManager[None]:
@@ -171,7 +174,7 @@ class _StandIn:
 
 
 class Results(_StandIn):
-    """Stdout: that it cannot be written is never mistaken for anything else."""
+    """Stdout; an error in writing it is raised as an error of stdout and nothing else."""
 
     name = "stdout"
 
@@ -180,9 +183,9 @@ class Results(_StandIn):
 
 
 class Messages(_StandIn):
-    """Stderr: what cannot be written is dropped.
+    """Stderr; an error in writing it drops the message.
 
-    A result is worth more than what is told beside it, and the exit code says how it came out.
+    Results matter more than messages, and the exit code reports success or failure.
     """
 
     name = "stderr"

@@ -1,4 +1,4 @@
-"""``parcost timeline``: what every pipeline device does when, in any format of a plugin."""
+"""``parcost timeline``: the passes of every pipeline device over time, in any plugin's format."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def command(
 def _format(
     name: str, plugins: Plugins, out: str | None, ranks: str | None
 ) -> tuple[Plugin, TimelineExporter | TimelineFileExporter]:
-    """Return the format of that name, and its plugin; what it cannot do is a usage error."""
+    """Return the format of that name, and its plugin; an option without effect is a usage error."""
     from parcost.contract.offers import TimelineFileExporter
 
     offered: Mapping[str, tuple[Plugin, Any]] = plugins.offers("timeline_exporters")
@@ -136,7 +136,7 @@ def _write(
 
 
 class _Traces:
-    """The traces of a file's studies; reports those that have none, and keeps the worst code."""
+    """The traces of the studies of a file; prints rejections and keeps the worst exit code."""
 
     def __init__(self, entries: Iterable[Report | Rejection], ranks: Sequence[int] | None) -> None:
         self.exit_code = 0

@@ -1,1 +1,1 @@
-"""What a plugin and the core agree on: hooks, blocks, terms, formulas, checks, entries."""
+"""The interface between plugins and the core: hooks, blocks, terms, formulas, checks, entries."""

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class CallError(Exception):
-    """A plugin's code raised *cause*; the text says what, and where in its *module*."""
+    """A plugin's code raised *cause*; the text has the error and its place in *module*."""
 
     def __init__(self, cause: BaseException, module: object = None) -> None:
         from parcost.language.errors import error_text
@@ -40,13 +40,13 @@ def call(
     module: object = None,
     passing: type[BaseException] | tuple[type[BaseException], ...] = (),
 ) -> T:
-    """Return what a plugin's *function* returns.
+    """Call a plugin's *function* and return its result.
 
-    *module* is that of the plugin, for the place of an error. Errors of the kinds *passing* are
-    for the caller.
+    *module* is the plugin's module, for the place of an error. Errors of the types *passing* are
+    raised unchanged.
 
     Raises:
-        CallError: It raises anything else but ``KeyboardInterrupt``.
+        CallError: The function raises anything else but ``KeyboardInterrupt``.
     """
     try:
         return function(*arguments)
@@ -59,7 +59,7 @@ def call(
 
 
 def place(error: BaseException, module: object) -> str:
-    """Return where in the code of a plugin an error came about, if it has code in files."""
+    """Return the file and line of a plugin at which an error was raised, "" if unknown."""
     members = vars(module) if isinstance(module, ModuleType) else {}
     file = members.get("__file__")
     if not isinstance(file, str):

@@ -111,10 +111,10 @@ class Chart(Record):
 
 @record(kw_only=True, eq=False)
 class PassTimeline:
-    """What each device of a pipeline does when, of a step or of a pipeline by itself.
+    """The passes of each device of a pipeline over time, of a step or of a pipeline by itself.
 
-    *parts* are what a pass on a virtual stage consists of, in seconds: by ``(kind, stage)``, where
-    that is known. *seconds* is when the last pass ends.
+    *parts* are the seconds of a pass on a virtual stage by cause, by ``(kind, stage)``, where
+    known. *seconds* is the end of the last pass.
     """
 
     name: str
@@ -126,7 +126,7 @@ class PassTimeline:
 
 @record(kw_only=True, eq=False)
 class PointFigure:
-    """A figure that points have: its *title*, its *unit*, and its *formula* as text."""
+    """A figure of points: its *title*, its *unit*, and its *formula* as text."""
 
     title: str
     unit: str = ""
@@ -138,10 +138,10 @@ class PointFigure:
 class PointTable:
     """The points of a sweep or a search, with their figures.
 
-    *axes* are the names of what differs; *figures* are by name, the one that a search is about
-    first. A row has a value for each axis and figure, in base units, and ``feasible`` and
-    ``reason``. A row with a ``bound`` says there why its figures are bounds from below. *evaluate*
-    returns the row of a search with other values than those of the best.
+    *axes* are the attributes that vary, with their units. *figures* are by name, the objective of a
+    search first. A row has a value for each axis and figure, in base units, and ``feasible`` and
+    ``reason``. A row with a ``bound`` has lower bounds as figures; ``bound`` says why. *evaluate*
+    returns the row of a search with some values of the best layout replaced.
     """
 
     kind: Literal["sweep", "search"]

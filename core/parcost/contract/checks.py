@@ -1,4 +1,4 @@
-"""Validation of a rule: its answer, and messages that can be formatted.
+"""Rules as data, and the validation of their masks and messages.
 
 An answer that is neither yes nor no would pass every layout. A message that lacks an input would
 fail when it is printed, far from its plugin.
@@ -76,7 +76,7 @@ class Check(Record):
 
 @frozen
 class CheckMessage:
-    """What a rule says of one point."""
+    """The message of a rule at one point of a sweep."""
 
     message: str
     help: str | None
@@ -84,10 +84,10 @@ class CheckMessage:
 
 
 def check_message(check: Check, point: int) -> CheckMessage:
-    """Return what *check* says of one point of a sweep.
+    """Return the message of *check* at one point of a sweep.
 
     Raises:
-        FaultError: Its words cannot be said of this point.
+        FaultError: The message cannot be formatted for this point.
     """
     try:
         return call(_message, check, point)

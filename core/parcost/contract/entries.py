@@ -24,7 +24,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 class Problem:
     """One diagnostic as it is printed: in colour, and in one line if it fails the entry.
 
-    What is *shown* stands on the page of the entry too.
+    A problem that is *shown* is on the page of the entry too.
     """
 
     text: str
@@ -48,7 +48,7 @@ class ChartData:
     rows: Sequence[Mapping[str, Any]]
 
     def description(self, row: Mapping[str, Any]) -> str:
-        """Return what a reader sees of *row*, in one line."""
+        """Return the visible columns of *row* with their titles, in one line."""
         named = ((title, row.get(name)) for title, name in self.columns.items())
         shown = (
             f"{title}: {value}" if title else str(value)
@@ -60,7 +60,7 @@ class ChartData:
 
 @frozen(kw_only=True, eq=False)
 class Entry:
-    """A report, or a file without one, which then has no *name* but *reasons*.
+    """A report, or a file without one, which has no *name* but *reasons*.
 
     *faults* are the plugins that failed. *missing* are figures that the user chose and the
     report lacks, each with a hint. *part* says which part *text* is, as JSON:
@@ -86,7 +86,7 @@ class Entry:
 
     @classmethod
     def of(cls, head: Mapping[str, Any], text: str) -> Entry:
-        """Return the entry of a *head* and a text, which was kept.
+        """Return the entry of a *head* and a text, read from a cache or a shard.
 
         Raises:
             KeyError, TypeError, ValueError: The head is not that of an entry.
@@ -109,7 +109,7 @@ class Entry:
         )
 
     def head(self) -> dict[str, Any]:
-        """Return all but the text, as plain data."""
+        """Return all fields except the text, as plain data."""
         return {
             "path": self.path,
             "name": self.name,

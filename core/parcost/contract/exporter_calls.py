@@ -1,4 +1,4 @@
-"""Calls of formats: one function has an exporter write, and names the plugin of one that fails."""
+"""Calls of exporters: one function that writes, and names the plugin of a failed one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class ExportTarget(Protocol):
-    """What an exporter writes to: texts, or a file or folder that it saves."""
+    """The target of an exporter: a text stream, or a file or folder that the exporter saves."""
 
     def put(self, text: str) -> None:
         """Write a piece of text."""
 
     def save_with(self, save: Callable[[Path], None]) -> None:
-        """Have *save* write a file or a folder."""
+        """Let *save* write a file or a folder."""
 
 
 def write_items(
@@ -36,11 +36,11 @@ def write_items(
     paper: Paper,
     passing: tuple[type[BaseException], ...] = (),
 ) -> None:
-    """Have the *exporter* of a *plugin* write *items*: entries, or traces.
+    """Write *items* (entries, or traces) with the *exporter* of a *plugin*.
 
     Raises:
-        PluginError: It fails. Errors of parcost, of files and of the kinds *passing* are raised
-            as they are.
+        PluginError: The exporter fails. Errors of parcost, of files and of the types *passing* are
+            raised unchanged.
     """
 
     def write_all() -> None:

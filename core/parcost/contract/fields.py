@@ -1,4 +1,4 @@
-"""Records of plugins: each field declares what it may be, beside its type and its default.
+"""Records of plugins: each field declares its valid values, next to its type and its default.
 
     class Edge(Record):
         called = "the term `{0.name}`"
@@ -37,11 +37,11 @@ _KINDS = frozenset("fiub")  # of arrays whose items are numbers
 
 @frozen
 class Rule:
-    """What a field may be.
+    """The valid values of a field.
 
     *error* takes the name and the value of a field. It returns the words that follow "gave the term
-    `hop`" in a fault, ``seconds = -1.0, which no time or size is``, or an empty text. *valid* is an
-    expression of ``value`` that holds for most valid ones, as it costs less than a call.
+    `hop`" in a fault, ``seconds = -1.0, which no time or size is``, or an empty text. *valid* is a
+    fast expression of ``value``: if it is true, *error* is not called.
     """
 
     error: Callable[[str, Any], str]
@@ -56,16 +56,16 @@ Declaration: TypeAlias = Mapping[str, Rule]
 
 
 class Record:
-    """What a plugin answers with; its fields declare what they may be.
+    """Base class of the answers of plugins; its fields declare their valid values.
 
-    *called* names a record in a fault, and ``{0}`` stands for the record there.
+    *called* names a record in a fault; ``{0}`` is replaced by the record.
     """
 
     __slots__ = ()
     called: ClassVar[str] = "the {0.__class__.__name__} {0.name!r}"
 
     def problem(self) -> str:
-        """Return the error that valid fields make together, "gave ...", or an empty text."""
+        """Return the error in the combination of the fields, "gave ...", or an empty text."""
         return ""
 
 
@@ -73,12 +73,12 @@ class Record:
 
 
 def plain_number(value: Real | Formula) -> Real:
-    """Return *value*, whose formula its term takes once it is made."""
+    """Return *value* unchanged; :func:`split_formula` splits it once its term exists."""
     return value  # type: ignore[return-value]
 
 
 def split_formula(term: Any, number: str, formula: str) -> None:
-    """Move the formula that *term* has as its *number*, if it has one, to where it belongs."""
+    """If field *number* of *term* holds a formula, move it to field *formula*; keep its value."""
     value = getattr(term, number)
     if value.__class__ is Formula:
         object.__setattr__(term, formula, value)
@@ -89,12 +89,12 @@ def split_formula(term: Any, number: str, formula: str) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether *value* is a number or an array of such, of any kind and size."""
+    """Return whether *value* is a number, or a numeric array of any type and shape."""
     return isinstance(value, (float, int)) or array_kind(value) in _KINDS
 
 
 def is_within(value: Any, least: float = -inf, most: float = inf) -> bool:
-    """Return whether a number, or all of an array, is within limits; no number is not."""
+    """Return whether a number, or every element of an array, is within limits; else False."""
     if isinstance(value, (float, int)):
         return least <= value <= most
     try:
@@ -111,7 +111,7 @@ def is_within(value: Any, least: float = -inf, most: float = inf) -> bool:
 
 
 def is_series(values: Any) -> bool:
-    """Return whether *values* are several, in a list, a tuple or an array."""
+    """Return whether *values* is a list, a tuple or a one-dimensional array."""
     return isinstance(values, (list, tuple)) or array_rank(values) == 1
 
 
@@ -125,7 +125,7 @@ def _is_text(value: Any) -> bool:
 
 
 def is_flag(value: Any) -> bool:
-    """Return whether *value* is true or false, or an array of such."""
+    """Return whether *value* is a bool, or an array of bools."""
     return value.__class__ is bool or array_kind(value) == "b"
 
 
@@ -140,7 +140,7 @@ def is_cell(value: Any) -> bool:
 
 
 def rule(test: Callable[[Any], bool], error: str, valid: str = "False") -> Declaration:
-    """Declare that a value passes *test*, and what it is otherwise; see :class:`Rule`."""
+    """Declare that a value must pass *test*; *error* describes a value that does not."""
 
     def error_of(name: str, value: Any) -> str:
         return "" if test(value) else f"{name} = {quote(value)}, {error}"
@@ -149,7 +149,7 @@ def rule(test: Callable[[Any], bool], error: str, valid: str = "False") -> Decla
 
 
 def items(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
-    """Declare several values that pass *test* each, and what an *item* is otherwise."""
+    """Declare a list whose items must pass *test*; *item* and *error* describe a wrong one."""
 
     def error_of(name: str, values: Any) -> str:
         if not is_series(values):
@@ -161,7 +161,7 @@ def items(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
 
 
 def bounds(least: float, most: float, error: str) -> Declaration:
-    """Declare a number, or an array of such, from *least* to *most*."""
+    """Declare a number, or an array of numbers, from *least* to *most*."""
 
     def error_of(name: str, value: Any) -> str:
         return "" if is_within(value, least, most) else f"{name} = {quote(value)}, {error}"
@@ -184,7 +184,7 @@ def _name_error(name: str, value: Any) -> str:
 
 
 def _is_whole(value: Any) -> bool:
-    """Return whether *value* is a whole number above 0, or of several structures at once."""
+    """Return whether *value* is a whole number above 0, or an array of numbers of at least 1."""
     if value.__class__ is int:
         return bool(value > 0)
     return array_kind(value) == "f" and bool(all_of(value >= 1))

@@ -1,4 +1,4 @@
-"""What a plugin reports: figures with their intervals, and sections of a report."""
+"""Figures with their intervals, and sections of a report: what a plugin adds to a report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LEAD = rule(lambda n: n.__class__ is int and n >= 0, "which is no number of row
 
 
 def _cells(rows: Any) -> Any:
-    """Return the rows of a table, with numbers in the place of formulas."""
+    """Return the rows of a table with each formula replaced by its number."""
     if not isinstance(rows, (list, tuple)):
         return rows
     return [
@@ -93,11 +93,11 @@ class MissingFigure(Record):
 
 @record(kw_only=True, eq=False)
 class Interval(Record):
-    """Where the measured value of the figure called *name* lies, in *coverage* of all cases.
+    """The range of the measured value of figure *name*, which covers a share *coverage* of runs.
 
-    *low* and *high* are in the base unit of the figure. The report prints them beside it, and
-    the figures ``NAME_low`` and ``NAME_high`` hold them for claims and files. *formula* is that
-    of *low*, and *upper* that of *high*.
+    *low* and *high* are in the base unit of the figure. The report prints them beside it, and the
+    figures ``NAME_low`` and ``NAME_high`` hold them for claims and files. *formula* computes *low*,
+    and *upper* computes *high*.
     """
 
     called: ClassVar[str] = "the interval of `{0.name}`"
@@ -120,9 +120,9 @@ class Interval(Record):
 class Section(Record):
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
-    Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows
-    stand on the report of one screen as well. *chart* is a picture of it. *command* evaluates what
-    the first row stands for.
+    Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows are also
+    on the report of one screen. *chart* is a picture of the section. *command* evaluates the study
+    of the first row.
     """
 
     called: ClassVar[str] = "the section {0.title!r}"

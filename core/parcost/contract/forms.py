@@ -13,7 +13,7 @@ InputKind = Literal["choice", "switch", "number", "text"]
 
 @frozen(kw_only=True)
 class InputChoice:
-    """A value that may be chosen; *entry* is the path in a catalogue that it is imported from."""
+    """A value that may be chosen; *entry* is its path in the catalogue, if it has one."""
 
     text: str
     entry: str = ""
@@ -23,8 +23,8 @@ class InputChoice:
 class FormInput:
     """An attribute that a form sets, by its *path*.
 
-    *text* is its value as a spec writes it, and *place* where that is from. Without one, *implied*
-    is the value in use. *accepts* says in words what may stand there. *is_own* tells whether the
+    *text* is its value as a spec writes it, and *place* the origin of that value. Without a value,
+    *implied* is the value in use. *accepts* describes the valid values. *is_own* tells whether the
     file of the study sets it: those inputs come first, and a page hides the others at first.
     """
 
@@ -44,7 +44,7 @@ class FormInput:
 
 @frozen(kw_only=True)
 class InputGroup:
-    """The inputs of one block; *is_open* where people look first."""
+    """The inputs of one block; *is_open* groups are unfolded at first."""
 
     title: str
     doc: str
@@ -54,7 +54,7 @@ class InputGroup:
 
 @frozen(kw_only=True)
 class SearchAxis:
-    """An axis that a search may choose, with its values as a spec has them."""
+    """An axis that a search may choose, with its values as a spec writes them."""
 
     path: str
     values: Sequence[str]
@@ -62,7 +62,7 @@ class SearchAxis:
 
 @frozen(kw_only=True)
 class SearchChoices:
-    """What a search may be about: axes, and objectives by name with their titles; its limit."""
+    """The options of a search: its axes, its objectives (name and title), and its time limit."""
 
     axes: Sequence[SearchAxis] = ()
     objectives: Sequence[tuple[str, str]] = ()
@@ -71,7 +71,7 @@ class SearchChoices:
 
 @frozen(kw_only=True)
 class Form:
-    """The inputs of a study, in parts with a title each, and what it may be searched for."""
+    """The inputs of a study, in titled groups, and the options of a search."""
 
     parts: Sequence[tuple[str, Sequence[InputGroup]]]
     search: SearchChoices | None = None
@@ -79,7 +79,7 @@ class Form:
 
 @frozen(kw_only=True)
 class WebPage:
-    """A page of HTML, and the policy of content that lets only its own scripts run."""
+    """A page of HTML, and its content security policy, which allows only its own scripts."""
 
     text: str
     policy: str

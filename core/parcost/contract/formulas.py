@@ -2,14 +2,14 @@
 
     seconds = formula("2 (P - 1) (alpha + n / (P B))", P=8.0, n=(1e9, "B"), ...)
 
-A text is read once and compiled; what stands behind a comma is a remark. Letters beside each
-other are multiplied, as in a book, and ``/`` divides by the next factor alone.
-``c > 1 ? a : b`` chooses. A letter may hold one number for each level of a fabric, or each
-stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of a single argument take E for each.
+A text is compiled once; text after a comma is a remark. Symbols beside each other are multiplied,
+as in a book, and ``/`` divides by the next factor alone. ``c > 1 ? a : b`` chooses. A symbol may
+hold one number for each level of a fabric, or each stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of
+a single argument take E for each.
 
-An input is a number, a number with its unit, or another :class:`Formula`, which then is
-part of the explanation: a reader can follow any number down to what a spec says, which
-:func:`attribute` makes a formula of.
+An input is a number, a number with its unit, or another :class:`Formula`. Such formulas are part of
+the explanation: a reader can follow any number down to the attributes of a spec, which
+:func:`attribute` turns into formulas.
 """
 
 from __future__ import annotations
@@ -79,22 +79,22 @@ _KEPT = 4096  # compiled texts
 
 
 class FormulaError(ValueError):
-    """A text that is no formula, or letters that are not those of its text."""
+    """A text that is no formula, or inputs that do not match the symbols of the text."""
 
 
 @record(eq=False)
 class Formula:
-    """A number, and the text, the inputs and the source that it comes from.
+    """A number with the text, the inputs and the source that it is computed from.
 
-    :func:`formula` makes it of an expression. What no expression can say, such as a replay,
+    :func:`formula` makes it from an expression. A result that is no expression, such as a replay,
     is made by hand: *text* then names the algorithm, and *inputs* are its parts.
 
-    *title* stands before the text where it is printed. *explain* makes a formula with a better text
-    and inputs, at the first read of either.
+    *title* is printed before the text. *explain* returns a formula with a more detailed text and
+    inputs, and is called at the first read of either.
 
-    *attribute* are the block and the name of the attribute that it is the value of: a page
-    prints where the spec has it. *communication* is the :class:`parcost.Communication` that it is
-    the time of; a trace looks for it in the formulas of terms.
+    *attribute* is the block and the name of the attribute whose value it is: a page prints where
+    the spec sets it. *communication* is the :class:`parcost.Communication` whose time it is; traces
+    look for it in the formulas of terms.
     """
 
     own_text: str = field(alias="text")
@@ -124,7 +124,7 @@ class Formula:
 
     @property
     def inputs(self) -> Mapping[str, tuple[Any, str]]:
-        """Each letter's number and unit; a letter of several numbers has one entry for each.
+        """The number and unit of each symbol; a symbol of several numbers has one entry for each.
 
         >>> formula("sum(g)", g={"node": 8.0, "rail": 4.0}).inputs
         {'g[node]': (8.0, ''), 'g[rail]': (4.0, '')}
@@ -133,7 +133,7 @@ class Formula:
 
     @property
     def parts(self) -> Mapping[str, Formula]:
-        """The formulas of the letters that have one."""
+        """The formulas among the inputs, by symbol."""
         return {letter: value for letter, value, _ in self.letters() if isinstance(value, Formula)}
 
     @property
@@ -142,7 +142,7 @@ class Formula:
         return f"{self.title}: {self.text}" if self.title else self.text
 
     def letters(self) -> Sequence[tuple[str, Any, str]]:
-        """Return each letter with its input and the unit of that."""
+        """Return each symbol with its input and its unit."""
         if self.explain is not None:
             self._take_explanation()
         found = []
@@ -158,7 +158,7 @@ class Formula:
         return found
 
     def _take_explanation(self) -> None:
-        """Take the text and the inputs of the explanation, once."""
+        """Replace the text and the inputs by those of the explanation, once."""
         explain: Any = self.explain
         object.__setattr__(self, "explain", None)
         found: Formula = explain()
@@ -178,14 +178,14 @@ def formula(
     origins: Callable[[], Mapping[str, Any]] | None = None,
     **letters: Any,
 ) -> Formula:
-    """Return what *text* comes to for its letters, with its explanation.
+    """Return the value of *text* for the given symbols, as a formula that explains itself.
 
-    Letters that are no names of Python stand in *inputs*. *context* are further numbers that
-    an explanation shows, and that the text does not use. *origins* makes inputs
-    that have formulas for some of the letters, at the first read of them.
+    Symbols that are no Python names are given in *inputs*. *context* are further numbers that an
+    explanation shows, and that the text does not use. *origins* returns inputs with formulas for
+    some of the symbols, at the first read of them.
 
     Raises:
-        FormulaError: The text is no formula, or has other letters than those given.
+        FormulaError: The text is no formula, or has other symbols than those given.
 
     >>> formula("2 (P - 1) n / (P B)", P=8.0, n=(4.0, "B"), B=(7.0, "B/s")).value
     1.0
@@ -212,7 +212,7 @@ def formula(
 def attribute(block: object, name: str) -> Formula:
     """Return the value of the attribute *name* of a block as a formula.
 
-    A page prints behind it where the spec has it, and its provenance.
+    A page prints where the spec sets it, and its provenance.
     """
     value = getattr(block, name)
     return Formula(f"{name} of {block_name(block)}", value=value, attribute=(block, name))
@@ -221,12 +221,12 @@ def attribute(block: object, name: str) -> Formula:
 def _with_origins(
     text: str, letters: Mapping[str, Any], origins: Callable[[], Mapping[str, Any]]
 ) -> Formula:
-    """Return the formula of a text, some of whose *letters* have formulas by now."""
+    """Return the formula of a text, with the inputs of *origins* in place of plain numbers."""
     return Formula(text, {**letters, **origins()}, is_expression=True)
 
 
 def letters_of(text: str) -> tuple[str, ...]:
-    """Return the letters of a text, in the order in which it has them.
+    """Return the symbols of a text, in order of appearance.
 
     >>> letters_of("(P - 1) n / P, of all")
     ('P', 'n')
@@ -241,7 +241,7 @@ def plain_of(value: Real | Formula) -> Real:
 
 
 def in_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
-    """Return the expression with each letter written as a number by *write*.
+    """Return the expression with each symbol replaced by its number, as *write* formats it.
 
     >>> f = formula("2 (P - 1) n / sum(g)", P=8.0, n=4.0, g={"a": 1.0, "b": 2.0})
     >>> in_numbers(f, lambda number, unit: f"{number:g}{unit}")
@@ -251,9 +251,9 @@ def in_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
 
 
 def compute_text(text: str, numbers: Mapping[str, Any], item: str = "") -> Any:
-    """Return the value of *text* for numbers by letter, those of a series as ``g[node]``.
+    """Return the value of *text* for numbers by symbol; those of a series are ``g[node]``.
 
-    Within a series, letters stand for their number of *item*.
+    With *item*, a symbol of a series stands for its number of that item.
     """
     names, function = _compile(text)
     letters: dict[str, Any] = {}
@@ -279,7 +279,7 @@ def _mismatch(text: str, names: tuple[str, ...], letters: Mapping[str, Any]) -> 
 
 
 def _infinite_number(text: str, letters: Mapping[str, Any]) -> Any:
-    """Return a number that plain floats reject: infinite, or not a number."""
+    """Return the value of *text* with arrays in place of floats, so that it may be inf or NaN."""
     import numpy as np
 
     def array(value: Any) -> Any:
@@ -307,7 +307,7 @@ _known: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]] = 
 
 
 def _compile(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]:
-    """Return the letters of *text*, and a function of their inputs."""
+    """Return the symbols of *text*, and a function that computes it from their inputs."""
     if text in _known:
         return _known[text]
     writer = _Python(text)
@@ -337,7 +337,7 @@ def _compile(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], 
 
 
 def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
-    """Return the sum or the maximum of *function* for each number of its series."""
+    """Return the sum, maximum or minimum of *function* over the items of its series."""
     columns = [list(v.values()) if v.__class__ is dict else v for v in values]
     lengths = {len(column) for column in columns if column.__class__ is list}
     if len(lengths) != 1:
@@ -356,7 +356,7 @@ def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
 
 
 class _Writer:
-    """A recursive descent over one text, which writes it anew."""
+    """A recursive descent parser of one formula, which writes it in another notation."""
 
     times, power = " * ", " ** "
 
@@ -376,7 +376,7 @@ class _Writer:
         self.tokens.append("")
 
     def text(self) -> str:
-        """Return the whole, written anew."""
+        """Return the whole formula in the other notation."""
         found = self.choice()
         if self.tokens[self.at]:
             raise FormulaError(f"the formula `{self.source}` goes on with `{self.tokens[self.at]}`")
@@ -470,7 +470,7 @@ class _Writer:
         return self.call_text(name, arguments)
 
     def arguments(self) -> int:
-        """Return how many arguments the call has whose bracket is next."""
+        """Return the number of arguments of the call whose bracket is the next token."""
         depth, count = 0, 1
         for token in self.tokens[self.at :]:
             depth += (token == "(") - (token == ")")
@@ -520,7 +520,7 @@ class _Writer:
 
 
 class _Python(_Writer):
-    """The text as an expression of Python, whose letters are numbered names."""
+    """Writes the formula as a Python expression, with numbered names for its symbols."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -561,7 +561,7 @@ class _Python(_Writer):
 
 
 class _Numbers(_Writer):
-    """The text with numbers in the place of letters."""
+    """Writes the formula with numbers in place of its symbols."""
 
     times, power = " x ", "^"
 
@@ -578,7 +578,7 @@ class _Numbers(_Writer):
         return f"({written})" if written.startswith("-") else written
 
     def call(self, name: str) -> str:
-        """Write a call; nothing of nothing is 0, and anything else of it is infinite."""
+        """Write a call. A ratio 0 / 0 is written as 0, and any other division by 0 as infinity."""
         start = self.at
         written = super().call(name)
         if name != "ratio":
@@ -617,14 +617,14 @@ class _Numbers(_Writer):
         return f"({' + '.join(found)})" if name == "sum" else f"{name}({', '.join(found)})"
 
     def deeper_letters(self) -> None:
-        """Go to the bracket that closes the one that is open."""
+        """Skip to the bracket that closes the open one."""
         depth = 1
         while depth:
             depth += (self.tokens[self.at] == "(") - (self.tokens[self.at] == ")")
             self.at += depth > 0
 
     def items(self, start: int, end: int) -> list[str]:
-        """Return what the letters of some tokens have numbers for."""
+        """Return the items of the series among the symbols of some tokens."""
         for token in self.tokens[start:end]:
             found = [k[len(token) + 1 : -1] for k in self.inputs if k.startswith(f"{token}[")]
             if token.isidentifier() and token not in self.inputs and found:
@@ -633,7 +633,7 @@ class _Numbers(_Writer):
 
 
 def _end(text: str) -> int:
-    """Return where the expression ends and a remark begins, if any."""
+    """Return the offset at which the expression ends; a remark may follow after a comma."""
     depth = 0
     for i, character in enumerate(text):
         depth += (character == "(") - (character == ")")

@@ -1,4 +1,4 @@
-"""Groups of ranks, the links between them, and what a collective does on these."""
+"""Groups of ranks, the links between them, and the phases of a collective on these links."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Phase(NamedTuple):
     """Part of a collective: *rounds* messages one after another on *link*.
 
-    *bytes_* are those of the busiest port in one direction, over all rounds. *reduced* are the
-    bytes that a rank adds on the way.
+    *bytes_* is the traffic of the busiest port in one direction, over all rounds. *reduced* is the
+    number of bytes that a rank reduces in it.
     """
 
     link: Link
@@ -33,11 +33,11 @@ class Phase(NamedTuple):
 
 @record(eq=False)
 class ClosedForm:
-    """The time of a collective as one expression, in letters: P ranks, n bytes, alpha, B.
+    """The time of a collective as one expression in P (ranks), n (bytes), alpha and B.
 
-    Alpha and B are of *link*, or one each of several links, one for each level. There
-    ``sum(E)`` and ``max(E)`` take E for each level that has members: g are the members and
-    G the product of g over the levels below. *letters* are all others.
+    Alpha and B are those of *link*, or one of each for every level in a tuple of links. There
+    ``sum(E)`` and ``max(E)`` take E for each level with several members: g is the number of members
+    and G the product of g over the levels below. *letters* are all other symbols.
     """
 
     text: str
@@ -49,8 +49,8 @@ class ClosedForm:
 class Library(Record):
     """A communication library: the *algorithms* that it has for each operation, by name.
 
-    ``auto`` picks among them alone in a study of the library. One that no plugin offers is
-    passed over.
+    In a study that uses the library, ``auto`` picks only among them. Algorithms that no plugin
+    offers are ignored.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Link(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The level."""
+        """The name of the level."""
 
     @property
     @abstractmethod
@@ -92,20 +92,20 @@ class Link(ABC):
 
     @property
     def measured(self) -> bool:
-        """Whether times are read off points, which formulas name in place of alpha and B."""
+        """Whether times are interpolated from measured points, which formulas then name."""
         return False
 
     def explain_latency(self) -> Real | Formula:
-        """Return alpha, with the formula of it where there is one."""
+        """Return alpha in seconds, with its formula if it has one."""
         return self.latency
 
     def explain_bandwidth(self) -> Real | Formula:
-        """Return B, with the formula of it where there is one."""
+        """Return B in bytes per second, with its formula if it has one."""
         return self.bandwidth
 
     @property
     def level(self) -> object:
-        """The block that describes the level, for algorithms that depend on what it can do."""
+        """The block that describes the level, for algorithms that depend on its capabilities."""
         return None
 
     @property
@@ -120,15 +120,15 @@ class Link(ABC):
 
     @abstractmethod
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time of *rounds* equal messages one after another, *bytes_* in all."""
+        """Return the time in seconds of *rounds* equal messages in sequence, *bytes_* in total."""
 
 
 def link_resources(link: Link) -> dict[str, Any]:
     """Return the resources that a term over *link* keeps busy: ``Work(..., **busy(link))``.
 
     A ring over several levels runs at the rate of the slowest. The other levels are busy for a
-    share of that time. The latency in it, which the term gives as ``latency``, is left out. Other
-    traffic on them has only the rest.
+    share of that time, without its latency, which the term gives as ``latency``. Other traffic on
+    these levels uses the rest of the time.
     """
     if not link.also:
         return {"resource": link.resource}
@@ -150,7 +150,7 @@ BY_TYPE |= {
 
 @record(kw_only=True, eq=False)
 class Group(Record):
-    """Ranks that talk to one another, as they are placed on the fabric.
+    """Ranks that communicate, and their placement on the fabric.
 
     *shape* has a number per level, fastest first: the units of the level below that take part
     within one unit of this level. Their product is *ranks*. Where units hold different numbers of
@@ -217,11 +217,11 @@ class Group(Record):
 
 @record(eq=False)
 class Communication:
-    """What a formula is the time of: one call of *operation* over *bytes_* in *group*.
+    """A collective whose time a formula is: one call of *operation* over *bytes_* in *group*.
 
     *bytes_* are counted as a :class:`parcost.Collective` counts them. The formulas of
-    ``study.collective`` have one. A plugin with a price of its own adds one, so that traces know
-    what its ranks exchange: ``attrs.evolve(price, communication=Communication(...))``.
+    ``study.collective`` have one. A plugin that computes such a time itself adds one, so that
+    traces know what its ranks exchange: ``attrs.evolve(price, communication=Communication(...))``.
     """
 
     operation: str

@@ -1,4 +1,4 @@
-"""The questions that parcost asks every plugin.
+"""The hooks of parcost: functions that a plugin may implement.
 
 Each hook is a noun: what the plugin *has*. No hook is first-result, and none mutates
 its arguments. Plugins contribute; the core chooses and adds up. So the order in which
@@ -63,7 +63,7 @@ def collectives() -> Iterable[Collective]:  # type: ignore[empty-body]
 
 @hookspec
 def libraries() -> Iterable[Library]:  # type: ignore[empty-body]
-    """Communication libraries, which say what ``auto`` may pick from, picked by name."""
+    """Communication libraries, picked by name; they limit the algorithms of ``auto``."""
 
 
 @hookspec
@@ -93,12 +93,12 @@ def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
 
 @hookspec
 def rulebooks() -> Iterable[Rulebook]:  # type: ignore[empty-body]
-    """The pages of the rules that the plugin has, which nothing reads before they are printed."""
+    """The documentation pages of the plugin's rules, which are read only to print them."""
 
 
 @hookspec
 def settings_writers() -> Iterable[SettingsWriter]:  # type: ignore[empty-body]
-    """Settings of other tools, which studies are written as."""
+    """Settings writers, which write a study as the settings of another tool."""
 
 
 # --- What a study is made of: asked once per evaluation, in this order --------------
@@ -111,27 +111,27 @@ def groups(study: Study) -> Iterable[Group]:  # type: ignore[empty-body]
 
 @hookspec
 def library(study: Study) -> Iterable[str]:  # type: ignore[empty-body]
-    """The name of the communication library in use; nothing where ``auto`` takes any."""
+    """The name of the communication library in use; without one, ``auto`` takes any algorithm."""
 
 
 @hookspec
 def pipelines(study: Study) -> Iterable[Pipeline]:  # type: ignore[empty-body]
-    """How the step is cut into stages and micro-batches; one plugin answers, with one."""
+    """The split of the step into stages and micro-batches, from one plugin as one pipeline."""
 
 
 @hookspec
 def parameters(study: Study) -> Iterable[ParameterGroup]:  # type: ignore[empty-body]
-    """The parameters that one rank holds, in the words of the vocabulary."""
+    """The parameters that one rank holds, as records of the vocabulary."""
 
 
 @hookspec
 def operators(study: Study) -> Iterable[Operator]:  # type: ignore[empty-body]
-    """The operators that one rank runs, in the words of the vocabulary."""
+    """The operators that one rank runs, as records of the vocabulary."""
 
 
 @hookspec
 def flops(study: Study) -> Iterable[FlopCount]:  # type: ignore[empty-body]
-    """The FLOPs of the model by definition: forward, per token, nothing recomputed."""
+    """The model FLOPs by definition: forward pass, per token, without recomputation."""
 
 
 # --- What it costs ------------------------------------------------------------------
@@ -154,18 +154,18 @@ def memory(study: Study) -> Iterable[Memory]:  # type: ignore[empty-body]
 
 @hookspec
 def calculations(study: Study) -> Iterable[Figure | Section | Check]:  # type: ignore[empty-body]
-    """What follows from the spec alone, without a step: a collective, a serving latency.
+    """Results of the spec alone, without a step: the time of a collective, a serving latency.
 
-    Asked of every study. One that has nothing to train (no plugin cuts it into a
-    pipeline) consists of these alone. A calculation answers only where a block that it
-    is about was written; names of figures about a labelled block start with its label,
-    as in ``gradients.seconds``. A failed error makes the study not run.
+    Called for every study. A study without training (no plugin gives it a pipeline) consists of
+    these alone. A calculation answers only if its block was written. Names of figures about a
+    labelled block start with its label, as in ``gradients.seconds``. A failed error makes the study
+    invalid.
     """
 
 
 @hookspec
 def replays(study: Study) -> Iterable[Replay]:  # type: ignore[empty-body]
-    """The pipelines that stand by themselves, without a step, for ``parcost timeline`` to draw."""
+    """Pipelines without a step, for ``parcost timeline`` to draw."""
 
 
 # --- What may be chosen: asked by a search -------------------------------------------
@@ -178,22 +178,22 @@ def axes(study: Study) -> Iterable[Axis]:  # type: ignore[empty-body]
 
 @hookspec
 def capacities(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
-    """The most bytes that a device may be predicted to need: a search leaves out the rest."""
+    """The memory limit of a device in bytes: a search skips layouts predicted to need more."""
 
 
 @hookspec
 def usable_memory(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
-    """The bytes of a device that a job has: what is left of them is the headroom of a layout."""
+    """The memory of a device in bytes that a job can use: usable less used is the headroom."""
 
 
 @hookspec
 def objectives(study: Study) -> Iterable[Objective]:  # type: ignore[empty-body]
-    """What a search may look for, by name."""
+    """The objectives that a search may minimize or maximize, by name."""
 
 
 @hookspec
 def search_goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
-    """What a search of this study is for: its objective, its axes, and what must hold."""
+    """The goal of a search of this study: its objective, its axes, and its limits."""
 
 
 # --- What it means: asked once the step is known -------------------------------------
@@ -211,21 +211,21 @@ def figures(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore
 
 @hookspec
 def intervals(study: Study, outcome: Outcome) -> Iterable[Interval]:  # type: ignore[empty-body]
-    """Where measured values of figures lie: how far each may be off, by its name."""
+    """The prediction intervals of figures: the range of their measured values, by name."""
 
 
 @hookspec
 def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
     """Further figures, computed only on demand: volumes, counts, ratios, bounds.
 
-    A claim in ``expect`` or :meth:`Result.figure` asks by name; a report lists them on
+    A claim in ``expect`` or :meth:`Result.figure` requests one by name; a report lists all on
     demand.
     """
 
 
 @hookspec
 def missing_figures(study: Study) -> Iterable[MissingFigure]:  # type: ignore[empty-body]
-    """Figures that this study lacks, and what it needs to have them.
+    """Figures that this study lacks, and what each one needs.
 
     Called only where a claim or the user names a figure that is not there.
     """
@@ -251,7 +251,7 @@ def calculation_charts(study: Study) -> Iterable[Chart]:  # type: ignore[empty-b
 
 @hookspec
 def timeline_charts(timeline: PassTimeline) -> Iterable[Chart]:  # type: ignore[empty-body]
-    """Pictures of a pipeline over time: that of a step, or one by itself."""
+    """Pictures of a pipeline over time: the pipeline of a step, or one by itself."""
 
 
 @hookspec
@@ -266,6 +266,6 @@ def point_charts(points: PointTable) -> Iterable[Chart]:  # type: ignore[empty-b
 def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:  # type: ignore[empty-body]
     """The pages of ``parcost show`` about a study without its step: ``ranks``, ``stages``.
 
-    Asked for one page by *name*; *rows* are those that are wanted, all where it is empty.
-    A cell may be a list of whole numbers.
+    Called for one page by *name*; *rows* are the ranks or stages to show, all of them if empty. A
+    cell may be a list of whole numbers.
     """

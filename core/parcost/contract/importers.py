@@ -17,7 +17,7 @@ from parcost.records import record
 
 @record
 class ImportOptions:
-    """How files of other tools are read.
+    """Options for reading files of other tools.
 
     *tool* is the name of an importer; empty where keys of the file identify it. *uses* are entries
     of a catalogue to add. *recipe* is one of several configurations of a file. *environment* has
@@ -40,7 +40,7 @@ class ImportOptions:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells two ways to read one file apart, as texts; empty for a plain spec."""
+        """A hash key of the options, as texts; empty for a plain spec."""
         return () if self == PLAIN else tuple(map(repr, astuple(self)))
 
 
@@ -48,7 +48,7 @@ PLAIN = ImportOptions()  # a spec, or a file of a tool that its content shows
 
 
 def no_neighbor(path: str) -> str | None:  # noqa: ARG001
-    """Return None: the text of no other file is known."""
+    """Return None: no other file is available."""
     return None
 
 
@@ -68,11 +68,11 @@ class ImportFile:
 
 @record(kw_only=True)
 class ImportedValue:
-    """``name = value``, of characters *start* to *end* of the file.
+    """The setting ``name = value``, read from characters *start* to *end* of the file.
 
-    *value* is an expression of the language, with its unit. *key* is the name that the tool has
-    for it, as its users write it. What the file does not state has an *assumption*: why the value
-    is what it is. *file* is the name of its file where several are joined.
+    *value* is an expression of the language, with its unit. *key* is the name of the setting in the
+    tool, as its users write it. A value that the file does not state has an *assumption*: the
+    reason for the value. *file* is the name of its file where several are joined.
     """
 
     name: str
@@ -86,7 +86,7 @@ class ImportedValue:
 
 @record(kw_only=True)
 class ImportedBlock:
-    """A block of the language, made of what a file of another tool has."""
+    """A block of the language, made from a file of another tool."""
 
     kind: str
     label: str = ""
@@ -98,8 +98,8 @@ class ImportedBlock:
 class ImportedKey:
     """A key that sets nothing, at characters *start* to *end*. *reason* is why, if it is known.
 
-    *attribute* is what it would set, ``model.vocabulary``, or a kind of blocks. Where files are
-    imported together, another one may set it.
+    *attribute* is the attribute that it would set, ``model.vocabulary``, or a kind of blocks. Where
+    files are imported together, another one may set it.
     """
 
     name: str
@@ -178,7 +178,7 @@ class Translation:
 
 
 class Importer(ABC):
-    """A format of files of another tool: ``--from name``.
+    """An importer of one file format of another tool: ``--from name``.
 
     *title* is the tool with the versions that the table of its names is made for. *source* is
     where these names are documented.
@@ -210,7 +210,7 @@ class Importer(ABC):
 
     @abstractmethod
     def translate(self, name: str, text: str) -> Translation:
-        """Return the blocks that the text describes, and what of it they lack."""
+        """Return the blocks that the text describes, and the settings that they lack."""
 
     def read(self, file: ImportFile) -> Translation:
         """Return the blocks of a file; override it to use options or neighbouring files."""

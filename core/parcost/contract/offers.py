@@ -1,4 +1,4 @@
-"""What a plugin offers once, before any study: catalogues, formats of reports and timelines."""
+"""Offers of a plugin that depend on no study: catalogues, report formats, timeline formats."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LINES = rule(lambda text: isinstance(text, str), "which is no text")
 class Catalogue(Record):
     """A directory of .par files, imported as ``use name.folder.block``.
 
-    *prelude* is the path, below *root*, of a file whose blocks every study starts
-    from and overrides: the assumptions, each with its provenance. *example* is that of a study to
-    begin with, which is not imported.
+    *prelude* is the path, below *root*, of a file whose blocks every study inherits and may
+    override: the assumptions, each with its provenance. *example* is the path of a study to start
+    from, which is not imported.
     """
 
     name: str
@@ -82,9 +82,9 @@ class Exporter(ABC):
 
 
 class LiveExporter(Exporter):
-    """A format of pages that a server keeps up to date, beside a form: ``parcost serve``.
+    """A format of pages that a server updates while a form is edited: ``parcost serve``.
 
-    The page asks the server for what it shows (`docs/guide/serve.md` has the requests).
+    The page requests its content from the server (`docs/guide/serve.md` has the requests).
     """
 
     @abstractmethod
@@ -97,7 +97,7 @@ class LiveExporter(Exporter):
 
     @abstractmethod
     def reports(self, entries: Iterable[Entry], name: str) -> str:
-        """Return reports as a part of the page, whose identifiers there begin with *name*."""
+        """Return reports as a part of the page; *name* is the prefix of their HTML ids."""
 
 
 class FileExporter(ABC):

@@ -1,4 +1,4 @@
-"""Where the value of an attribute comes from."""
+"""The origin of the value of an attribute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROVENANCES = {
 
 @record(eq=False)
 class Origin:
-    """Where a value comes from.
+    """The origin of a value.
 
     *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from
     outside. *kind* and *source* are the provenance (``measured``, ``vendor``,

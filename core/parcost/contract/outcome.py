@@ -53,7 +53,7 @@ class LedgerLine:
 
     @property
     def limit(self) -> str:
-        """The resource that limits it: another one where the term keeps that busy all the time."""
+        """The resource that limits the term: its own, or another that it keeps fully busy."""
         also, busy = getattr(self.term, "also", ()), getattr(self.term, "also_busy", ())
         full = [name for name, share in zip(also, busy, strict=True) if all_of(share >= 1)]
         return full[0] if full else self.resource
@@ -61,9 +61,9 @@ class LedgerLine:
 
 @record(kw_only=True, eq=False)
 class MemoryLine:
-    """One memory term on the busiest device at its fullest moment.
+    """One memory term on the busiest device at the moment of peak memory.
 
-    *left* is the share of it that stays there: some activations may be kept elsewhere.
+    *left* is the share of it that stays there: some activations may be stored elsewhere.
     """
 
     name: str
@@ -75,19 +75,19 @@ class MemoryLine:
 
     @property
     def cause(self) -> str:
-        """What the memory is held for."""
+        """The category of the memory, such as ``optimizer``."""
         return self.term.cause or OTHER
 
 
 class StepReplay(Protocol):
-    """The pipeline of a step as it was replayed."""
+    """The replayed pipeline of a step."""
 
     def device_seconds(self) -> Sequence[Real]:
         """Return the seconds of passes on each device."""
         ...
 
     def device_alive(self) -> Sequence[Real]:
-        """Return the most micro-batches alive at once on each device."""
+        """Return the maximum number of micro-batches in flight on each device."""
         ...
 
     def activities(self) -> Sequence[Sequence[Activity]]:
@@ -99,13 +99,13 @@ class StepReplay(Protocol):
         ...
 
     def memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
-        """Return what each device holds at each moment."""
+        """Return the memory lines of each device at each moment."""
         ...
 
 
 @record(kw_only=True, eq=False)
 class Outcome:
-    """The step and the memory of a study.
+    """The step time and the memory of a study.
 
     *device* is the reference device (the busiest; ties to the lowest index).
     *ideal_seconds* is what that device is busy; *makespan_seconds* is the pipeline
@@ -135,7 +135,7 @@ class Outcome:
 
     @property
     def step_formula(self) -> Formula:
-        """The step time as the sum of the ledger; one object, which pages print once."""
+        """The step time as the sum of the ledger; always one object, which pages print once."""
         if self._step_formula is None:
             made = Formula(
                 text="sum of the ledger",
@@ -158,16 +158,16 @@ class Outcome:
 
     @property
     def device_seconds(self) -> Sequence[Real]:
-        """What each device is busy with passes; of the reference device, *ideal_seconds*."""
+        """The busy time of each device in seconds; *ideal_seconds* for the reference device."""
         return self._run.device_seconds()
 
     @property
     def device_alive(self) -> Sequence[Real]:
-        """Most micro-batches alive at once on each device, in all stages that it holds."""
+        """Maximum number of micro-batches in flight on each device, over all its stages."""
         return self._run.device_alive()
 
     def timeline(self) -> Sequence[Sequence[Activity]]:
-        """Return what each device does when, in a pipeline without once-per-step terms.
+        """Return the passes of each device over time, in a pipeline without once-per-step terms.
 
         Raises:
             ValueError: The outcome is of a sweep, which has no single timeline.
@@ -175,14 +175,14 @@ class Outcome:
         return self._run.activities()
 
     def pass_parts(self) -> Mapping[tuple[str, int], Mapping[str, float]]:
-        """Return what passes of a micro-batch on a virtual stage expose, by cause, in seconds.
+        """Return the exposed seconds of the passes of a micro-batch on a virtual stage, by cause.
 
-        Keys are the kind of a pass, as :class:`Op` has it, and the stage.
+        Keys are the kind of a pass, as in :class:`Op`, and the stage.
         """
         return self._run.pass_parts()
 
     def memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
-        """Return what each device holds at each moment."""
+        """Return the memory lines of each device at each moment."""
         return self._run.memory_by_moment()
 
     @property
@@ -198,7 +198,7 @@ class Outcome:
 
 
 def exposed_seconds(lines: Iterable[LedgerLine]) -> Formula:
-    """Return the exposed seconds of some lines of the ledger."""
+    """Return the sum of the exposed seconds of some lines of the ledger, as a formula."""
     seconds: dict[str, Real] = {}
     for line in lines:
         name = f"{line.name}, {line.pass_}" if line.pass_ else line.name
@@ -207,7 +207,7 @@ def exposed_seconds(lines: Iterable[LedgerLine]) -> Formula:
 
 
 def _step_formula(ledger: Sequence[LedgerLine]) -> Formula:
-    """Return the sum of the ledger by the kinds of its lines."""
+    """Return the sum of the ledger as a formula with one part for each kind of line."""
     kinds = dict.fromkeys(line.kind for line in ledger)
     parts = {
         str(kind): (exposed_seconds(line for line in ledger if line.kind == kind), "s")

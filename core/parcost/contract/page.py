@@ -1,9 +1,8 @@
-"""What is on a page of text, apart from how it is drawn.
+"""The content of a page of text, apart from how it is drawn.
 
-A report is told once, as headings, lines and tables; a terminal, a pipe and Markdown
-each draw the same page in their own manner. Exporters, commands and third parties all
-write pages. Control characters are spelled out: what a spec says must not drive a
-terminal.
+A report is written once, as headings, lines and tables; a terminal, a pipe and Markdown each draw
+the same page. Exporters, commands and third parties all write pages. Control characters are
+escaped: text from a spec must not control a terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def _all_visible(texts: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True)
 class Paper:
-    """What is drawn on."""
+    """The width in characters, the color support and the character set of the output."""
 
     width: int = 80
     color: bool = False
@@ -71,7 +70,8 @@ class Column:
 class Row:
     """Cells, one for each column. *indent* shifts the first; *rule* draws a line above.
 
-    A bar of blocks in a cell is drawn in *bar_color*, such as ``#0072B2``, where there is color.
+    A bar of block characters in a cell is drawn in *bar_color*, such as ``#0072B2``, where color is
+    supported.
     """
 
     cells: Sequence[str] = field(converter=_all_visible)

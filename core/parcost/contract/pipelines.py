@@ -1,4 +1,4 @@
-"""How a step is cut: pipelines, the orders of their devices, and what a schedule is asked for."""
+"""Pipelines: the split of a step, the order of each device, and the input of a schedule."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from parcost.records import record
 
 @record(kw_only=True, eq=False)
 class Pipeline(Record):
-    """How the step is cut: *schedule* by name, *stages* devices, *chunks* on each.
+    """The split of a step: *schedule* by name, *stages* devices, *chunks* on each.
 
-    *micro_batches* per data-parallel replica may be an array. *blocking*: a device does
-    nothing else while it sends to another. *overlap* is how much of what the halves of a
-    :class:`Pair` could hide under each other they do hide.
+    *micro_batches* per data-parallel replica may be an array. *blocking*: a device computes nothing
+    while it sends. *overlap* is the share of the possible overlap between the halves of a
+    :class:`Pair` that is reached.
     """
 
     called: ClassVar[str] = "the pipeline"
@@ -95,7 +95,7 @@ LONGEST_ORDER = 2**17
 
 @record(kw_only=True)
 class PipelineShape:
-    """How a pipeline is cut: *stages* devices, *chunks* on each, *micro_batches* per step."""
+    """The shape of a pipeline: *stages* devices, *chunks* on each, *micro_batches* per step."""
 
     stages: int
     micro_batches: int
@@ -104,7 +104,7 @@ class PipelineShape:
 
 @record(kw_only=True, eq=False)
 class Case:
-    """Pipelines to be timed, one or many at once: how they are cut, and what passes take.
+    """Pipelines to be timed, one or many at once: their shape, and the seconds of their passes.
 
     Everything is a number or an array that broadcasts, *stages* and *chunks* too. Neighbouring
     virtual stages that take equally long are a run. *F*, *B* and *W* are the seconds of one
@@ -203,7 +203,7 @@ class Case:
     if not TYPE_CHECKING:  # types know what a case has
 
         def __getattr__(self, name: str) -> object:
-            """Name the version that changed what a case has."""
+            """Raise an error that names the version of the contract that removed an attribute."""
             message = (
                 f"a case has no `{name}` in version 3 of the contract, but F, B and W by run of "
                 "equal stages; `PARCOST_API = 2` in a plugin adapts its schedules "
@@ -213,6 +213,6 @@ class Case:
 
 
 def _sums(runs: Sequence[tuple[Real, Real]]) -> list[Real]:
-    """Return the sum of the first 0, 1, ... of *runs*: how often, and what."""
+    """Return the sums of the first 0, 1, ... of *runs*, pairs of a count and a value."""
     each = (x if isinstance(n, int) and n == 1 else n * x for n, x in runs)
     return list(accumulate(each, initial=0))

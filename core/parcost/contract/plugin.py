@@ -1,4 +1,4 @@
-"""A plugin as reports name it, its faults, and the plugins of a run as a study asks them."""
+"""A plugin, its faults, and the interface to the set of plugins of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parcost.records import record
 
 @frozen(eq=False)
 class Plugin:
-    """One plugin: its name, and the distribution and version that it came in."""
+    """A plugin: its name, and the distribution and version that it was installed from."""
 
     name: str
     distribution: str = ""
@@ -41,7 +41,7 @@ class Fault:
 
 
 class PluginSet(Protocol):
-    """The plugins of a run, as a study asks them."""
+    """The plugins of a run; the interface that a study uses."""
 
     @property
     def blocks(self) -> Mapping[str, BlockType]:
@@ -50,22 +50,22 @@ class PluginSet(Protocol):
 
     @property
     def broken(self) -> tuple[Fault, ...]:
-        """The faults of plugins that take no part."""
+        """The faults of plugins that are excluded from the run."""
         ...
 
     @property
     def foreign(self) -> tuple[Plugin, ...]:
-        """The plugins that come from outside of this distribution."""
+        """The plugins that are not part of parcost itself."""
         ...
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The names of installed plugins that the run does without."""
+        """The names of installed plugins that the user excluded from the run."""
         ...
 
     @property
     def absences(self) -> Sequence[str]:
-        """A sentence for each plugin that takes no part, for diagnostics of what is missing."""
+        """A sentence for each excluded plugin, for diagnostics about something missing."""
         ...
 
     @property
@@ -75,15 +75,15 @@ class PluginSet(Protocol):
 
     @property
     def memo(self) -> Memo:
-        """The answers that studies share."""
+        """The cache of answers that studies share."""
         ...
 
     def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
-        """Return what plugins offer under a registry hook, by name."""
+        """Return the objects that plugins register under a hook, by name, with their plugins."""
         ...
 
     def implementing(self, hook: str) -> Sequence[Plugin]:
-        """Return the plugins that answer *hook*, in the order in which they are asked."""
+        """Return the plugins that implement *hook*, in the order of their calls."""
         ...
 
     def ask(
@@ -94,9 +94,9 @@ class PluginSet(Protocol):
         only: int | None = None,
         **arguments: Any,
     ) -> Iterator[tuple[Plugin, Any]]:
-        """Yield what each plugin contributes to *hook*."""
+        """Yield the contributions of each plugin to *hook*."""
         ...
 
     def note(self, fault: Fault) -> None:
-        """Keep a fault in an answer about a study."""
+        """Record a fault of a plugin that was found while a study was evaluated."""
         ...

@@ -39,7 +39,7 @@ def price(
     times: Sequence[Real],
     best: Real,
 ) -> Formula:
-    """Return the formula of *best*, the least of the *times* of some algorithms.
+    """Return the formula of *best*, the minimum of the *times* of some algorithms in seconds.
 
     Its text is rendered on the first read.
     """
@@ -57,7 +57,7 @@ def price(
 def explain(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
-    """Return the formula of the *seconds* of one algorithm."""
+    """Return *seconds*, the time of one algorithm, as a formula."""
     explain = partial(_explanation, operation, n, group, algorithm, seconds)
     return _by_name(operation, n, group, (algorithm,), seconds, explain)
 
@@ -65,7 +65,7 @@ def explain(
 def _explanation(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
-    """Return an expression that comes to *seconds*, or the name of the algorithm."""
+    """Return an expression with the value *seconds*, or else the name of the algorithm."""
 
     text = _BY_NAME
 
@@ -87,7 +87,7 @@ def _explanation(
 
 
 def _formula_or_none(text: str, letters: Mapping[str, Any]) -> Formula | None:
-    """Return the formula of a text, None where it has letters of its own or is no expression."""
+    """Return the formula of a text; None if it is no expression or has unknown symbols."""
     try:
         return formula(text, {letter: letters[letter] for letter in letters_of(text)})
     except (FormulaError, KeyError):
@@ -95,7 +95,7 @@ def _formula_or_none(text: str, letters: Mapping[str, Any]) -> Formula | None:
 
 
 def _minimum(offered: Sequence[Collective], each: Sequence[Formula]) -> Formula:
-    """Return the least of the times of some algorithms, by their names."""
+    """Return the minimum of the times of some algorithms, as a formula of their names."""
     parts = {algorithm.name: (one, "s") for algorithm, one in zip(offered, each, strict=True)}
     return formula(f"min({', '.join(parts)})", parts)
 
@@ -136,7 +136,7 @@ def _same(found: Real, seconds: Real) -> bool:
 def _closed_form(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the closed form of an algorithm, if it has one and ranks add for nothing."""
+    """Yield the closed form of an algorithm, if it has one and reduction takes no time."""
     found = algorithm.closed_form(operation, group)
     if found is None or any_of(group.reduction > 0):
         return
@@ -152,7 +152,7 @@ def _closed_form(
 
 
 def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
-    """Return the letters of each level that a group has members at."""
+    """Return the symbols g, G, alpha and B of each level with several members of a group."""
     g: dict[str, Real] = {}
     below: dict[str, Real] = {}
     alpha: dict[str, Real | Formula] = {}
@@ -170,7 +170,7 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
 def _phases(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the sum over the phases of an algorithm: by alpha and B, and by measured times."""
+    """Yield the sum over the phases of an algorithm: by alpha and B, then by measured times."""
     size = plain_of(n)
     phases = algorithm.phases(operation, size, group)
     if phases is None:
@@ -211,7 +211,7 @@ def _phases(
 
 
 def _unique_name(name: str, known: Mapping[str, Any]) -> str:
-    """Return *name* with as many primes as tell it from those that are known."""
+    """Return *name*, with primes appended until it differs from the *known* names."""
     while name in known:
         name += "'"
     return name

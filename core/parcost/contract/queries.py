@@ -37,7 +37,7 @@ PLAIN = frozenset({bool, int, str, type(None)})
 
 
 class Reads:
-    """What a query reads: *values* by source, in order, and all *axes* behind them."""
+    """The values that a query read, by source in order, and all *axes* behind them."""
 
     __slots__ = ("axes", "values")
 
@@ -46,10 +46,11 @@ class Reads:
         self.axes: set[str] = set()
 
     def note(self, axis: str, value: Any) -> None:
-        """Note that the value on an axis was read.
+        """Record that the value on an axis was read.
 
         Raises:
-            ValueError: Another value was: an answer holds a study, or a block, of another point.
+            ValueError: Another value was read: an answer holds a study, or a block, of another
+                point.
         """
         if axis not in self.values:
             self.values[axis] = value
@@ -58,13 +59,13 @@ class Reads:
             raise ValueError(f"`{axis}` was read at two points: an answer of a query must be plain")
 
     def include(self, other: Reads) -> None:
-        """Note everything that another query has read."""
+        """Record everything that another query has read."""
         for source, value in other.values.items():
             self.values.setdefault(source, value)
         self.axes |= other.axes
 
     def depend(self, source: Source, value: Any, axes: set[str]) -> None:
-        """Note that the plain answer of another query was used."""
+        """Record that the plain answer of another query was used."""
         self.values.setdefault(source, value)
         self.axes |= axes
 
@@ -74,7 +75,7 @@ READS: ContextVar[Reads | None] = ContextVar("READS", default=None)
 
 
 class Answer:
-    """An answer that is known."""
+    """A leaf of the memo: a stored answer."""
 
     __slots__ = ("value",)
 
@@ -83,7 +84,7 @@ class Answer:
 
 
 class Branch:
-    """What a query reads next, and what follows by the value that it finds."""
+    """A node of the memo: the next source that a query reads, and a child for each value."""
 
     __slots__ = ("children", "source")
 
@@ -93,7 +94,7 @@ class Branch:
 
 
 class Memo:
-    """Answers by what they depend on, the first *most* of them."""
+    """A cache of answers by the values that they depend on; it is cleared at *most* keys."""
 
     def __init__(self, most: int | None = None) -> None:
         self._roots: dict[Any, Any] = {}  # a Branch or an Answer
@@ -102,7 +103,7 @@ class Memo:
         self.clear = self._roots.clear
 
     def keep(self, key: Any, values: Mapping[Source, Any], value: Any) -> Answer:
-        """Keep an answer under what it has read, in order."""
+        """Store an answer under the values that it has read, in order."""
         if self._most is not None and len(self._roots) >= self._most:
             self._roots.clear()
         children, at = self._roots, key
@@ -116,7 +117,7 @@ class Memo:
 
 
 class IdentityKey:
-    """An object that is known by identity, as it has no hash."""
+    """A hash key for an object without a hash: equal only to a key of the same object."""
 
     __slots__ = ("value",)
 
@@ -131,14 +132,14 @@ class IdentityKey:
 
 
 def key_of(value: Any) -> Any:
-    """Return what tells *value* from others: of an array its type, shape and bytes."""
+    """Return a value that is equal for equal inputs: for an array its type, shape and bytes."""
     if is_array(value) and hasattr(value, "tobytes"):
         return value.dtype.str, value.shape, value.tobytes()
     return value
 
 
 def hash_key(value: Any) -> Any:
-    """Return what an argument of a query is known by.
+    """Return the hash key of an argument of a query.
 
     >>> hash_key(1.0), hash_key([]) == hash_key([])
     (1.0, False)
@@ -156,9 +157,9 @@ PURE: set[Callable[..., Any]] = set()
 
 
 def pure_function(function: Callable[..., T]) -> Callable[..., T]:
-    """Declare a function of its arguments alone, which as a query is not given the study.
+    """Declare that a function depends on its arguments alone; as a query it gets no study.
 
-    Its answer is plain and outlives the study: specs of a batch price the same products.
+    Its answer must be plain data and outlives the study, so specs of a batch share it.
     """
     PURE.add(function)
     return function

@@ -1,4 +1,4 @@
-"""What blocks may contain: declared by plugins as classes, one per block.
+"""Schemas of blocks: plugins declare each block as a class.
 
     @block("level", inside="fabric", label="required")
     class Level:
@@ -8,9 +8,9 @@
         bandwidth: Rate = quantity(RATE, qualifiers=DIRECTION, curve=True, doc="per device")
         latency: Real = quantity(SECONDS, default=0.0, doc="start-up time of a message")
 
-The class is the schema, the documentation and the static type of ``study[Fabric]``.
-Every attribute carries a doc line, a dimension, and its default; the language
-reference and ``parcost show`` are made from them.
+The class is the schema, the documentation and the static type of ``study[Fabric]``. Every attribute
+carries a doc line, a dimension, and its default; the language reference and ``parcost show`` are
+made from them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Rate: TypeAlias = "Real | Curve"
 
 @frozen(kw_only=True)
 class Field:
-    """What the language knows of one attribute."""
+    """The declaration of one attribute."""
 
     kind: str  # quantity, word, switch, text, reference, integers, children
     doc: str
@@ -81,7 +81,7 @@ class Field:
 
 @frozen(kw_only=True, slots=False)
 class BlockType:
-    """What the language knows of one block."""
+    """The declaration of one kind of block."""
 
     kind: str
     label: str  # "required", "optional" or "none"
@@ -97,7 +97,7 @@ class BlockType:
 
     @cached_property
     def may_be_implied(self) -> bool:
-        """Whether a study has such a block if no file writes one."""
+        """Whether a study has such a block even if no file writes one."""
         complete = all(name in self.defaults for name in self.fields)
         return complete and self.label == "none" and not self.inside
 
@@ -224,7 +224,7 @@ def reference(target: str, *, doc: str, default: Any = REQUIRED) -> Any:
 
 
 def integers(*, doc: str, default: Any = REQUIRED, minimum: float = 0.0) -> Any:
-    """Declare a list of whole numbers, bound as a tuple of ints; what is written has some."""
+    """Declare a list of whole numbers, bound as a tuple of ints; a list must not be empty."""
     return _field(default, Field(kind="integers", doc=doc, minimum=minimum, structural=True))
 
 
@@ -296,22 +296,23 @@ def block(
 
 
 def block_type(schema: type) -> BlockType:
-    """Return what the language knows of *schema*."""
+    """Return the declaration of the block class *schema*."""
     found: BlockType = schema.__block__  # type: ignore[attr-defined]
     return found
 
 
 def block_name(block: object) -> str:
-    """Return how a block is named in paths: its label, or its kind without one."""
+    """Return the name of a block in paths: its label, or its kind without one."""
     label: str = vars(block)["label"]
     return label or block_type(type(block)).kind
 
 
 def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, Any]]) -> T:
-    """Return *block* with other *values*, some of them on *axes*, which note that they are read.
+    """Return a copy of *block* with new *values*; reads of attributes on *axes* are recorded.
 
-    An axis is by attribute its name, and what the value on it is known by. An attribute on an
-    axis is no longer in the dictionary of the block; only so is reading all others free.
+    *axes* maps an attribute to the name of its axis and the hash key of its value. Such an
+    attribute is removed from the dictionary of the block, so that reading all others costs nothing
+    extra.
     """
     found = copy(block)
     own = vars(found)
@@ -325,9 +326,9 @@ def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, A
 def change_values(
     blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any, str, object], Any]
 ) -> dict[type, tuple[Any, ...]]:
-    """Return *blocks* with every value, and those of blocks inside, ``change(value, name, block)``.
+    """Return *blocks* with every value replaced by ``change(value, name, block)``, nested ones too.
 
-    A block of which nothing changes is itself, and one that stands in two places stays one.
+    A block without changes is returned itself, and a block in two places stays one object.
     """
     made: dict[int, Any] = {}
 
@@ -348,7 +349,7 @@ def change_values(
 
 
 def _on_axis(block: object, name: str) -> Any:
-    """Return the attribute on an axis that is called *name*, and note that it is read."""
+    """Return the value of attribute *name*, which is on an axis, and record the read."""
     try:
         axis, key, value = vars(block)[_AXES][name]
     except KeyError:
@@ -361,7 +362,7 @@ def _on_axis(block: object, name: str) -> Any:
 
 
 def _block_text(block: object) -> str:
-    """Return a block as attrs would spell it, which takes a while to compile for each class."""
+    """Return the repr of a block in the style of attrs, without compiling one for each class."""
     values = (f"{name}={value!r}" for name, value in vars(block).items())
     return f"{type(block).__qualname__}({', '.join(values)})"
 

@@ -1,4 +1,4 @@
-"""What a search may choose, look for and must keep: axes, objectives, limits and goals."""
+"""Search spaces and goals: axes, objectives and limits."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Axis(Record):
 
 @record(kw_only=True, eq=False)
 class Objective(Record):
-    """What a search makes as small as it can: ``cost(step_seconds)``, an array like it.
+    """A quantity that a search minimizes: ``cost(step_seconds)``, elementwise.
 
-    *cost* never falls where the step takes longer. *value* turns it into the number that
-    people know, in *unit*; *largest* says that this is to be large, as an MFU is. An
-    objective with a *short* title stands beside every layout, whatever is looked for. One that
-    *needs* something that the study lacks cannot be looked for: the error has it.
+    *cost* must not decrease with the step time. *value* converts it to the printed number in
+    *unit*; *largest* is set if that number is to be maximized, like an MFU. An objective with a
+    *short* title is a column of every result. An objective that *needs* something missing in the
+    study cannot be chosen: the error prints it.
     """
 
     called: ClassVar[str] = "the objective `{0.name}`"
@@ -81,10 +81,10 @@ class Objective(Record):
 
 @record(kw_only=True, eq=False)
 class Limit:
-    """What a layout must meet to be found: ``holds(step_seconds, memory_bytes)``.
+    """A condition that a layout must meet: ``holds(step_seconds, memory_bytes)``.
 
-    A longer step, or more memory, never makes it hold: a layout that breaks it by a bound
-    from below breaks it. *says* is the limit in words: ``memory <= 70 GiB``.
+    It must be monotonic: a longer step, or more memory, never makes it hold. So a layout whose
+    lower bound breaks it is skipped. *says* is the limit in words: ``memory <= 70 GiB``.
     """
 
     name: str
@@ -94,12 +94,12 @@ class Limit:
 
 @record(kw_only=True, eq=False)
 class Goal(Record):
-    """What a search of the study is for, where the command line does not say otherwise.
+    """The goal of a search of the study, unless the command line sets another.
 
-    *axes* are names of axes, all that there are where it is empty. None is not said. *subject*
-    is the block that says so, to point at, with attributes called like these. *complexity* returns
-    numbers of a layout's study that sort simpler layouts first. Layouts whose cost differs by less
-    than *tolerance*, a share, are listed in that order.
+    *axes* are names of axes; empty means all. None means not set. *subject* is the block that sets
+    the goal, for diagnostics; its attributes have the same names. *complexity* returns numbers of a
+    layout's study that sort simpler layouts first. Layouts whose cost differs by less than
+    *tolerance*, a fraction, are listed in that order.
     """
 
     called: ClassVar[str] = "a goal"

@@ -29,7 +29,7 @@ class SettingsProblem:
 
 @record(kw_only=True)
 class ToolSettings:
-    """The settings of a study as the *text* of a file, without comments on their source.
+    """The settings of a study as the *text* of a file, without comments about their origin.
 
     *same* are attributes, or blocks, whose values are written in another way that costs the same,
     each with the reason: one stage has no schedule. Of essential ones the core evaluates both

@@ -1,10 +1,10 @@
-"""A sheet: the figures of a calculation, each a line of text over the same letters.
+"""A sheet: the figures of a calculation, each a line of text over the same symbols.
 
     sheet = Sheet("buckets b", G=(gradients, "B"), N=buckets)
     yield sheet("bucket", "bytes of a bucket", "MB", "G / N")
     yield sheet("time", "time of a bucket", "s", "bucket / B", B=(bandwidth, "B/s"))
 
-A line has the letters of its text as inputs. Its name is a letter of the lines after it.
+The symbols of a line's text are its inputs. The name of a line is a symbol of the later lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parcost.contract.formulas import Formula, FormulaError, formula, letters_of
 
 
 class Sheet:
-    """Makes figures: ``label.name`` by a text over *letters*, which lines may add to.
+    """Makes figures ``label.name`` from texts over *letters*, the symbols; lines may add more.
 
     >>> sheet = Sheet("b", n=8.0)
     >>> sheet("half", "half of it", "", "n / 2").name, sheet("whole", "all", "", "2 half").value
@@ -25,7 +25,7 @@ class Sheet:
     """
 
     def __init__(self, label: str = "", /, *, source: str = "", **letters: Any) -> None:
-        """Make a sheet of the block called *label*, or of none."""
+        """Make a sheet of the block called *label*; "" for a sheet without a block."""
         self.label = label
         self.source = source
         self.letters = letters
@@ -33,7 +33,7 @@ class Sheet:
     def formula(
         self, text: str, inputs: Mapping[str, Any] | None = None, **letters: Any
     ) -> Formula:
-        """Return what *text* comes to over the letters of the sheet and further *letters*."""
+        """Return the value of *text* as a formula of the sheet's symbols and further *letters*."""
         own = {**(inputs or {}), **letters}
         names = letters_of(text)
         if unused := own.keys() - set(names):
@@ -54,7 +54,7 @@ class Sheet:
         note: str = "",
         **letters: Any,
     ) -> Figure:
-        """Return a line as a figure in *unit*; *text* may be a formula that is made already."""
+        """Return a line as a figure in *unit*; *text* may also be a ready formula."""
         value = self.formula(text, inputs, **letters) if isinstance(text, str) else text
         self.letters[name] = (value, unit)
         return Figure(

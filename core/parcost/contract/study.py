@@ -1,9 +1,9 @@
-"""A study: one scenario's blocks as typed objects, and what plugins make of them.
+"""A study: the blocks of one scenario as typed objects, and the answers of plugins about it.
 
-Plugins read blocks by class, ``study[Layout].tp``, and use the contributions of other
-plugins through the study, never by importing them: ``study.collective(...)`` picks
-among the algorithms that plugins offer, ``study.operators`` are the operators that
-model plugins describe. Everything is frozen; answers are computed once per evaluation.
+Plugins read blocks by class, ``study[Layout].tp``, and use the contributions of other plugins
+through the study, never by importing them: ``study.collective(...)`` picks among the algorithms
+that plugins offer, ``study.operators`` are the operators that model plugins describe. Everything is
+frozen; answers are computed once per evaluation.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ T = TypeVar("T")
 class Call:
     """A collective with its cost: its time, the algorithm (or algorithms) and the formula.
 
-    *latency* are the seconds of it that an empty message takes, where the group spans several
-    levels; else 0.
+    *latency* is the time in seconds of an empty message, if the group spans several levels; else 0.
     """
 
     seconds: Real
@@ -86,7 +85,7 @@ class Schedule(ABC):
         """
 
     def for_study(self, study: Study) -> Schedule:  # noqa: ARG002
-        """Return the schedule with what the study says of it, such as a group size.
+        """Return the schedule with its options from the study, such as a group size.
 
         Return the same object for the same values: cache it.
         """
@@ -162,14 +161,14 @@ class Collective(ABC):
         """Return the time of one call; infinity where the algorithm cannot run."""
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm | None:  # noqa: ARG002
-        """Return the time as one expression; None where only the phases explain it.
+        """Return the time as one expression; None if only the phases explain it.
 
-        A report prints it wherever it comes to ``seconds``, and the phases elsewhere.
+        A report prints it wherever it equals ``seconds``, and the phases elsewhere.
         """
         return None
 
     def for_study(self, study: Study) -> Collective:  # noqa: ARG002
-        """Return the algorithm as the blocks of *study* have it."""
+        """Return the algorithm with its options from the blocks of *study*."""
         return self
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
@@ -188,11 +187,11 @@ class Collective(ABC):
         return ""
 
     def phases(self, operation: str, n: Real, group: Group) -> Sequence[Phase] | None:  # noqa: ARG002
-        """Return what a call is made of: what it does on each link. None is not known."""
+        """Return the phases of a call, each with its messages on one link; None if not known."""
         return None
 
     def cut(self, pieces: Real) -> Collective | None:  # noqa: ARG002
-        """Return a pipelined algorithm with so many *pieces*, None where it has no pieces."""
+        """Return the pipelined algorithm with so many *pieces*; None if it has no pieces."""
         return None
 
 
@@ -205,7 +204,7 @@ class KernelModel(ABC):
     def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence, with their formula.
 
-        None is an operator that the model does not know.
+        None if the model does not know the operator.
         """
 
 
@@ -213,8 +212,8 @@ class KernelModel(ABC):
 class Study(ABC):
     """One scenario. ``study[Layout]`` is its only block of that class.
 
-    *axes* are the swept attributes: names and values, in the order of array axes. *lets*
-    are what names outside of blocks stand for, as written.
+    *axes* are the swept attributes: names and values, in the order of array axes. *lets* are the
+    values of names outside of blocks, as written.
     """
 
     name: str
@@ -264,10 +263,9 @@ class Study(ABC):
         return self.blocks.get(schema, ())
 
     def where(self, subject: str) -> Span | None:
-        """Return where the attribute at a path such as ``layout.tp`` was written.
+        """Return the span in the file that sets the attribute at a path such as ``layout.tp``.
 
-        That is the header of its block where the attribute was left out, and None where
-        the block was too.
+        Without the attribute it is the header of its block; without the block, None.
         """
         if not subject:
             return None
@@ -285,27 +283,27 @@ class Study(ABC):
         return None
 
     def origin(self, block: object, attribute: str) -> Origin | None:
-        """Return where the value of *attribute* of *block* came from."""
+        """Return the origin of the value of *attribute* of *block*."""
         return self.origins.get(id(block), {}).get(attribute)
 
     # --- what plugins contribute, asked once --------------------------------------
 
     @abstractmethod
     def query(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return ``function(self, *arguments)``, computed once for what it reads.
+        """Return ``function(self, *arguments)``, cached by the values that it reads.
 
-        Hooks and functions of plugins that have something in common share it so: a cache of
-        their own would hide what an answer depends on. *arguments* are numbers, words, arrays
-        and blocks. A :func:`parcost.pure_function` gets no study.
+        Hooks and functions of plugins share results this way: a cache of their own would hide the
+        values that a result depends on. *arguments* are numbers, words, arrays and blocks. A
+        :func:`parcost.pure_function` gets no study.
         """
 
     @abstractmethod
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return every plugin's answer to *hook* about this study, stamped."""
+        """Return the validated answers of every plugin to *hook* about this study."""
 
     @abstractmethod
     def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return the same with counts as plugins have them, which depend on no stages."""
+        """Return the same with the plugins' own counts, which are independent of the stages."""
 
     @abstractmethod
     def row(
@@ -314,10 +312,10 @@ class Study(ABC):
         *arguments: Any,
         total: Callable[[], float],
     ) -> tuple[Any, ...]:
-        """Return how often something stands on each virtual stage, as *function* counts it.
+        """Return the number of occurrences on each virtual stage, as *function* counts them.
 
-        With attributes on axes it is a :class:`parcost.StageCounts`, which depends on no stages:
-        there are *total* on all of them.
+        With attributes on axes it is a :class:`parcost.StageCounts`, which is independent of the
+        stages; *total* is the number on all stages.
         """
 
     @abstractmethod
@@ -356,13 +354,13 @@ class Study(ABC):
 
     @property
     def calculates(self) -> bool:
-        """Whether a calculation answers, or would: a plugin failed in the attempt."""
+        """Whether a plugin answers a calculation, or failed in the attempt."""
         answered = bool(self.contributions("calculations"))
         return answered or any(fault.hook == "calculations" for fault in self.faults)
 
     @property
     def pipeline(self) -> Pipeline:
-        """How the step is cut into stages and micro-batches."""
+        """The split of the step into stages and micro-batches."""
         found = [p for _, p in self.contributions("pipelines")]
         if len(found) != 1:
             plugins = ", ".join(str(p) for p, _ in self.contributions("pipelines")) or "none"
@@ -374,11 +372,11 @@ class Study(ABC):
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule that the step is cut for, with what the study says of it."""
+        """The pipeline schedule of the step, with its options from the study."""
         return self.schedule_named(self.pipeline.schedule)
 
     def group(self, name: str) -> Group:
-        """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), as placed."""
+        """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), with its links."""
         for _, group in self.contributions("groups"):
             if group.name == name:
                 found: Group = group
@@ -391,14 +389,14 @@ class Study(ABC):
 
     @abstractmethod
     def schedule_named(self, name: str) -> Schedule:
-        """Return the schedule called *name*, with what the study says of it."""
+        """Return the schedule called *name*, with its options from the study."""
 
     @abstractmethod
     def algorithms(self, operation: str) -> Sequence[Collective]:
         """Return every algorithm that offers *operation*; of equally fast ones, the first is used.
 
-        That is the one with the last name. An algorithm with a method ``for_study`` is what
-        that returns.
+        They are in descending order of their names. An algorithm with a method ``for_study`` is
+        replaced by its result.
         """
 
     @abstractmethod
@@ -434,9 +432,9 @@ class Study(ABC):
         """
 
     def as_written(self) -> Study:
-        """Return the study as its file has it, without values from outside or of :meth:`replace`.
+        """Return the study as its file has it, without values from outside or from :meth:`replace`.
 
-        A study that was built by hand is itself.
+        A study that was built by hand is returned unchanged.
 
         Raises:
             SpecError: The file alone is no study.
@@ -453,7 +451,7 @@ class Study(ABC):
 
     @abstractmethod
     def legal(self) -> Mask:
-        """Return where the study meets every rule before evaluation; its memory may not fit."""
+        """Return where the study meets every rule that needs no evaluation; memory may not fit."""
 
     @abstractmethod
     def evaluate(self) -> Outcome:
@@ -466,30 +464,30 @@ class Study(ABC):
 
     @abstractmethod
     def with_blocks(self, blocks: Mapping[type, tuple[Any, ...]]) -> Study:
-        """Return the study with other blocks and nothing asked yet.
+        """Return the study with other blocks and empty caches.
 
-        Unlike :meth:`replace`, no expression of the spec follows: what is not in
-        *blocks* stays as it is.
+        Unlike :meth:`replace`, no expression of the spec is evaluated again: all other blocks stay
+        as they are.
         """
 
     # --- what the engine does with studies ------------------------------------------
 
     def faults_beyond(self, base: Study) -> Sequence[Fault]:
-        """Return the faults of plugins that answered the same hook of *base*."""
+        """Return the faults that *base* does not have, by plugin and hook."""
         known = {(fault.plugin, fault.hook) for fault in base.faults}
         return [fault for fault in self.faults if (fault.plugin, fault.hook) not in known]
 
     @abstractmethod
     def leave_out(self, fault: Fault, answer: Any) -> None:
-        """Record a fault in a contribution of a plugin, and omit that from here on.
+        """Record a fault in a contribution of a plugin, and omit that contribution from now on.
 
-        It is omitted from variants of the study too, whose callers would fail otherwise.
+        Variants of the study omit it too, because it would fail in them as well.
         """
 
     @abstractmethod
     def fresh(self) -> Study:
-        """Return the same study with nothing asked yet, for evaluating it again."""
+        """Return the same study with empty caches, for evaluating it again."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Let go of the answers of plugins, which may refer to the study: for batches."""
+        """Drop the cached answers of plugins, which may refer to the study; used by batches."""

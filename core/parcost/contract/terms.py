@@ -1,4 +1,4 @@
-"""What plugins contribute, and the reducer adds up.
+"""Terms: the times and memory that plugins contribute, and the reducer adds up.
 
 A plugin says what something costs and what it *may* hide under; only the reducer, which sees every
 term, decides what is exposed. Every ``seconds`` and ``bytes_`` may be a float or an array over
@@ -80,10 +80,10 @@ class Cause(str):
 
 
 class Operator(Record):
-    """What a rank computes, in the words of the plugins that describe and price it.
+    """An operation of a rank, as a record shared by the plugins that describe and time it.
 
-    A vocabulary derives records from it; their annotations say what values may be. *count* is
-    the occurrences per micro-batch on each virtual stage, as in :class:`Work`.
+    A vocabulary derives records from it; their annotations define the valid values. *count* is the
+    occurrences per micro-batch on each virtual stage, as in :class:`Work`.
     """
 
     __slots__ = ()
@@ -92,7 +92,7 @@ class Operator(Record):
 
 
 class ParameterGroup(Record):
-    """Parameters that a rank holds, in the words of a vocabulary; see :class:`Operator`."""
+    """Parameters that a rank holds, as a record of a vocabulary; see :class:`Operator`."""
 
     __slots__ = ()
     name: str
@@ -100,17 +100,17 @@ class ParameterGroup(Record):
 
 
 class FlopCount(Record):
-    """FLOPs of the model by definition, in the words of a vocabulary; see :class:`Operator`."""
+    """FLOPs of the model by definition, as a record of a vocabulary; see :class:`Operator`."""
 
     __slots__ = ()
     name: str
 
 
 class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
-    """How often something stands on each virtual stage, by the function that counts it.
+    """Occurrences on each virtual stage, as a total and the function that counts them.
 
-    ``StageCounts(80, layers)`` are the 80 layers of a model: a tuple of how many there are in all,
-    so that ``sum`` and ``any`` of it depend on no stages. The core calls ``layers(study)``, with
+    ``StageCounts(80, layers)`` are the 80 layers of a model: a tuple with the total, so that its
+    ``sum`` and ``any`` are independent of the stages. The core calls ``layers(study)``, with
     further *arguments* if any, for one number per virtual stage where it adds up.
 
     >>> sum(StageCounts(80, len)), StageCounts(80, len) == StageCounts(80, len)
@@ -123,23 +123,23 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
     def __new__(
         cls, total: float, function: Callable[..., tuple[Any, ...]], *arguments: Any
     ) -> Self:
-        """Count *total* of something, on each stage as *function* says."""
+        """Make a count with its *total*; *function* returns the number on each stage."""
         found = super().__new__(cls, (total,))
         found.function, found.arguments = function, arguments
         return found
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both count the same."""
+        """Return whether both have the same function and arguments."""
         return isinstance(other, StageCounts) and (
             (*self, self.function, self.arguments) == (*other, other.function, other.arguments)
         )
 
     def __ne__(self, other: object) -> bool:
-        """Return whether they count something else."""
+        """Return whether the functions or the arguments differ."""
         return not self == other
 
     def __hash__(self) -> int:
-        """Return what equal rows have in common."""
+        """Return the hash of the function and the arguments."""
         return hash((self.function, self.arguments))
 
     def of(self, study: Any) -> Any:
@@ -149,16 +149,16 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
 
 @record(eq=False)
 class Names:
-    """One name out of several for each candidate: ``names[at]``, as a resource may have.
+    """Several names of which one holds for each candidate: ``names[at]``, for a resource.
 
-    The core makes a term of each name, with its seconds where the name holds.
+    The core makes a term of each name, with its seconds where the name holds and 0 elsewhere.
     """
 
     names: tuple[str, ...]
     at: Any
 
     def __str__(self) -> str:
-        """Return the names that hold somewhere, as a sentence has them."""
+        """Return the names that hold for some candidate, joined by "or"."""
         held = {int(i) for i in self.at.reshape(-1)}
         return " or ".join(name for i, name in enumerate(self.names) if i in held)
 
@@ -168,7 +168,7 @@ _KEPT = 4096  # counts
 
 
 def plain_count(count: Sequence[float] | float) -> Sequence[float] | float:
-    """Return a count in plain numbers, or what is no count and no tuple."""
+    """Return a count as plain numbers; a value that is no count is returned for validation."""
     if count.__class__ is float or count.__class__ is StageCounts:
         return count
     if count.__class__ is tuple and _PLAIN.issuperset(map(type, count)):
@@ -185,7 +185,7 @@ def plain_count(count: Sequence[float] | float) -> Sequence[float] | float:
 
 
 def is_count(count: Any) -> bool:
-    """Return whether *count* is a plain number of times, or one for each virtual stage."""
+    """Return whether *count* is a number of occurrences, or one for each virtual stage."""
     if count.__class__ is tuple:
         return count != () and _are_counts(count)
     if isinstance(count, (float, int)):
@@ -195,12 +195,12 @@ def is_count(count: Any) -> bool:
 
 @lru_cache(_KEPT)
 def _are_counts(count: tuple[float, ...]) -> bool:
-    """Return whether all are numbers of times; specs of a kind have the same counts."""
+    """Return whether all numbers are finite and not negative."""
     return min(count) >= 0 and sum(count) < inf
 
 
 def _items(values: Sequence[Real]) -> Sequence[Real]:
-    """Return several values as a tuple; what is no list as it is."""
+    """Return a series as a tuple, and any other value unchanged."""
     return tuple(values) if is_series(values) else values
 
 
@@ -232,7 +232,7 @@ _CALLED = "the term `{0.name}`"
 
 @record(kw_only=True, eq=False)
 class Term(Record):
-    """Seconds that keep a resource busy: what Work, Edge and Once have in common."""
+    """Seconds that keep a resource busy: the base class of Work, Edge and Once."""
 
     called: ClassVar[str] = _CALLED
 
@@ -249,7 +249,7 @@ class Term(Record):
 
 @record(kw_only=True, eq=False)
 class StageTerm(Term):
-    """What Work and Once have in common: they occur *count* times on each virtual stage."""
+    """The base class of Work and Once: terms that occur *count* times on each virtual stage."""
 
     count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
     slowdown: Real = field(default=0.0, metadata=AMOUNT)

@@ -1,4 +1,4 @@
-"""Traces: what every device of a step does when, as formats of timelines read it.
+"""Traces: the activity of every device of a step over time, as timeline formats read it.
 
 A trace has the passes of a step, and the terms inside of each pass. It has messages between stages,
 what happens once per step, and memory over time. The engine places them by these rules:
@@ -86,7 +86,7 @@ class StageMessage(NamedTuple):
 
 @record(kw_only=True, eq=False, slots=False)
 class StepTrace(ABC):
-    """What the devices of a pipeline do when: of a step, or of a pipeline by itself.
+    """The activity of the devices of a pipeline over time: of a step, or of a pipeline by itself.
 
     *at* are the values of a sweep that it is of. *part* is the name of a pipeline by itself, ""
     for a step. *seconds* is the step time, whose lines are *ledger*. *held* are the virtual stages
@@ -112,7 +112,7 @@ class StepTrace(ABC):
 
     @abstractmethod
     def passes(self) -> Sequence[Sequence[Activity]]:
-        """Return the passes of each device as they stand in the step."""
+        """Return the passes of each device at their times in the step."""
 
     @abstractmethod
     def slices(self, device: int) -> Iterator[Slice]:
@@ -120,7 +120,7 @@ class StepTrace(ABC):
 
     @abstractmethod
     def slice_count(self) -> int:
-        """Return how many slices and messages there are, without making them."""
+        """Return the number of slices and messages, without making them."""
 
     @abstractmethod
     def messages(self) -> Iterator[StageMessage]:
@@ -128,24 +128,24 @@ class StepTrace(ABC):
 
     @abstractmethod
     def memory(self, device: int) -> Iterator[tuple[float, float]]:
-        """Yield moments and the bytes that a device holds from then on.
+        """Yield times and the bytes that a device holds from then on.
 
-        During a pass it holds what the report counts in forward or in backward, with the
-        micro-batches alive then. Behind the pipeline it holds the most of optimizer and gather.
+        During a pass it holds the memory that the report counts in forward or in backward, for the
+        micro-batches in flight. After the pipeline it holds the maximum of optimizer and gather.
         """
 
 
 def communications_of(of: Formula) -> Sequence[Communication]:
-    """Return the collectives that a time is made of, one after another.
+    """Return the collectives in a time, in sequence.
 
-    They are those of *of* itself, or of the formulas of its letters. How often each occurs is
-    ``of.value`` over the sum of their times.
+    They are found in *of* itself, or in the formulas of its inputs. The number of occurrences is
+    ``of.value`` divided by the sum of their times.
     """
     return [found for found, _ in timed_communications(of)]
 
 
 def timed_communications(of: Formula) -> Sequence[tuple[Communication, float]]:
-    """Return the same, each with the seconds of one call."""
+    """Return the collectives in a time, each with the seconds of one call."""
     if isinstance(of.communication, Communication):
         return [(of.communication, float(of.value))]
     return [

@@ -1,4 +1,4 @@
-"""Validation of answers to hooks, by what their classes declare.
+"""Validation of answers to hooks, by the declarations of their classes.
 
 An answer that does not fit is left out and its plugin is named. Otherwise it would fail far from
 its plugin, in a sum or on a page. The whole study would fail with it. What a class declares is
@@ -55,7 +55,7 @@ def answer_types(hook: str) -> tuple[type, ...]:
 
 
 def items_of(hook: str, function: Callable[..., Any], *arguments: Any) -> tuple[Sequence[Any], str]:
-    """Return the items that a *function* answers to *hook*, and the error in them as a whole."""
+    """Return the items that a *function* answers to *hook*, and an error if it is no valid list."""
     answer = function(*arguments)
     if answer is None:
         return (), ""
@@ -68,7 +68,7 @@ def items_of(hook: str, function: Callable[..., Any], *arguments: Any) -> tuple[
 
 
 def expectation(hook: str) -> str:
-    """Return what a hook may answer with, in words."""
+    """Return the valid types of answers to a hook, in words."""
     types = answer_types(hook)
     return "a number of bytes" if types == (float,) else " or ".join(t.__name__ for t in types)
 
@@ -81,10 +81,11 @@ def has_diagnostics(error: SpecError) -> bool:
 
 @frozen
 class Declarations:
-    """What a class of records declares: its rules, its formulas, and what varies in a sweep.
+    """The declarations of a class of records: rules, formulas, and fields that vary in a sweep.
 
-    *problem* returns the error in a record. *numbers* reads the fields that are one number for
-    each point, by name in *varying*. The field *series* holds several, "" if there is none.
+    *problem* returns the error in a record. *numbers* reads the fields with one number for each
+    point, whose names are *varying*. The field *series* holds a sequence of numbers; "" if there is
+    none.
     """
 
     key: Callable[[Any], Any]  # the first field, which tells records apart
@@ -97,7 +98,7 @@ class Declarations:
 
 @cache
 def declarations(class_: Any) -> Declarations:
-    """Return what *class_* declares; one without fields declares nothing."""
+    """Return the declarations of *class_*; a class without fields has none."""
     rules: list[tuple[str, Any, Rule]] = []
     formulas, varying, series = [], [], ""
     for field in fields(class_) if has(class_) else ():
@@ -120,7 +121,7 @@ def declarations(class_: Any) -> Declarations:
 
 
 def _compile(rules: Sequence[tuple[str, Any, Rule]], *, has_own: bool) -> Callable[[Any], str]:
-    """Return the function from a record to the error in it; a loop takes twice as long."""
+    """Return a function from a record to its error; it is compiled, as a loop is half as fast."""
     known: dict[str, Any] = {"inf": inf, "fault": _fault}
     lines = ["def problem(answer):"]
     for i, (name, default, rule) in enumerate(rules):
@@ -143,7 +144,7 @@ def _fault(answer: Any, rule: Rule, name: str, value: Any) -> str:
 
 
 def _reader(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what reads attributes of these names, however few."""
+    """Return a function that reads attributes of these names into a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     read = attrgetter(*names or ["__class__"])
@@ -151,13 +152,13 @@ def _reader(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def key_of(answer: Any) -> str:
-    """Return what tells *answer* from others: its first field, or itself if it is a text."""
+    """Return the name of *answer*: its first field, or the answer itself if it is a string."""
     class_: Any = type(answer)
     return str(answer if class_ is str else declarations(class_).key(answer))
 
 
 def problem(answer: Any) -> str:
-    """Return the error in *answer* by what its class declares, or an empty text.
+    """Return the error in *answer* by the declarations of its class, or an empty text.
 
     >>> from parcost import Edge
     >>> problem(Edge(name="hop", seconds=-1.0))
@@ -169,7 +170,7 @@ def problem(answer: Any) -> str:
 def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
     """Return the contributions in an answer to *hook*, and the error in it or an empty text.
 
-    *blame* makes the error of the plugin.
+    *blame* makes an error that names the plugin.
     """
     if hook in ("capacities", "usable_memory"):
         wrong = "" if is_within(answer) else f"gave the capacity {quote(answer)}, which no size is"
@@ -218,7 +219,7 @@ def _guarded_goal(goal: Goal, blame: Blame) -> Sequence[Goal]:
 
 
 def _terms(term: Any, _: Blame) -> Sequence[Any]:
-    """Return a term for each resource that it keeps busy somewhere, nothing elsewhere."""
+    """Return one term for each resource of :class:`Names`; its seconds are 0 elsewhere."""
     names = term.resource
     if names.__class__ is not Names:
         return (term,)
@@ -237,7 +238,7 @@ def _terms(term: Any, _: Blame) -> Sequence[Any]:
 
 
 def _range_error(view: Section) -> str:
-    """Return the error in the lists of a view, which are printed as ranges, or an empty text."""
+    """Return the error in the integer lists of a view, or an empty text."""
     lists = [cell for row in view.rows for cell in row if isinstance(cell, list)]
     wrong = [cell for cell in lists if not all(map(_is_whole, cell))]
     if not wrong:
@@ -259,10 +260,10 @@ _PARTS: Mapping[str, Callable[[Any, Blame], Sequence[Any]]] = {
 
 
 def _guarded(function: Callable[..., Any], what: str, expected: str, blame: Blame) -> Any:
-    """Return *function*, named by *what* it is where it fails or returns something else.
+    """Return *function* with checks: if it fails or its result is invalid, *what* is named.
 
-    What is *expected* is one number or truth for all that it is called with, or one for each,
-    and a number for what is finite.
+    *expected* is "numbers" or "true and false": one for all inputs, or one for each. The result for
+    a finite input must be a number.
     """
 
     def do(*numbers: Any) -> Any:
@@ -282,7 +283,7 @@ def _guarded(function: Callable[..., Any], what: str, expected: str, blame: Blam
 
 
 def _fits(found: Any, numbers: Sequence[Any]) -> bool:
-    """Return whether the shape of *found* goes with those that it was made of."""
+    """Return whether the shape of *found* broadcasts with the shapes of its inputs."""
     if not array_rank(found):
         return True
     import numpy as np
@@ -300,7 +301,7 @@ def _fits(found: Any, numbers: Sequence[Any]) -> bool:
 def _formula_problem(name: str, formula: Any, blame: Blame) -> str:
     """Return the error in a formula or one of its parts, or an empty text.
 
-    Explanations of valid ones name the plugin where they fail.
+    An explanation that is valid so far names the plugin if it fails later.
     """
     seen: dict[int, Any] = {}
     left = [] if formula.__class__ is Formula and formula.is_valid else [formula]
@@ -325,7 +326,7 @@ def _explanation(
     explain: Callable[[], Any],
     blame: Blame,
 ) -> Formula:
-    """Return the formula that *explain* makes, or what is *kept* and why it stays."""
+    """Return the formula that *explain* makes; if it fails, the formula *kept* with the reason."""
     try:
         made = call(explain)
         wrong = _formula_problem(name, made, blame)
@@ -340,13 +341,14 @@ def _explanation(
 
 
 def can_be_shown(formula: Formula) -> bool:
-    """Return whether a page can show the text and the inputs of a formula, apart from parts."""
+    """Return whether a page can show the text and the inputs of a formula, ignoring its parts."""
     return not _part_problem("", formula, [])
 
 
 def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
-    """Return the error in one formula, or an empty text; inputs that have one that is not
-    validated yet join *parts*.
+    """Return the error in one formula, or an empty text.
+
+    Formulas among its inputs that are not validated yet are added to *parts*.
     """
     if not isinstance(formula, Formula):
         return f"gave `{name}` the formula {quote(formula)}, which is no Formula"
@@ -376,7 +378,7 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
 
 
 def _is_input(value: Any, parts: list[Any]) -> bool:
-    """Return whether *value* is an input of a formula; one that has one itself may join *parts*."""
+    """Return whether *value* is a valid input; unvalidated formulas in it are added to *parts*."""
     if value.__class__ is float:
         return True
     if value.__class__ is Formula:

@@ -1,4 +1,4 @@
-"""What differs between two versions of studies, and what that does to time and memory.
+"""Differences between two versions of studies, and their effect on time and memory.
 
 revisions     files of git revisions
 

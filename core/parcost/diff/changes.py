@@ -1,4 +1,4 @@
-"""What differs between two reports: attributes, figures, terms of the step and of memory."""
+"""Differences between two reports: attributes, figures, terms of the step and of memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SAME = 1e-12  # numbers that differ by less, relatively, are equal
 
 @record(kw_only=True)
 class NumberChange:
-    """A number before and after; None where that side has none. *unit* is that of both.
+    """A number before and after, both in *unit*; None where a side has no such number.
 
-    *is_headline* is whether reports of several studies have the figure.
+    *is_headline*: reports of several studies show the figure.
     """
 
     name: str
@@ -33,7 +33,7 @@ class NumberChange:
 
     @property
     def difference(self) -> float:
-        """How much there is more after than before."""
+        """The number after minus the number before."""
         return (self.after or 0.0) - (self.before or 0.0)
 
     @property
@@ -55,7 +55,7 @@ class NumberChange:
 class AttributeChange:
     """An attribute before and after, as `parcost show` prints it; None where it is absent.
 
-    *follows* is whether neither side writes it: it is a consequence of others.
+    *follows*: neither side writes it, so it is a consequence of other attributes.
     """
 
     name: str
@@ -69,10 +69,9 @@ class AttributeChange:
 class StudyChange:
     """A study in both versions. *at* are the values of a sweep's axes at this point.
 
-    *verdicts* are those before and after. *valid* tells whether either is one that runs, and
-    *reasons* why it does not run after the change.
-    *terms* are exposed seconds of the step, and *causes* their sums. *memory* has the bytes of the
-    fullest device.
+    *verdicts* and *valid* (whether the study runs) are before and after. *reasons* are why it does
+    not run after the change. *terms* are exposed seconds of the step, and *causes* their sums.
+    *memory* has the bytes of the fullest device.
     """
 
     name: str
@@ -99,9 +98,10 @@ class StudyChange:
 
 
 def compare(name: str, before: Report, after: Report) -> Iterator[StudyChange]:
-    """Yield what differs between two reports, for each point that both have.
+    """Yield the differences between two reports, one for each point that both have.
 
-    Points of a sweep are compared by their figures. Terms are those of a study without one.
+    Points of a sweep are compared by their figures. A study without a sweep also has its terms
+    compared.
     """
     if before.axes or after.axes:
         yield from _points(name, before, after)
@@ -170,7 +170,7 @@ def _reasons(result: Result) -> list[str]:
 
 
 def _attributes(before: Result, after: Result) -> Iterator[AttributeChange]:
-    """Yield the attributes that differ: those that a file writes first."""
+    """Yield the attributes that differ; those that a file sets come first."""
     first = attributes(before.study, after.study)
     second = attributes(after.study, before.study)
     found = []
@@ -209,7 +209,7 @@ def _figures(before: Result, after: Result) -> Iterator[NumberChange]:
 def _numbers(
     before: Mapping[str, float], after: Mapping[str, float], unit: str
 ) -> list[NumberChange]:
-    """Return the numbers of both by name, the largest change first."""
+    """Return the numbers of both sides by name, the largest change first."""
     changes = [
         NumberChange(name=name, before=before.get(name), after=after.get(name), unit=unit)
         for name in dict.fromkeys((*before, *after))

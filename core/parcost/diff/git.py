@@ -44,10 +44,10 @@ _SETTINGS = {
 
 
 def git_line(*arguments: str) -> str:
-    """Return the line that a command of git prints.
+    """Return the line that a git command prints.
 
     Raises:
-        SpecError: It fails.
+        SpecError: The command fails.
     """
     with _running(arguments) as output:
         found = output.read(_MOST_OUTPUT)
@@ -74,7 +74,7 @@ def tree_entries(revision: str) -> Generator[tuple[str, str, bytes], None, None]
 
 
 def contents(objects: Sequence[str], limit: int) -> Generator[bytes | None, None, None]:
-    """Yield the content of each object; None is one of more than *limit* bytes.
+    """Yield the content of each object in turn; None for an object of more than *limit* bytes.
 
     Objects are read one after another, so that memory holds one at a time.
 
@@ -97,7 +97,7 @@ def contents(objects: Sequence[str], limit: int) -> Generator[bytes | None, None
 
 
 def _size_of(named: str, line: bytes) -> int:
-    """Return the bytes of an object, of the line that git prints of it."""
+    """Return the size of an object in bytes, parsed from a *line* of git's output."""
     parts = line.decode("ascii", "replace").split()
     if len(parts) == 3 and parts[1] == "blob" and parts[2].isdecimal():
         return int(parts[2])
@@ -107,10 +107,10 @@ def _size_of(named: str, line: bytes) -> int:
 
 @contextmanager
 def _running(arguments: Sequence[str], given: str = "") -> Iterator[IO[bytes]]:
-    """Give the output of a command of git.
+    """Yield the output stream of a git command.
 
     Raises:
-        SpecError: It fails, or takes too long.
+        SpecError: The command fails, or takes too long.
     """
     command = ["git", "--no-pager", *arguments]
     try:
@@ -175,7 +175,7 @@ def _drain(stream: IO[bytes], errors: list[bytes]) -> None:
 
 
 def _give(stream: IO[bytes], text: str) -> None:
-    """Write a text to a command, which may have ended."""
+    """Write a text to a command, which may have ended already."""
     try:
         with stream:
             stream.write(text.encode() + b"\n" if text else b"")
@@ -184,7 +184,7 @@ def _give(stream: IO[bytes], text: str) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a command that starts nothing and connects to nothing."""
+    """Return an environment for git commands that starts no program and opens no connection."""
     settings = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
     for at, (name, value) in enumerate(_SETTINGS.items()):
         settings |= {f"GIT_CONFIG_KEY_{at}": name, f"GIT_CONFIG_VALUE_{at}": value}

@@ -1,4 +1,4 @@
-"""The page and the JSON of a comparison."""
+"""A comparison as a page and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTHING = "-"
 
 
 def difference_page(found: Difference, *, full: bool = False) -> Iterator[Item]:
-    """Yield what differs, study by study; *full* leaves nothing out."""
+    """Yield the differences, study by study; *full* omits nothing."""
     changed = [change for change in found.changes if change.is_change]
     same = len(found.same) + len({c.name for c in found.changes} - {c.name for c in changed})
     yield Heading(f"{found.before} -> {found.after}", 1)
