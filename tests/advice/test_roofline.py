@@ -133,7 +133,7 @@ def test_what_a_device_has_of_each_level(levels: list[Any], rates: list[float]) 
     check, *figures, section = found
     expected = [3.0, *rates]
     assert check.holds
-    assert check.help == "it has bf16"
+    assert check.help == "choose a type that it has: bf16"
     assert [f.value for f in figures] == pytest.approx([600.0 / rate for rate in expected])
     assert [row[1][0] for row in section.rows] == pytest.approx(expected)
     assert [row[2] for row in section.rows] == pytest.approx([600.0 / rate for rate in expected])

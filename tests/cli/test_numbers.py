@@ -29,7 +29,7 @@ from parcost.output.cells import cells
         (4.1955e14, "TFLOPS", "419.6 TFLOPS"),
         (-3.25 * 2**30, "GiB", "-3.25 GiB"),
         (0.09765625 * 2**30, "GiB", "100 MiB"),
-        (179.2e6, "kB", "179.2 MB"),
+        (179.2e6, "kB", "170.9 MiB"),
         (16777216.0, "B", "16 MiB"),
         (0.0, "GiB", "0 GiB"),
         (12_345e9, "GB/s", "12,345 GB/s"),

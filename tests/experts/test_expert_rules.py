@@ -11,8 +11,8 @@ from parcost import Study
 Mixture = Callable[..., Study]
 
 DROPS = (
-    "a capacity factor of 0.8 drops 20 % of the tokens of the busiest rank, which is sent 1 times "
-    "the mean"
+    "a capacity factor of 0.8 drops 20 % of the tokens of the busiest rank, which receives 1 "
+    "times the mean load"
 )
 
 MANY = """model many {
@@ -54,14 +54,14 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "",
             "experts-sequence-parallel",
             "4 tensor-parallel ranks would each send the same tokens to the experts",
-            "`sequence_parallel = on`, or ep = 1 with etp = 4",
+            "write `sequence_parallel = on`, or ep = 1 with etp = 4",
         ),
         (
             "ep = 8",
             "distribution = measured, loads = [1, 2, 3]",
             "loads-count",
-            "`loads` has 6 tokens for 3 experts; the model has 256",
-            "",
+            "`loads` lists 3 experts, with 6 tokens in all; the model has 256 experts",
+            "list a number of tokens for each of 256 experts, not all 0",
         ),
         (
             "ep = 8",
@@ -75,21 +75,21 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "concentration = 100",
             "routing-unread",
             "`concentration` has no effect while the distribution is `uniform`",
-            "",
+            "write `distribution = dirichlet`, or leave it out",
         ),
         (
             "ep = 8",
             "distribution = balanced, capacity_factor = 0.8",
             "capacity-drops",
             DROPS,
-            "1 drops none; without a capacity factor experts take all tokens",
+            "a factor of 1 drops none; without a capacity factor experts take all tokens",
         ),
         (
             "ep = 64",
             "node_limit = 4",
             "node-limit-copies",
             "`node_limit` saves nothing if every expert gets its own copy of a token",
-            "`deduplicate = on` sends one copy per node",
+            "write `deduplicate = on`, which sends one copy to each node",
         ),
     ],
 )
@@ -111,10 +111,12 @@ def test_dropped_tokens_of_skewed_loads_are_reported_above_the_mean(
         message, help = found.pop("capacity-drops")
         assert not found
         assert message == (
-            "a capacity factor of 1.25 drops 6.6 % of the tokens: the busiest expert is sent "
-            "1.78 times the mean"
+            "a capacity factor of 1.25 drops 6.6 % of the tokens: the busiest expert receives "
+            "1.78 times the mean load"
         )
-        assert help == "1.78 drops none; without a capacity factor experts take all tokens"
+        assert (
+            help == "a factor of 1.78 drops none; without a capacity factor experts take all tokens"
+        )
     assert not failures(mixture("ep = 8", loads.format(1.78), model=few))
     skewed = failures(mixture("ep = 8", "imbalance = 1.645, capacity_factor = 1.25"))
     assert skewed["capacity-drops"][0].startswith("a capacity factor of 1.25 drops 24 % of the")
@@ -125,7 +127,7 @@ def test_a_token_cannot_visit_more_experts_than_there_are(mixture: Mixture) -> N
     model few extends mixtral_8x7b { top_k = 9 }"""
     study = mixture("", model=model, training="model = few")
     assert failures(study) == {
-        "experts-visited": ("top_k = 9 is more than the 8 experts", "top_k is at most 8")
+        "experts-visited": ("top_k = 9 is more than the 8 experts", "write `top_k` of at most 8")
     }
 
 
@@ -144,8 +146,8 @@ def test_a_limited_token_finds_its_experts(mixture: Mixture) -> None:
     study = mixture("ep = 256", "deduplicate = on, node_limit = 1", devices=256, model=MANY)
     assert failures(study) == {
         "node-limit-experts": (
-            "1 nodes hold 8 experts, and top_k is 16",
-            "node_limit = 2 at least",
+            "with node_limit = 1 a token reaches 8 experts, and top_k is 16",
+            "write `node_limit` of at least 2",
         )
     }
 

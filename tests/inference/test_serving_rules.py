@@ -25,7 +25,7 @@ MIXTURE = SERVING.replace(
         (
             "serving-no-peak",
             SERVING.replace("compute = bf16", "compute = fp8").format(more="tp = 1"),
-            "a100_sxm_80g has no fp8 peak",
+            "device `a100_sxm_80g` has no fp8 peak",
             "fp32, tf32, fp16, bf16",
         ),
         (
@@ -54,7 +54,7 @@ MIXTURE = SERVING.replace(
             SERVING.replace(
                 "use catalog.models.llama3_70b", "model plan {{ parameters = 70 G, layers = 80 }}"
             ).format(more="tp = 1"),
-            "the size of the cache of a token is unknown: `plan` has no heads",
+            "the KV cache of a token has no known size: model `plan` has no heads",
             "`heads`",
         ),
         (
@@ -63,7 +63,7 @@ MIXTURE = SERVING.replace(
                 "use catalog.models.llama3_70b",
                 "model plan {{ parameters = 70 G, layers = 80, kv_heads = 8, head_dim = 128 }}",
             ).format(more="tp = 8, fabric = wire"),
-            "8 serving devices send activations, and `plan` has no hidden size",
+            "8 devices of a replica send activations, and `plan` has no hidden size",
             "write `hidden = ...`",
         ),
         (
@@ -81,19 +81,19 @@ MIXTURE = SERVING.replace(
         (
             "serving-expert-ranks",
             MIXTURE.format(more="tp = 2, ep = 8, attention_replicas = 2, fabric = wire"),
-            "4 devices of a stage are not divisible by ep = 8",
+            "a stage has tp x attention_replicas = 4 devices, which are not divisible by ep = 8",
             "multiple of 8",
         ),
         (
             "serving-replicas",
             MIXTURE.format(more="tp = 4, ep = 8, attention_replicas = 2.5, fabric = wire"),
-            "2.5 groups",
-            "multiple of tp",
+            "`attention_replicas` is 2.5",
+            "a multiple of tp, or divides it",
         ),
         (
             "serving-no-fabric",
             SERVING.format(more="tp = 8"),
-            "8 serving devices need a fabric",
+            "a replica has 8 devices, and the block names no fabric between them",
             "fabric = hgx_h100",
         ),
         (
@@ -105,7 +105,7 @@ MIXTURE = SERVING.replace(
         (
             "serving-cannot-run",
             SERVING.format(more="tp = 8, fabric = wire, collective = nccl"),
-            "with `nccl` the all-reduces of 8 ranks have no finite time",
+            "algorithm `nccl` cannot run the all-reduces of 8 ranks on this fabric",
             "collective = auto",
         ),
         (

@@ -280,7 +280,12 @@ def test_unfused_attention_is_products_and_passes_over_the_scores() -> None:
 @pytest.mark.parametrize(
     ("kernels", "training", "id_", "message"),
     [
-        ("attention = cudnn", "", "no-attention-kernel", "card has no rate of `cudnn`"),
+        (
+            "attention = cudnn",
+            "",
+            "no-attention-kernel",
+            "device `card` has no measured rate of the attention kernel `cudnn`",
+        ),
         (
             "attention = flash_1",
             "flash_attention = off",
@@ -305,7 +310,10 @@ def test_a_kernel_without_an_fp8_rate_is_refused_only_where_attention_runs_in_it
         problems(study_of(training="precision = recipe", more=recipe % word), "no-attention-kernel")
         for word in ("on", "off")
     ]
-    assert found == [["card has no rate of `flash_2` in fp8"], []]
+    assert found == [
+        ["device `card` has no measured rate of the attention kernel `flash_2` in fp8"],
+        [],
+    ]
 
 
 BARE = """
@@ -324,7 +332,7 @@ training { sequence = 4096, global_batch = 8 sequences }
 def test_a_device_without_a_table_needs_what_a_study_says() -> None:
     (report,) = parcost.load_text(BARE)
     (found,) = [d for d in report.evaluate().result.diagnostics if d.id == "no-attention-kernel"]
-    assert found.message == "bare has no rate of attention"
+    assert found.message == "device `bare` has no measured rate of an attention kernel"
     assert "attention_forward_efficiency" in (found.help or "")
     given = "kernels { attention_forward_efficiency = 50 %, attention_backward_efficiency = 40 % }"
     for kernels in (given, "kernels { attention = unfused }"):
@@ -341,7 +349,7 @@ def test_a_device_without_a_table_needs_what_a_study_says() -> None:
                 "head_rate d64 { size = 64, forward = 30 %, backward = 30 % }"
             ),
             "head-sizes-ascend",
-            "head size 64 follows head size 128",
+            "head sizes descend: 64 follows 128",
         ),
         (
             (
@@ -389,7 +397,7 @@ def test_a_kernel_that_a_device_lacks_is_refused_with_those_that_it_has() -> Non
     study = study_of(kernels="attention = flash_3")
     (check,) = [c for _, c in study.contributions("checks") if c.id == "no-attention-kernel"]
     assert not check.holds
-    assert diagnose(check, study).help == "the kernels that it has: flash_2, flash_1"
+    assert diagnose(check, study).help == "choose a kernel that it has: flash_2, flash_1"
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,8 @@ def test_a_device_without_a_peak_in_the_type_is_refused(study_with: StudyWith) -
     study = study_with(device="v100_sxm2_32g")
     found = [c for _, c in study.contributions("checks") if c.id == "no-peak" and not c.holds]
     assert [c.subject for c in found] == ["recipe.compute"]
-    assert found[0].message.format(**found[0].inputs) == "v100_sxm2_32g has no bf16 peak"
-    assert found[0].help == "the types that it has: fp32, fp16"
+    assert found[0].message.format(**found[0].inputs) == "device `v100_sxm2_32g` has no bf16 peak"
+    assert found[0].help == "choose a type that it has: fp32, fp16"
 
 
 @pytest.mark.parametrize("compute", ["fp32", "tf32", "bf16", "fp16"])

@@ -148,8 +148,8 @@ def test_a_device_without_the_narrow_type_is_refused(study_with: StudyWith) -> N
         for _, c in study.contributions("checks")
         if c.id == "no-peak" and not c.holds
     ]
-    assert found.message == "a100_sxm_80g has no fp8 peak"
-    assert found.help == "the types that it has: fp32, tf32, fp16, bf16"
+    assert found.message == "device `a100_sxm_80g` has no fp8 peak"
+    assert found.help == "choose a type that it has: fp32, tf32, fp16, bf16"
 
 
 def study_on(device: str, recipe: str = "") -> Study:
@@ -359,4 +359,6 @@ def test_sizes_of_streams_ascend(study_with: StudyWith) -> None:
         for _, c in study.contributions("checks")
         if c.id == "streaming-ascends" and not c.holds
     ]
-    assert found.message == "`b` has 1000 B and follows `a` with 1000000 B"
+    assert found.message == (
+        "the sizes of `streaming` blocks descend: `b` of 1000 B follows `a` of 1000000 B"
+    )

@@ -458,4 +458,4 @@ def test_a_unit_behind_a_list_is_moved_to_its_items() -> None:
         parcost.load_text(text)[0].evaluate()
     (found,) = caught.value.diagnostics
     assert found.id == "missing-unit"
-    assert found.help == "each item has its unit: `[25 MB, 100 MB]`"
+    assert found.help == "write the unit of each item: `[25 MB, 100 MB]`"

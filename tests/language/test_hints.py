@@ -62,7 +62,7 @@ def test_a_rate_in_bits_lacks_its_second() -> None:
 def test_a_word_inside_of_a_product_is_moved_behind_it(batch: str) -> None:
     training = f"training {{ sequence = 8192, micro_batch = 1, global_batch = {batch} }}"
     said = helps(training=training)
-    assert said == "the word stands behind the whole value: write `(64 * 4) sequences`"
+    assert said == "write the word after the whole value: `(64 * 4) sequences`"
     assert not diagnostics_of(training=training.replace(batch, "(64 * 4) sequences"))
 
 
@@ -85,7 +85,7 @@ def test_stages_that_are_proposed_divide_the_devices() -> None:
 
 
 def test_a_second_block_is_a_second_study() -> None:
-    assert "write one value, or several studies" in helps("cluster { devices = 32 }")
+    assert "write several studies" in helps("cluster { devices = 32 }")
 
 
 def test_groups_that_a_border_cuts_do_not_reach_beyond_it() -> None:
@@ -216,7 +216,7 @@ def test_a_device_written_by_hand_is_named_with_what_it_lacks() -> None:
 
 OPTION = (
     "the framework needs an option for this cut, as `parcost export` writes it; "
-    "`schedule.assignment = short_ends` or `schedule.stages` states it"
+    "write `schedule.assignment = short_ends` or `schedule.stages` to confirm it"
 )
 
 
@@ -231,12 +231,12 @@ OPTION = (
         (
             {"layout": "layout { pp = 4, zero = 1 }\nschedule { chunks = 2 }"},
             "chunks = 2",
-            "`schedule.kind = interleaved` has such an order",
+            "`schedule.kind = interleaved` supports them",
         ),
         (
             {"layout": "layout { pp = 2, zero = 1 }\nschedule { stages = [16, 15] }"},
             "stages = [16, 15]",
-            "the stages need 1 more in all, or leave `schedule.stages` out",
+            "list 1 more in all, or leave `schedule.stages` out",
         ),
         (
             {"training": BLOCKS["training"].replace("micro_batch = 1", "micro_batch = 3")},

@@ -214,8 +214,9 @@ def test_a_sweep_over_shares_gives_what_each_gives_alone(bind: Bind) -> None:
 def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
     study = offloaded(bind, {f"offload.{part}": 0.5, "layout.zero": 3}, {})
     found = diagnose(failures(study)["offload-needs-host-bandwidth"], study)
-    assert (
-        found.message == f"50 % of the {part} are offloaded, and the device has no `host_bandwidth`"
+    of = {"optimizer": "optimizer state", "activations": "saved activations"}.get(part, part)
+    assert found.message == (
+        f"50 % of the {of} is offloaded, and the device has no `host_bandwidth`"
     )
 
 
@@ -245,7 +246,7 @@ def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
     asked = study.plugins.ask("outcome_checks", study=study, outcome=outcome)
     (check,) = [check for _, check in asked if check.id == "host-does-not-fit"]
     assert diagnose(check, study).message == (
-        "a device keeps 14.9 GiB on its host, which has 9.3 GiB for it"
+        "a device offloads 14.9 GiB to its host, which has 9.3 GiB per device"
     )
 
 

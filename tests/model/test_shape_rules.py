@@ -31,10 +31,10 @@ def failures(study: Study) -> dict[str, str]:
         ("dense_first = 1", "experts-dense-first", "`experts` is 0"),
         ("top_k = 2", "experts-routed", "`experts` is 0"),
         ("q_lora = 64", "latent-queries", "`kv_lora` is 0"),
-        ("full_every = 2", "window-full", "no window"),
+        ("full_every = 2", "window-full", "need a window"),
         ("window = 4096", "window-wide", "4096 tokens is not shorter than the sequence of 2048"),
         ("experts = 8, dense_first = 5", "dense-layers", "`dense_first` is 5"),
-        ("experts = 8, parameters = 1 G", "nominal-experts", "and `m` has 8"),
+        ("experts = 8, parameters = 1 G", "nominal-experts", "model `m` states both"),
     ],
 )
 def test_attributes_that_contradict_one_another(
@@ -91,7 +91,11 @@ def test_a_single_expert_may_be_run_again(study_of: StudyOf) -> None:
     [
         ("documents = [1000, 1000]", "documents-fill", "2000 tokens do not add up to"),
         ("document = 4096", "document-long", "4096 tokens does not fit"),
-        ("document = 1024, documents = [1024, 1024]", "documents-twice", "1024 tokens for each"),
+        (
+            "document = 1024, documents = [1024, 1024]",
+            "documents-twice",
+            "all of them to 1024 tokens",
+        ),
     ],
 )
 def test_documents_that_do_not_fit_their_sequence(

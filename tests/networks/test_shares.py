@@ -89,7 +89,7 @@ def test_nothing_to_move_takes_no_time() -> None:
     [
         (
             'bytes = 1 GB, over = "spine"',
-            "`s` has a flow `f` over `spine`, which it does not describe",
+            "`s` has a flow `f` over `spine`, and no resource of that name",
         ),
         ('bytes = 1 GB, over = ""', "`s` has no flow over any resource"),
     ],
@@ -99,7 +99,7 @@ def test_a_flow_goes_over_something_that_is_described(flow: str, message: str) -
     (scenario,) = parcost.load_text(text)
     (found,) = scenario.evaluate().diagnostics
     assert (found.id, found.message) == ("flow-over-nothing", message)
-    assert found.help == "its resources are `port`"
+    assert found.help == "write one of its resources: `port`"
 
 
 def test_flows_are_followed_one_point_at_a_time() -> None:

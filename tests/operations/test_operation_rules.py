@@ -43,7 +43,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "reliability-devices-unknown",
             "reliability { restart = 1 min }\ncheckpoint { blocking = 1 s }",
-            "number of devices of the reliability is unknown",
+            "needs the number of devices",
         ),
         ("reliability-alone", JOB + "reliability { restart = 1 min }", "there is no `checkpoint`"),
         (
@@ -66,7 +66,11 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
             "checkpoint { size = 1 TB, storage = 1 GB/s, interval = 1 h, asynchronous = on }",
             "copy rate of a shard",
         ),
-        ("checkpoint-interval-unknown", "checkpoint { blocking = 30 s }", "without failures"),
+        (
+            "checkpoint-interval-unknown",
+            "checkpoint { blocking = 30 s }",
+            "without a rate of failures",
+        ),
         (
             "checkpoint-shards",
             JOB + "checkpoint { storage = 1 TB/s, interval = 1 h, shards = 17 }",
@@ -89,8 +93,8 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
             "run { tokens = 1 T tokens, device_time = 1 h, devices = 8 }\nenergy { }",
             "power of a device is unknown",
         ),
-        ("energy-unused", "energy { power = 700 W }", "needs a run"),
-        ("price-unused", "price { device_hour = 2 USD/h }", "needs a run"),
+        ("energy-unused", "energy { power = 700 W }", "no effect without a `run` block"),
+        ("price-unused", "price { device_hour = 2 USD/h }", "no effect without a `run` block"),
     ],
 )
 def test_a_rule_speaks_in_the_words_of_the_spec(rule: str, text: str, says: str) -> None:

@@ -545,7 +545,10 @@ def test_heads_divide_by_the_ranks_that_trade_for_them() -> None:
         "ulysses-kv-heads",
         "8 KV heads of a tensor-parallel rank are not divisible by the all-to-all group of 16 ranks (Ulysses)",
     )
-    assert hint == "nearest legal: 8; a ring takes any degree, and a hybrid rings the rest"
+    assert hint == (
+        "groups of 8 ranks divide them; `context.algorithm = ring` has no such limit, and "
+        "`hybrid` runs a ring over such groups"
+    )
     ((id_, _, _),) = failures(
         study("cp = 12", "algorithm = ulysses", devices=12, sequence=12 * 1024)
     )
@@ -581,7 +584,10 @@ def test_partners_beyond_the_fast_domain_are_warned_of_with_the_price() -> None:
     # 2 x 65,536 tokens x 128 x 2 B is 33.6 MB: at 10 and at 50 GB/s
     assert (id_, message) == (
         "tp-cp-wider-than-fast-domain",
-        "tp 8 x cp 2 = 16 ranks cross level `node`: a block of keys and values takes 3.36 ms, and 0.671 ms inside of it",
+        (
+            "tp 8 x cp 2 = 16 ranks reach beyond one `node`: sending a block of keys and values "
+            "takes 3.36 ms, and would take 0.671 ms inside"
+        ),
     )
     (check,) = [c for _, c in of.contributions("checks") if c.id == id_]
     assert check.severity == "warning"

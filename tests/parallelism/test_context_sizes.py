@@ -518,16 +518,16 @@ def test_partners_beyond_a_node_are_warned_of_with_both_times() -> None:
     sizes = {**CP_3, "layout": "tp = 2, cp = 3", "devices": 6, "latency": "1 ms"}
     (found,) = failures(**sizes, node=2).values()
     assert found.message == (
-        "tp 2 x cp 3 = 6 ranks cross level `node`: a block of keys and values takes "
-        "12.8 ms, and 2.18 ms inside of it"
+        "tp 2 x cp 3 = 6 ranks reach beyond one `node`: sending a block of keys and values takes "
+        "12.8 ms, and would take 2.18 ms inside"
     )
-    assert found.notes == ("a block is 11.8 MB, and 5.87 times slower there",)
+    assert found.notes == ("a block has 11.25 MiB, and takes 5.87 times as long",)
     (check,) = (c for c in own_terms(study(**sizes, node=2), "checks") if not c.holds)
     shown = {name: check.inputs[name] for name in ("n", "there", "inside", "slower")}
     there, inside = 1e-3 + BLOCK / 1e9, 1e-3 + BLOCK / 1e10
     assert shown == pytest.approx(
         {
-            "n": BLOCK / 1e6,
+            "n": BLOCK / 2**20,
             "there": there * 1e3,
             "inside": inside * 1e3,
             "slower": there / inside,

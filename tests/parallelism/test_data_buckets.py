@@ -184,7 +184,7 @@ def test_a_first_bucket_that_is_larger_than_the_others_is_an_error(bind: Bind) -
     checks = {check.id: check for _, check in study.contributions("checks")}
     assert not checks["first-bucket-large"].holds
     assert diagnose(checks["first-bucket-large"], study).message.startswith(
-        "the first bucket holds 30.01 MB and the others 25.01 MB"
+        "the first gradient bucket has 30.01 MB and the others 25.01 MB"
     )
     small = bind({"overlap.bucket": 25e6, "overlap.first_bucket": 1e6})
     assert {c.id: c for _, c in small.contributions("checks")}["first-bucket-large"].holds

@@ -816,7 +816,7 @@ def test_a_shard_among_workers_says_how_many_ranks_there_are(bind: Bind) -> None
 
 def test_what_would_do_in_place_of_a_meeting_that_is_too_long(bind: Bind) -> None:
     found = complaints(bind, workers(period=10, fragments=3, steps=4))
-    assert found["overlap-long"].help == "take 3 steps or fewer"
+    assert found["overlap-long"].help == "write `overlap_steps` of at most 3"
     assert found["overlap-long"].message == (
         "an exchange of 4 steps does not end before the next one: 3 fragments are exchanged in 10 steps"
     )

@@ -166,14 +166,14 @@ def test_fewer_layers_than_stages_are_refused_however_they_are_dealt(bind: Bind)
     values = {"layout.pp": 8, "small.layers": 6, "schedule.assignment": "front"}
     (found,) = complaints(bind(values), "layers-few")
     assert found.message == "6 layers are too few for pp 8"
-    assert found.help == "at most 6 stages have a layer"
+    assert found.help == "choose at most 6 stages"
 
 
 @pytest.mark.slow
 def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> None:
     wrong = bind({"layout.pp": 4}, "schedule { stages = [3, 3, 3] }")
     assert [d.message for d in complaints(wrong, "stages-count", "stages-sum")] == [
-        "`stages` lists 3 counts for pp 4",
+        "`stages` lists the layers of 3 stages, and there are pp 4",
         "`stages` adds up to 9 layers, and the model has 8",
     ]
     right = bind({"layout.pp": 4}, "schedule { stages = [1, 3, 3, 1] }")

@@ -155,7 +155,7 @@ def test_stages_that_have_nothing_to_do_are_refused(
     if most is None:
         assert found == {}
     else:
-        assert found["layers-few"].help == f"at most {most} stages have a layer"
+        assert found["layers-few"].help == f"choose at most {most} stages"
 
 
 @pytest.mark.parametrize(
@@ -268,5 +268,5 @@ def test_an_order_longer_than_the_limit_is_refused(bind: Bind, over: int) -> Non
         f"schedules longer than {LONGEST_ORDER} passes are not simulated"
     )
     assert found["schedule-length"].help == (
-        f"at most {LONGEST_ORDER // 8} micro-batches can be simulated: use larger ones"
+        f"use larger micro-batches, at most {LONGEST_ORDER // 8} of them"
     )

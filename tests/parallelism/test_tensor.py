@@ -356,7 +356,7 @@ def test_sequence_parallelism_needs_equal_shares() -> None:
         (
             "sequence-divide",
             "a sequence of 2049 tokens is not divisible by tp = 8",
-            "sequence parallelism gives every rank the same share: take 2048 or 2056 tokens",
+            "take 2048 or 2056 tokens: sequence parallelism gives every rank an equal part",
         )
     ]
 
@@ -564,8 +564,11 @@ def test_an_overlap_names_what_it_cannot_cut() -> None:
     assert failures(study("tp = 8", overlap="tensor = split_batch")) == [
         (
             "split-batch-halves",
-            "a micro-batch of 1 sequences cannot be split into two halves",
-            "`overlap.tensor = split_batch` overlaps one half with the collectives of the other: write micro_batch = 2",
+            "micro_batch = 1 cannot be split into two halves",
+            (
+                "write micro_batch = 2: `overlap.tensor = split_batch` computes on one half while "
+                "the other communicates"
+            ),
         )
     ]
 
@@ -583,7 +586,7 @@ def test_context_parallel_ranks_send_their_share() -> None:
     ] == (
         "sequence-divide",
         "a sequence of 2056 tokens is not divisible by tp x cp = 16",
-        "sequence parallelism gives every rank the same share: take 2048 or 2064 tokens",
+        "take 2048 or 2064 tokens: sequence parallelism gives every rank an equal part",
     )
 
 

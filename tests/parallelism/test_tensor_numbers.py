@@ -446,7 +446,7 @@ def test_indivisible_sizes_are_refused(more: dict[str, Any], ids: set[str]) -> N
 def test_three_sequences_do_not_make_two_halves() -> None:
     found = failures(**FOUR, overlap="tensor = split_batch", micro_batch=3, batch=24)
     assert found["split-batch-halves"].message == (
-        "a micro-batch of 3 sequences cannot be split into two halves"
+        "micro_batch = 3 cannot be split into two halves"
     )
     assert found["split-batch-halves"].help is not None
-    assert found["split-batch-halves"].help.endswith("write micro_batch = 4")
+    assert found["split-batch-halves"].help.startswith("write micro_batch = 4:")

@@ -66,7 +66,7 @@ def test_an_unknown_picture_is_bad_input_with_the_nearest_name(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["eval", "--picture", "memory"], "`--format table` draws none"),
+        (["eval", "--picture", "memory"], "`--format table`, which draws no pictures"),
         (["eval", "--format", "png"], "`--format png` writes files: add --out FILE"),
         (["timeline", "--format", "png"], "`--format png` writes files: add --out FILE"),
         (["timeline", "--format", "svg", "--ranks", "0"], "`--ranks` has no effect"),
@@ -74,7 +74,7 @@ def test_an_unknown_picture_is_bad_input_with_the_nearest_name(
         (["search", "--format", "png"], "`--format png` writes files: add --out FILE"),
         (["search", "--format", "svgg"], "a search has no format `svgg`; did you mean `svg`?"),
         (["search", "--format", "zzz"], "formats are html, json, png, svg, table"),
-        (["search", "--rank", "2"], "`--rank` is that of the layout that `--emit TOOL` writes"),
+        (["search", "--rank", "2"], "`--rank` selects the layout that `--emit TOOL` writes"),
         (["search", "--emit", "megatron", "--format", "json"], "add `--out FILE`"),
         (["search", "--emit", "megatron", "--format", "svg"], "`--format svg` pictures"),
         (["timeline", "--format", "svgg"], "a timeline has no format `svgg`; did you mean `svg`?"),

@@ -157,8 +157,8 @@ def test_points_of_a_sweep_are_refused_one_by_one() -> None:
         ('x { attribute = "layout.tq", values = "1" }', "no attribute `layout.tq`", "error"),
         ('x { attribute = "layout.tp", values = ",," }', "`,,` lists no value", "error"),
         ('x { attribute = "layout.order", values = "a" }', "neither a number nor", "error"),
-        ('x { attribute = "layout.tp", values = "two" }', "`two` is no number", "error"),
-        ('x { attribute = "schedule.kind", values = "one_f" }', "never `one_f`", "warning"),
+        ('x { attribute = "layout.tp", values = "two" }', "`two` is not a number", "error"),
+        ('x { attribute = "schedule.kind", values = "one_f" }', "has no value `one_f`", "warning"),
     ],
 )
 def test_a_statement_about_nothing_is_a_mistake(offer: str, says: str, severity: str) -> None:

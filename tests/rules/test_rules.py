@@ -64,7 +64,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             (
                 "layout-product",
                 "tp 8 x pp 4 x dp 3 = 96, and the cluster has 64 devices",
-                "dp = 2, or leave it out: it follows from the others",
+                "write dp = 2, or leave it out: it follows from the others",
             ),
         ),
         (
@@ -104,7 +104,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             (
                 "batch-whole",
                 "the global batch is 97.6562 sequences of 1024 tokens",
-                "whole sequences are 99328 or 100352 tokens",
+                "write 99328 or 100352 tokens",
             ),
         ),
         (
@@ -112,7 +112,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             (
                 "batch-whole",
                 "the global batch is 0.0976562 sequences of 1024 tokens",
-                "whole sequences are 1024 or 2048 tokens",
+                "write 1024 or 2048 tokens",
             ),
         ),
     ],
@@ -175,7 +175,7 @@ def test_context_parallel_ranks_count_in_the_product(bind: Bind) -> None:
     assert product == (
         "layout-product",
         "tp 4 x cp 2 x pp 1 x dp 4 = 32, and the cluster has 64 devices",
-        "dp = 8, or leave it out: it follows from the others",
+        "write dp = 8, or leave it out: it follows from the others",
     )
 
 

@@ -151,7 +151,7 @@ def test_headroom_keeps_memory_free(run: Run) -> None:
 def test_a_share_is_written_with_its_sign_or_below_one(run: Run, text: str) -> None:
     code, _, err = run(DENSE, *NARROW, "--headroom", text)
     assert code == 2
-    assert f"`--headroom {text}` is no share" in err
+    assert f"`--headroom {text}` is not a share" in err
 
 
 @pytest.mark.slow

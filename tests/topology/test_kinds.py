@@ -233,34 +233,34 @@ def failures(*levels: dict[str, Any]) -> dict[str, Check]:
             ({**PORT, "kind": "torus"},),
             "torus-dimensions",
             "level `l0` is a torus, and its dimensions are left out",
-            "write the number of units along each: `dimensions = [16, 16]`",
+            "write the number of units along each dimension, such as `dimensions = [16, 16]`",
         ),
         (
             ({**PORT, "kind": "torus", "dimensions": (4, 4), "size": 64.0},),
             "torus-size",
             "the dimensions 4 x 4 of level `l0` have 16 units, and its size is 64",
-            "size = 16, or leave it out: it follows from the dimensions",
+            "write `size = 16`, or leave it out: it follows from the dimensions",
         ),
         (
             ({**NODE, "kind": "rail"}, PORT),
             "rail-first",
-            "level `l0` is a rail, and no node level lies inside it",
-            "rails join devices of the same place in their nodes: write a level `node` before",
+            "level `l0` is a rail, and there is no node level inside it",
+            "a rail connects the devices with the same index in their nodes: write a level `node` before it",
         ),
         (
             (NODE, {**PORT, "kind": "fat_tree", "radix": 6.0}),
             "fat-tree-full",
-            "level `l1` has 64 ports to join, and three levels of switches of radix 6 join 54",
+            "level `l1` connects 64 ports, and three levels of switches of radix 6 connect at most 54",
             "write `radix = 8`",
         ),
         (
             (NODE, {**PORT, "size": 2.0}, {**dragonfly(routing="minimal", size=10.0)}),
             "dragonfly-links",
             (
-                "8 global links of a group of level `l2` cannot reach each of 9 other groups, as "
-                "minimal routing needs"
+                "minimal routing needs a global link to every other group: a group of level `l2` "
+                "has 8, and there are 9 other groups"
             ),
-            "`ports = 9`, or adaptive routing",
+            "write `ports = 9`, or `routing = adaptive`",
         ),
     ],
 )

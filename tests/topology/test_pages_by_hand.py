@@ -285,8 +285,8 @@ def test_a_dragonfly_reaches_each_other_group_by_a_link_where_routes_are_straigh
         assert "dragonfly-links" not in failed_rules(adaptive)
     said = diagnose(failed_rules(given)["dragonfly-links"], given)
     assert said.message == (
-        "2 global links of a group of level `pod` cannot reach each of 3 other groups, as minimal "
-        "routing needs"
+        "minimal routing needs a global link to every other group: a group of level `pod` has 2, "
+        "and there are 3 other groups"
     )
 
 
@@ -313,8 +313,8 @@ def test_implausible_links_have_a_hint_with_the_intended_unit() -> None:
     assert plausibility_rules(study(pod=pod, more=known)) == {
         "implausible-bandwidth": (
             (
-                "level `wide` carries 800 GB/s of each device, and the fastest known link of its "
-                "kind 100 GB/s"
+                "level `wide` has 800 GB/s per device, and the fastest known link of its kind has "
+                "100 GB/s"
             ),
             "for 800 gigabits per second write `800 Gbps per_direction`",
         ),
@@ -412,7 +412,7 @@ def test_groups_of_the_same_ranks_have_the_same_links() -> None:
 
 
 def test_what_leaving_the_fast_domain_costs_is_of_one_activation_as_far_as_it_goes() -> None:
-    """Two sequences of 8192 tokens, 8192 wide, of 2 B: 268.4 MB over sixteen ranks of a rack."""
+    """Two sequences of 8192 tokens, 8192 wide, of 2 B: 256 MiB over sixteen ranks of a rack."""
     text = JOB.format(layout="tp = 16", devices=64, pod="", more="collectives { tensor = ring }")
     text = text.replace("sequence = 8192,", "sequence = 8192, micro_batch = 2,")
     (given,) = parcost.load_text(text)[0].studies()
@@ -421,7 +421,7 @@ def test_what_leaving_the_fast_domain_costs_is_of_one_activation_as_far_as_it_go
     expected = {
         "tp": 16,
         "cap": 8,
-        "n": n / 1e6,
+        "n": n / 2**20,
         "b": 2,
         "there": (30 * 10e-6 + 2 * 15 / 16 * n / 200e9) * 1e3,  # the four ports of a node
         "inside": (30 * 3e-6 + 2 * 15 / 16 * n / 300e9) * 1e3,

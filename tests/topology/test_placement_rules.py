@@ -90,9 +90,9 @@ def test_a_layout_that_is_placed_well_breaks_no_rule() -> None:
 @pytest.mark.parametrize(
     "order, complaint, near",
     [
-        ("tp-pd-pp", "leaves out `dp` and has for a degree what is none: `pd`", "tp-dp-pp"),
+        ("tp-pd-pp", "leaves out `dp` and contains what is not a degree: `pd`", "tp-dp-pp"),
         ("pp-tp", "leaves out `dp`", "pp-tp-dp"),
-        ("tp-dp-pp-vp", "has for a degree what is none: `vp`", "tp-dp-pp"),
+        ("tp-dp-pp-vp", "contains what is not a degree: `vp`", "tp-dp-pp"),
         ("dp-tp-tp-pp", "repeats `tp`", "dp-tp-pp"),
         ("", "leaves out `tp`, `dp`", "tp-dp"),
     ],
@@ -120,9 +120,11 @@ def test_a_sweep_keeps_the_layouts_that_need_no_more_than_the_order_names() -> N
 
 def test_a_fabric_joins_all_devices() -> None:
     found = diagnostic_of(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
-    assert found.message == "the levels of the fabric join 32 devices, and the cluster has 64"
-    assert found.notes == ("`network` joins 4 units of 8 devices each",)
-    assert found.help == ("write a size of 8 for level `network`, or no size: it then joins all")
+    assert found.message == "the levels of the fabric connect 32 devices, and the cluster has 64"
+    assert found.notes == ("size of level `network`: 4, in units of 8 devices",)
+    assert found.help == (
+        "write a size of 8 for level `network`, or leave its size out: it then connects all"
+    )
 
 
 def test_a_fabric_may_join_more_than_the_devices() -> None:
@@ -187,15 +189,15 @@ def test_tensor_parallelism_beyond_a_node_is_a_warning_with_its_price() -> None:
     inside = 30 * 3e-3 + 2 * 15 / 16 * 134.217728e6 / 450e9 * 1e3
     assert (f"{there:.3g}", f"{inside:.3g}") == ("1.05", "0.649")
     assert check.severity == "warning"
-    said = {"there": there, "inside": inside, "n": 134.217728, "tp": 16, "cap": 8}
+    said = {"there": there, "inside": inside, "n": 128.0, "tp": 16, "cap": 8}
     assert {name: check.inputs[name] for name in said} == pytest.approx(said, rel=1e-12)
     assert found.message == (
         "tensor-parallel groups of 16 reach beyond the 8 devices of level `node`: an "
-        "all-reduce of one activation takes 1.05 ms, and 0.649 ms inside of such a level"
+        "all-reduce of one activation takes 1.05 ms, and would take 0.649 ms inside one `node`"
     )
     assert found.notes == (
-        "the activation is sequence 8192 x micro_batch 1 x hidden 8192 x 2 B = 134.2 MB",
-        "placed out to `network`, by ring; inside of `node`, by ring",
+        "the activation is sequence 8192 x micro_batch 1 x hidden 8192 x 2 B = 128 MiB",
+        "algorithm: ring out to level `network`, ring inside one `node`",
     )
 
 

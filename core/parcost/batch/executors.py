@@ -236,7 +236,7 @@ def engine_named(address: str) -> Engine:
     points = {point.name: point for point in entry_points(group=GROUP)}
     if not colon or not name:
         example = f"{min(points, default='NAME')}://HOST:PORT"
-        raise UnknownExecutorError(f"`{address}` names no executor; write {example}")
+        raise UnknownExecutorError(f"`{address}` does not name an executor; write {example}")
     if name not in points:
         hint = did_you_mean(name, points) or "there are: " + (", ".join(sorted(points)) or "none")
         raise UnknownExecutorError(f"there is no executor `{name}`; {hint}")
@@ -250,7 +250,7 @@ def engine_named(address: str) -> Engine:
             raise ExecutorError(f"{called} cannot be used: {error.text}") from error
         if not isinstance(found, Executor):
             kind = type(found).__name__
-            raise ExecutorError(f"`{points[name].value}` returned {kind}, which is no executor")
+            raise ExecutorError(f"`{points[name].value}` returned {kind}, which is not an executor")
         return found
 
     return Engine(start, name=called)

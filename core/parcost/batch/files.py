@@ -60,7 +60,7 @@ def is_several(named: Iterable[str]) -> bool:
 
 def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
     if not name:  # a path would take it for the directory where we are
-        yield reject("''", "no-match", "an empty name stands for no file and no directory")
+        yield reject("''", "no-match", "a file name is empty")
         return
     path = Path(name)
     try:
@@ -143,7 +143,9 @@ def _regular(spec: Spec) -> Spec | Rejection:
     """Return *spec*, or a rejection if it is no regular file: reading a pipe may never end."""
     path = Path(spec.path)
     if path.exists() and not path.is_file():
-        return reject(spec.path, "not-a-spec", f"`{spec.path}` is no spec: it is no regular file")
+        return reject(
+            spec.path, "not-a-spec", f"`{spec.path}` is not a spec: it is not a regular file"
+        )
     return spec
 
 

@@ -65,7 +65,7 @@ class Shard:
         number, _, of = text.partition("/")
         digits = number.isdecimal() and of.isdecimal() and len(text) <= _LONGEST
         if not (digits and 1 <= int(number) <= int(of)):
-            raise ShardError(f"`{text}` is no shard; write 1/8, 2/8, ... 8/8")
+            raise ShardError(f"`{text}` is not a shard; write 1/8, 2/8, ... 8/8")
         return cls(number=int(number), of=int(of))
 
     def share(self, files: Sequence[T]) -> Sequence[T]:
@@ -96,7 +96,7 @@ class Shard:
             )
         except (KeyError, TypeError, ValueError):
             needed = "it holds no number, of, run, format, part, kind and digest"
-            raise ShardError(f"the seal of `{path}` is damaged: {needed}") from None
+            raise ShardError(f"the checksum line of `{path}` is damaged: {needed}") from None
 
     def lines(self, entries: Iterable[Entry]) -> Iterator[str]:
         """Yield the lines of *entries*, and the seal."""
@@ -133,10 +133,10 @@ def read_shard(path: str) -> Shard:
     try:
         found = json.loads(last or "{}")
     except (ValueError, RecursionError) as error:
-        raise ShardError(f"`{path}` is no shard, or was cut short: {error_text(error)}") from error
+        raise ShardError(f"`{path}` is not a complete shard: {error_text(error)}") from error
     seal = found.get("shard") if isinstance(found, Mapping) else None
     if not isinstance(seal, Mapping):
-        raise ShardError(f"`{path}` does not end in a seal: it is no shard, or was cut short")
+        raise ShardError(f"`{path}` is not a complete shard: its last line, a checksum, is missing")
     shard = Shard.of_seal(seal, path)
     if not shard.matches(_lines(path)):
         raise ShardError(
@@ -158,7 +158,7 @@ def entries_of(path: str) -> Iterator[Entry]:
             entry = Entry.of(found, str(found["text"]))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ShardError(
-                f"line {number} of `{path}` is no entry: {error_text(error)}"
+                f"line {number} of `{path}` is not an entry: {error_text(error)}"
             ) from error
         yield entry
 
@@ -193,7 +193,7 @@ def join_files(shards: Mapping[str, Shard]) -> list[str]:
     for path, shard in shards.items():
         if (shard.run, shard.of) != (one.run, one.of):
             said = "other files, options or versions went into them"
-            raise ShardError(f"`{path}` is of another run than `{first}`: {said}")
+            raise ShardError(f"`{path}` belongs to another run than `{first}`: {said}")
         if shard.number in found:
             other = found[shard.number]
             raise ShardError(f"`{other}` and `{path}` are both shard {shard.number}/{shard.of}")

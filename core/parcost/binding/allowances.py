@@ -93,7 +93,7 @@ def unused_allowance(allowance: Allowance) -> Diagnostic:
     """Return the warning about an allowance that switches nothing off."""
     return problem(
         "unused-allowance",
-        f"`{allowance.id}` does not warn here, and this switches it off",
+        f"`{allowance.id}` gives no warning here, so this comment has no effect",
         allowance.span,
         help="remove the comment",
         severity=Severity.WARNING,

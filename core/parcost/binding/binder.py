@@ -436,13 +436,13 @@ class Binder:
     def report_circle(
         self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
     ) -> None:
-        also = [(span, "which needs this") for _, _, span in others]
+        also = [(span, "in this circle") for _, _, span in others]
         self.diagnostics.append(
             problem(
                 "circular",
                 f"`{name}` depends on itself",
                 node.name.span,
-                "to know this",
+                "needs its own value" if not others else "in this circle",
                 also=also,
             )
         )

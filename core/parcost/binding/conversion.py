@@ -126,7 +126,7 @@ def _wrong_kind(
     }[field.kind]
     return problem(
         "wrong-kind",
-        f"`{node.name.text}` is {wanted}",
+        f"`{node.name.text}` must be {wanted}",
         node.value.span,
         f"this is {v.describe(value)}",
         help=_unit_hint(binder, node, field),
@@ -157,7 +157,7 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
             [
                 problem(
                     "empty-list",
-                    f"`{name}` lists nothing",
+                    f"the list of `{name}` is empty",
                     span,
                     help="leave the attribute out to use its default",
                     notes=[f"{name}: {field.doc}"],
@@ -173,7 +173,7 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
             or item.number != int(item.number)
             or abs(item.number) >= 2**31
         ):
-            complaint = f"`{name}` is a list of whole numbers"
+            complaint = f"`{name}` must be a list of whole numbers"
             raise SpecError([problem("wrong-kind", complaint, span)])
         whole.append(int(item.number))
     if field.minimum is not None and min(whole) < field.minimum:
@@ -181,7 +181,7 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
             [
                 problem(
                     "out-of-range",
-                    f"`{name}` lists numbers of at least {field.minimum:g}",
+                    f"numbers of `{name}` must be at least {field.minimum:g}",
                     _span_of(node.value, whole.index(min(whole))),
                     f"this is {min(whole)}",
                     help=f"the nearest legal value is {field.minimum:g}",
@@ -288,7 +288,7 @@ def _items_with_unit(node: s.Attribute, wanted: Dimension) -> str | None:
     if not isinstance(node.value, s.List) or not units:
         return None
     items = ", ".join(f"{item.span.text} {units[0]}" for item in node.value.items)
-    return f"each item has its unit: `[{items}]`"
+    return f"write the unit of each item: `[{items}]`"
 
 
 def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
@@ -322,7 +322,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
                 )
             ]
         )
-    measured = "is a plain number" if wanted == ONE else f"is measured in {wanted}"
+    measured = "must be a plain number" if wanted == ONE else f"must be in {wanted}"
     kinds = (wanted, BIT_RATE) if wanted == RATE else (wanted,)
     under = [u for kind in kinds if wanted != ONE for u in _under(value.dimension, kind)]
     raise SpecError(
@@ -398,7 +398,7 @@ def _qualified_ways(text: str, words: Iterable[str]) -> str:
     """Return the help line for a value without one of *words*, or with the word inside the value.
 
     >>> _qualified_ways("64 sequences * 4", ["sequences", "tokens"])
-    'the word stands behind the whole value: write `(64 * 4) sequences`'
+    'write the word after the whole value: `(64 * 4) sequences`'
     >>> _qualified_ways("2 * 4", ["sequences", "tokens"])
     'write `(2 * 4) sequences` or `(2 * 4) tokens`'
     """
@@ -407,7 +407,7 @@ def _qualified_ways(text: str, words: Iterable[str]) -> str:
         text = re.sub(rf"\s*\b{re.escape(word)}\b", "", text)
     text = f"({text})" if re.search(r"[-+*?]|/ ", text) else text
     ways = " or ".join(f"`{text} {word}`" for word in inside or words)
-    return f"the word stands behind the whole value: write {ways}" if inside else f"write {ways}"
+    return f"write the word after the whole value: {ways}" if inside else f"write {ways}"
 
 
 _LARGEST_DIVISOR = 1e6  # next to which others are looked for
@@ -426,7 +426,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
         return f"{100 * number:g} %" if percent else f"{number:g}"
 
     if field.whole and worst != int(worst):
-        complaint = f"`{name}` is a whole number"
+        complaint = f"`{name}` must be a whole number"
         near = sorted({max(int(worst), int(low or 0)), int(worst) + 1})
         hint = "the nearest are " + " and ".join(f"{n}" for n in near)
         id = "not-whole"
@@ -435,7 +435,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
         complaint, id = f"`{name}` must be {bound}", "out-of-range"
     elif field.whole and worst > _EXACT and (high is None or high > _EXACT):
         complaint, id = (
-            f"`{name}` is at most 2^53, beyond which whole numbers are not exact",
+            f"`{name}` must be at most 2^53: larger whole numbers are not exact",
             "out-of-range",
         )
         hint = f"the nearest legal value is {_EXACT}"
@@ -494,7 +494,7 @@ def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic
             "unknown-qualifier",
             f"`{name}` takes no word after its value",
             qualifier.span,
-            help="several attributes on a line need commas",
+            help="remove it; several attributes on one line need commas between them",
         )
     return problem(
         "unknown-qualifier",

@@ -249,11 +249,11 @@ class Definitions:
         if type_ is None:
             return
         if type_.inside != parent.type.kind:
-            where = f"inside a `{type_.inside}`" if type_.inside else "on its own"
+            where = f"inside a `{type_.inside}`" if type_.inside else "outside other blocks"
             self.diagnostics.append(
                 problem(
                     "misplaced-block",
-                    f"`{type_.kind}` stands {where}, not inside `{parent.type.kind}`",
+                    f"`{type_.kind}` must be {where}, not inside `{parent.type.kind}`",
                     block.kind.span,
                 )
             )
@@ -283,7 +283,7 @@ class Definitions:
             self.diagnostics.append(
                 problem(
                     "unknown-block",
-                    f"no plugin declares the block `{block.kind.text}`",
+                    f"there is no block `{block.kind.text}`: no plugin declares it",
                     block.kind.span,
                     help=did_you_mean(block.kind.text, [*self.types, "study", "expect"])
                     or "docs/language.md shows the blocks, and how a list of values sweeps",
@@ -298,8 +298,9 @@ class Definitions:
             self.diagnostics.append(
                 problem(
                     "unexpected-label",
-                    f"`{type_.kind}` takes no label: a study has one",
+                    f"`{type_.kind}` takes no label: a study has only one such block",
                     block.words[0].span,
+                    help=f"write `{type_.kind} {{ ... }}`",
                 )
             )
         if not label and type_.label == "required":
@@ -339,7 +340,7 @@ def _duplicate(again: s.Block, first: s.Block, name: str) -> Diagnostic:
         again.kind.span,
         "again here",
         also=[(first.kind.span, "first here")],
-        help="write one value, or several studies: `study NAME { ... }`",
+        help="remove one, rename one, or write several studies: `study NAME { ... }`",
     )
 
 
@@ -357,7 +358,7 @@ def _unknown_attribute(
         child = fields[name].target
         return problem(
             "unknown-attribute",
-            f"`{name}` of `{kind}` are blocks",
+            f"`{name}` in `{kind}` is a block, not a value",
             item.name.span,
             help=f"write `{child} NAME {{ ... }}` inside",
         )

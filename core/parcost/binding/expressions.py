@@ -18,6 +18,8 @@ from parcost.language.errors import SpecError
 from parcost.language.units import ONE, known_units, unit
 
 DEEPEST = 100
+_EMPTY = "the list is empty, and a list of values is a sweep"
+_FILL = "write at least one value, or leave the attribute out to use its default"
 
 
 @define(eq=False)
@@ -135,7 +137,7 @@ class Expressions:
         if not node.items:
             if scope.field is not None and scope.field.kind == "integers":
                 return v.Items(())
-            raise SpecError([problem("empty-list", "a sweep over nothing", node.span)])
+            raise SpecError([problem("empty-list", _EMPTY, node.span, help=_FILL)])
         field = scope.field
         items = tuple(self.evaluate(item, scope) for item in node.items)
         nested = any(isinstance(item, s.List) for item in node.items)
@@ -143,18 +145,22 @@ class Expressions:
             if not nested:
                 return v.Items(items)
         elif nested:
-            message = "a sweep holds values, not lists of them"
+            message = "a list of values is a sweep: its items cannot be lists"
             raise SpecError([problem("wrong-kind", message, node.span)])
         return self._sweep(items, node, scope)
 
     def _sweep(self, items: tuple[v.Value, ...], node: Any, scope: Scope) -> v.Value:
         if not items:
-            raise SpecError([problem("empty-list", "a sweep over nothing", node.span)])
+            raise SpecError([problem("empty-list", _EMPTY, node.span, help=_FILL)])
         first = items[0]
         apart = not all(isinstance(item, v.Quantity) for item in items)
         if not apart and any(item.dimension != first.dimension for item in items):  # type: ignore[union-attr]
             raise SpecError(
-                [problem("mixed-dimensions", "the items of a sweep differ in dimension", node.span)]
+                [
+                    problem(
+                        "mixed-dimensions", "the values of a sweep have different units", node.span
+                    )
+                ]
             )
         inner = v.NO_AXES.union(*(item.axes for item in items))
         shown = [_axis_value(item) for item in items]

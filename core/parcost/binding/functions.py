@@ -145,7 +145,7 @@ def _range(node: s.FunctionCall, arguments: list[Value]) -> Value:
     for bound, argument in zip(bounds[1:], node.arguments[1:], strict=True):
         same_dimension("count from", bounds[0], bound, node.arguments[0].span, argument.span)
     if step <= 0:
-        raise SpecError([problem("out-of-range", "a range needs a step above zero", node.span)])
+        raise SpecError([problem("out-of-range", "the step of a range must be above 0", node.span)])
     count = math.floor((last - first) / step + 1e-9) + 1 if last >= first else 0
     _check_length(count, node.span)
     dimension = bounds[0].dimension
@@ -159,7 +159,7 @@ def _divisors(node: s.FunctionCall, arguments: list[Value]) -> Value:
             [
                 problem(
                     "out-of-range",
-                    "`divisors` takes a whole number from 1 to 10^12",
+                    "`divisors` needs a whole number from 1 to 10^12",
                     node.arguments[0].span,
                 )
             ]
@@ -182,7 +182,7 @@ def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
                 [
                     problem(
                         "malformed-curve",
-                        "a point of a curve is `[size, time]` or `[size, bandwidth]`",
+                        "a point of a curve must be `[size, time]` or `[size, bandwidth]`",
                         argument.span,
                     )
                 ]
@@ -192,7 +192,7 @@ def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
                 [
                     problem(
                         "malformed-curve",
-                        "a point of a curve is a size in bytes and a time or a bandwidth",
+                        "a point of a curve must be a size in bytes, and a time or a bandwidth",
                         argument.span,
                         f"this is {describe(size)} and {describe(point)}",
                     )
@@ -204,13 +204,13 @@ def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
                 [
                     problem(
                         "malformed-curve",
-                        "the points of a curve are positive, with growing sizes",
+                        "points of a curve need ascending sizes and positive values",
                         argument.span,
                     )
                 ]
             )
         if not (min(at, there) >= SMALLEST and max(at, there) <= LARGEST):
-            message = f"the numbers of a curve are between {SMALLEST:g} and {LARGEST:g}"
+            message = f"numbers of a curve must be between {SMALLEST:g} and {LARGEST:g}"
             raise SpecError([problem("malformed-curve", message, argument.span)])
         rate = there / 8.0 if point.dimension == BIT_RATE else there
         sizes.append(at)
@@ -222,16 +222,19 @@ def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
 
 def _scalar(value: Quantity, span: Span) -> float:
     if value.axes or not isinstance(value.number, (float, int)):
-        raise SpecError([problem("swept-argument", "this argument cannot depend on a sweep", span)])
+        raise SpecError(
+            [problem("swept-argument", "this argument cannot be a sweep", span, help=_ONE)]
+        )
     return float(value.number)
 
 
 def _check_length(count: int, span: Span) -> None:
     if count > LONGEST_LIST:
-        message = f"this list has {count:,} items, and {LONGEST_LIST:,} are the most"
+        message = f"this list has {count:,} items, and the limit is {LONGEST_LIST:,}"
         raise SpecError([problem("too-many-points", message, span)])
 
 
+_ONE = "write one number here, or a study for each value"
 _MANY = 10_000
 _FUNCTIONS: dict[str, tuple[int, int, Callable[[s.FunctionCall, list[Value]], Value]]] = {
     "min": (1, _MANY, _extreme("min")),

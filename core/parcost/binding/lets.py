@@ -35,9 +35,9 @@ def unread_lets(module: Module, study_lets: Mapping[str, s.Attribute]) -> Iterat
         if name not in read:
             yield problem(
                 "no-effect",
-                f"nothing reads `let {name}`",
+                f"no value uses `let {name}`",
                 node.name.span,
-                "its value is not evaluated",
+                "remove it, or use the name",
                 severity=Severity.WARNING,
             )
 

@@ -491,7 +491,7 @@ class Loader:
                 module.diagnostics.append(
                     problem(
                         "misplaced-claim",
-                        "a claim stands outside of `expect`",
+                        "a claim must be inside `expect`",
                         item.span,
                         help=f"write `expect {{ {item.span.text} }}`",
                     )
@@ -551,7 +551,7 @@ class Loader:
                         "import-escapes",
                         f"`{target.value}` lies outside of the project",
                         target.span,
-                        "this climbs out",
+                        "this path leads outside",
                         help="import from the folder of the project, or from a catalogue by name",
                     )
                 ]
@@ -684,7 +684,7 @@ def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[D
         diagnostics.append(
             problem(
                 "misplaced-attribute",
-                f"`{name}` stands outside of a block",
+                f"`{name}` must be inside a block",
                 item.name.span,
                 help=hint,
             )
@@ -709,7 +709,7 @@ def unknown_statement(item: s.Statement) -> Diagnostic:
     hint = did_you_mean(word, STATEMENTS)
     return problem(
         "unknown-statement",
-        f"`{word}` starts no statement",
+        f"no statement starts with `{word}`",
         item.words[0].span,
         help=hint or f"write `{word} {{ ... }}` for a block or `{word} = ...` for a value",
     )
@@ -744,9 +744,9 @@ def base_of(block: s.Block) -> s.Path | None:
         [
             problem(
                 "unexpected-word",
-                "a block's header is `kind label extends other`",
+                "a block starts with `kind`, `kind label` or `kind label extends other`",
                 first.span,
-                help="a label is one word" if label_of(block) else None,
+                help="write the label as one word" if label_of(block) else None,
             )
         ]
     )
@@ -800,7 +800,7 @@ def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
         [
             problem(
                 "malformed-use",
-                "this imports nothing",
+                "`use` needs one name or one file",
                 item.span,
                 help='write `use catalog.devices.NAME` or `use "file.par" as NAME`',
             )

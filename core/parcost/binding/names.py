@@ -235,8 +235,9 @@ class NameResolver:
                 [
                     problem(
                         "not-given",
-                        f"`{definition.called}.{name.text}` is not given",
+                        f"`{definition.called}.{name.text}` has no value here, and no default",
                         node.span,
+                        help="write it in its block, or remove the reference",
                     )
                 ]
             )
@@ -246,7 +247,7 @@ class NameResolver:
         for name in rest:
             if not isinstance(value, v.Symbol) or not isinstance(value.what, Definition):
                 raise SpecError(
-                    [problem("unknown-name", f"`{name.text}` is no part of a number", name.span)]
+                    [problem("unknown-name", f"a number has no part `{name.text}`", name.span)]
                 )
             inner = self._member(value.what, name, node)
             value = evolve(inner, axes=inner.axes | value.axes) if value.axes else inner
@@ -276,9 +277,10 @@ class NameResolver:
             known += scope.field.qualifiers
         return problem(
             "unknown-name",
-            f"nothing is called `{node.text}`",
+            f"no value, block or `let` is called `{node.text}`",
             node.span,
-            help=did_you_mean(node.text, known),
+            help=did_you_mean(node.text, known)
+            or f"define it with `let {node.parts[0].text} = ...`, or import its block with `use`",
         )
 
 

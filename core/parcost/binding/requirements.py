@@ -37,7 +37,7 @@ def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
         case _:
             yield problem(
                 "malformed-requires",
-                "this requires nothing",
+                "the plugin or the version is missing",
                 statement.span,
                 help='write `requires plugin "NAME" ">= 1.2"` or `requires parcost ">= 0.1"`',
             )
@@ -69,7 +69,7 @@ def _version(
     except InvalidSpecifier:
         yield problem(
             "malformed-requires",
-            f"`{wanted.value}` is no version requirement",
+            f"`{wanted.value}` is not a version requirement",
             wanted.span,
             help='write `">= 1.2"` or `">= 1.2, < 2"`',
         )
@@ -80,4 +80,5 @@ def _version(
             "wrong-version",
             f"{what} has {has}, and the spec requires {wanted.value}",
             statement.span,
+            help="install a matching version, or change the requirement",
         )

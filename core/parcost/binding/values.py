@@ -107,7 +107,7 @@ def number(value: Value, span: Span) -> Quantity:
     if isinstance(value, Quantity):
         return value
     raise SpecError(
-        [problem("not-a-number", "a number is needed here", span, f"this is {describe(value)}")]
+        [problem("not-a-number", "this must be a number", span, f"this is {describe(value)}")]
     )
 
 
@@ -119,7 +119,7 @@ def truth(value: Value, span: Span) -> Truth:
         [
             problem(
                 "not-a-condition",
-                "a condition is needed here",
+                "this must be a condition",
                 span,
                 f"this is {describe(value)}",
                 help="compare with `==`, `<` or `>`",
@@ -158,7 +158,7 @@ def chain(node: s.Chain, values: list[Value], *, masked: bool) -> Value:
         else:
             if not masked and _any(operand.number, 0.0):
                 raise SpecError(
-                    [problem("division-by-zero", "this divides by zero", span, "this is 0")]
+                    [problem("division-by-zero", "division by zero", span, "this is 0")]
                 )
             result, dimension = _divide(result, operand.number), dimension / operand.dimension
     return Quantity(finite(result, node.span, masked=masked), dimension, axes, literal)

@@ -41,7 +41,7 @@ def command(pattern: str, selection: PluginSelection) -> int:
     whole = {name: entry for name, entry in known.items() if name.rpartition(".")[2] == pattern}
     found = whole or {name: entry for name, entry in known.items() if matches(name, pattern)}
     if not found:
-        write_message(f"error: no catalogue holds `{pattern}`")
+        write_message(f"error: no catalogue has `{pattern}`")
         if hint := did_you_mean(pattern, [*known, *(name.rsplit(".")[-1] for name in known)]):
             write_message(f"  = help: {hint}")
         return 2

@@ -212,7 +212,7 @@ def _view(
         raise click.UsageError(f"`--{given[0]}` and `--{given[1]}` contradict each other")
     kind: Kind = given[0] if given else "line" if many else "screen"
     if order is not None and kind not in ("full", "section"):
-        raise click.UsageError("`--order` is that of the whole report: add --full")
+        raise click.UsageError("`--order` needs the whole report: add --full")
     names = tuple(name.strip() for name in figures.split(",")) if figures is not None else ()
     if figures is not None and not all(names):
         raise click.UsageError(f"`--figures {figures}` names no figure; write --figures mfu,bubble")
@@ -231,9 +231,11 @@ def _check_options(view: View, format_: Format, order: Order | None) -> None:
     name, reads = format_.exporter.name, format_.reads
     if reads != "page" and (view.kind in ("full", "section", "compare") or order is not None):
         option = "order" if view.kind in ("screen", "line") else view.kind
-        raise click.UsageError(f"`--{option}` is for pages: `--format {name}` has no use for it")
+        raise click.UsageError(f"`--{option}` has no effect on `--format {name}`")
     if view.picture and reads != "charts":
-        raise click.UsageError(f"`--picture` is for pictures: `--format {name}` draws none")
+        raise click.UsageError(
+            f"`--picture` has no effect on `--format {name}`, which draws no pictures"
+        )
     if view.figures and reads not in ("page", "points"):
         raise click.UsageError(f"`--figures` has no effect on `--format {name}`, which has all")
 

@@ -100,7 +100,7 @@ def _report_unknown_term(reports: list[Report], term: str) -> int:
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
     if not known:
-        write_message(f"error: `{reports[0].path}` does not run, so that it has no terms")
+        write_message(f"error: `{reports[0].path}` is invalid, so it has no terms")
         for report in reports:
             Reporter()(report.diagnostics)
         return 1

@@ -67,7 +67,7 @@ def command(
             Reporter()(one.diagnostics)
             worst = max(worst, one.exit_code)
     if len(made) > 1:
-        message = f"one study is exported, and the files have {len(made)}"
+        message = f"`parcost export` writes one study, and the files have {len(made)}"
         raise click.UsageError(f"{message}: pick one with --study NAME")
     if made:
         write(made, out)

@@ -62,7 +62,9 @@ def command(
     if not paths:
         raise click.UsageError("name a file, or --list the formats")
     if reading.anchors:
-        message = "`--anchor` is of an evaluation: `parcost import LOG` writes anchors as blocks"
+        message = (
+            "`--anchor` works with `parcost eval`; `parcost import LOG` writes anchors as blocks"
+        )
         raise click.UsageError(message)
     _check_names(paths, session)
     from parcost.binding import sources

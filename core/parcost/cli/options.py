@@ -250,7 +250,7 @@ def check(selection: PluginSelection) -> None:
             or os.path.isfile(path / "__init__.py")
         ):
             here = "there is nothing there" if not os.path.exists(path) else "that is neither"
-            message = f"`--plugin {file}` is to be a file of Python, or a folder that is a package"
+            message = f"`--plugin {file}` must be a Python file, or a folder that is a package"
             raise click.UsageError(f"{message}: {here}")
         name = name_of(file)
         if name in names:
@@ -307,15 +307,15 @@ def parse_numbers(name: str, text: str) -> list[int]:
         first, dash, last = part.partition("-")
         if not (first.isdecimal() and (last.isdecimal() if dash else True)):
             raise click.UsageError(
-                f"`--{name}={text}` is no list of numbers; write --{name}=0,5,8-15"
+                f"`--{name}={text}` is not a list of numbers; write --{name}=0,5,8-15"
             )
         if max(len(first), len(last)) > _MOST_DIGITS:
             raise click.UsageError(
                 f"a number of `--{name}` has {max(len(first), len(last)):,} digits, "
-                f"and {_MOST_DIGITS} are the most"
+                f"and the limit is {_MOST_DIGITS}"
             )
         if dash and int(last) < int(first):
-            raise click.UsageError(f"`{part}` of `--{name}={text}` counts down: {last}-{first}")
+            raise click.UsageError(f"`{part}` of `--{name}={text}` must ascend: {last}-{first}")
         numbers = range(int(first), int(last or first) + 1)
         if len(found) + len(numbers) > _MOST_NUMBERS:
             raise click.UsageError(f"`--{name}` lists more than {_MOST_NUMBERS:,} numbers")

@@ -182,7 +182,7 @@ def command(
     from parcost.search.space import LARGEST
 
     if budget is not None and isnan(budget):
-        raise click.UsageError("`--budget nan` is no time; write seconds, such as `--budget 60`")
+        raise click.UsageError("`--budget nan` is not a time; write seconds, such as `--budget 60`")
     session = options.session(selection)
     picture = _picture(format_, session.plugins)
     _check_options(picture, format_, sample=sample, out=out, emit=emit, rank=rank)
@@ -254,7 +254,9 @@ def _check_options(
 ) -> None:
     """Reject options that contradict each other, or have no effect."""
     if sample is not None and out is not None and emit is None:
-        raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
+        raise click.UsageError(
+            "`--out` writes every layout, and `--sample` evaluates only some: leave one out"
+        )
     if emit is not None and picture is not None:
         raise click.UsageError(f"`--emit` writes settings, and `--format {format_}` pictures")
     if emit is not None and out is None and format_ != _TABLE:
@@ -263,11 +265,15 @@ def _check_options(
             f"to have `--format {format_}` as well"
         )
     if rank is not None and emit is None:
-        raise click.UsageError("`--rank` is that of the layout that `--emit TOOL` writes: add it")
+        raise click.UsageError(
+            "`--rank` selects the layout that `--emit TOOL` writes: add `--emit`"
+        )
     if out is not None and emit is None and picture is None:
         _check_name(out)
     if picture is not None and sample is not None:
-        raise click.UsageError("`--sample` looks at a few layouts, and pictures show all")
+        raise click.UsageError(
+            "pictures show all layouts, and `--sample` evaluates only some: leave one out"
+        )
     if picture is not None:
         picture.check(out)
 
@@ -396,7 +402,7 @@ def _write_points(
         found = search(whole, request, on_progress=progress.show, points=points)
         if found.looked < found.structures:
             progress.clear()
-            write_message(f"warning: `{out}` was not written: not every layout was looked at")
+            write_message(f"warning: `{out}` was not written: not every layout was evaluated")
             return found
         if parquet is not None:
             target.save_with(parquet.save)
@@ -439,7 +445,7 @@ def _share(option: str, text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 <= value < 1.0:
-        raise click.UsageError(f"`{option} {text}` is no share: write `{option} '10 %'` or 0.1")
+        raise click.UsageError(f"`{option} {text}` is not a share: write `{option} '10 %'` or 0.1")
     return value
 
 

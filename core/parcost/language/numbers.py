@@ -34,6 +34,8 @@ _PREFIXES: Mapping[str, Mapping[str, float]] = {
 _CALLED = {"J/s": "W", "a plain number": ""}
 _NEVER = {"s": "never"}  # what is spent for ever does not end
 _READABLE = (0.1, 1e5)  # in a unit that the spec or a plugin chose
+_DECIMAL_SIZES = {f"{prefix}B" for prefix in DECIMAL}
+_EXACT = 3  # digits of a size that was written in decimal, as 1.25 GB
 _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 
 
@@ -42,9 +44,9 @@ def quantity(
 ) -> str:
     """Return *value*, in base units, for reading.
 
-    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits. If *kinds* of prefixes
-    leave a choice, the shortest number wins. A unit with a prefix of its own is kept where that is
-    readable.
+    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits. Sizes have binary prefixes,
+    so that one page never has MB beside MiB. A size that is exact in decimal, as 25 MB in a spec,
+    keeps its decimal prefix. Another unit with a prefix is kept where that is readable.
 
     >>> quantity(0.0801056, "s"), quantity(450e9, "B/s"), quantity(0.4196, "%")
     ('80.11 ms', '450 GB/s', '41.96 %')
@@ -52,8 +54,8 @@ def quantity(
     ('262,144', '80 GiB')
     >>> quantity(25e6, "B"), quantity(700.0, "J/s"), quantity(29.26e9, "GiB")
     ('25 MB', '700 W', '27.25 GiB')
-    >>> quantity(100 * 2**20, "GiB"), quantity(179.2e9, "kB")
-    ('100 MiB', '179.2 GB')
+    >>> quantity(100 * 2**20, "GiB"), quantity(617.6e6, "MB"), quantity(2**27 / 1.0, "MB")
+    ('100 MiB', '589 MiB', '128 MiB')
     """
     if value is None:
         return "-"
@@ -66,17 +68,27 @@ def quantity(
     if not math.isfinite(value):
         return _infinite_text(value, unit)
     unit = _CALLED.get(unit, unit)
+    if unit in _DECIMAL_SIZES:
+        unit = "B"
     if unit and unit not in _PREFIXES:
         base, own = _kin(unit)
         if not own or value == 0 or _READABLE[0] <= abs(value) / _size(unit) < _READABLE[1]:
             return f"{round_significant(value / _size(unit), digits)} {unit}"
         unit, kinds = base, [own]
-    texts = []
-    for prefixes in kinds or _kinds(unit):
-        scale, name = _scale(abs(value), unit, prefixes)
-        text = round_significant(value / scale, digits)
-        texts.append(f"{text} {name}" if name else text)
-    return min(texts, key=_figures)  # 25 MB is no 23.84 MiB
+    first, *others = kinds or _kinds(unit)
+    best = _prefixed(value, unit, first, digits)
+    for prefixes in others:
+        text = _prefixed(value, unit, prefixes, _EXACT)
+        if float(f"{value:.{_EXACT}g}") == value and _figures(text) < _figures(best):
+            best = text  # 25 MB is no 23.84 MiB
+    return best
+
+
+def _prefixed(value: float, unit: str, prefixes: Mapping[str, float], digits: int) -> str:
+    """Return *value* in the unit with the prefix that fits."""
+    scale, name = _scale(abs(value), unit, prefixes)
+    text = round_significant(value / scale, digits)
+    return f"{text} {name}" if name else text
 
 
 def _infinite_text(value: float, unit: str) -> str:

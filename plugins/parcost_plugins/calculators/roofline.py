@@ -53,7 +53,7 @@ def _peak_check(asked: Roofline, label: str) -> Check:
         subject=f"{label}.compute",
         message="the device has no {compute} peak",
         inputs={"compute": asked.compute},
-        help=f"it has {', '.join(offered)}",
+        help=f"choose a type that it has: {', '.join(offered)}",
     )
 
 

@@ -40,14 +40,13 @@ def _table_checks(study: Study, choice: CollectiveChoice) -> Iterator[Check]:
         subject="collectives.tuning"
         if choice.generation == "unknown"
         else "collectives.generation",
-        message="the table `{table}` has no row `{row}`: without it, collectives are those of text "
-        "books",
+        message="the table `{table}` has no row `{row}`: without it, textbook algorithms are used",
         inputs={
             "table": block_name(table),
             "row": row,
             "rows": ", ".join(f"`{one}`" for one in rows),
         },
-        help="its rows are {rows}",
+        help="write one of its rows: {rows}",
         severity="warning",
     )
 

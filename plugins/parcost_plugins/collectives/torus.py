@@ -19,7 +19,7 @@ from parcost.numeric import divides, floor, maximum, minimum, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.vocabulary.exchange import exchange_links
 
-_NEEDS = "levels that say `kind = torus` and `dimensions` that the ranks fill"
+_NEEDS = "levels with `kind = torus`, and `dimensions` that the ranks fill"
 
 
 class _TorusAlgorithm(PhasedAlgorithm):

@@ -62,6 +62,7 @@ def checks(study: Study) -> Iterator[Check]:
                 subject=f"{block_name(term)}.stage",
                 message="there is no stage {stage}: stages are 0 to {last}",
                 inputs={"stage": term.stage, "last": last},
+                help="write a stage of at most {last}, or leave `stage` out for all stages",
             )
 
 

@@ -85,25 +85,28 @@ def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | Non
     severity: Literal["error", "warning"] = "error"
     if not value_texts(offer):
         wrong = f"`{offer.values}` lists no value of `{offer.attribute}`"
-        known = "write values with commas between them, or none to withdraw a statement"
+        known = "write values with commas between them; an empty text removes an inherited feature"
     elif field is None:
         wrong = f"there is no attribute `{offer.attribute}`"
-        known = "write a block and one of its attributes, as in `schedule.kind`"
+        known = "write the path of an attribute, such as `schedule.kind`"
     elif field.kind not in ("quantity", "word", "switch"):
         wrong = f"`{offer.attribute}` is neither a number nor a word"
-        known = "what a framework has is listed for attributes that hold a number or a word"
+        known = "only attributes whose value is a number or a word can be listed"
     elif field.kind == "quantity":
         odd = [text for text in value_texts(offer) if not _is_number(text)]
         if odd:
-            wrong, known = f"`{odd[0]}` is no number", f"numbers of `{offer.attribute}`"
+            wrong, known = (
+                f"`{odd[0]}` is not a number",
+                f"write numbers: values of `{offer.attribute}`",
+            )
     else:
         words = field.choices
         if field.registry:
             words = (*words, *study.plugins.offers(field.registry))
         odd = [text for text in value_texts(offer) if text not in words]
         if odd:
-            wrong, severity = f"`{offer.attribute}` is never `{odd[0]}`", "warning"
-            known = "it is " + ", ".join(f"`{word}`" for word in words)
+            wrong, severity = f"`{offer.attribute}` has no value `{odd[0]}`", "warning"
+            known = "write one of " + ", ".join(f"`{word}`" for word in words)
     if not wrong:
         return None
     return Check(
@@ -111,7 +114,8 @@ def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | Non
         holds=False,
         subject=f"{block_name(offer)}.{'attribute' if field is None else 'values'}",
         message=(
-            f"`{block_name(framework)}` says what it has as `{block_name(offer)}`, and {{wrong}}"
+            f"framework `{block_name(framework)}` lists a feature in the block "
+            f"`{block_name(offer)}`: {{wrong}}"
         ),
         inputs={"wrong": wrong, "known": known},
         help="{known}",

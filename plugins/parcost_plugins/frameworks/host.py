@@ -83,9 +83,11 @@ def checks(study: Study) -> Iterator[Check]:
         id="compiles-no-layers",
         holds=mode(study) == "eager" or framework.compiled_issue is not None,
         subject="kernels.mode" if study[KernelChoice].mode else f"{block_name(framework)}.mode",
-        message="`{framework}` has no issue time of compiled layers",
+        message="framework `{framework}` has no `compiled_issue`: the host time to launch a kernel "
+        "of compiled layers is unknown",
         inputs={"framework": block_name(framework)},
-        help="write `mode = eager`, or `compiled_issue` of the framework",
+        help="write `mode = eager`, or `compiled_issue` in the framework, such as "
+        "`compiled_issue = 5 us`",
     )
     yield Check(
         id="captures-no-graphs",
@@ -93,9 +95,12 @@ def checks(study: Study) -> Iterator[Check]:
         subject="kernels.cuda_graphs"
         if study[KernelChoice].cuda_graphs
         else f"{block_name(framework)}.cuda_graphs",
-        message="`{framework}` has no issue time of CUDA graphs",
+        message="framework `{framework}` has no `graph_issue`: the host time to launch a CUDA "
+        "graph "
+        "is unknown",
         inputs={"framework": block_name(framework)},
-        help="write `cuda_graphs = none`, or `graph_issue` of the framework",
+        help="write `cuda_graphs = none`, or `graph_issue` in the framework, such as "
+        "`graph_issue = 10 us`",
     )
 
 

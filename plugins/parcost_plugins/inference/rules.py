@@ -24,9 +24,9 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-no-peak",
         holds=serving.compute in has,
         subject=f"{name}.compute",
-        message="{device} has no {compute} peak",
+        message="device `{device}` has no {compute} peak",
         inputs={"device": block_name(device), "compute": serving.compute},
-        help=f"the types that it has: {', '.join(has)}",
+        help=f"set `compute` to a type that it has: {', '.join(has)}",
     )
     yield Check(
         id="serving-layers",
@@ -43,7 +43,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         subject=f"{name}.tp",
         message="{heads} heads are not divisible by tp = {tp}",
         inputs={"heads": heads, "tp": tp},
-        help="a tp that divides {heads}",
+        help="choose a tp that divides {heads}",
     )
     yield Check(
         id="serving-kv-heads",
@@ -51,7 +51,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         subject=f"{name}.tp",
         message="{kv} KV heads are neither shared by tp = {tp} ranks nor copied evenly",
         inputs={"kv": kv, "tp": tp},
-        help="a tp that divides {kv}, or a multiple of {kv}",
+        help="choose a tp that divides {kv}, or a multiple of {kv}",
     )
     yield from _nominal_checks(serving)
     yield from _experts(serving)
@@ -60,18 +60,20 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-replicas",
         holds=divides(1.0, replicas) & (replicas >= 1),
         subject=f"{name}.attention_replicas",
-        message="there are {replicas} groups of tp = {tp} devices, which is not a whole number",
+        message="`attention_replicas` is {replicas}, and has to be a whole number: by default it "
+        "is "
+        "ep / tp = {ep} / {tp}",
         inputs={"replicas": replicas, "tp": tp, "ep": serving.ep},
-        help="ep a multiple of tp, or a divisor of it",
+        help="choose an ep that is a multiple of tp, or divides it",
     )
     devices = ranks * serving.pp
     yield Check(
         id="serving-no-fabric",
         holds=(serving.fabric is not None) | (devices == 1),
         subject=f"{name}.fabric",
-        message="{devices} serving devices need a fabric",
+        message="a replica has {devices} devices, and the block names no fabric between them",
         inputs={"devices": devices},
-        help="`use catalog.fabrics.hgx_h100` and write `fabric = hgx_h100`",
+        help="write `use catalog.fabrics.hgx_h100` and `fabric = hgx_h100`",
     )
     yield Check(
         id="serving-context",
@@ -91,7 +93,7 @@ def _nominal_checks(serving: Serving) -> Iterator[Check]:
         id="serving-no-cache",
         holds=model.is_latent | (model.kv_heads * model.head_dim > 0),
         subject=subject,
-        message="the size of the cache of a token is unknown: `{model}` has no heads",
+        message="the KV cache of a token has no known size: model `{model}` has no heads",
         inputs=inputs,
         help="write `hidden`, `heads` and `kv_heads` in the model",
     )
@@ -100,7 +102,7 @@ def _nominal_checks(serving: Serving) -> Iterator[Check]:
         id="serving-no-width",
         holds=(model.hidden > 0) | (devices == 1),
         subject=subject,
-        message="{devices} serving devices send activations, and `{model}` has no hidden size",
+        message="{devices} devices of a replica send activations, and `{model}` has no hidden size",
         inputs={**inputs, "devices": devices},
         help="write `hidden = ...` in the model",
     )
@@ -115,7 +117,7 @@ def _experts(serving: Serving) -> Iterator[Check]:
         subject=f"{name}.ep",
         message="ep = {ep} splits experts, and `{model}` has none",
         inputs={"ep": ep, "model": block_name(model)},
-        help="ep = 1",
+        help="write `ep = 1`, or leave it out",
     )
     if not model.experts:
         return
@@ -126,15 +128,16 @@ def _experts(serving: Serving) -> Iterator[Check]:
         subject=f"{name}.ep",
         message="{experts} experts are not divisible by ep = {ep}",
         inputs={"experts": experts, "ep": ep},
-        help="an ep that divides {experts}",
+        help="choose an ep that divides {experts}",
     )
     yield Check(
         id="serving-expert-ranks",
         holds=divides(ep, ranks),
         subject=f"{name}.ep",
-        message="{ranks} devices of a stage are not divisible by ep = {ep}",
+        message="a stage has tp x attention_replicas = {ranks} devices, which are not divisible by "
+        "ep = {ep}",
         inputs={"ranks": ranks, "ep": ep},
-        help="tp x attention_replicas a multiple of {ep}",
+        help="choose an ep that divides {ranks}, or tp x attention_replicas as a multiple of {ep}",
     )
 
 
@@ -146,8 +149,8 @@ def capacity_check(replica: Replica, memory: ServingMemory) -> Check:
         id="serving-does-not-fit",
         holds=memory.total <= memory.usable,
         subject=f"{block_name(serving)}.batch",
-        message="a device needs {weights:.1f} GiB for weights and {cache:.1f} GiB for the cache "
-        "of {sequences} sequences of {longest} tokens, and {room:.1f} GiB are usable",
+        message="a device needs {weights:.1f} GiB for weights and {cache:.1f} GiB for the KV cache "
+        "({longest} tokens x {sequences} in the batch), and {room:.1f} GiB are usable",
         inputs={
             "weights": memory.held / _GIB,
             "cache": memory.cache / _GIB,
@@ -157,8 +160,8 @@ def capacity_check(replica: Replica, memory: ServingMemory) -> Check:
             "largest": largest,
             "needed": _required_degree(replica, memory),
         },
-        help="the largest batch that fits is {largest}; at tp = {needed} the weights alone would "
-        "leave half of the memory to the cache",
+        help="the largest batch that fits is {largest}; with tp = {needed}, the weights would fill "
+        "at most half of the memory",
     )
 
 
@@ -169,10 +172,9 @@ def ends(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Check:
         id="serving-cannot-run",
         holds=maximum(first.seconds, next_.seconds) < INFINITY,
         subject=f"{block_name(serving)}.collective",
-        message="with `{algorithm}` the all-reduces of {tp} ranks have no finite time",
+        message="algorithm `{algorithm}` cannot run the all-reduces of {tp} ranks on this fabric",
         inputs={"algorithm": serving.collective, "tp": serving.tp},
-        help="another algorithm, or what this one needs to know: `collective = auto` is the "
-        "fastest of those that can run",
+        help="write `collective = auto`, which chooses the fastest algorithm that can run",
     )
 
 

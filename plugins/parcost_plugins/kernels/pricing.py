@@ -92,9 +92,9 @@ def checks(study: Study) -> Iterator[Check]:
             id="no-peak",
             holds=type_ == "none" or type_ in has,
             subject=f"{block_name(precision)}.{attribute}",
-            message="{device} has no {type} peak",
+            message="device `{device}` has no {type} peak",
             inputs={"device": block_name(device), "type": type_},
-            help=f"the types that it has: {', '.join(has)}"
+            help=f"choose a type that it has: {', '.join(has)}"
             if has
             else "write its peak in the device: `{type} = 100 TFLOPS dense`",
         )
@@ -106,14 +106,16 @@ def checks(study: Study) -> Iterator[Check]:
             id="streaming-ascends",
             holds=below.size < above.size,
             subject=f"{block_name(above)}.size",
-            message="`{above}` has {size} B and follows `{below}` with {before} B",
+            message="the sizes of `streaming` blocks descend: `{above}` of {size} B follows "
+            "`{below}` "
+            "of {before} B",
             inputs={
                 "above": block_name(above),
                 "below": block_name(below),
                 "size": above.size,
                 "before": below.size,
             },
-            help="write the sizes from the smallest upwards",
+            help="write the sizes in ascending order",
         )
 
 
@@ -144,15 +146,17 @@ def _attention_checks(study: Study) -> Iterator[Check]:
             id="no-attention-kernel",
             holds=kernel is not None,
             subject="kernels.attention" if table is not None else f"{block_name(device)}.attention",
-            message="{device} has no rate of {kernel}{type}",
+            message="device `{device}` has no measured rate of {kernel}{type}",
             inputs={
                 "device": block_name(device),
-                "kernel": "attention" if name == "auto" else f"`{name}`",
+                "kernel": "an attention kernel"
+                if name == "auto"
+                else f"the attention kernel `{name}`",
                 "type": " in fp8" if type_ == "fp8" else "",
             },
-            help=f"the kernels that it has: {', '.join(has)}"
+            help=f"choose a kernel that it has: {', '.join(has)}"
             if has
-            else "write its efficiency: `kernels.attention_forward_efficiency` and "
+            else "write the efficiency: `kernels.attention_forward_efficiency` and "
             "`attention_backward_efficiency`",
         )
         if kernel is not None:
@@ -176,9 +180,9 @@ def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
             id="head-sizes-ascend",
             holds=below.size < above.size,
             subject=f"{block_name(above)}.size",
-            message="head size {above} follows head size {below}",
+            message="head sizes descend: {above} follows {below}",
             inputs=inputs,
-            help="write the sizes from the smallest upwards",
+            help="write the sizes in ascending order",
         )
         for pass_ in ("forward", "backward"):
             low, high = getattr(below, pass_), getattr(above, pass_)

@@ -84,8 +84,8 @@ def checks(study: Study) -> Iterator[Check]:
                 id="offload-needs-host-bandwidth",
                 holds=(away == 0) | (device.host_bandwidth is not None),
                 subject=f"offload.{name}",
-                message=f"{{share:.4g}} % of the {name} are offloaded, and the device has no "
-                "`host_bandwidth`",
+                message=f"{{share:.4g}} % of {_OFFLOADED[name]} is offloaded, and the device has "
+                "no `host_bandwidth`",
                 inputs={"share": 100.0 * away},
                 help="write `host_bandwidth` in the device, such as 64 GB/s per_direction",
             )
@@ -131,7 +131,8 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
         id="host-does-not-fit",
         holds=needs <= room,
         subject="offload.host_memory",
-        message="a device keeps {needs:.1f} GiB on its host, which has {room:.1f} GiB for it",
+        message="a device offloads {needs:.1f} GiB to its host, which has {room:.1f} GiB per "
+        "device",
         inputs={"needs": needs / 2.0**30, "room": room / 2.0**30},
         help="offload less, or shard over more ranks",
     )
@@ -294,6 +295,13 @@ def _activation_bytes(study: Study) -> list[Real]:
 
 def _travel(bytes_: Real, bandwidth: Real, source: str) -> Formula:
     return formula("n / B", n=(bytes_, "B"), B=(bandwidth, "B/s"), source=source)
+
+
+_OFFLOADED = {
+    "optimizer": "the optimizer state",
+    "parameters": "the parameters",
+    "activations": "the saved activations",
+}
 
 
 def _is_offloaded(share: Real) -> bool:

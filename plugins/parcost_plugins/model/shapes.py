@@ -60,7 +60,7 @@ def _positions(model: Model, sequence: Real) -> Iterator[Check]:
             id="alibi-with-positions",
             holds=False,
             subject=f"{block_name(model)}.alibi",
-            message="the model has ALiBi and a table of {rows} learned positions",
+            message="the model has two kinds of positions: ALiBi, and {rows} learned ones",
             inputs={"rows": model.positions},
             help="leave out `positions`, or `alibi`",
         )
@@ -72,7 +72,8 @@ def _mixture(model: Model) -> Iterator[Check]:
             id="nominal-experts",
             holds=False,
             subject=f"{block_name(model)}.experts",
-            message="a nominal model has no experts, and `{model}` has {experts}",
+            message="model `{model}` states both `parameters`, the size of a nominal model, and "
+            "`experts` = {experts}",
             inputs={"model": block_name(model), "experts": model.experts},
             help="leave out `parameters`, to count them from the layers, or `experts`",
         )
@@ -83,6 +84,7 @@ def _mixture(model: Model) -> Iterator[Check]:
             subject=f"{block_name(model)}.dense_first",
             message="`dense_first` is {dense}, and the model has {layers} layers",
             inputs={"dense": model.dense_first, "layers": model.layers},
+            help="write `dense_first` of at most {layers}",
         )
 
 
@@ -106,9 +108,9 @@ def _listed_layers(model: Model) -> Iterator[Check]:
             id="listed-layers-exist",
             holds=last < model.layers,
             subject=place,
-            message="layer {last} is listed, and the {layers} layers are 0 to {end}",
-            inputs={"last": last, "layers": model.layers, "end": model.layers - 1},
-            help="layers are counted from 0",
+            message="layer {last} is listed, and the model has the layers 0 to {end}",
+            inputs={"last": last, "end": model.layers - 1},
+            help="list numbers from 0 to {end}",
         )
         if counted:
             yield Check(
@@ -128,8 +130,8 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
             "shared_experts",
             model.shared_experts > 0,
             experts,
-            "shared experts stand beside routed ones, and `experts` is 0",
-            "a dense MLP of that width is `ffn`",
+            "shared experts need routed experts, and `experts` is 0",
+            "write `experts` in the model; the hidden size of a dense MLP is `ffn`",
         ),
         _Needs(
             "experts-dense-first",
@@ -137,7 +139,7 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
             model.dense_first > 0,
             experts,
             "all layers are dense: `experts` is 0",
-            "give the model its `experts`, or leave `dense_first` out",
+            "write `experts` in the model, or leave `dense_first` out",
         ),
         _Needs(
             "experts-dense-first",
@@ -145,7 +147,7 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
             bool(model.dense_layers),
             experts,
             "all layers are dense: `experts` is 0",
-            "give the model its `experts`, or leave `dense_layers` out",
+            "write `experts` in the model, or leave `dense_layers` out",
         ),
         _Needs(
             "experts-routed",
@@ -153,38 +155,38 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
             not isinstance(model.top_k, float) or model.top_k > 1,
             experts,
             "tokens visit several experts, and `experts` is 0",
-            "give the model its `experts`, or leave `top_k` out",
+            "write `experts` in the model, or leave `top_k` out",
         ),
         _Needs(
             "latent-queries",
             "q_lora",
             model.q_lora > 0,
             latent,
-            "compressed queries belong to latent attention, and `kv_lora` is 0",
-            "give `kv_lora` as well",
+            "compressed queries need latent attention (MLA), and `kv_lora` is 0",
+            "write `kv_lora` as well",
         ),
         _Needs(
             "window-full",
             "full_every",
             model.full_every > 0,
             model.window > 0,
-            "some layers attend to all tokens, and no window bounds the others",
-            "give `window` as well",
+            "the other layers need a window, and `window` is 0",
+            "write `window` as well",
         ),
         _Needs(
             "window-full",
             "full_layers",
             bool(model.full_layers),
             model.window > 0,
-            "some layers attend to all tokens, and no window bounds the others",
-            "give `window` as well",
+            "the other layers need a window, and `window` is 0",
+            "write `window` as well",
         ),
         _Needs(
             "qk-norm-whole",
             "qk_norm_whole",
             model.qk_norm_whole,
             model.qk_norm,
-            "it says how queries and keys are normalised, and `qk_norm` is off",
+            "the model has no norms of queries and keys: `qk_norm` is off",
             "write `qk_norm = on` as well",
         ),
         _Needs(
@@ -192,8 +194,8 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
             "chunked",
             model.chunked,
             model.window > 0,
-            "attention stays within a window, and `window` is 0",
-            "give `window` as well",
+            "chunked attention needs the size of a chunk, and `window` is 0",
+            "write `window` as well",
         ),
     )
 
@@ -215,6 +217,7 @@ def _window(model: Model, training: Training) -> Check:
         subject=f"{block_name(model)}.window",
         message="a window of {window} tokens is not shorter than the sequence of {sequence}",
         inputs={"window": model.window, "sequence": training.sequence},
+        help="leave `window` out, or train on longer sequences",
         severity="warning",
     )
 
@@ -239,14 +242,16 @@ def _documents(training: Training) -> Iterator[Check]:
             subject="training.document",
             message="a document of {each} tokens does not fit into a sequence of {sequence}",
             inputs={"each": each, "sequence": sequence},
-            help="at most {sequence}",
+            help="write `document` of at most {sequence}",
         )
         if listed:
             yield Check(
                 id="documents-twice",
                 holds=False,
                 subject="training.document",
-                message="`documents` lists documents, and `document` gives {each} tokens for each",
+                message="`documents` lists the lengths of documents, and `document` sets all of "
+                "them to "
+                "{each} tokens",
                 inputs={"each": each},
                 help="leave one of `documents` and `document` out",
             )
@@ -259,21 +264,21 @@ def _recompute_checks(chosen: Recompute, training: Training) -> Iterator[Check]:
             "recompute-layers",
             "layers" if chosen.layers else "every",
             full or (chosen.every == 1 and chosen.layers == 0),
-            "no layer is recomputed as a whole, so that there is no share of them",
-            "`training {{ recompute = full }}`",
+            "the attribute selects whole layers to recompute, and recomputation is not full",
+            "write `training {{ recompute = full }}`",
         ),
         (
             "recompute-latent",
             "up_projection",
             model.is_latent or not chosen.up_projection,
-            "the model has no latent attention to project up again",
+            "the model has no latent attention (MLA), and so no up projection to recompute",
             "leave `up_projection` out",
         ),
         (
             "recompute-experts",
             "moe",
             model.experts > 0 or not chosen.moe,
-            "the model has no experts to run again",
+            "the model has no experts to recompute",
             "leave `moe` out",
         ),
     ]

@@ -88,14 +88,14 @@ def _plausibility(study: Study) -> Iterator[Check]:
             "energy.intensity",
             unit="kg/kWh",
             scale=1e3 / 3.6e6,
-            remedy="write `g/kWh`: mixed grids emit some hundred",
+            remedy="write the unit `g/kWh`: grids emit 20 to 1100 g/kWh",
         )
         yield from plausibility(
             study,
             "pue",
             energy.pue,
             "energy.pue",
-            remedy="write total power over that of the machines",
+            remedy="write total power / power of the machines, such as 1.1",
         )
 
 
@@ -183,7 +183,8 @@ def _checkpoint(study: Study) -> Iterator[Check]:
         id="checkpoint-interval-unknown",
         holds=checkpoint.interval is not None or bool(study.all(Reliability)),
         subject="checkpoint",
-        message="without failures there is no best interval between checkpoints",
+        message="the interval between checkpoints is unknown: without a rate of failures none is "
+        "best",
         help="write `interval = 30 min`, or `reliability {{ restart = 10 min }}`",
     )
     if checkpoint.shards is not None and study.get(Cluster) is not None:
@@ -193,7 +194,7 @@ def _checkpoint(study: Study) -> Iterator[Check]:
             subject="checkpoint.shards",
             message="{shards} shards are more than the {devices} devices of the cluster",
             inputs={"shards": checkpoint.shards, "devices": study[Cluster].devices},
-            help="at most {devices}",
+            help="write `shards` of at most {devices}",
         )
     yield from _rhythm(study, checkpoint)
 
@@ -210,7 +211,7 @@ def _rhythm(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
             message="writing a checkpoint takes {writing:.4g} s in the background, and the next "
             "one comes after {interval:.4g} s",
             inputs={"writing": found.saved.writing.value, "interval": found.interval},
-            help="an interval of {writing:.4g} s or more, or faster storage",
+            help="write an `interval` of {writing:.4g} s or more, or use faster storage",
         )
     if found.mtbf is not None:
         cycle = found.interval + found.blocking + found.restart
@@ -274,7 +275,7 @@ def _devices_used_check(study: Study, kind: str) -> Check:
         holds=spent,
         subject=kind,
         severity="warning",
-        message=f"`{kind}` needs a run, and the spec has none",
+        message=f"`{kind}` has no effect without a `run` block, and the spec has none",
         help="write `run {{ tokens = 15 T tokens, device_time = 30 M h }}`",
     )
 
@@ -284,6 +285,6 @@ def _devices_check(study: Study, kind: str, known: bool) -> Check:
         id=f"{kind}-devices-unknown",
         holds=known or study.get(Cluster) is not None,
         subject=kind,
-        message=f"the number of devices of the {kind} is unknown: there is no cluster",
+        message=f"`{kind}` needs the number of devices: the spec has no cluster",
         help="write `devices = 1024`" + (", or `mtbf = 3 h`" if kind == "reliability" else ""),
     )

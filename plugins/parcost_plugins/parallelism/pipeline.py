@@ -233,7 +233,7 @@ def _division_check(study: Study) -> Check:
             subject="layout.pp",
             message="{counted} are too few for {stages}",
             inputs={"counted": counted, "stages": _stages(study), "most": most},
-            help="at most {most} stages have a layer",
+            help="choose at most {most} stages",
         )
     holds = (layers + ends) % cut == 0
     by_chunks = all_of((chunks(study) > 1) & ((layers + ends) % stages(study) == 0))
@@ -259,16 +259,17 @@ def _uneven_check(study: Study) -> Iterator[Check]:
         severity="warning",
         holds=layers % cut == 0,
         subject="schedule.chunks" if all_of(chunks(study) > 1) else "layout.pp",
-        message="{layers} layers are not divisible by {stages}; they are cut as {cut}",
+        message="{layers} layers are not divisible by {stages}; the stages are assumed to have "
+        "{cut}",
         inputs={
             "layers": layers,
             "stages": _stages(study),
-            "cut": "shorter first and last stages"
+            "cut": "fewer layers at both ends"
             if is_array(cut)
-            else cut_text(layers_of_stages(study)),
+            else f"{cut_text(layers_of_stages(study))} layers",
         },
         help="the framework needs an option for this cut, as `parcost export` writes it; "
-        "`schedule.assignment = short_ends` or `schedule.stages` states it",
+        "write `schedule.assignment = short_ends` or `schedule.stages` to confirm it",
     )
 
 
@@ -285,7 +286,7 @@ def _stage_list_checks(study: Study) -> list[Check]:
             id="stages-count",
             holds=len(listed) == virtual_stages(study),
             subject="schedule.stages",
-            message="`stages` lists {listed} counts for {stages}",
+            message="`stages` lists the layers of {listed} stages, and there are {stages}",
             inputs={
                 "listed": len(listed),
                 "stages": _stages(study),
@@ -305,7 +306,7 @@ def _stage_list_checks(study: Study) -> list[Check]:
                 "change": f"{abs(left)} {'more' if left > 0 else 'fewer'}",
                 "left_out": _LEFT_OUT,
             },
-            help="the stages need {change} in all, or {left_out}",
+            help="list {change} in all, or {left_out}",
         ),
     ]
 
@@ -326,7 +327,7 @@ def _limits(study: Study) -> Iterator[Check]:
             "most": LONGEST_ORDER,
             "fewer": LONGEST_ORDER // virtual,
         },
-        help="at most {fewer} micro-batches can be simulated: use larger ones",
+        help="use larger micro-batches, at most {fewer} of them",
         reads=_PASSES,
     )
     if study.has_structures:
@@ -388,7 +389,7 @@ def _other_schedules(study: Study, micro_batches: int) -> str:
         for kind in usual_schedules(study)
         if not offered[kind][1].limits(shape)
     ]
-    return f"{' or '.join(found)} has such an order" if found else ""
+    return f"{' or '.join(found)} supports them" if found else ""
 
 
 def _micro_batch_counts(micro_batches: Real) -> list[int]:

@@ -34,7 +34,7 @@ def rules(study: Study) -> Iterator[Check]:
         subject="training.global_batch",
         message="the global batch is {batch:.6g} sequences of {sequence} tokens",
         inputs={"batch": batch, "sequence": training.sequence, "fewer": fewer, "more": more},
-        help="whole sequences are {fewer} or {more} tokens",
+        help="write {fewer} or {more} tokens",
     )
     yield Check(
         id="batch-small",

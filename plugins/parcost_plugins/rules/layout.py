@@ -54,7 +54,7 @@ def rules(study: Study) -> Iterator[Check]:
         subject="layout.dp",
         message=product + " x dp {dp} = {product}, and the cluster has {devices} devices",
         inputs={**inputs, "product": ranks * dp, "fitting": maximum(devices // ranks, 1.0)},
-        help="dp = {fitting}, or leave it out: it follows from the others",
+        help="write dp = {fitting}, or leave it out: it follows from the others",
     )
     yield from _experts(study)
     yield Check(
@@ -63,6 +63,7 @@ def rules(study: Study) -> Iterator[Check]:
         subject="layout.zero",
         message="zero {zero} shards nothing: one rank holds each parameter",
         inputs={"zero": layout.zero},
+        help="leave `zero` out, or use fewer model-parallel ranks",
         severity="warning",
     )
 

@@ -30,8 +30,8 @@ def rules(study: Study) -> Iterator[Check]:
         id="first-bucket-large",
         holds=first <= bucket,
         subject="overlap.first_bucket",
-        message="the first bucket holds {first:.4g} MB and the others {bucket:.4g} MB: it leaves "
-        "early only if it is smaller",
+        message="the first gradient bucket has {first:.4g} MB and the others {bucket:.4g} MB: its "
+        "reduction starts early only if it is smaller",
         inputs={"first": first / 1e6, "bucket": bucket / 1e6},
         help="take {bucket:.4g} MB or less, or leave it out",
     )

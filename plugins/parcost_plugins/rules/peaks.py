@@ -50,8 +50,9 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
             id="power-low",
             holds=power * (1.0 - share) > memory,
             subject=f"{block_name(device)}.power",
-            message="{power:g} W leave none for compute: {share:g} % are drawn at any clock, and "
-            "memory draws {memory:g} W",
+            message="a design power of {power:g} W leaves no power for compute: {share:g} % of "
+            "it is "
+            "drawn at any clock, and memory draws {memory:g} W",
             inputs={"power": power, "share": 100.0 * share, "memory": memory},
             help="write the design power of the board, in W",
         )

@@ -59,7 +59,7 @@ def rules(study: Study) -> Iterator[Check]:
         "training.global_batch",
         unit="M tokens",
         scale=1e6,
-        remedy="say whether the batch counts `sequences` or `tokens`",
+        remedy="write the unit that is meant, `sequences` or `tokens`",
     )
     yield from plausibility(
         study,

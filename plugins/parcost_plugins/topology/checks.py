@@ -43,7 +43,7 @@ def _order(study: Study) -> Iterator[Check]:
     wrong = {
         "leaves out": left_out,
         "repeats": [name for name in (*known, *OPTIONAL) if named.count(name) > 1],
-        "has for a degree what is none:": [n for n in named if n not in (*known, *OPTIONAL)],
+        "contains what is not a degree:": [n for n in named if n not in (*known, *OPTIONAL)],
     }
     complaints = [f"{what} {_list_text(names)}" for what, names in wrong.items() if names]
     holds: Mask = len(complaints) == (1 if left_out else 0)
@@ -110,7 +110,7 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
         subject="cluster.fabric",
         message="level `{level}` has no size, and is not the last level",
         inputs={"level": endless[0] if endless else ""},
-        help="only the last level may have no size: it joins all devices",
+        help="write its size, such as `size = 8 devices`; only the last level may have no size",
     )
     if (last.level.size is None and not last.level.dimensions) or endless:
         return
@@ -118,7 +118,8 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
         id="fabric-small",
         holds=last.capacity >= cluster.devices,
         subject="cluster.devices",
-        message="the levels of the fabric join {capacity} devices, and the cluster has {devices}",
+        message="the levels of the fabric connect {capacity} devices, and the cluster has "
+        "{devices}",
         inputs={
             "capacity": last.capacity,
             "devices": cluster.devices,
@@ -127,8 +128,9 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
             "size": last.capacity / last.below,
             "needed": ceil_div(cluster.devices, last.below),
         },
-        notes=["`{last}` joins {size} units of {below} devices each"],
-        help="write a size of {needed} for level `{last}`, or no size: it then joins all",
+        notes=["size of level `{last}`: {size}, in units of {below} devices"],
+        help="write a size of {needed} for level `{last}`, or leave its size out: it then "
+        "connects all",
     )
 
 
@@ -144,8 +146,9 @@ def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Itera
             severity="warning",
             holds=rate <= most,
             subject=f"{tier.name}.bandwidth",
-            message="level `{level}` carries {rate:,.0f} GB/s of each device, and the fastest "
-            "known link of its kind {most:,.0f} GB/s",
+            message="level `{level}` has {rate:,.0f} GB/s per device, and the fastest known link "
+            "of "
+            "its kind has {most:,.0f} GB/s",
             inputs={
                 "level": tier.name,
                 "rate": rate / 1e9,
@@ -196,8 +199,8 @@ def _fast_domain(study: Study) -> Iterator[Check]:
         holds=stays,
         subject="layout.tp",
         message="tensor-parallel groups of {tp} {cross} the {cap} devices of level "
-        "`{level}`: an all-reduce of one activation takes {there:.3g} ms, and {inside:.3g} ms "
-        "inside of such a level",
+        "`{level}`: an all-reduce of one activation takes {there:.3g} ms, and would take "
+        "{inside:.3g} ms inside one `{level}`",
         inputs={
             "tp": tp,
             "cross": "do not divide" if _is_cut(tp, first.capacity) else "reach beyond",
@@ -211,7 +214,7 @@ def _fast_domain(study: Study) -> Iterator[Check]:
             "b": b,
             "h": h,
             "e": training.precision.activation,
-            "n": bytes_ / 1e6,
+            "n": bytes_ / 2**20,
             "outermost": [
                 link.name
                 for link, members in zip(group.links, group.shape, strict=True)
@@ -219,8 +222,8 @@ def _fast_domain(study: Study) -> Iterator[Check]:
             ][-1],
         },
         notes=[
-            "the activation is sequence {s} x micro_batch {b} x hidden {h} x {e} B = {n:.4g} MB",
-            "placed out to `{outermost}`, by {how_there}; inside of `{level}`, by {how_inside}",
+            "the activation is sequence {s} x micro_batch {b} x hidden {h} x {e} B = {n:.4g} MiB",
+            "algorithm: {how_there} out to level `{outermost}`, {how_inside} inside one `{level}`",
         ],
         help="a tp that divides {cap} stays inside if `tp` is first in `layout.order`",
         factor=there.seconds / maximum(inside.seconds, sys.float_info.min),

@@ -59,7 +59,7 @@ def _torus(tier: Tier) -> Iterator[Check]:
             "level": tier.name,
             "dimensions": " x ".join(map(str, level.dimensions)) or "left out",
         },
-        help="write the number of units along each: `dimensions = [16, 16]`",
+        help="write the number of units along each dimension, such as `dimensions = [16, 16]`",
     )
     if level.size is not None and level.dimensions:
         yield Check(
@@ -74,7 +74,7 @@ def _torus(tier: Tier) -> Iterator[Check]:
                 "product": prod(level.dimensions),
                 "size": level.size,
             },
-            help="size = {product}, or leave it out: it follows from the dimensions",
+            help="write `size = {product}`, or leave it out: it follows from the dimensions",
         )
 
 
@@ -85,9 +85,10 @@ def _rail(tier: Tier, *, first: bool) -> Iterator[Check]:
         id="rail-first",
         holds=not first,
         subject=f"{tier.name}.kind",
-        message="level `{level}` is a rail, and no node level lies inside it",
+        message="level `{level}` is a rail, and there is no node level inside it",
         inputs={"level": tier.name},
-        help="rails join devices of the same place in their nodes: write a level `node` before",
+        help="a rail connects the devices with the same index in their nodes: write a level `node` "
+        "before it",
     )
 
 
@@ -101,8 +102,8 @@ def _fat_tree(tier: Tier) -> Iterator[Check]:
         id="fat-tree-full",
         holds=ends <= r * r * r / 4,
         subject=f"{tier.name}.radix",
-        message="level `{level}` has {ends} ports to join, and three levels of switches of "
-        "radix {radix} join {most}",
+        message="level `{level}` connects {ends} ports, and three levels of switches of radix "
+        "{radix} connect at most {most}",
         inputs={
             "level": tier.name,
             "ends": ends,
@@ -110,7 +111,7 @@ def _fat_tree(tier: Tier) -> Iterator[Check]:
             "most": r * r * r / 4,
             "needed": 2 * ceil((4 * ends) ** (1 / 3) / 2),
         },
-        notes=["a fat tree of three levels has radix^3 / 4 ports"],
+        notes=["a fat tree of three levels connects radix^3 / 4 ports"],
         help="write `radix = {needed}`",
     )
 
@@ -125,8 +126,8 @@ def _dragonfly(tier: Tier) -> Iterator[Check]:
         id="dragonfly-links",
         holds=links >= others if level.routing == "minimal" else True,
         subject=f"{tier.name}.routing",
-        message="{links} global links of a group of level `{level}` cannot reach each of "
-        "{others} other groups, as minimal routing needs",
+        message="minimal routing needs a global link to every other group: a group of level "
+        "`{level}` has {links}, and there are {others} other groups",
         inputs={"links": links, "level": tier.name, "others": others},
-        help="`ports = {others}`, or adaptive routing",
+        help="write `ports = {others}`, or `routing = adaptive`",
     )

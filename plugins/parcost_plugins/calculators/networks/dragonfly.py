@@ -92,9 +92,9 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
         id="network-groups",
         holds=g > 1,
         subject=f"{block_name(network)}.groups",
-        message="`{label}` has {groups} group, so it has no global links",
+        message="network `{label}` has {groups} group: there is no other group to link to",
         inputs={"label": block_name(network), "groups": g},
-        help="a dragonfly has two groups or more",
+        help="write two groups or more",
     )
     yield Check(
         id="network-groups-divide",
@@ -102,6 +102,7 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
         subject=f"{block_name(network)}.groups",
         message="{devices} devices are not divisible by {groups} groups",
         inputs={"devices": network.devices, "groups": g},
+        help="write a number of groups that divides the devices",
         severity="warning",
     )
 

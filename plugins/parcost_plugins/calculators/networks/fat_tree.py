@@ -31,7 +31,8 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         id="network-too-small",
         holds=ends <= three,
         subject=f"{block_name(network)}.devices",
-        message="three levels of switches of radix {radix} join {three}, and `{label}` has {ends}",
+        message="three levels of switches of radix {radix} connect at most {three} devices, and "
+        "`{label}` has {ends}",
         inputs={"radix": r, "three": three, "label": block_name(network), "ends": ends},
         help="write a larger radix",
     )

@@ -124,18 +124,18 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
         message="`{label}` has {what}",
         inputs={
             "label": label,
-            "what": f"a flow `{unknown[0][0]}` over `{unknown[0][1]}`, which it does not describe"
+            "what": f"a flow `{unknown[0][0]}` over `{unknown[0][1]}`, and no resource of that name"
             if unknown
             else "no flow over any resource",
         },
-        help=f"its resources are {', '.join(f'`{name}`' for name in known) or 'none'}",
+        help=f"write one of its resources: {', '.join(f'`{name}`' for name in known) or 'none'}",
     )
     numbers = [*known.values(), *(n for f in moving.values() for n in (f.bytes, f.start))]
     yield Check(
         id="sharing-sweep",
         holds=not is_array(*numbers),
         subject=f"{label}.flow",
-        message="`{label}` is swept; flows are simulated at one point",
+        message="`{label}` has a sweep, and flows are simulated for one value only",
         inputs={"label": label},
         help="write a study for each point",
     )

@@ -30,7 +30,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
             "label": block_name(network),
             "devices": network.devices,
         },
-        help="devices = {total}",
+        help="write `devices = {total}`",
     )
     # The link that closes a dimension of two is the one that is there already.
     wraps = [network.wrap and k > 2 for k in sizes]

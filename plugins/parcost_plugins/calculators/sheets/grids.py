@@ -104,6 +104,7 @@ def _rules(grid: Grid) -> Iterator[Check]:
         subject=f"{block_name(grid)}.rank",
         message="there is no rank {rank}: ranks are 0 to {last}",
         inputs={"rank": grid.rank, "last": devices - 1},
+        help="write a rank of at most {last}",
     )
     yield Check(
         id="grid-node",
@@ -112,7 +113,7 @@ def _rules(grid: Grid) -> Iterator[Check]:
         severity="warning",
         message="tp x cp = {within} does not fit into a node of {node} devices",
         inputs={"within": within, "node": grid.node},
-        help="the other ranks of the group are reached over the slower links between nodes",
+        help="reduce tp or cp: ranks on other nodes are reached over the slower network",
     )
 
 

@@ -92,8 +92,9 @@ def machines(study: Study) -> Iterator[Figure | Check]:
                 id="machine-peak",
                 holds=False,
                 subject=f"{block_name(machine)}.compute",
-                message="`{device}` has no {compute} peak",
+                message="device `{device}` has no {compute} peak",
                 inputs={"device": block_name(device), "compute": compute},
+                help="choose another type for `compute`, or write the peak in the device",
             )
             continue
         yield sheet("peak", f"dense {compute} peak", "TFLOPS", "N F")

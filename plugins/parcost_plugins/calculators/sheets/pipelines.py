@@ -113,9 +113,10 @@ def _length_check(sketch: PipelineSketch) -> Check:
         id="pipeline-size",
         holds=False,
         subject=f"{block_name(sketch)}.{largest[0]}",
-        message="p m v = {p} x {m} x {v} = {passes}; schedules longer than {most} passes "
-        "are not simulated",
+        message="{p} stages x {m} micro-batches x {v} chunks = {passes} passes; schedules longer "
+        "than {most} passes are not simulated",
         inputs={"p": p, "m": m, "v": v, "passes": p * m * v, "most": LONGEST_ORDER},
+        help="write fewer micro-batches or stages",
     )
 
 
@@ -126,6 +127,7 @@ def _stage_check(sketch: PipelineSketch) -> Check:
         subject=f"{block_name(sketch)}.stage",
         message="there is no stage {stage}: stages are 0 to {last}",
         inputs={"stage": sketch.stage, "last": sketch.stages - 1},
+        help="write a stage of at most {last}",
     )
 
 

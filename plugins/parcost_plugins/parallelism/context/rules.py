@@ -55,7 +55,7 @@ def splits(study: Study) -> Iterator[Check]:
         holds=(not writes_scores(study)) | (found.cp == 1),
         subject="training.flash_attention",
         message="attention that writes its scores cannot take keys and values block by block",
-        help="`training.flash_attention = on` and `kernels.attention = auto`",
+        help="write `training.flash_attention = on` and `kernels.attention = auto`",
     )
     sequence, parts = study[Training].sequence, sequence_parts(study, found.cp)
     step = sequence_step(study, study[Layout].tp, found.cp)
@@ -86,9 +86,10 @@ def _hybrid(found: ContextExchange) -> Check:
         id="hybrid-degree",
         holds=(cp == 1) | ((cp % u == 0) & (u > 1) & (u < cp)),
         subject="context.ulysses",
-        message="a hybrid of cp = {cp} cannot have all-to-all groups of {u} ranks",
+        message="`algorithm = hybrid` with cp = {cp} cannot have all-to-all groups of {u} ranks",
         inputs={"cp": cp, "u": u},
-        help="`ulysses` divides cp, and is neither 1 (a ring) nor cp (`algorithm = ulysses`)",
+        help="write a `ulysses` that divides cp, except 1 (`algorithm = ring`) and cp "
+        "(`algorithm = ulysses`)",
     )
 
 
@@ -119,7 +120,10 @@ def _heads(found: ContextExchange) -> Iterator[Check]:
 def _nearest_degrees(holds: Mask, heads: Real, u: Real) -> str:
     """Return the degrees next to the first that fails which divide the heads, in words."""
     degrees = divisors(first_failure(holds, heads), first_failure(holds, u))
-    return f"nearest legal: {degrees}; a ring takes any degree, and a hybrid rings the rest"
+    return (
+        f"groups of {degrees} ranks divide them; `context.algorithm = ring` has no such limit, and "
+        "`hybrid` runs a ring over such groups"
+    )
 
 
 def placement(study: Study) -> Iterator[Check]:
@@ -140,8 +144,9 @@ def placement(study: Study) -> Iterator[Check]:
         severity="warning",
         holds=holds,
         subject="layout.cp",
-        message="tp {tp} x cp {cp} = {product} ranks cross level `{level}`: a block of keys "
-        "and values takes {there:.3g} ms, and {inside:.3g} ms inside of it",
+        message="tp {tp} x cp {cp} = {product} ranks reach beyond one `{level}`: sending a block "
+        "of "
+        "keys and values takes {there:.3g} ms, and would take {inside:.3g} ms inside",
         inputs={
             "tp": layout.tp,
             "cp": layout.cp,
@@ -149,11 +154,13 @@ def placement(study: Study) -> Iterator[Check]:
             "level": group.links[0].name,
             "there": there.seconds * 1e3,
             "inside": inside * 1e3,
-            "n": found.block / 1e6,
+            "n": found.block / 2**20,
             "slower": there.seconds / maximum(inside, 1e-300),
         },
-        notes=["a block is {n:.4g} MB, and {slower:.3g} times slower there"],
-        help="a ring hides it if the compute of a block takes longer: see `cp_overlap`",
+        notes=["a block has {n:.4g} MiB, and takes {slower:.3g} times as long"],
+        help="choose degrees whose product divides a `{level}`; a ring hides the messages if "
+        "computing "
+        "on a block takes longer, which the figure `cp_overlap` shows",
         factor=there.seconds / maximum(inside, 1e-300),
     )
 

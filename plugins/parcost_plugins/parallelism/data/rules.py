@@ -89,7 +89,7 @@ def _local_update_checks(study: Study) -> Iterator[Check]:
         message="an exchange of {steps} steps does not end before the next one: {fragments} "
         "fragments are exchanged in {period} steps",
         inputs=inputs,
-        help="take {most} steps or fewer",
+        help="write `overlap_steps` of at most {most}",
     )
 
 

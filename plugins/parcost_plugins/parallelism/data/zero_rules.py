@@ -76,6 +76,7 @@ def _unused_warnings(study: Study) -> Iterator[Check]:
                 subject=f"sharding.{name}",
                 message=f"`{name}` changes nothing under ZeRO {{zero}}: parameters are not sharded",
                 inputs={"zero": zero},
+                help=f"write `layout {{{{ zero = 3 }}}}`, or leave `{name}` out",
                 severity="warning",
             )
     if sharding.accumulate == "whole":
@@ -86,5 +87,6 @@ def _unused_warnings(study: Study) -> Iterator[Check]:
             message="`accumulate = whole` changes nothing under ZeRO {zero}: gradients are "
             "never sharded",
             inputs={"zero": zero},
+            help="write `layout {{ zero = 2 }}` or 3, or leave `accumulate` out",
             severity="warning",
         )

@@ -78,13 +78,14 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
 
 def _rules(one: Dispatch) -> Iterator[Check]:
     name = block_name(one)
-    for id_, attribute, holds, message, inputs in (
+    for id_, attribute, holds, message, inputs, help_ in (
         (
             "dispatch-experts",
             "experts",
             one.experts % one.ranks == 0,
             "{experts} experts are not divisible by {ranks} ranks",
             {"experts": one.experts, "ranks": one.ranks},
+            "write `ranks` that divide the experts",
         ),
         (
             "dispatch-visits",
@@ -92,6 +93,7 @@ def _rules(one: Dispatch) -> Iterator[Check]:
             one.top_k <= one.experts,
             "top_k = {top} is more than the {experts} experts",
             {"top": one.top_k, "experts": one.experts},
+            "write `top_k` of at most {experts}",
         ),
         (
             "dispatch-units",
@@ -99,10 +101,16 @@ def _rules(one: Dispatch) -> Iterator[Check]:
             one.ranks % one.units == 0,
             "{ranks} ranks are not divisible by {units} units",
             {"ranks": one.ranks, "units": one.units},
+            "write `units` that divide the ranks",
         ),
     ):
         yield Check(
-            id=id_, holds=holds, subject=f"{name}.{attribute}", message=message, inputs=inputs
+            id=id_,
+            holds=holds,
+            subject=f"{name}.{attribute}",
+            message=message,
+            inputs=inputs,
+            help=help_,
         )
 
 

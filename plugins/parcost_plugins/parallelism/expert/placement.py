@@ -138,7 +138,9 @@ def _rules(one: Placement) -> Iterator[Check]:
             subject=name,
             message="`{name}` states a local share, and needs a baseline",
             inputs={"name": name},
-            help="`groups = ...` for a random placement, or `baseline_remote = ...`",
+            help="write `groups` to compare with a random placement, or `baseline_remote`, the "
+            "share of "
+            "tokens that left their group before",
         )
         return
     experts, groups = counts[0], len(counts)
@@ -146,9 +148,9 @@ def _rules(one: Placement) -> Iterator[Check]:
         id="placement-experts",
         holds=len(set(counts)) == 1,
         subject=name,
-        message="the sources list tokens for {counts} experts",
+        message="the sources list different numbers of experts: {counts}",
         inputs={"counts": ", ".join(map(str, counts))},
-        help="every source lists the same experts",
+        help="list the same experts in every source",
     )
     yield Check(
         id="placement-divides",
@@ -156,6 +158,7 @@ def _rules(one: Placement) -> Iterator[Check]:
         subject=name,
         message="{experts} experts are not divisible by {groups} groups",
         inputs={"experts": experts, "groups": groups},
+        help="list a number of experts that {groups} divides",
     )
     yield Check(
         id="placement-empty",
@@ -163,6 +166,7 @@ def _rules(one: Placement) -> Iterator[Check]:
         subject=name,
         message="no source of `{name}` sends a token",
         inputs={"name": name},
+        help="list the measured tokens of each expert",
     )
 
 

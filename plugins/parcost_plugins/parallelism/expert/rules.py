@@ -56,7 +56,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         subject=f"{block_name(model)}.top_k",
         message="top_k = {top} is more than the {experts} experts",
         inputs={"top": model.top_k, "experts": experts},
-        help="top_k is at most {experts}",
+        help="write `top_k` of at most {experts}",
     )
     if model.shared_experts:
         yield Check(
@@ -75,7 +75,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
             subject="layout.sequence_parallel",
             message="{tp} tensor-parallel ranks would each send the same tokens to the experts",
             inputs={"tp": tp},
-            help="`sequence_parallel = on`, or ep = 1 with etp = {tp}",
+            help="write `sequence_parallel = on`, or ep = 1 with etp = {tp}",
         )
 
 
@@ -88,8 +88,11 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
             id="loads-count",
             holds=listed == model.experts and total > 0,
             subject=f"{place}.loads",
-            message="`loads` has {total} tokens for {listed} experts; the model has {experts}",
+            message="`loads` lists {listed} experts, with {total} tokens in all; the model has "
+            "{experts} "
+            "experts",
             inputs={"total": total, "listed": listed, "experts": model.experts},
+            help="list a number of tokens for each of {experts} experts, not all 0",
         )
     if said == "dirichlet" and routing.concentration is None:
         yield Check(
@@ -115,6 +118,8 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
             holds=False,
             subject=f"{place}.{unread[0]}",
             message=f"`{unread[0]}` has no effect while the distribution is `{said}`",
+            help="write `distribution = "
+            f"{'measured' if unread[0] == 'loads' else 'dirichlet'}`, or leave it out",
             severity="warning",
         )
 
@@ -131,23 +136,23 @@ def _drop_checks(study: Study) -> Iterator[Check]:
     load = load_imbalance(routing.loads, len(routing.loads)) if counted else routing_load(study)
     share = overflow(routing.loads, factor) if counted else maximum(1 - factor / load, 0.0)
     whose = (
-        "the tokens: the busiest expert is sent"
+        "the tokens: the busiest expert receives"
         if counted
-        else "the tokens of the busiest rank, which is sent"
+        else "the tokens of the busiest rank, which receives"
     )
     yield Check(
         id="capacity-drops",
         holds=factor >= load,
         subject=f"{block_name(routing)}.capacity_factor",
         message="a capacity factor of {factor:g} drops {dropped:.3g} % of "
-        f"{whose} {{load:.3g}} times the mean",
+        f"{whose} {{load:.3g}} times the mean load",
         inputs={
             "factor": factor,
             "dropped": 100 * share,
             "load": load,
             "enough": ceil(100 * load) / 100,
         },
-        help="{enough:g} drops none; without a capacity factor experts take all tokens",
+        help="a factor of {enough:g} drops none; without a capacity factor experts take all tokens",
         severity="warning",
         factor=factor / load,
     )
@@ -161,9 +166,10 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             id="exchange-hides",
             holds=False,
             subject=f"{place}.hide",
-            message="the exchange hides under shared experts, and the model has none: "
-            "all of it is exposed",
-            help="`hide = pair`, or `hide = none`",
+            message="`hide = shared_experts` hides the exchange of experts under shared experts, "
+            "and "
+            "the model has none: all of it is exposed",
+            help="write `hide = pair` or `hide = none`",
             severity="warning",
         )
     kind = dispatcher_of(study)
@@ -173,7 +179,9 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             id="dispatcher-multiprocessors",
             holds=taken < device.multiprocessors,
             subject=f"routing.{kind}_multiprocessors",
-            message="{device} has {all} multiprocessors, and the kernels of `{kind}` take {taken}",
+            message="the kernels of `{kind}` take {taken} multiprocessors, and device `{device}` "
+            "has "
+            "{all}: none is left to compute",
             inputs={
                 "device": block_name(device),
                 "all": device.multiprocessors,
@@ -191,9 +199,9 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
         id="node-limit-experts",
         holds=where(limit < units, limit * per_unit, model.top_k) >= model.top_k,
         subject=f"{place}.node_limit",
-        message="{limit} nodes hold {held} experts, and top_k is {top}",
+        message="with node_limit = {limit} a token reaches {held} experts, and top_k is {top}",
         inputs={"limit": limit, "held": limit * per_unit, "top": model.top_k, "need": need},
-        help="node_limit = {need} at least",
+        help="write `node_limit` of at least {need}",
     )
     if not sends_once(study):
         yield Check(
@@ -201,7 +209,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             holds=False,
             subject=f"{place}.node_limit",
             message="`node_limit` saves nothing if every expert gets its own copy of a token",
-            help="`deduplicate = on` sends one copy per node",
+            help="write `deduplicate = on`, which sends one copy to each node",
             severity="warning",
         )
 

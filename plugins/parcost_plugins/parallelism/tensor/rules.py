@@ -89,7 +89,7 @@ def _sequence_rules(study: Study, heads: Mask) -> Iterator[Check]:
             "below": below,
             "above": above,
         },
-        help="sequence parallelism gives every rank the same share: take {below} or {above} tokens",
+        help="take {below} or {above} tokens: sequence parallelism gives every rank an equal part",
     )
     yield Check(
         id="sequence-parallel-alone",
@@ -97,6 +97,7 @@ def _sequence_rules(study: Study, heads: Mask) -> Iterator[Check]:
         subject="layout.sequence_parallel",
         message="sequence parallelism shards nothing: tp is {tp}",
         inputs={"tp": tp},
+        help="leave `sequence_parallel` out, or use tp of 2 or more",
         severity="warning",
     )
 
@@ -118,10 +119,11 @@ def overlap(study: Study) -> Iterator[Check]:
             id="split-batch-halves",
             holds=b % 2 == 0,
             subject="training.micro_batch",
-            message="a micro-batch of {b} sequences cannot be split into two halves",
+            message="micro_batch = {b} cannot be split into two halves",
             inputs={"b": b, "above": b + 1},
-            help="`overlap.tensor = split_batch` overlaps one half with the collectives of the "
-            "other: write micro_batch = {above}",
+            help="write micro_batch = {above}: `overlap.tensor = split_batch` computes on one "
+            "half while "
+            "the other communicates",
         )
     if mode != "pipelined":
         return
