@@ -9,6 +9,8 @@ import pytest
 
 import parcost
 from parcost import Group, Study
+from parcost_plugins.collectives.nccl import LibraryPair
+from parcost_plugins.collectives.phases import phase_seconds
 from parcost_plugins.topology.links import AlphaBeta
 
 JOB = """
@@ -228,3 +230,28 @@ def test_no_group_sends_more_over_its_ports_than_they_carry(
         for n in (1e6, 1e10):
             _, seconds = choose_pair(study, operation, n)
             assert seconds >= sends * (k - 1) / k * n / (8 / tp * 45e9) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("devices", "tp", "group"),
+    [("8", 8, "tp"), ("128", 1, "dp"), ("16", 8, "dp"), ("[16, 64, 1024]", 8, "dp")],
+)
+def test_the_time_of_a_pair_is_that_of_its_phases(devices: str, tp: int, group: str) -> None:
+    """Time is priced without making the phases, which are read for volumes: equal to the bit."""
+    study = parcost.load_text(
+        JOB.format(devices=devices, tp=tp, device="h100_sxm", fabric="hgx_h100", more="")
+    )[0].studies()[0]
+    ran = 0
+    for operation in OPERATIONS:
+        for pair in study.algorithms(operation):
+            if not isinstance(pair, LibraryPair):
+                continue
+            for n in (0.0, 1e3, 1e9):
+                seconds = pair.seconds(operation, n, study.group(group))
+                phases = phase_seconds(
+                    pair.phases(operation, n, study.group(group)), study.group(group)
+                )
+                runs = np.isfinite(seconds)
+                assert np.array_equal(np.where(runs, seconds, 0.0), np.where(runs, phases, 0.0))
+                ran += bool(np.any(runs & (seconds > 0)))
+    assert ran >= 30

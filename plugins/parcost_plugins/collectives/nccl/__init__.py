@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from parcost import (
     ClosedForm,
@@ -31,7 +31,7 @@ from parcost import (
 from parcost.numeric import INFINITY, any_of, where
 from parcost_plugins.collectives.double_tree import DoubleTree
 from parcost_plugins.collectives.nccl.pairs import OPERATIONS
-from parcost_plugins.collectives.phases import PhasedAlgorithm, phase_seconds
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -155,7 +155,8 @@ class LibraryPair(PhasedAlgorithm):
 
     def for_study(self, study: Study) -> LibraryPair:
         """Return the pair with the table of *study*."""
-        return evolve(self, release=library_release(study))
+        release = library_release(study)
+        return LibraryPair(self.pair, self.name, self.operations, self.by_name_only, release)
 
     def able(self, operation: str, group: Group) -> Mask:
         """Return where the library offers the pair."""
@@ -201,7 +202,7 @@ class LibraryPair(PhasedAlgorithm):
         able = False if found is None else found.runs | (group.ranks <= 1)
         if found is None or able is False:
             return INFINITY
-        return where(able, phase_seconds(self._phases(found, group), group), INFINITY)
+        return where(able, found.phase_seconds(group), INFINITY)
 
     def _phases(self, found: PairCost, group: Group) -> list[Phase]:
         one = where(group.ranks > 1, 1.0, 0.0)

@@ -7,14 +7,14 @@ it, as they do in the table. A channel has the bandwidth of one NVLink of the ge
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import prod
 
 from attrs import field, frozen
 
 from parcost import Group, Link, Mask, Real, block_name
-from parcost.numeric import INFINITY, floor_log2, log2, maximum, minimum, where
+from parcost.numeric import INFINITY, floor_log2, is_array, log2, maximum, minimum, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     GenerationTuning,
@@ -234,8 +234,11 @@ class LinkMachine(Machine):
         """Return the factor at *size*, between those of the powers of two around it."""
         place = log2(size)
         factor: Real = 1.0
-        for i, value in enumerate(percent):
-            above = percent[i + 1] if i + 1 < len(percent) else 100
+        parts: Iterable[int] = range(len(percent))
+        if not is_array(place):  # of one size, the part that it is in alone
+            parts = (int(place),) if place < len(percent) else ()
+        for i in parts:
+            value, above = percent[i], percent[i + 1] if i + 1 < len(percent) else 100
             within = (place >= i) & (place < i + 1)
             factor = where(within, (value + (above - value) * (place - i)) / 100, factor)
         return factor

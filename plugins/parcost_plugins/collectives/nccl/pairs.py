@@ -59,6 +59,19 @@ class PairCost:
         )
         return self.offered & known & (self.bandwidth > 0)
 
+    def phase_seconds(self, group: Group) -> Real:
+        """Return the time of the call by its phases on *group*, where it runs.
+
+        It is what the phases of a pair add up to, in their order, without a link made for each.
+        """
+        one = where(group.ranks > 1, 1.0, 0.0)
+        step = where(self.steps > 0, self.step, 0.0)
+        crossing = where(self.crossings > 0, self.crossing, 0.0)
+        bandwidth = where(self.bandwidth > 0, self.bandwidth, 1.0)
+        start = self.call * one + self.steps * one * step
+        sent = self.crossings * one * crossing + self.bytes_ * one / bandwidth
+        return start + sent + group.reduction * (self.reduced * one)
+
     @property
     def seconds(self) -> Real:
         """The time of the call; infinity where it does not run."""
@@ -66,6 +79,10 @@ class PairCost:
         start = start + _total_time(self.crossings, self.crossing)
         bandwidth = where(self.bandwidth > 0, self.bandwidth, 1.0)
         return where(self.runs, start + self.bytes_ / bandwidth, INFINITY)
+
+
+#: What is not offered at any point costs nothing, where a lone rank asks.
+_NOTHING = PairCost(call=0.0, bytes_=0.0, bandwidth=1.0, offered=False)
 
 
 def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, Real]:
@@ -92,8 +109,13 @@ def pair_cost(name: str, machine: Machine, spread: RankSpread, operation: str, n
 
 def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protocol: str) -> PairCost:
     P, nodes, table = spread.ranks, spread.nodes, machine.table
+    offered = _crosses(machine, spread, protocol)
+    if offered is False:
+        return _NOTHING
     row = machine.protocol(f"ring_{protocol}")
-    steps = {"all_reduce": 2 * (P - 1), "broadcast": P, "reduce": P}.get(operation, P - 1)
+    steps = P if operation in _COPIES else P - 1
+    if operation == "all_reduce":
+        steps = 2 * (P - 1)
     bus = machine.channels * machine.ring_channel(spread, operation)
     if protocol == "ll":
         bus = minimum(bus * table.ring_ll, _ll_cap(machine, spread))
@@ -103,7 +125,6 @@ def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protoco
     if table.lone_as_tree:  # a card per rank serves rings and trees alike
         lone = machine.outside(machine.protocol(f"tree_{protocol}"), protocol)
         outside = where(spread.local <= 1, lone, outside)
-    offered = _crosses(machine, spread, protocol)
     if operation in _COPIES:
         return PairCost(
             call=row.base + machine.start,
@@ -141,6 +162,9 @@ def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protoco
 
 def _tree(machine: Machine, spread: RankSpread, n: Real, protocol: str) -> PairCost:
     table, generation, channels = machine.table, machine.generation, machine.channels
+    offered = _crosses(machine, spread, protocol)
+    if offered is False:
+        return _NOTHING
     row = machine.protocol(f"tree_{protocol}")
     cap = spread.by_nodes(
         generation.tree_one_node, generation.tree_two_nodes, generation.tree_more_nodes
@@ -166,12 +190,15 @@ def _tree(machine: Machine, spread: RankSpread, n: Real, protocol: str) -> PairC
         crossing=machine.outside(row, protocol),
         bytes_=n,
         bandwidth=bus / 2 * machine.correction(protocol, n),
-        offered=_crosses(machine, spread, protocol),
+        offered=offered,
         reduced=n,
     )
 
 
 def _nvls(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
+    offered = _multicasts(machine, spread) & ((spread.nodes <= 1) | machine.collnet)
+    if offered is False:
+        return _NOTHING
     row = machine.protocol("nvls")
     outside = where(spread.nodes > 1, machine.inter, INFINITY)
     return PairCost(
@@ -182,11 +209,14 @@ def _nvls(machine: Machine, spread: RankSpread, operation: str, n: Real) -> Pair
         crossing=machine.outside(row, "simple"),
         bytes_=n,
         bandwidth=machine.nvls_rate(spread, operation, outside, INFINITY),
-        offered=_multicasts(machine, spread) & ((spread.nodes <= 1) | machine.collnet),
+        offered=offered,
     )
 
 
 def _nvls_tree(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
+    offered = _multicasts(machine, spread) & (spread.nodes > 1)
+    if offered is False:
+        return _NOTHING
     generation, row = machine.generation, machine.protocol("nvls_tree")
     outside = machine.inter * where(spread.nodes <= 2, 2.0, 1.0)
     cap = spread.by_nodes(0.0, generation.nvls_tree_two_nodes, generation.nvls_tree_more_nodes)
@@ -201,11 +231,14 @@ def _nvls_tree(machine: Machine, spread: RankSpread, operation: str, n: Real) ->
         crossing=machine.outside(row, "simple"),
         bytes_=n,
         bandwidth=bandwidth,
-        offered=_multicasts(machine, spread) & (spread.nodes > 1),
+        offered=offered,
     )
 
 
 def _collnet_direct(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
+    offered = (spread.nodes > 1) & machine.collnet
+    if offered is False:
+        return _NOTHING
     table, local, row = machine.table, spread.local, machine.protocol("collnet_direct")
     if operation == "all_reduce":
         crowd = local / machine.channels
@@ -221,11 +254,14 @@ def _collnet_direct(machine: Machine, spread: RankSpread, operation: str, n: Rea
         crossing=machine.outside(row, "simple"),
         bytes_=n,
         bandwidth=machine.collnet_rate(bandwidth),
-        offered=(spread.nodes > 1) & machine.collnet,
+        offered=offered,
     )
 
 
 def _collnet_chain(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:  # noqa: ARG001
+    offered = (spread.nodes > 1) & machine.collnet
+    if offered is False:
+        return _NOTHING
     row = machine.protocol("collnet_chain")
     return PairCost(
         call=row.base + machine.start,
@@ -235,11 +271,14 @@ def _collnet_chain(machine: Machine, spread: RankSpread, operation: str, n: Real
         crossing=machine.outside(row, "simple"),
         bytes_=n,
         bandwidth=machine.collnet_rate(machine.channels * machine.intra / 2),
-        offered=(spread.nodes > 1) & machine.collnet,
+        offered=offered,
     )
 
 
 def _pat(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:  # noqa: ARG001
+    offered = (spread.local <= 1) & (spread.nodes > 1)
+    if offered is False:
+        return _NOTHING
     table, row = machine.table, machine.protocol("pat")
     return PairCost(
         call=machine.start + row.base + table.pat_rank * spread.ranks,
@@ -247,7 +286,7 @@ def _pat(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairC
         crossing=machine.outside(row, "simple") / table.pat_steps,
         bytes_=n,
         bandwidth=machine.channels * machine.ring_channel(spread) * table.pat,
-        offered=(spread.local <= 1) & (spread.nodes > 1),
+        offered=offered,
     )
 
 
