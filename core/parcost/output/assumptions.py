@@ -40,14 +40,15 @@ def assumptions(study: Study) -> list[AssumedValue]:
     for block, kind in _all_blocks(study):
         fields = block_type(type(block)).fields
         for name, origin in study.origins.get(id(block), {}).items():
-            field = fields.get(name)
-            if origin.span is None or field is None or field.kind == "children":
+            source = None if origin.span is None else origin.span.source
+            stated = origin.how == "given" and origin.kind == "assumed"
+            if source is None or not (stated or isinstance(source, ForeignSource)):
                 continue
-            source = origin.span.source
+            field = fields.get(name)
+            if field is None or field.kind == "children":
+                continue
             if isinstance(source, ForeignSource):
                 sources[id(source)] = source
-            elif origin.how != "given":
-                continue
             if origin.kind != "assumed":
                 continue
             value = getattr(block, name)

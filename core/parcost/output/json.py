@@ -165,28 +165,43 @@ def formula(of: Formula, figures: Mapping[int, str] = MappingProxyType({})) -> J
 
 def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int) -> Json:
     inputs = []
-    for letter, value, unit in of.letters():
-        known, more = value, ""
-        if isinstance(value, Formula):
-            known = value.value
-            if id(value) in figures:
-                more = f',"figure":{text(figures[id(value)])}'
+    for letter, given, unit in of.letters():
+        value, more = given, ""
+        if isinstance(given, Formula):
+            value = given.value
+            if id(given) in figures:
+                more = f',"figure":{text(figures[id(given)])}'
             elif depth >= _DEEPEST:
                 pass
-            elif not value.raw and value.explain is None:
-                more = f',"formula":{_leaf(value.shown, value.source)}'
-            elif id(value) not in seen:
-                seen.add(id(value))
-                more = f',"formula":{_formula(value, figures, seen, depth + 1)}'
-        inputs.append(f'{text(letter)}:{{"value":{number(known)},"unit":{text(unit)}{more}}}')
+            elif not given.raw and given.explain is None:
+                more = _leaf(given.title, given.own_text, given.source)
+            elif id(given) not in seen:
+                seen.add(id(given))
+                more = f',"formula":{_formula(given, figures, seen, depth + 1)}'
+        if value.__class__ is float and value:  # zeros are equal, and spelled apart
+            start = _number_start(value, unit)
+        else:
+            start = _start(value, unit)
+        inputs.append(f"{text(letter)}:{start}{more}}}")
     joined = ",".join(inputs)
     return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
 
 
+def _start(value: Any, unit: str) -> str:
+    """Return the start of an input: its number, and the unit of that."""
+    return f'{{"value":{number(value)},"unit":{text(unit)}'
+
+
 @lru_cache(_LEAVES)
-def _leaf(shown: str, source: str) -> Json:
+def _number_start(value: float, unit: str) -> str:
+    return _start(value, unit)
+
+
+@lru_cache(_LEAVES)
+def _leaf(title: str, written: str, source: str) -> str:
     """Return a formula without inputs: an attribute of a spec, which many lines have."""
-    return Json(f'{{"text":{text(shown)},"inputs":{{}},"source":{text(source)}}}')
+    shown = Formula(written, title=title).shown
+    return f',"formula":{{"text":{text(shown)},"inputs":{{}},"source":{text(source)}}}'
 
 
 def plugin(of: Plugin | None) -> dict[str, str] | None:
