@@ -72,7 +72,7 @@ def minimum(a: Real, b: Real) -> Real:
 
 def where(condition: Mask, then: Real, otherwise: Real) -> Real:
     """Return *then* where *condition* holds and *otherwise* elsewhere."""
-    if isinstance(condition, int):
+    if condition.__class__ is bool or isinstance(condition, int):
         return then if condition else otherwise
     found: Real = (_np or _numpy()).where(condition, then, otherwise)
     return found

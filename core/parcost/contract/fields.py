@@ -192,7 +192,7 @@ def _is_whole(value: Any) -> bool:
 
 _PRINTABLE = "value.__class__ is str and value.isprintable()"
 NAME: Declaration = {"rule": Rule(_name_error, f"{_PRINTABLE} and value")}
-TEXT: Declaration = {"rule": Rule(_text_error, _PRINTABLE)}
+TEXT: Declaration = {"rule": Rule(_text_error, "isinstance(value, str) and str.isprintable(value)")}
 TEXTS = rule(lambda value: is_list(value, _is_text), "which is no list of texts")
 FLAG = rule(is_flag, "which is neither true nor false", "value.__class__ is bool")
 NUMBER = bounds(-inf, inf, "which is no number")

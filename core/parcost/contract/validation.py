@@ -12,6 +12,7 @@ from functools import cache, partial
 from itertools import islice
 from math import inf
 from operator import attrgetter
+from types import GeneratorType
 from typing import Any, TypeAlias, cast, get_args, get_type_hints
 
 from attrs import evolve, fields, frozen, has
@@ -40,6 +41,7 @@ _AMOUNTS = ("seconds", "latency", "flops", "tail")  # of a term, by the resource
 #: Makes the error of a plugin out of what it did.
 Blame: TypeAlias = Callable[..., PluginError]
 _MOST_ITEMS = 100_000  # of one answer: a generator may have no end
+_LISTS = frozenset((GeneratorType, list, tuple))  # most answers, which need no further look
 
 
 @cache
@@ -59,7 +61,9 @@ def items_of(hook: str, function: Callable[..., Any], *arguments: Any) -> tuple[
     answer = function(*arguments)
     if answer is None:
         return (), ""
-    if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
+    if type(answer) not in _LISTS and (
+        isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable)
+    ):
         return (), f"returned {type_name(answer)} where a list of {expectation(hook)} is expected"
     items = list(islice(answer, _MOST_ITEMS + 1))
     if len(items) > _MOST_ITEMS:
@@ -176,11 +180,11 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
         wrong = "" if is_within(answer) else f"gave the capacity {quote(answer)}, which no size is"
         return (answer,), wrong
     class_: Any = type(answer)
-    if not _may_answer(hook, class_):
+    declared = _declared(hook, class_)
+    if declared is None:
         return (), f"returned {type_name(answer)} where {expectation(hook)} is expected"
     if hook == "library":
         return (answer,), ""
-    declared = declarations(class_)
     wrong = declared.problem(answer)
     for read in () if wrong else declared.formulas:
         wrong = wrong or _formula_problem(answer.name, read(answer), blame)
@@ -195,8 +199,9 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
 
 
 @cache
-def _may_answer(hook: str, class_: Any) -> bool:
-    return issubclass(class_, answer_types(hook))
+def _declared(hook: str, class_: Any) -> Declarations | None:
+    """Return what *class_* declares, if *hook* may be answered with it."""
+    return declarations(class_) if issubclass(class_, answer_types(hook)) else None
 
 
 # --- functions ----------------------------------------------------------------------------

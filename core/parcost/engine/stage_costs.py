@@ -64,7 +64,8 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         for work, times in zip(works, counts, strict=True)
     ]
     shares = [
-        shared_resources(work) if times else () for work, times in zip(works, counts, strict=True)
+        shared_resources(work) if times and work.also else ()
+        for work, times in zip(works, counts, strict=True)
     ]
     zeros: list[Real] = [0.0] * len(works)
     exposed, hidden, covered = list(took), zeros[:], zeros[:]

@@ -195,11 +195,12 @@ class Plugins:
             complaints = 0
             for one in answers:
                 try:
-                    found, complaint = call(validate, hook, one, blame)
-                    if not complaint:
-                        complaint = call(_claim, hook, found, plugin, taken)
-                except CallError as error:
-                    found, complaint = (), f"gave an answer that {error}"
+                    found, complaint = validate(hook, one, blame)
+                    complaint = complaint or _claim(hook, found, plugin, taken)
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # noqa: BLE001  as `call`, which costs as much again
+                    found, complaint = (), f"gave an answer that {CallError(error)}"
                 if complaint:
                     complaints += 1
                     if complaints <= _MOST_OF_AN_ANSWER:
