@@ -32,10 +32,10 @@ def is_revision(name: str) -> bool:
 
 
 def repository_paths(paths: Sequence[str]) -> list[str]:
-    """Return *paths* from the current directory on, as a revision has them too.
+    """Return *paths* relative to the current directory, for use in a revision.
 
     Raises:
-        SpecError: One is outside of the repository, so that no revision has it.
+        SpecError: A path is outside of the repository, so that no revision has it.
     """
     top = Path(git_line("rev-parse", "--show-toplevel")).resolve()
     found = []
@@ -50,7 +50,7 @@ def repository_paths(paths: Sequence[str]) -> list[str]:
 
 @contextmanager
 def files_of(revision: str) -> Iterator[Path]:
-    """Give a folder with the specs of *revision*, as the current directory has them.
+    """Yield a temporary folder with the specs of *revision*, for the current directory.
 
     It holds all regular files of the repository that are small enough to be a spec, since specs
     import others. Links and submodules are left out.
@@ -71,7 +71,7 @@ def files_of(revision: str) -> Iterator[Path]:
 
 
 def _regular_files(revision: str) -> Mapping[str, str]:
-    """Return the object of each regular file of a revision, by its path."""
+    """Return the git object id of each regular file of a revision, by its path."""
     found: dict[str, str] = {}
     for at, (mode, named, name) in enumerate(tree_entries(revision)):
         if at >= _MOST_FILES:

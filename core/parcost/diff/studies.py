@@ -1,4 +1,4 @@
-"""The two sides of a comparison, and which of their studies belong together."""
+"""The two sides of a comparison, and the pairing of their studies."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Key = tuple[str, str]  # the file of a study below the side's paths, and its nam
 class Side:
     """One version of studies: *paths* below *folder*, with attributes that are set.
 
-    *title* is what messages call it. Of *completing*, those are set that a file of another tool
-    leaves to options.
+    *title* is the name in messages. *completing* are values for attributes that a file of another
+    tool lacks; they are set only where needed.
     """
 
     title: str
@@ -43,9 +43,9 @@ class Side:
 
 @record(kw_only=True, eq=False)
 class Difference:
-    """What differs between two sides.
+    """The differences between two sides.
 
-    *changes* are studies of both sides, and *same* those whose texts are equal. *added* and
+    *changes* are studies of both sides, and *same* the studies with equal texts. *added* and
     *removed* are studies of one side. *rejections* are files that could not be evaluated, with the
     title of their side.
     """
@@ -62,7 +62,7 @@ class Difference:
 def differences(
     before: Side, after: Side, session: Session, study: str | None = None
 ) -> Difference:
-    """Return what differs between the studies of two sides.
+    """Return the differences between the studies of two sides.
 
     Two files are compared study by study; if each has one, whatever their names. Studies whose
     texts are the same are not evaluated.
@@ -119,7 +119,7 @@ def _scenarios(
 def _completion(
     side: Side, load: Callable[..., Iterator[tuple[Any, Any]]], session: Session
 ) -> Mapping[str, Any]:
-    """Return the values that a file needs to be a job."""
+    """Return the values of *side.completing* that its files need to be complete jobs."""
     if not side.completing:
         return {}
     loaded = [one for _, one in load(overrides=side.completing) if isinstance(one, Scenario)]
@@ -132,7 +132,7 @@ def _completion(
 def _report(
     side: Side, scenario: Scenario, rejections: list[tuple[str, Rejection]]
 ) -> Report | None:
-    """Return the report of a study; without one it is added to *rejections*."""
+    """Return the report of a study, or None after adding its rejection to *rejections*."""
     found = attempt(scenario.path, scenario.evaluate)
     if isinstance(found, Rejection):
         rejections.append((side.title, found))
@@ -141,7 +141,7 @@ def _report(
 
 
 def _texts(scenario: Scenario) -> tuple[object, ...]:
-    """Return all that an evaluation reads: the texts of files, and what is set."""
+    """Return all inputs of an evaluation: the texts of files, and the overrides."""
     modules: dict[int, Module] = {}
     left = [scenario.module]
     while left:
@@ -155,14 +155,14 @@ def _texts(scenario: Scenario) -> tuple[object, ...]:
 
 
 def _below(path: str, root: str) -> str:
-    """Return a file by its path below what was named, "" if it was named itself."""
+    """Return the path of a file below the named folder *root*, "" for *root* itself."""
     below = PurePosixPath(Path(path).as_posix())
     top = PurePosixPath(Path(root).as_posix())
     return str(below.relative_to(top)) if below != top and below.is_relative_to(top) else ""
 
 
 def _title(key: Key) -> str:
-    """Return what a study is called: its file, and its name if that is another."""
+    """Return the title of a study: its file, and its name if that differs."""
     file, name = key
     stem = PurePosixPath(file).with_suffix("") if file else None
     return name if stem is None else str(stem) if stem.name == name else f"{stem}:{name}"

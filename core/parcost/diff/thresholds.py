@@ -1,4 +1,4 @@
-"""Changes that are too large: ``--fail-on 'step_time > +2 %'``."""
+"""Limits for changes: ``--fail-on 'step_time > +2 %'``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ThresholdError(ValueError):
 
 @record
 class Threshold:
-    """A change of a figure that fails a comparison; *limit* is a share of the figure before.
+    """A limit for the change of a figure; *limit* is relative to the figure before.
 
     >>> Threshold.parse("step_time > +2 %")
     Threshold(figure='step_time', relation='>', limit=0.02)
@@ -35,10 +35,10 @@ class Threshold:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the threshold that *text* writes.
+        """Return the threshold in *text*.
 
         Raises:
-            ThresholdError: It writes none.
+            ThresholdError: The text is not a threshold.
         """
         found = _TEXT.fullmatch(text)
         if found is None:
@@ -48,7 +48,7 @@ class Threshold:
         return cls(found["figure"], found["relation"], number / 100)
 
     def is_met(self, change: StudyChange) -> bool:
-        """Return whether the change of the figure has the relation."""
+        """Return whether the change of the figure exceeds the limit."""
         number = change.figure(self.figure)
         return number is not None and self._holds(number)
 

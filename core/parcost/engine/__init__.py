@@ -1,1 +1,1 @@
-"""From a study to its outcome: op orders replayed, terms added up, rules and claims judged."""
+"""Evaluates a study: op orders are replayed, terms added up, rules and claims checked."""

@@ -1,4 +1,4 @@
-"""What a pipeline can never beat: how long devices are at work, and what that bounds."""
+"""Lower bounds of a pipeline's makespan, from the busy time of each device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lower_bound(
     micro_batches: Real | None = None,
     alike: Sequence[int] = (),
 ) -> Real:
-    """Return seconds that the makespan is never below; see :func:`case_of` for *alike*.
+    """Return a lower bound of the makespan in seconds; see :func:`case_of` for *alike*.
 
     Without a better bound of the schedule it is a maximum over two kinds of path. One is the path
     of a micro-batch through all stages. The other is the work of each device: a first micro-batch
@@ -52,7 +52,7 @@ def ends(plan: PipelinePlan, times: Times, micro_batches: Real | None = None) ->
 
 
 def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
-    """Return the sum of the first 0, 1, ... of *seconds*."""
+    """Return the cumulative sums of *seconds*, beginning with 0."""
     start: Real = 0.0
     return list(accumulate(seconds, initial=start))
 
@@ -60,10 +60,10 @@ def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
 def device_seconds(
     plan: PipelinePlan, times: Times, micro_batches: Real | None = None
 ) -> Sequence[Real]:
-    """Return the seconds that each device is at work.
+    """Return the busy time of each device in seconds.
 
-    With more *micro_batches* than the plan's it is at least that long: every forward pass
-    that is added runs in a pair, if any does. With fewer, no pair is taken to be lost.
+    With more *micro_batches* than in the plan it is a lower bound: every added forward pass is
+    assumed to run in a pair, if any does. With fewer, no pair is assumed to be lost.
     """
     m = plan.pipeline.micro_batches
     more: Real = 0.0
@@ -93,7 +93,7 @@ def device_seconds(
 
 
 def _seconds(m: Real, more: Real, passes: _Doings, pairs: _Doings) -> Real:
-    """Return the seconds of *m* micro-batches that do *passes*, less what *pairs* save."""
+    """Return the seconds that *m* micro-batches spend in *passes*, minus the savings of *pairs*."""
     own: Real = 0.0
     for share, (f, b, w) in passes:
         own = own + share * (f + b + w)

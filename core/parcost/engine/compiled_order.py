@@ -27,16 +27,16 @@ Entry: TypeAlias = Op | Pair
 
 
 class OrderError(PluginError):
-    """A schedule's op order is not one."""
+    """The op order of a schedule is invalid."""
 
 
 @frozen(kw_only=True, eq=False)
 class CompiledOrder:
     """Step i is ``state[into[i]] = max(state[turn[i]], state[message[i]] + hop) + takes[i]``.
 
-    *takes* are numbers of durations: F, then B, W and BW of every virtual stage, then
-    nothing, then *pairs*. The hop is over route ``over[i]``, two devices, or over none,
-    which is -1. *releases*, *starts* and *ends* are slots, by copy of a virtual stage.
+    *takes* are indices of durations: F, then B, W and BW of every virtual stage, then zero, then
+    *pairs*. The message of step i crosses route ``over[i]`` between two devices; -1 is no message.
+    *releases*, *starts* and *ends* are slots, by copy of a virtual stage.
     """
 
     into: Sequence[int]
@@ -63,12 +63,11 @@ def compile_order(
     blocking: bool = False,
     keep: bool = False,
 ) -> CompiledOrder:
-    """Lay out what devices do, one entry after another, as their *turns* come.
+    """Compile the op lists of all devices into one program, in the order of *turns*.
 
-    *home* is the device of each micro-batch and virtual stage, all stages of a micro-batch
-    in turn; *number* is that of the copy of each virtual stage and device. *blocking*: a
-    device is busy while it sends. *keep*: every entry keeps its slot, and is listed in
-    *entries*.
+    *home* is the device of each (micro-batch, virtual stage), micro-batch by micro-batch. *number*
+    is the index of the copy by (virtual stage, device). *blocking*: a device is busy while it
+    sends. *keep*: every op keeps its slot, and is listed in *entries*.
     """
     virtual, half = 1 + max(x for x, _ in number), len(home)
     befores: list[int] = []  # by step: the value that the device has to be done with
@@ -168,7 +167,7 @@ def compile_order(
 
 
 class _Routes(dict[tuple[int, int], int]):
-    """Numbers of routes, by the devices at both ends, either first."""
+    """Index of each route by its two devices, in either direction."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,8 +183,8 @@ class _Routes(dict[tuple[int, int], int]):
 def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Sequence[int]:
     """Return the device of each entry, in an order in which the inputs of an entry precede it.
 
-    The output of an F has the number micro-batch times *virtual* stages, plus its stage. The output
-    of its B is *half* of all numbers further.
+    The output of an F has the index micro-batch times *virtual* stages, plus its stage. The output
+    of its B has that index plus *half*, half the number of outputs.
 
     Raises:
         OrderError: The devices wait for one another.
@@ -238,14 +237,14 @@ def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Seque
 
 
 def ops_of(entry: Entry) -> Sequence[Op]:
-    """Return the op, or both ops of a pair."""
+    """Return the op of an entry, or the two ops of a pair."""
     return entry if isinstance(entry, Pair) else (entry,)
 
 
 def _slots(
     befores: Sequence[int], messages: Sequence[int], first: int, kept: set[int]
 ) -> list[int]:
-    """Give every value a slot, and reuse slots that are not read again."""
+    """Assign a slot to every value; slots that are not read again are reused."""
     read = [0] * (first + len(befores))  # the step that reads it last
     for i, (before, message) in enumerate(zip(befores, messages, strict=True)):
         read[before] = read[message] = i
@@ -267,7 +266,7 @@ def _slots(
 
 
 def words(op: Key) -> str:
-    """Return *op* as a sentence calls it."""
+    """Return the name of *op* in messages: "F of micro-batch 0 on stage 1"."""
     kind, micro_batch, stage = op
     return f"{kind} of micro-batch {micro_batch} on stage {stage}"
 

@@ -1,7 +1,7 @@
-"""Evaluating a study: the rules before it runs, the step, and how it came out.
+"""The evaluation of a study: its rules, its step, and its claims.
 
-A study that is trained is a step, its figures and whatever calculations stand beside it.
-One without anything to train consists of its calculations alone.
+A study with training consists of a step, its figures and any calculations. A study without training
+consists of its calculations alone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LARGEST_BYTES = 1e30
 
 
 def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
-    """Return the result of a study that may not run."""
+    """Return the result of a study that breaks a rule."""
     found = [diagnose(check, study) for check in by_effect(failed)]
     return Result(study=study, outcome=None, diagnostics=found, at=at)
 
@@ -69,7 +69,7 @@ def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Resu
 def evaluate(
     claims: Claims, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
 ) -> Result:
-    """Return the result of a study that may run, of which rules only warn."""
+    """Return the result of a study that breaks no rule; *warnings* are printed."""
     if study.trains and not any_of((ends := duration_check(study)).holds):
         return refuse(study, [*warnings, ends], at)  # before it is added up to what is no number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
@@ -116,7 +116,7 @@ def evaluate(
 def _claim_at_points(
     claim: Expectation, study: Study, at: Mapping[str, Any], feasible: Any
 ) -> Expectation:
-    """Return *claim*, of whose diagnostic only points of a sweep that run are a part."""
+    """Return *claim* with a diagnostic that names only the valid points of a sweep that fail it."""
     if claim.diagnostic is None or not (at or study.axes):
         return claim
     import numpy as np
@@ -131,7 +131,7 @@ def _claim_at_points(
 
 
 def check_claims(claims: Claims, study: Study) -> None:
-    """Require that there is what the *claims* are about, however it comes out.
+    """Check that the *claims* name existing figures in the right unit; do not compare values.
 
     Raises:
         SpecError: A claim names no figure of *study*, or is in another unit.
@@ -162,7 +162,7 @@ def calculation_figures(study: Study) -> list[tuple[Plugin, Figure]]:
 
 
 def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
-    """Return the figures of a step that are made on demand."""
+    """Return the figures of a step that are computed on demand."""
     if outcome is None:
         return ()
     asked = study.plugins.ask("details", study.faults, study=study, outcome=outcome)
@@ -170,19 +170,19 @@ def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fig
 
 
 def missing_figures(study: Study) -> Mapping[str, str]:
-    """Return what the study needs to have a figure that it lacks, by the name of the figure."""
+    """Return the figures that the study lacks, by name, each with what it needs to have it."""
     asked = study.plugins.ask("missing_figures", study.faults, study=study)
     return {missing.name: missing.needs for _, missing in asked}
 
 
 def _quiet_details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
-    """Return the same without warnings of NumPy."""
+    """Return the figures of :func:`details`, without warnings of NumPy."""
     with quiet():
         return details(study, outcome)
 
 
 def sections(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Section]]:
-    """Return tables of calculations, then advice, sensitivities and the like."""
+    """Return tables of calculations, then sections such as advice and sensitivities."""
     if study.axes and outcome is not None:
         return ()
     found = [(p, s) for p, s in study.contributions("calculations") if isinstance(s, Section)]
@@ -204,7 +204,7 @@ def charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Char
 
 
 def timeline_charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Chart]]:
-    """Return the pictures of pipelines over time: that of a step, or those by themselves."""
+    """Return the timeline pictures of the step's pipeline, or of the pipelines without a step."""
     if study.axes:
         return ()
     return tuple(
@@ -215,7 +215,7 @@ def timeline_charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plu
 
 
 def timelines(study: Study, outcome: Outcome | None) -> Iterator[PassTimeline]:
-    """Yield the pipeline of a step over time, or those that stand by themselves."""
+    """Yield the timeline of the step's pipeline, or of each pipeline without a step."""
     if outcome is not None:
         cut, devices, parts = outcome.pipeline, outcome.timeline(), outcome.pass_parts()
         yield _timeline(study.name, cut, devices, parts)
@@ -255,7 +255,7 @@ def _figures(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fi
 def _intervals(
     study: Study, outcome: Outcome | None, figures: Stamped[Figure]
 ) -> Stamped[Interval]:
-    """Return where measured values of *figures* lie, as far as plugins say it."""
+    """Return the prediction intervals of *figures* that plugins provide."""
     if outcome is None:
         return ()
     names = {figure.name for _, figure in figures}
@@ -296,7 +296,7 @@ def _bounds(figures: Stamped[Figure], intervals: Stamped[Interval]) -> list[tupl
 
 
 def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Check]]:
-    """Return the step of *study*, judged, and every rule that fails."""
+    """Return the outcome of the step of *study*, and every rule that fails."""
     outcome = reduce.evaluate(study)
     asked = valid_answers(
         study,
@@ -311,7 +311,7 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
 
 
 def duration_check(study: Study) -> Check:
-    """Return the rule that every term ends: an algorithm that cannot run has none."""
+    """Return the rule that every term is finite: an algorithm that cannot run takes forever."""
     settle(study, "terms", "memory")  # nothing has been added up before
     holds: Any = True
     names: list[str] = []

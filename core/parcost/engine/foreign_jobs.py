@@ -1,4 +1,4 @@
-"""What a file of another tool lacks to be a job, as options that add it."""
+"""Attributes that a file of another tool lacks for a complete job, and the options to add them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LACKING = {"missing-block", "missing-attribute"}
 def with_options(
     error: SpecError, module: Module, overrides: Iterable[str], plugins: Plugins
 ) -> SpecError:
-    """Return *error* with one diagnostic of all that the file lacks, in place of one each."""
+    """Return *error* with one diagnostic for all missing attributes, instead of one for each."""
     source = module.source
     if not isinstance(source, ForeignSource) or not any(
         one.id in _LACKING for one in error.diagnostics
@@ -57,7 +57,7 @@ def _is_within(diagnostic: Diagnostic, source: Source) -> bool:
 
 
 def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]:
-    """Return one error of all questions of files of other tools that nothing answers.
+    """Return one error with all unanswered questions about files of other tools, or none.
 
     The files are *module* itself, or files that it imports.
     """
@@ -83,7 +83,7 @@ def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]
 
 
 def left_to_options(module: Module, names: Iterable[str], plugins: Plugins) -> set[str]:
-    """Return those of the attributes *names* that a file of another tool does not state itself."""
+    """Return the attributes of *names* that a file of another tool does not state itself."""
     source = module.source
     if not isinstance(source, ForeignSource):
         return set()
@@ -118,14 +118,14 @@ def _stated_names(module: Module) -> set[str]:
 
 
 def questions_of(files: Iterable[ImportedFile]) -> list[Diagnostic]:
-    """Return one error of all questions of imported files."""
+    """Return one error with all questions about imported files, or none."""
     return _asking(
         [(one, file.source) for file in files for one in file.translation.questions],
     )
 
 
 def with_values(translation: Translation, values: Mapping[str, str]) -> Translation:
-    """Return a translation with attributes that the command line sets, such as ``layout.tp``."""
+    """Return a translation with attributes set by the command line, such as ``layout.tp``."""
     blocks = list(translation.blocks)
     for path, value in values.items():
         kind, _, name = path.partition(".")
@@ -138,7 +138,7 @@ def with_values(translation: Translation, values: Mapping[str, str]) -> Translat
 
 
 def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnostic]:
-    """Return one error that asks for all that is not known; none without a question."""
+    """Return one error that lists all questions and the options that answer them, or none."""
     questions = _independent(questions)
     if not questions:
         return []
@@ -181,7 +181,7 @@ def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnost
 def _independent(
     questions: Sequence[tuple[ImportQuestion, Source]],
 ) -> Sequence[tuple[ImportQuestion, Source]]:
-    """Return the questions that no answer of another one settles: ``layout.pp``, not ``layout``."""
+    """Return the questions that no other answer settles: ``layout.pp`` instead of ``layout``."""
     found: list[tuple[ImportQuestion, Source]] = []
     for one, source in questions:
         if any(is_answered(one, {other.attribute}) for other, _ in found):
@@ -194,7 +194,7 @@ def _independent(
 def _lacking(
     needs: Mapping[str, str], module: Module, overrides: set[str], plugins: Plugins
 ) -> dict[str, str]:
-    """Return the options of those attributes that neither the file nor an option gives."""
+    """Return the options for the attributes of *needs* that neither a file nor an option sets."""
     blocks = [
         block
         for one in module.scope()

@@ -1,8 +1,8 @@
-"""Files of other tools that describe one job, as one translation.
+"""Files of other tools that describe one job, joined into one translation.
 
-One file has a kind of block in full, and others state parts of it. Both are one block. A value
-that differs is an error at both places. What a file leaves to a default of its tool comes from the
-full block. A warning lists what differs.
+One file describes a kind of block in full, and other files state parts of it. They are merged into
+one block. A value that differs is an error at both places. A value that a file leaves to a default
+of its tool is taken from the full block. A warning lists the defaults that differ.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from parcost.plugins.discovery import Plugins
 
 
 class Reader(Protocol):
-    """What a session does to compare blocks: it reads text, with its plugins."""
+    """The interface of a session for comparing blocks: it reads text, with its plugins."""
 
     @property
     def plugins(self) -> Plugins:
-        """Its plugins."""
+        """The plugins of the session."""
 
     @property
     def loader(self) -> Loader:
-        """Its files."""
+        """The loader of the session."""
 
     def load_text(self, text: str, name: str) -> tuple[Scenario, ...]:
         """Return the studies of a text."""
 
 
 def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Reader) -> ImportedJob:
-    """Return several files as one job, with *uses* of catalogues.
+    """Return several files as one job, with catalogue entries *uses*.
 
     Raises:
         SpecError: Two files contradict one another.
@@ -80,7 +80,7 @@ def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Read
 
 
 def _with_names(file: ImportedFile) -> ImportedFile:
-    """Return a file whose values have its name."""
+    """Return a file with its name added to each of its values."""
     name = file.source.name
 
     def name_block(block: ImportedBlock) -> ImportedBlock:
@@ -100,7 +100,7 @@ def _of_kind(file: ImportedFile, kind: str) -> list[ImportedBlock]:
 
 
 class _Description:
-    """The *block* that a file has in full, and what other files have of it."""
+    """The *block* that one file describes in full, and its merge with other files."""
 
     def __init__(self, file: ImportedFile, block: ImportedBlock, session: Reader) -> None:
         self.warnings: list[Diagnostic] = []
@@ -112,10 +112,10 @@ class _Description:
         self._open = {key.attribute.partition(".")[2] for key in keys}
 
     def of(self, files: Sequence[ImportedFile]) -> list[ImportedFile]:
-        """Return the files with one block; a file may name an entry that is the same instead.
+        """Return the files with one shared block; a file may use an equal catalogue entry instead.
 
         Raises:
-            SpecError: A file states otherwise.
+            SpecError: A file states another value.
         """
         found: list[ImportedFile] = []
         is_entry = False
@@ -135,7 +135,7 @@ class _Description:
         return [rest if file is self._file else file for file in found]
 
     def _join(self, file: ImportedFile, block: ImportedBlock) -> ImportedFile:
-        """Return a file whose *block* has the label of ours, and only what the file states."""
+        """Return a file whose *block* gets the shared label and keeps only the stated values."""
         stated = [one for one in block.settings if not one.assumption]
         names = {one.name for one in stated}
         others = self._values_of(file.translation.uses, block)
@@ -157,7 +157,7 @@ class _Description:
         return evolve(file, translation=evolve(file.translation, blocks=blocks, uses=uses))
 
     def _rename_references(self, block: ImportedBlock, old: str, new: str) -> ImportedBlock:
-        """Return a block whose references to our block by the label *old* are by *new*."""
+        """Return a block with references to label *old* replaced by label *new*."""
         type_ = self._session.plugins.blocks.get(block.kind)
         fields = type_.fields if type_ else {}  # binding reports a kind that no plugin has
         settings = [
@@ -172,7 +172,7 @@ class _Description:
         return evolve(block, settings=settings, blocks=blocks)
 
     def _names_entry(self, file: ImportedFile) -> bool:
-        """Return whether a file uses an entry of a catalogue, which has to be what ours is."""
+        """Return whether a file uses a catalogue entry instead; it must equal the shared block."""
         for use in file.translation.uses:
             for kind, label in _entries(use, self._session):
                 if kind == self._block.kind:
@@ -186,7 +186,7 @@ class _Description:
     def _values_of(
         self, uses: Iterable[ImportedValue], block: ImportedBlock
     ) -> Mapping[str, object]:
-        """Return the attributes of a block with its defaults; none of one with errors."""
+        """Return the attributes of a block, with defaults; empty if the block has errors."""
         blocks = [block] if block.settings else []
         lines = spec_lines(Translation(uses=tuple(uses), blocks=blocks))
         text = "\n".join(line.text for line in lines)
@@ -205,7 +205,7 @@ class _Description:
         return [name for name, value in others.items() if self._values.get(name, value) != value]
 
     def _refuse(self, file: ImportedFile, stated: Mapping[str, ImportedValue]) -> None:
-        """Raise an error of each attribute that a file states otherwise."""
+        """Raise an error for each attribute that a file states with another value."""
         found = []
         for name, other in stated.items():
             own = self._settings.get(name, ImportedValue(name=name, value=""))
@@ -221,7 +221,7 @@ class _Description:
     def _default_warning(
         self, file: ImportedFile, names: Sequence[str], others: Mapping[str, object]
     ) -> Diagnostic:
-        """Return the warning of what a file leaves to defaults of its tool that differ."""
+        """Return the warning about defaults of a file's tool that differ from the shared block."""
         listed = ", ".join(
             f"`{name}` is {_value_text(self._values[name])} and not {_value_text(others[name])}"
             for name in names
@@ -239,7 +239,7 @@ class _Description:
 
 
 def _value_text(value: object) -> str:
-    """Return a value of an attribute as people read it."""
+    """Return the value of an attribute as text for messages."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
@@ -264,7 +264,7 @@ def _merge(pairs: Iterable[tuple[Source, ImportedBlock]]) -> list[ImportedBlock]
 def _settings(
     kind: str, group: Iterable[tuple[Source, ImportedBlock]]
 ) -> tuple[ImportedValue, ...]:
-    """Return the settings of several blocks; what is assumed yields to what a file states.
+    """Return the settings of several blocks merged; a stated value replaces an assumed one.
 
     Raises:
         SpecError: Two files set an attribute to different values.
@@ -287,7 +287,7 @@ def _settings(
 def _conflict(
     message: str, first: tuple[Source, ImportedValue], second: tuple[Source, ImportedValue]
 ) -> Diagnostic:
-    """Return an error at both places, or at those of the two that there are."""
+    """Return an error that points at both values, or at the one whose place is known."""
     places = [
         (Span(source, one.start, one.end), f"`{one.key}`" if one.key else "")
         for source, one in (first, second)
@@ -299,7 +299,7 @@ def _conflict(
 
 
 def _entries(use: ImportedValue, session: Reader) -> list[tuple[str, str]]:
-    """Return the kinds and labels of the blocks that a file uses of a catalogue."""
+    """Return the kinds and labels of the catalogue blocks that a `use` of a file imports."""
     try:
         module = session.loader.text(f"use {use.value}", "<uses>")
     except SpecError:  # which an evaluation reports
@@ -308,7 +308,7 @@ def _entries(use: ImportedValue, session: Reader) -> list[tuple[str, str]]:
 
 
 def _without_assumed(file: ImportedFile, known: Collection[str]) -> ImportedFile:
-    """Return a file less what it assumes of subjects that other files state."""
+    """Return a file without its assumptions about subjects that other files state."""
     given = {path for path in known if "." in path}
     translation = without_assumed(file.translation, file.importer.subjects, given)
     return evolve(file, translation=translation)
@@ -330,7 +330,7 @@ def _stated_names(file: ImportedFile, session: Reader) -> set[str]:
 def _part(
     file: ImportedFile, blocks: Iterable[ImportedBlock], known: Collection[str]
 ) -> ImportedFile:
-    """Return a file with what the job has of it, less keys that are *known* by other files."""
+    """Return a file with its part of the joint job, without keys that other files set (*known*)."""
     used = list(paths(blocks))
     translation = file.translation
 

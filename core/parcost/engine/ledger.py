@@ -1,7 +1,7 @@
-"""The lines of the ledger: who spends the seconds of a step, and by which formula.
+"""The lines of the ledger: the seconds of a step by term, each with its formula.
 
-Everything is of one device, the busiest, which differs between candidates: each line
-takes, elementwise, the numbers of the device that is busiest there.
+All numbers are those of the busiest device. It may differ between candidates: each line selects,
+elementwise, the numbers of the device that is busiest there.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def work_lines(
     device: MaximumChoice,
     paired: PlanPairs,
 ) -> list[LedgerLine]:
-    """Return what every micro-batch costs, and how compute is slowed down, by term.
+    """Return a line for each Work term, and one for the slowdown of compute that it causes.
 
-    *loads* are by copy of a virtual stage. What *paired* passes hide of one another
-    counts as hidden.
+    *loads* are by copy of a virtual stage. Communication that *paired* passes hide under one
+    another counts as hidden.
     """
     m = plan.pipeline.micro_batches
 
@@ -71,7 +71,7 @@ def work_lines(
 
 
 def _of_all(plan: PipelinePlan, k: int, row: Sequence[Real]) -> Sequence[Real]:
-    """Return *row* for the share of the micro-batches that pass through copy *k*."""
+    """Return *row* multiplied by the share of the micro-batches that pass through copy *k*."""
     share = plan.shares[k]
     return row if share is ALL else [share * value for value in row]
 
@@ -98,7 +98,7 @@ def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> LedgerLine:
 
 
 def bubble_line(plan: PipelinePlan, makespan: Real, busy: Real) -> LedgerLine:
-    """Return what the device idles in a pipeline whose messages take no time."""
+    """Return the pipeline bubble: idle time of the device if messages took no time, in seconds."""
     return LedgerLine(
         name="bubble",
         kind="bubble",
@@ -117,7 +117,7 @@ def bubble_line(plan: PipelinePlan, makespan: Real, busy: Real) -> LedgerLine:
 
 
 def _replay_formula(plan: PipelinePlan, makespan: Real) -> Formula:
-    """Return the formula of a makespan: only the order of the schedule says it."""
+    """Return the formula of a makespan that only a replay of the order gives."""
     cut = plan.pipeline
     inputs = {
         "schedule": plan.schedule.name,
@@ -134,7 +134,10 @@ def hop_lines(
     device: MaximumChoice,
     makespans: Sequence[Real],
 ) -> list[LedgerLine]:
-    """Return what messages make the pipeline longer; makespans as one by one is added."""
+    """Return a line for each Edge: the exposed send/recv time of the pipeline in seconds.
+
+    *makespans* are the makespans in seconds with the first 0, 1, ... edges.
+    """
     messages = device.of(lambda d: plan.by_order(lambda o: float(sum(o.sent[d].values()))))
     lines: list[LedgerLine] = []
     for i, (plugin, edge) in enumerate(edges):
@@ -167,7 +170,7 @@ def hop_lines(
 
 
 def _message_seconds(edge: Edge, plan: PipelinePlan, device: MaximumChoice, messages: Real) -> Real:
-    """Return the seconds of *messages* messages of the device."""
+    """Return the time in seconds of *messages* messages sent by the device."""
     each = edge.boundaries
     if not each:
         return messages * edge.seconds
@@ -188,7 +191,7 @@ def _messages(plan: PipelinePlan, d: int, way: tuple[int, int]) -> Real:
 
 
 def once_lines(onces: Sequence[tuple[Plugin, Once]], run: PipelineRun) -> list[LedgerLine]:
-    """Return what happens once per step, and how it slows compute down.
+    """Return the lines of terms once per step, and of the compute slowdown that they cause.
 
     Each group is listed on the device where it takes longest.
     """

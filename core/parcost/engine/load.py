@@ -1,4 +1,4 @@
-"""What one micro-batch costs on a virtual stage: seconds of each work, exposed and hidden."""
+"""The cost of one micro-batch on a virtual stage: exposed and hidden seconds of each Work."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from parcost.records import record
 class Load:
     """All work of one micro-batch on one virtual stage.
 
-    *counts* are how often each of *works* occurs, in order, and *shares* the further resources
-    that it keeps busy; *took*, *exposed*, *hidden* and *covered* (hidden by the term's own hosts,
-    which it slows down) are its seconds.
+    *counts* are the occurrences of each of *works*, and *shares* the further resources that it
+    keeps busy. *took*, *exposed*, *hidden* and *covered* are its seconds; *covered* is hidden under
+    the term's own hosts, which it slows down.
     """
 
     works: Sequence[Work]
@@ -40,7 +40,7 @@ class Load:
         return found["F"] + (found["R"] + found["B"]) + found["W"]
 
     def busy_seconds(self, passes: Iterable[Pass], resource: str) -> Real:
-        """Return the seconds of *passes* in which *resource* has something to do."""
+        """Return the seconds of *passes* in which *resource* is busy."""
         if not self._busy:
             for work, time, shares in zip(self.works, self.took, self.shares, strict=True):
                 key = (work.pass_, work.resource)
@@ -51,7 +51,7 @@ class Load:
         return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
 
     def idle_seconds(self, passes: tuple[Pass, ...], resource: str) -> Real:
-        """Return the seconds of *passes* in which *resource* has nothing to do."""
+        """Return the seconds of *passes* in which *resource* is idle."""
         if (passes, resource) not in self._idle:
             found = -self.busy_seconds(passes, resource)
             for pass_ in passes:

@@ -1,4 +1,4 @@
-"""Choosing per candidate: the largest of several quantities, and what goes with it."""
+"""Elementwise selection of the largest of several quantities, and of values that belong to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parcost.records import record
 
 @record(eq=False)
 class MaximumChoice:
-    """Which of several cases holds: one index, or an array of them."""
+    """The index of the largest of several quantities: one index, or an array of them."""
 
     index: Any
     cases: tuple[int, ...]  # those that occur
@@ -37,7 +37,7 @@ class MaximumChoice:
 
 
 def find_maximum(values: Sequence[Real]) -> tuple[Real, MaximumChoice]:
-    """Return the largest of *values* and which it is; of equals, the first.
+    """Return the largest of *values*, and its index; of equals, the first.
 
     >>> find_maximum([1.0, 3.0, 3.0])[1].index
     1

@@ -1,10 +1,9 @@
-"""Which device is fullest, when, and of what.
+"""Peak memory: the device, the moment and the terms.
 
-Four moments are compared on every device: the most of a forward pass, the most of a
-backward pass, the optimizer, and the gathering of parameters. Micro-batches are alive
-in the first two, as many as the schedule's order says; with several virtual stages on
-a device, every combination of them that the order reaches is tried. Between the B and
-the W of a micro-batch only a part of it is left.
+Four moments are compared on every device: the most of a forward pass, the most of a backward pass,
+the optimizer, and the gathering of parameters. In the first two, micro-batches are in flight, as
+many as the schedule's order implies. With several virtual stages on a device, every combination of
+counts that occurs is tried. Between the B and the W of a micro-batch only a part of it is held.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LIVING: tuple[Moment, ...] = ("forward", "backward")  # the first of MOMENTS
 
 @record(kw_only=True, eq=False)
 class PeakMemory:
-    """The fullest device at its fullest moment; *lines* are what is there."""
+    """The device with the most memory, at its peak; *lines* are the memory terms there."""
 
     bytes_: Real
     lines: Sequence[MemoryLine]
@@ -41,7 +40,7 @@ class PeakMemory:
 
 
 def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> PeakMemory:
-    """Return what the fullest device of *plan* holds; *terms* are sorted by name."""
+    """Return the peak memory of *plan* over all devices; *terms* are sorted by name."""
     held = DeviceMemory([term for _, term in terms], plan)
     sums = [held.moments(d) for d in range(len(plan.held))]
     points = [(d, moment) for d in range(len(plan.held)) for moment in MOMENTS]
@@ -70,7 +69,7 @@ def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> P
 
 
 def peak_bytes(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> Real:
-    """Return the bytes of the fullest device at its fullest moment."""
+    """Return the peak memory over all devices, in bytes."""
     held = DeviceMemory([term for _, term in terms], plan)
     every = (bytes_ for d in range(len(plan.held)) for bytes_ in held.moments(d))
     return reduce(maximum, every)
@@ -79,7 +78,7 @@ def peak_bytes(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> Re
 def device_lines(
     terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan
 ) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
-    """Return what each device holds at each moment; *terms* are sorted by name."""
+    """Return the memory lines of each device at each moment; *terms* are sorted by name."""
     held = DeviceMemory([term for _, term in terms], plan)
 
     def lines(d: int, moment: Moment) -> list[MemoryLine]:
@@ -96,7 +95,7 @@ def device_lines(
 
 
 class DeviceMemory:
-    """What devices hold, by moment."""
+    """The memory of each device at each moment."""
 
     def __init__(
         self,
@@ -107,10 +106,10 @@ class DeviceMemory:
         growing: Collection[int] = (),
         steady: dict[Any, Sequence[Real]] | None = None,
     ) -> None:
-        """Take the orders of *plan* for *most* micro-batches, of which no more are alive.
+        """Read the orders of *plan*; *most* is the real number of micro-batches, if it differs.
 
-        On *growing* copies as many are alive as there are.
-        *steady* keeps, for plans of the same terms, what does not depend on the order.
+        On *growing* copies the number in flight grows with it, elsewhere it stays. *steady* is a
+        cache for the bytes that do not depend on the order, shared by plans of the same terms.
         """
         self.plan = plan
         self.most, self.growing = most, growing
@@ -137,9 +136,10 @@ class DeviceMemory:
         return found
 
     def at(self, d: int, moment: Moment, alive: Sequence[Real]) -> Real:
-        """Return the bytes of device *d* at a *moment* with these micro-batches alive.
+        """Return the bytes of device *d* at a *moment* with *alive* micro-batches in flight.
 
-        They are counted by copy. If a part is freed at B, those whose B has not ended follow.
+        *alive* are counts by copy. If a part is freed at B, the counts of those before the end of B
+        follow.
         """
         steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
         if moment not in _LIVING:
@@ -148,7 +148,7 @@ class DeviceMemory:
         return steady + kept * (1.0 + self.added)
 
     def activations(self, d: int, moment: Moment) -> Real:
-        """Return the bytes that device *d* holds of the micro-batches alive on it."""
+        """Return the bytes of activations on device *d*, for the micro-batches in flight."""
         if moment not in _LIVING:
             return 0.0
         weights = self._weights(self.plan.held[d], moment)
@@ -165,7 +165,7 @@ class DeviceMemory:
         return own + maximum(share, 0.0) * self.activations(d, moment)
 
     def _steady(self, held: Sequence[int]) -> Sequence[Real]:
-        """Return the bytes at each moment that do not depend on micro-batches alive."""
+        """Return the bytes at each moment that do not depend on the micro-batches in flight."""
         found: dict[Moment, Real] = dict.fromkeys(MOMENTS, 0.0)
         for term in self.steady:
             amount = term.bytes_ * self._count_memory(term, held)
@@ -174,7 +174,7 @@ class DeviceMemory:
         return list(found.values())
 
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
-        """Return how many of *term* device *d* holds."""
+        """Return the number of occurrences of *term* on device *d* at a *moment*."""
         if moment not in term.moments:
             return 0.0
         held = self.plan.held[d]
@@ -191,10 +191,9 @@ class DeviceMemory:
         return begun - term.freed_at_b * (begun - whole)
 
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
-        """Return the micro-batches on each copy when they hold the most.
+        """Return the number of micro-batches in flight on each copy at the peak of device *d*.
 
-        The list has the micro-batches alive on each copy. If a part is freed at B, it continues
-        with those whose B has not ended.
+        If a part is freed at B, the list continues with the counts of those before the end of B.
         """
         if (moment, d) not in self._alive:
             found = self._most_alive(d, moment)
@@ -204,7 +203,7 @@ class DeviceMemory:
         return self._alive[moment, d]
 
     def _more(self, alive: Real, k: int) -> Real:
-        """Return how many are *alive* on copy *k* of all that there are, and not of the plan's."""
+        """Return *alive* on copy *k*, scaled from the plan's number of micro-batches to *most*."""
         assert self.most is not None
         m = self.plan.pipeline.micro_batches
         return minimum(alive * (self.most / m if k in self.growing else 1.0), self.most)
@@ -232,7 +231,7 @@ class DeviceMemory:
         return found
 
     def _weighed(self, alive: Sequence[Real], weights: Sequence[tuple[Real, Real]]) -> Real:
-        """Return the bytes of these micro-batches."""
+        """Return the bytes of *alive* micro-batches, with *weights* in bytes per micro-batch."""
         begun: Real = 0.0
         for n, (left, _) in zip(alive, weights, strict=False):
             begun = begun + n * left
@@ -242,7 +241,7 @@ class DeviceMemory:
         return begun + total(n * freed for n, (_, freed) in whole)
 
     def _weights(self, held: Sequence[int], moment: Moment) -> Sequence[tuple[Real, Real]]:
-        """Return the bytes that a micro-batch holds on each copy until W, and until B only."""
+        """Return the bytes of a micro-batch on each copy: held until W, and held until B only."""
         return [self._weight(k, moment) for k in held]
 
     def _weight(self, k: int, moment: Moment) -> tuple[Real, Real]:
@@ -264,9 +263,9 @@ class DeviceMemory:
 
 
 def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:
-    """Return which share of activations stays on the device, and which is added to that.
+    """Return the share of activations that stays on the device, and the share added to it.
 
-    Each that keeps some elsewhere has its share of what others leave: never more than all.
+    Several offloading terms multiply: each takes its share of the rest, so never more than all.
     """
     left: Real = 1.0
     added: Real = 0.0

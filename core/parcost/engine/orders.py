@@ -1,12 +1,12 @@
 """The op order of a schedule, validated and analysed once.
 
 A schedule gives each device a list of ops and nothing else. The lists imply the virtual stages of
-each device, the dependencies, and the micro-batches alive at each moment. They are validated
+each device, the dependencies, and the micro-batches in flight at each moment. They are validated
 here: a schedule comes from a plugin, and an invalid order must be an error instead of a time.
 
-A virtual stage on several devices has a *copy* on each. Everything that is held, or
-done once per step, is by copy; copies are numbered like virtual stages where each has
-one, and otherwise each stage's first copy comes first.
+A virtual stage on several devices has a *copy* on each, as in bidirectional pipelines. Memory and
+once-per-step terms are counted by copy. Copies are numbered like virtual stages where each has one;
+otherwise the first copies of all stages come first.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ _Asked = tuple[int, int, int, int, bool]
 
 
 class AliveCounts(NamedTuple):
-    """Micro-batches on each copy of a device at one moment.
+    """Micro-batches in flight on each copy of a device at one moment.
 
-    *alive* counts those that have begun and still hold something, *whole* those of them
-    whose B has not ended.
+    *alive* counts all that have begun and still hold memory, *whole* those before the end of B.
     """
 
     alive: tuple[int, ...]
@@ -54,10 +53,10 @@ class AliveCounts(NamedTuple):
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Order:
-    """A checked op order.
+    """A validated op order.
 
-    *alive_forward* and *alive_backward* are the moments, by device, with the most micro-batches
-    alive. With several copies one moment may not have the most of each. So all moments are kept
+    *alive_forward* and *alive_backward* are the moments, by device, with the most micro-batches in
+    flight. With several copies one moment may not have the most of each. So all moments are kept
     that no other exceeds on every copy.
     """
 
@@ -81,12 +80,12 @@ class Order:
 
     @cached_property
     def program(self) -> CompiledOrder:
-        """The order laid out for replay: a closed form does without."""
+        """The order compiled for replay, on first use: a closed form does not need it."""
         return self.compile()
 
     @cached_property
     def sent(self) -> Sequence[Mapping[tuple[int, int], int]]:
-        """The messages of each device, by route: activations forwards, gradients back."""
+        """The number of messages of each device by route: activations forwards, gradients back."""
         found: list[Counter[tuple[int, int]]] = [Counter() for _ in self.held]
         virtual = 1 + max(self.stage)
         for x in range(virtual - 1):
@@ -98,7 +97,7 @@ class Order:
         return found
 
     def compile(self, *, keep: bool = False) -> CompiledOrder:
-        """Return the program, which forgets nothing where it is to *keep* every entry."""
+        """Return the compiled program; with *keep*, every op keeps its own slot."""
         number = {(x, d): k for k, (x, d) in enumerate(zip(self.stage, self.device, strict=True))}
         lists, blocking = self.lists(), self.blocking
         return compile_order(lists, self.home, self.turns, number, blocking=blocking, keep=keep)
@@ -135,7 +134,7 @@ _lists: OrderedDict[_Asked, tuple[Order, Sequence[Sequence[Entry]]]] = OrderedDi
 
 
 def _order_lists(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
-    """Return the lists of an order, which are kept until they are needed once."""
+    """Return the op lists of an order; the lists kept from its validation are used once."""
     kept = _lists.pop(key, None)
     if kept is not None:
         return kept[1]
@@ -146,7 +145,7 @@ def _order_lists(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
 def ask(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int
 ) -> Sequence[Sequence[Entry]]:
-    """Return the lists of *schedule*, of ops and pairs.
+    """Return the op lists of *schedule*, of ops and pairs.
 
     Raises:
         OrderError: The schedule raises, or lists something else.
@@ -167,10 +166,10 @@ def ask(
 def validate_order(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int
 ) -> tuple[Sequence[Sequence[Entry]], Sequence[int]]:
-    """Return the lists of *schedule*, and the device of every micro-batch and virtual stage.
+    """Return the op lists of *schedule*, and the device of every (micro-batch, virtual stage).
 
     Raises:
-        OrderError: The schedule raises, or what it returns is not an order.
+        OrderError: The schedule raises, or its result is not an order.
     """
     with _error_context(schedule, stages, micro_batches, chunks):
         lists = ask(schedule, stages, micro_batches, chunks)
@@ -190,7 +189,7 @@ def _error_context(
 
 
 def _is_plain_order(entries: Sequence[Any]) -> bool:
-    """Return whether there are ops and pairs of ops, of these very types, and nothing else."""
+    """Return whether all entries are of the exact types Op, or Pair of Op."""
     pairs = [entry for entry in entries if type(entry) is Pair]
     inside = set(map(type, chain.from_iterable(pairs)))
     return inside <= {Op} and set(map(type, entries)) <= {Op, Pair}
@@ -220,9 +219,9 @@ def _check(
     micro_batches: int,
     chunks: int,
 ) -> Sequence[int]:
-    """Check that every stage does everything, once, on one device, F before B before W.
+    """Check that each stage runs all its passes once, on one device, F before B before W.
 
-    Return the device of every micro-batch and virtual stage, all stages of one in turn.
+    Return the device of every (micro-batch, virtual stage), micro-batch by micro-batch.
     """
     if len(lists) != stages:
         raise OrderError(f"{len(lists)} devices have a list and there are {stages}")
@@ -239,9 +238,9 @@ def _check(
 def _home_of_fused(
     lists: Sequence[Sequence[Entry]], micro_batches: int, virtual: int
 ) -> list[int] | None:
-    """Return the device of everything in an order of F and BW alone, None where it is no such.
+    """Return the result of :func:`_home` for a valid order of F and BW only, else None.
 
-    It takes a fifth of the time of :func:`_home`, which says what is wrong.
+    It takes a fifth of the time of :func:`_home`, which reports errors.
     """
     size = micro_batches * virtual
     home, passed = [-1] * size, bytearray(size)
@@ -272,10 +271,10 @@ def _home_of_fused(
 
 
 def _home(lists: Sequence[Sequence[Entry]], micro_batches: int, virtual: int) -> list[int]:
-    """Return the device of every micro-batch and virtual stage, as :func:`_check` does.
+    """Return the device of every (micro-batch, virtual stage), micro-batch by micro-batch.
 
     Raises:
-        OrderError: Something is not listed, listed twice, or before what it needs.
+        OrderError: An op is missing, listed twice, or before one that it depends on.
     """
     home = [-1] * (micro_batches * virtual)
     passed = [""] * len(home)  # the backward passes of each, in order
@@ -375,7 +374,7 @@ def copies_of(home: Sequence[int], virtual: int) -> Sequence[tuple[int, int]]:
 
 
 def pairs_of(entries: Sequence[Entry]) -> Mapping[tuple[int, int], int]:
-    """Return how often which virtual stages run at once, by those of the F and the BW."""
+    """Return the number of pairs by the virtual stages of their F and their BW."""
     return Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
 
 
@@ -387,12 +386,13 @@ def _last(entry: Entry) -> int:
 def _alive(
     entries: Sequence[Entry], held: Sequence[int]
 ) -> tuple[Sequence[AliveCounts], Sequence[AliveCounts], Mapping[int, str], bool]:
-    """Return the fullest moments at forward and at backward passes, and the last ops by stage.
+    """Return peak moments in forward and in backward, last ops by stage, and whether W is fused.
 
-    The fourth is whether no W is an op of its own.
+    Peak moments are those with the most micro-batches in flight. W is fused if no W is an op of its
+    own.
 
-    A micro-batch is alive from the start of its F to the end of its BW or W. Of forward
-    passes in a row the last is the fullest, and of backward passes the first.
+    A micro-batch is in flight from the start of its F to the end of its BW or W. In a run of
+    forward passes the last is the peak, and in a run of backward passes the first.
     """
     n = len(held)
     counts = [0] * (2 * n)  # alive on each copy, and then whole

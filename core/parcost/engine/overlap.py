@@ -1,4 +1,4 @@
-"""What hides under what, in one micro-batch on a virtual stage.
+"""Overlap of communication with compute, in one micro-batch on a virtual stage.
 
 Serial work runs in sequence. Work with a *window* may run beside its hosts, the serial work that
 names the window, on another resource:
@@ -27,7 +27,7 @@ from parcost.numeric import Mask, Real, all_of, any_of, is_array, maximum, minim
 def seconds_by_resource(
     works: Sequence[Work], seconds: Sequence[Real], members: Iterable[int]
 ) -> dict[str, Real]:
-    """Return the seconds of *members*, of several works, by the resource that each keeps busy."""
+    """Return the busy seconds of each resource that the works with indices *members* cause."""
     found: dict[str, Real] = {}
     for i in members:
         resource = works[i].resource
@@ -49,7 +49,7 @@ def shared_seconds(
 def hide(
     load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> None:
-    """Settle the guests of one window: what its hosts cover, and what sticks out."""
+    """Compute the covered and the exposed seconds of the overlapping works of one window."""
     outs: dict[str, Real] = {}  # what sticks out so far, by resource
     longest: Real = 0.0
     covered, beyond = _covered_seconds(load, guests, under, less)
@@ -71,11 +71,11 @@ def hide(
 def _covered_seconds(
     load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
-    """Return how much of each guest the seconds of its hosts, by resource, cover.
+    """Return the seconds of each overlapping work that its hosts cover.
 
-    *less* is, for each resource, what hosts of other resources and other windows keep it busy
-    under the same hosts. The second is for how long a guest needs further resources beyond
-    its hosts.
+    *under* are the hosts' seconds by resource. *less* is, for each resource, the time that other
+    hosts and windows keep it busy in that time. The second result is the time by which each work
+    needs further resources beyond its hosts.
     """
     works, took = load.works, load.took
     covered: dict[int, Real] = {}
@@ -120,7 +120,7 @@ def _covered_seconds(
 
 
 def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
-    """Return, by resource, where the guests that keep it busy slow their hosts."""
+    """Return, by resource, where the overlapping works on it slow their hosts."""
     slows: dict[str, Mask] = {}
     for i in guests:
         work = load.works[i]
@@ -131,11 +131,11 @@ def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
 def _crowd(
     load: Load, guests: Sequence[int], covered: dict[int, Real], idle_seconds: Callable[[str], Real]
 ) -> Mapping[int, Mapping[str, Real]]:
-    """Cover less of guests for which a further resource that they need has no room.
+    """Reduce *covered* for works that need a further resource which has no idle time left.
 
-    What a guest needs of it beyond its *idle_seconds* sticks out, whatever room there is on its
-    own. Guests that have the resource for themselves go first. Returned is for how long each
-    guest needs each of them beyond its hosts.
+    Time on such a resource beyond its *idle_seconds* is exposed, even if the work's own resource is
+    idle. Works whose own resource it is go first. The result is the time by which each work needs
+    each of these resources beyond its hosts.
     """
     works, took = load.works, load.took
     used: dict[str, Real] = {}
@@ -157,7 +157,7 @@ def _crowd(
 
 
 def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
-    """Return how much of *seconds* finds room, one after another, the first first."""
+    """Return the part of each of *seconds* that fits its room; earlier ones use up room first."""
     used: Real = 0.0
     found: list[Real] = []
     for time, room in zip(seconds, rooms, strict=True):
@@ -170,7 +170,7 @@ def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
 def _fill_by_slowdown(
     seconds: Sequence[Real], rooms: Sequence[Real], slowdowns: Sequence[Real]
 ) -> Sequence[Real]:
-    """Fill where what slows most differs from candidate to candidate."""
+    """Fill rooms in descending order of slowdown, which may differ between candidates."""
     import numpy as np
 
     n = len(seconds)

@@ -32,7 +32,7 @@ class PairTimes:
 
     @property
     def hidden_seconds(self) -> Sequence[Real]:
-        """How many seconds of each work hide that did not before."""
+        """The seconds of each work that are hidden in the pair and exposed outside."""
         found: list[Real] = [0.0] * self.works
         messages = total(self.exposed.values())
         for i, time in self.exposed.items():
@@ -41,7 +41,7 @@ class PairTimes:
 
 
 def pair_times(forward: Load, backward: Load, share: Real) -> PairTimes:
-    """Return a pair, of whose gain *share* is had."""
+    """Return the times of a pair; a *share* of the possible gain is reached."""
     first = forward.seconds["F"]
     second = backward.seconds["R"] + backward.seconds["B"] + backward.seconds["W"]
     apart = first + second
@@ -73,16 +73,16 @@ def pair_times(forward: Load, backward: Load, share: Real) -> PairTimes:
 
 
 def _resources(load: Load) -> set[str]:
-    """Return the resources that the works of a load keep busy, but for those of its kernels."""
+    """Return the resources that the works of a load keep busy, except those of kernels."""
     found = {work.resource for work in load.works if work.resource not in KERNELS}
     return found.union(*(work.also for work in load.works))
 
 
 class PlanPairs:
-    """The pairs of a plan: their times, and what they hide on each device."""
+    """The pairs of a plan: their times, and the seconds that they hide on each device."""
 
     def __init__(self, plan: PipelinePlan, works: Sequence[Work], loads: Sequence[Load]) -> None:
-        """*loads* are by virtual stage; equal stages share theirs."""
+        """Compute all pairs; *loads* are by virtual stage, and equal stages share one object."""
         self._plan = plan
         self._works = works
         known: dict[tuple[int, int], PairTimes] = {}

@@ -1,4 +1,4 @@
-"""A pipeline as it runs: its plan, its times and what each device does."""
+"""A pipeline with its times: the plan, the replay and the activity of each device."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _PASSES: Mapping[str, tuple[Pass, ...]] = {
 
 @record(kw_only=True, eq=False)
 class PipelineRun:
-    """A pipeline as it runs.
+    """A pipeline with its times.
 
-    *loads* are by copy of a virtual stage, and so are *kinds*: the first stage alike. *works*,
-    *edges*, *onces* and *memory* are the terms, and *pairs* what passes at once hide of one
-    another; a search leaves them out.
+    *loads* are by copy of a virtual stage, and so are *kinds*: the first equal stage. *works*,
+    *edges*, *onces* and *memory* are the terms. *pairs* are the communication times hidden in
+    pairs. A search omits the terms and pairs.
     """
 
     plan: PipelinePlan
@@ -58,7 +58,7 @@ class PipelineRun:
         return device_seconds(self.plan, self.times)
 
     def device_alive(self) -> Sequence[Real]:
-        """Return the most micro-batches alive at once on each device."""
+        """Return the maximum number of micro-batches in flight on each device."""
 
         def most(d: int) -> Real:
             return self.plan.by_order(
@@ -96,5 +96,5 @@ class PipelineRun:
         return found
 
     def memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
-        """Return what each device holds at each moment."""
+        """Return the memory lines of each device at each moment."""
         return device_lines(self.memory, self.plan)

@@ -20,7 +20,7 @@ from parcost.report.result import Result, point_count, runnable
 class PointDiagnostic(Diagnostic):
     """A diagnostic of a part of a sweep.
 
-    It is about *count* points, of which *first* is one. Two parts whose messages only differ in
+    It concerns *count* points; *first* is one of them. Two parts whose messages only differ in
     their numbers have the same *template*.
     """
 
@@ -31,7 +31,7 @@ class PointDiagnostic(Diagnostic):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What the parts of one diagnostic have in common."""
+        """A key that the parts of one diagnostic share."""
         spans = ((label.span.source.name, label.span.start) for label in self.labels)
         return (self.id, self.severity, self.template, self.place, *spans)
 

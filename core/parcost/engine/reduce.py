@@ -1,4 +1,4 @@
-"""The reducer: from the terms of plugins to the step, in this order.
+"""The reducer: from the terms of plugins to the step time and memory, in this order.
 
 1. Work is added up to what one micro-batch costs on each virtual stage (``work``).
 2. The schedule's op order is replayed with these times (``order``, ``program``, ``replay``). It is
@@ -49,11 +49,11 @@ Stamped = Sequence[tuple["Plugin", Any]]
 
 
 def evaluate(study: Study) -> Outcome:
-    """Return the step and the memory of *study*.
+    """Return the step time and the memory of *study*.
 
     Raises:
         SpecError: No plugin offers the schedule, or it does not exist there.
-        PluginError: The schedule's op order is not one.
+        PluginError: The op order of the schedule is invalid.
     """
     pipeline, schedule = study.pipeline, study.schedule
     where = study.path or study.name
@@ -72,10 +72,10 @@ def reduce(
     memory: Stamped = (),
     faults: list[Fault] | None = None,
 ) -> Outcome:
-    """Return what *terms* and *memory*, each with its plugin, amount to.
+    """Return the step time and memory that *terms* and *memory*, each with its plugin, add up to.
 
-    A term that makes no sense is left out and noted in *faults*; without a list to note
-    it in, it is a :class:`PluginError`.
+    An invalid term is left out and recorded in *faults*; without *faults*, it raises a
+    :class:`PluginError`.
     """
     whole, timelines = _run(pipeline, schedule, terms, memory, faults, apart=True)
     plan, loads = whole.plan, whole.loads
@@ -131,8 +131,10 @@ def _run(
     *,
     apart: bool,
 ) -> tuple[PipelineRun, Sequence[Timeline]]:
-    """Return the pipeline as it runs, and its timelines as one kind of message after another is
-    added, or the last one alone if the messages need not be told *apart*.
+    """Return the pipeline with its times, and its timelines: without messages, then with each.
+
+    The timelines add one kind of message after another. Unless *apart*, only the last one is
+    computed.
     """
     plan = PipelinePlan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
@@ -185,7 +187,7 @@ def _at_work(plan: PipelinePlan, loads: Sequence[Load], times: Times) -> Sequenc
 
 
 def _split(plan: PipelinePlan) -> Mask:
-    """Return where the order runs W apart from B, which may depend on the micro-batches."""
+    """Return where the order separates W from B, which may depend on the micro-batches."""
     found = {any(order.split) for _, order in plan.orders}
     return found.pop() if len(found) == 1 else plan.by_order(lambda o: float(any(o.split))) != 0
 
@@ -202,7 +204,7 @@ def _of(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
 def _valid_terms(
     hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] | None
 ) -> Stamped:
-    """Return the terms that fit the pipeline and make sense."""
+    """Return the terms that are valid and fit the pipeline."""
     found: list[tuple[Plugin, Any]] = []
     stages = pipeline.stages * pipeline.chunks
     for plugin, term in stamped:
@@ -225,7 +227,7 @@ def _negative(term: Work | Edge | Once | Memory) -> str:
 
 
 def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
-    """Return why a term is none of a step on so many devices and virtual stages, if it is not."""
+    """Return why a term is invalid for so many devices and virtual stages, or ""."""
     if isinstance(term, Edge):
         between, each = devices - 1, term.boundaries
         fits = not each or len(each) == between

@@ -1,9 +1,9 @@
-"""When everything in a pipeline happens: an op order replayed with times.
+"""The replay of an op order: start and end times of all passes in a pipeline.
 
-The order is sorted and laid out once (``parcost.engine.orders``); a replay is then one pass
-of ``end = max(clock, arrival + hop) + duration``. Times may be arrays over candidates:
-the same pass serves one candidate and a block of thousands. The loop runs over
-distinct numbers of micro-batches, whose orders differ, and never over candidates.
+The order is sorted and laid out once (``parcost.engine.orders``); a replay is then one pass of
+``end = max(clock, arrival + hop) + duration``. Times may be arrays over candidates: the same pass
+serves one candidate and a block of thousands. The loop runs over distinct numbers of micro-batches,
+whose orders differ, and never over candidates.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PipelinePlan:
 
     Raises:
         SpecError: The schedule does not exist there.
-        OrderError: The schedule's order is not one.
+        OrderError: The op order of the schedule is invalid.
     """
 
     schedule: Schedule
@@ -107,7 +107,7 @@ class PipelinePlan:
 
     @cached_property
     def pairs(self) -> Sequence[tuple[int, int]]:
-        """The virtual stages whose forward and backward passes ever run at once."""
+        """The virtual stages (of F, of BW) that run as pairs anywhere in the order."""
         found = (pair for _, order in self.orders for pairs in order.pairs for pair in pairs)
         return list(dict.fromkeys(found))
 
@@ -120,16 +120,16 @@ class PipelinePlan:
         return [self.by_order(_runs_of(k)) / m for k in range(len(self.device))]
 
     def pair_count(self, d: int, forward: int, backward: int) -> Real:
-        """Return how often device *d* runs these virtual stages at once."""
+        """Return the number of pairs of these virtual stages on device *d*."""
         return self.by_order(lambda order: float(order.pairs[d].get((forward, backward), 0)))
 
     def splits_weights(self, k: int) -> Mask:
-        """Return whether copy *k* ends on a weight-gradient pass of its own."""
+        """Return whether the last backward op of copy *k* is a separate weight-gradient pass."""
         found = {order.split[k] for _, order in self.orders}
         return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[k]) != 0
 
     def by_order(self, value: Callable[[Order], Any]) -> Real:
-        """Return a number that depends on the order, per candidate."""
+        """Return ``value(order)`` for each candidate, which may have different orders."""
         if len(self.orders) == 1:
             return value(self.orders[0][1])  # type: ignore[no-any-return]
         import numpy as np
@@ -144,10 +144,10 @@ class PipelinePlan:
     def timeline(
         self, times: Times, hop: Hop, releases: Sequence[Real] = (), *, spans: bool = True
     ) -> Timeline:
-        """Return when things happen; in closed form where the schedule has one.
+        """Return the timeline, in closed form where the schedule has one.
 
-        *hop* is the time of a message between devices. No forward pass of a copy starts
-        before its *releases*. Without *spans*, *starts* and *ends* may be left empty.
+        *hop* is the seconds of a message between devices. No forward pass of a copy starts before
+        its *releases*. Without *spans*, *starts* and *ends* may be left empty.
         """
         blocked = self.pipeline.blocking and any_of(reduce(maximum, hops_of(hop)) > 0)
         if not releases and not blocked and (found := self._closed(times, hop, spans)):
@@ -204,7 +204,7 @@ class PipelinePlan:
         return Timeline(seconds=seconds, starts=rest[:n], ends=rest[n:])
 
     def _blocks(self, shape: tuple[int, ...]) -> Iterator[tuple[Order, Any]]:
-        """Yield the candidates in blocks that have an order in common."""
+        """Yield the candidates in blocks of equal order: the order, and their indices."""
         import numpy as np
 
         m = _flat(self.pipeline.micro_batches, shape)
@@ -219,9 +219,9 @@ class PipelinePlan:
 
 
 def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
-    """Return how long *pipeline* takes by *schedule*, with passes of these *times*.
+    """Return the makespan of *pipeline* in seconds, with passes of these *times*.
 
-    *hop* are the seconds of a message between devices. Nothing else is counted.
+    *hop* is the seconds of a message between devices. Nothing else is counted.
 
     Raises:
         SpecError: The schedule does not exist there.
@@ -230,10 +230,10 @@ def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0
 
 
 def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
-    """Return the longest time from the first to the last pass of one device.
+    """Return the longest time from the first to the last pass of one device, in seconds.
 
-    Where no barrier stands between steps, the next one fills while this one drains, and a step
-    takes that long. The arguments are those of :func:`makespan`.
+    It is the step time without a barrier between steps: the next step fills the pipeline while this
+    one drains. The arguments are those of :func:`makespan`.
 
     Raises:
         SpecError: The schedule does not exist there.
@@ -265,7 +265,7 @@ def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timel
 def play(
     program: CompiledOrder, times: Times, hop: Hop, releases: Sequence[Real]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return what every slot holds when all is done, and the durations of all ops."""
+    """Return the final value of every slot (seconds), and the durations of all ops."""
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
     for b, w in zip(times.B, times.W, strict=True):
         if (id(b), id(w)) not in fused:
@@ -302,7 +302,7 @@ def _runs_of(k: int) -> Callable[[Order], float]:
 
 
 def _distinct_candidates(columns: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the positions of the candidates that differ in *columns*, and which each is like.
+    """Return the first position of each distinct candidate, and the distinct index of each.
 
     >>> import numpy as np
     >>> [found.tolist() for found in _distinct_candidates([np.array([3.0, 4.0, 3.0])])]
@@ -324,7 +324,7 @@ def _distinct_candidates(columns: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _pick(value: Any, part: Any) -> Any:
-    """Return a number of some candidates: a plain one of a single candidate."""
+    """Return the elements *part* of an array; a plain number for a single element."""
     if not is_array(value):
         return value
     return value[part] if len(part) > 1 else value[part].item()
@@ -339,7 +339,7 @@ def _flat(value: Real, shape: tuple[int, ...]) -> Any:
 
 
 def even_hop(hop: Hop) -> Hop:
-    """Return one number for a hop that takes as long over every boundary.
+    """Return a single number for hop times that are equal at every boundary.
 
     >>> even_hop((2.0, 2.0)), even_hop((2.0, 3.0))
     (2.0, (2.0, 3.0))
@@ -367,7 +367,7 @@ def add_hops(hop: Hop, more: Hop) -> Hop:
 
 
 def hops_of(hop: Hop) -> tuple[Real, ...]:
-    """Return the seconds that a message may take.
+    """Return the hop times as a tuple, in seconds.
 
     >>> hops_of(2.0), hops_of(())
     ((2.0,), (0.0,))

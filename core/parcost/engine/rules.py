@@ -1,7 +1,7 @@
-"""The rules of plugins: which points of a study they let through, and what they say.
+"""The rules of plugins: the points of a study that they allow, and their messages.
 
-Rules come from plugins as masks with a message; here they become diagnostics that
-point at the attribute, or reasons that points of a sweep are left out.
+Rules come from plugins as masks with a message. Here they become diagnostics that point at the
+attribute, or reasons why points of a sweep are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMES = re.compile(r"[a-z_]\w*(?:\.\w+)?")  # of attributes in the default of a
 
 @record(eq=False)
 class Rules:
-    """What the rules say: where all errors hold, which fail, and where each fails."""
+    """The result of rules: where all errors hold, the failed rules, and where each fails."""
 
     holds: Any
     failed: Sequence[Check]
@@ -39,7 +39,7 @@ class Rules:
 
 
 def rules(study: Study) -> Rules:
-    """Return what every plugin's checks say; of a study without a step, calculations alone."""
+    """Return the result of all plugins' rules; without training, of calculations only."""
     settle(study, "calculations", *(["checks"] if study.trains else []))
     asked = [check for _, check in study.contributions("checks")] if study.trains else []
     answers = [answer for _, answer in study.contributions("calculations")]
@@ -54,10 +54,9 @@ def rules(study: Study) -> Rules:
 
 
 def number_checks(answers: Iterable[Any]) -> Iterator[Check]:
-    """Yield the rule that figures are numbers, for each block with one that is none.
+    """Yield the rule that figures are not NaN, for each block with a figure that is.
 
-    What is too large to be added up is infinite, and two infinities leave nothing that a
-    report could show.
+    Sums of very large values are infinite, and the difference of two infinities is NaN.
     """
     found: dict[str, list[tuple[Figure, Any]]] = {}
     for figure in answers:
@@ -85,7 +84,7 @@ def number_checks(answers: Iterable[Any]) -> Iterator[Check]:
 def gather(checks: Sequence[Check], study: Study) -> Rules:
     """Combine *checks*: the masks of errors are joined, failures kept in order of id.
 
-    A failure whose inputs another error rejects is left out; that error says so.
+    A failure whose inputs another error rejects is left out; that error names it.
     """
     holds: Any = True
     failed: list[Check] = []
@@ -107,9 +106,9 @@ def gather(checks: Sequence[Check], study: Study) -> Rules:
 def _with_valid_inputs(
     found: Sequence[tuple[Check, Any]], study: Study
 ) -> Sequence[tuple[Check, Any]]:
-    """Return the failures of which no other rejects an input, where it does.
+    """Return the failures, limited to points where no other error rejects their inputs.
 
-    The errors that reject the inputs of others name those.
+    The errors that reject inputs name the rules that were not checked.
     """
     kept: list[tuple[Check, Any]] = []
     waiting: dict[int, set[str]] = {}
@@ -128,14 +127,14 @@ def _with_valid_inputs(
 
 
 def _add_waiting_rules(check: Check, waiting: Iterable[str]) -> Check:
-    """Return *check* with the rules that it keeps from being checked."""
+    """Return *check* with a note that names the rules that cannot be checked until it holds."""
     names = ", ".join(sorted(waiting))
     note = f"not checked until this holds: {names}"
     return evolve(check, notes=[*check.notes, note]) if names else check
 
 
 def _sources(names: Iterable[str], study: Study) -> set[str]:
-    """Return attributes and all from which they follow by default, such as dp from devices."""
+    """Return *names* and all attributes that their defaults depend on, such as devices for dp."""
     found: set[str] = set()
     left = list(names)
     while left:
@@ -163,7 +162,7 @@ def _mask(holds: Any, points: int) -> Any:
 
 
 def by_effect(checks: Iterable[Check]) -> list[Check]:
-    """Return errors first, then warnings of losses, gains and neither, the largest first."""
+    """Return *checks* sorted: errors, then warnings of losses, gains and neither, largest first."""
     return sorted(checks, key=_rank)
 
 
@@ -186,7 +185,7 @@ def diagnose(check: Check, study: Study) -> Diagnostic:
 
 
 def diagnose_points(check: Check, study: Study, at: Mapping[str, Any]) -> Diagnostic:
-    """Return the same, with the points of a sweep at which *check* fails.
+    """Return the diagnostic of a failed check, with the points of a sweep at which it fails.
 
     *at* holds the structural values of these points.
     """
@@ -206,7 +205,7 @@ def point_diagnostic(
     *,
     runs: bool = False,
 ) -> Diagnostic:
-    """Return *found* with the points at which it stands: those where nothing *holds*."""
+    """Return *found* with the number of points where *holds* is false, and the first of them."""
     import numpy as np
 
     failing = np.flatnonzero(~np.asarray(holds))
@@ -227,5 +226,5 @@ def point_diagnostic(
 
 
 def message_at(check: Check, point: int) -> str:
-    """Return what *check* says of one point of a sweep."""
+    """Return the message of *check* at one point of a sweep."""
     return check_message(check, point).message

@@ -1,7 +1,7 @@
 """A scenario: one study of a file, with its sweeps, ready to be evaluated.
 
-Structural axes are evaluated value by value; the others as arrays over the points that
-meet every rule, so that an illegal point is never evaluated.
+Structural axes (stages, schedules) are evaluated value by value; the others as arrays over the
+points that meet every rule, so that an invalid point is never evaluated.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Scenario:
         return study, axes, binder
 
     def _axis_position(self, axis: SweepAxis) -> tuple[int, int]:
-        """Return what to sort *axis* by: as the file has them, then those set from outside."""
+        """Return the sort key of *axis*: axes in file order, then those set from outside."""
         if axis.name in self.overrides:
             return 2, list(self.overrides).index(axis.name)
         own = axis.span.source is self.module.source
@@ -106,18 +106,18 @@ class Scenario:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """What is set from outside, by path, as it was written."""
+        """The values set from outside, by path, as they were written."""
         return {
             path: node.span.text.partition("=")[2].strip() or node.value.span.text
             for path, node in self.overrides.items()
         }
 
     def command(self) -> str:
-        """Return the command that evaluates the scenario, with what is set from outside."""
+        """Return the command that evaluates the scenario, including all options."""
         return " ".join(self.command_words())
 
     def command_words(self) -> list[str]:
-        """Return that command, with each option and its value in one string."""
+        """Return the words of :meth:`command`; an option and its value are one string."""
         active, reading = self.first.plugins, self.module.reading
         return [
             " ".join(["parcost eval", *map(quote_word, (self.path, *reading.files))]),
@@ -136,7 +136,7 @@ class Scenario:
 
     @property
     def warnings(self) -> Sequence[Diagnostic]:
-        """What binding the scenario warns of."""
+        """The warnings found while the scenario was bound."""
         return self._probe[2].diagnostics
 
     def replace(self, values: Mapping[str, Any]) -> Scenario:
@@ -151,7 +151,7 @@ class Scenario:
     def studies(self) -> Sequence[SpecStudy]:
         """Return the bound study, or one for each structural sweep value.
 
-        Array axes are held at their full grid, flattened, legal or not.
+        Array axes have all points of their grid, flattened, including invalid ones.
 
         Raises:
             SpecError: The scenario cannot be bound.
@@ -159,9 +159,10 @@ class Scenario:
         return [study for _, study, _ in self._groups()]
 
     def evaluate(self, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Return what the scenario costs.
+        """Return the report of the scenario.
 
-        *progress* takes how many points are done, of how many that are bound one by one.
+        *progress* receives the number of points done and the total, for points that are bound one
+        by one.
 
         Raises:
             SpecError: The scenario cannot be bound.
@@ -186,27 +187,27 @@ class Scenario:
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
     def explain(self, error: SpecError) -> SpecError:
-        """Return *error* with the options that a file of another tool lacks, if it is one."""
+        """Return *error*, with the options that complete a file of another tool if it needs any."""
         return with_options(error, self.module, self.overrides, self.plugins)
 
     def forget(self) -> None:
-        """Let go of what was bound, which refers to itself in circles: for batches."""
+        """Drop the bound study, which has reference cycles; used by batches."""
         if "_probe" in vars(self):
             self.binder.forget()
             del vars(self)["_probe"]
 
     def check(self) -> Sequence[Diagnostic]:
-        """Return what the rules say, and whether there is what claims are about.
+        """Return the failures of rules, and errors of claims about figures that do not exist.
 
-        What the spec switches off is left out.
+        Warnings that the spec switches off are omitted.
         """
         return suppress(self.judge(), self.module.all_allowances())[0]
 
     def judge(self) -> Sequence[Diagnostic]:
-        """Return what :meth:`check` returns, and what the spec switches off.
+        """Return the diagnostics of :meth:`check`, including warnings that the spec switches off.
 
-        In a sweep with a point that may run, rules only warn of those that may not. Claims take
-        a step, of the first point; how it comes out is not looked at.
+        If some point of a sweep is valid, the errors of invalid points are warnings. Claims are
+        checked against the step of the first point; its values are not compared.
         """
         found = list(self.warnings)
         good, some = True, False
@@ -234,7 +235,7 @@ class Scenario:
         return found
 
     def _at_points(self, found: Sequence[Diagnostic], points: int, some: bool) -> list[Diagnostic]:
-        """Return *found*, each with its points; of a sweep with *some* that run, as warnings."""
+        """Return *found*, each with its points; as warnings if *some* points are valid."""
         parts = [
             evolve(d, severity=Severity.WARNING if some else d.severity)
             if isinstance(d, PointDiagnostic)
@@ -283,7 +284,7 @@ class Scenario:
         return study, binder
 
     def _most(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-        """Return the first errors, up to a limit."""
+        """Return the first errors, up to a limit, and the number of the others."""
         if len(errors) <= MOST_ERRORS:
             return errors
         message = f"{len(errors) - MOST_ERRORS} further errors are not shown"
@@ -299,7 +300,7 @@ class Scenario:
         return list(self.plugins.offers(registry))
 
     def _groups(self) -> Iterator[tuple[Mapping[str, Any], SpecStudy, Mapping[int, Any]]]:
-        """Yield structural values, the study there, and the index of every axis."""
+        """Yield the structural values, the study, and the index of each axis, for each choice."""
         study, axes, _ = self._probe
         structural = [axis for axis in axes if axis.structural]
         numeric = [axis for axis in axes if not axis.structural]
@@ -330,7 +331,7 @@ class Scenario:
     def _results(
         self, at: Mapping[str, Any], study: SpecStudy, points: Mapping[int, Any]
     ) -> Iterator[Result]:
-        """Yield the result of the points that may run; several where they are not alike."""
+        """Yield the results of the valid points, one for each set of fabric levels in use."""
         with quiet():
             rules = evaluation.rules(study)
         warnings = [check for check in rules.failed if check.severity == "warning"]
@@ -353,9 +354,9 @@ class Scenario:
             infeasible = ()
 
     def _that_end(self, points: Mapping[int, Any]) -> tuple[SpecStudy, Sequence[Infeasible]]:
-        """Return the study at those *points* where every term ends, and the others.
+        """Return the study at those *points* where all terms are finite, and the other points.
 
-        Where none does, the study at all of them.
+        If there are none, return the study at all points.
         """
         bound = self._bind(points)[0]
         ends = evaluation.gather([evaluation.duration_check(bound)] if bound.trains else [], bound)
@@ -367,7 +368,7 @@ class Scenario:
     def _infeasible(
         self, points: Mapping[int, Any], rules: evaluation.Rules
     ) -> Sequence[Infeasible]:
-        """Return the points that some rule does not let through, with what the rules say."""
+        """Return the points that break some rule, with the messages of the rules."""
         import numpy as np
 
         swept = [axis for axis in self._probe[1] if not isinstance(points[axis.key], int)]
@@ -389,7 +390,7 @@ class Scenario:
 
 
 def _with_suppressions(result: Result, allowances: Sequence[Allowance]) -> Result:
-    """Return *result*, whose warnings that the spec switches off stand apart."""
+    """Return *result* with the warnings that the spec switches off in a separate list."""
     kept, suppressed = suppress(result.diagnostics, allowances)
     return evolve(result, diagnostics=kept, suppressions=suppressed)
 
@@ -408,7 +409,7 @@ def _too_many(what: str, axes: Sequence[SweepAxis], points: int, hint: str) -> S
 
 
 def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-    """Leave out what is unknown or missing because an import or a line was lost."""
+    """Remove errors about missing names that follow from a failed import or a syntax error."""
     ids = {d.id for d in errors}
     echoes: set[str] = set()
     if ids & _IMPORTS:
@@ -419,10 +420,10 @@ def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
 
 
 def _points_by_levels(study: SpecStudy, holds: Any) -> Iterator[Any]:
-    """Yield the indices of the points that may run, by which levels their groups cross.
+    """Yield the indices of the valid points, grouped by the fabric levels that their groups span.
 
-    A term says by name what it keeps busy, so points are evaluated together only where
-    that is the same: a sweep gives at each point what the point gives alone.
+    A term has one resource name for all points, so only points with the same levels are evaluated
+    together. So a point gives the same numbers in a sweep as alone.
     """
     import numpy as np
 
@@ -445,7 +446,7 @@ def _points_by_levels(study: SpecStudy, holds: Any) -> Iterator[Any]:
 
 
 def _mesh(axes: Sequence[SweepAxis]) -> dict[int, Any]:
-    """Return indices over the full grid of *axes*, flattened, by axis."""
+    """Return the indices of every point of the full grid of *axes*, flattened, by axis."""
     if not axes:
         return {}
     import numpy as np

@@ -42,7 +42,7 @@ def case_of(
     micro_batches: Real | None = None,
     alike: Sequence[int] = (),
 ) -> Case:
-    """Return what a schedule reads of a pipeline, with other *micro_batches* if any.
+    """Return the input of a schedule for a pipeline, with other *micro_batches* if given.
 
     Neighbouring virtual stages that have the same number in *alike* are a run.
     """
@@ -57,16 +57,16 @@ def case_of(
 
 
 def limits(schedule: Schedule, shape: PipelineShape) -> str | None:
-    """Return why a schedule does not exist there, in words, or None.
+    """Return why a schedule does not exist for *shape*, in words, or None.
 
     Raises:
-        OrderError: It raises.
+        OrderError: The schedule raises.
     """
     return _call(schedule, "limits", schedule.limits, shape)
 
 
 def lower_bound(schedule: Schedule, case: Case) -> Real | None:
-    """Return seconds that the makespan is not below, or None."""
+    """Return a lower bound of the makespan in seconds, or None."""
     found = _call(schedule, "lower_bound", schedule.lower_bound, case)
     if found is not None:
         _require(schedule, "lower_bound", [found], case)
@@ -74,7 +74,7 @@ def lower_bound(schedule: Schedule, case: Case) -> Real | None:
 
 
 def closed_form(schedule: Schedule, case: Case) -> tuple[Real, Mask]:
-    """Return the makespan, and where that is exact."""
+    """Return the makespan in seconds, and a mask of where it is exact."""
     found = _call(schedule, "closed_form", schedule.closed_form, case)
     if found is None:
         return 0.0, False
@@ -84,7 +84,7 @@ def closed_form(schedule: Schedule, case: Case) -> tuple[Real, Mask]:
 
 
 def spans(schedule: Schedule, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:
-    """Return when the first stage of each run starts and ends, or None."""
+    """Return the start and end times of the first stage of each run (seconds), or None."""
     found = _call(schedule, "spans", schedule.spans, case)
     if found is None:
         return None
@@ -99,10 +99,10 @@ def spans(schedule: Schedule, case: Case) -> tuple[Sequence[Real], Sequence[Real
 
 
 def _call(schedule: Schedule, name: str, method: Callable[[A], T], argument: A) -> T:
-    """Return what a method of *schedule* returns.
+    """Return the result of a method of *schedule*.
 
     Raises:
-        OrderError: It raises.
+        OrderError: The method raises.
     """
     try:
         return call(method, argument)
@@ -119,7 +119,7 @@ def _two(schedule: Schedule, method: str, found: Any, wanted: str) -> tuple[Any,
 
 
 def _require(schedule: Schedule, method: str, values: Sequence[Any], case: Case) -> None:
-    """Require numbers, or arrays that have no other shape than the numbers of *case*."""
+    """Require that *values* are numbers, or arrays that broadcast to the shape of *case*."""
     for value in values:
         if value.__class__ is float or isinstance(value, (float, int)):
             continue
@@ -133,7 +133,7 @@ def _require(schedule: Schedule, method: str, values: Sequence[Any], case: Case)
 
 
 def _shape(case: Case) -> tuple[int, ...]:
-    """Return the shape of all numbers of *case* together."""
+    """Return the broadcast shape of all numbers of *case*."""
     cut = (case.stages, case.chunks, case.micro_batches, *case.counts)
     values = [*case.F, *case.B, *case.W, case.saved, case.hop, *case.hops_before, *cut]
     if not is_array(*values):

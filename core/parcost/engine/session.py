@@ -39,7 +39,7 @@ from parcost.system.files import split_recipe
 class Session:
     """Plugins and the files read with them; files are read again only when they change.
 
-    One session serves a whole batch: what its specs import is parsed once.
+    One session serves a whole batch: imported files are parsed once.
     """
 
     plugins: Plugins = field(factory=load_plugins)
@@ -67,13 +67,13 @@ class Session:
         keep: bool = True,
         reading: ImportOptions = PLAIN,
     ) -> tuple[Scenario, ...]:
-        """Return the studies of the file at *path*; the whole file where it names none.
+        """Return the studies of the file at *path*, or the whole file as one study.
 
-        Unless it is to *keep* the file, the session only keeps what that imports. *reading* is
-        how a file of another tool is read.
+        Without *keep*, the session only keeps the imports of the file. *reading* holds the options
+        for a file of another tool.
 
         Raises:
-            SpecError: The file cannot be read, or holds errors that no study escapes.
+            SpecError: The file cannot be read, or has errors that concern every study.
         """
         name, recipe = split_recipe(str(path))
         reading = evolve(reading, recipe=recipe) if recipe else reading
@@ -88,7 +88,7 @@ class Session:
         name: str = "<text>",
         overrides: Mapping[str, Any] | None = None,
     ) -> tuple[Scenario, ...]:
-        """Return the studies that *text* spells."""
+        """Return the studies in *text*."""
         return scenarios_of(self, self.loader.text(text, name), overrides or {})
 
 
@@ -109,15 +109,15 @@ def load_text(
     plugins: Plugins | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> tuple[Scenario, ...]:
-    """Return the studies that *text* spells; relative imports start at *name*."""
+    """Return the studies in *text*; relative imports start at *name*."""
     return _session(plugins).load_text(text, name, overrides)
 
 
 def evaluate(path: str | Path, *, plugins: Plugins | None = None) -> Sequence[Report]:
-    """Return what every study of the file at *path* costs.
+    """Return the report of every study of the file at *path*.
 
     Raises:
-        SpecError: A study cannot be bound; carries the diagnostics of all that cannot.
+        SpecError: A study cannot be bound; it carries the diagnostics of all such studies.
     """
     reports: list[Report] = []
     problems: list[Diagnostic] = []
@@ -137,7 +137,7 @@ def scenarios_of(
     """Return the studies of a *module*, with attributes set from outside.
 
     Raises:
-        SpecError: It holds errors that no study escapes.
+        SpecError: It has errors that concern every study.
     """
     overrides = {name: setting(name, value) for name, value in values.items()}
     path = module.source.name

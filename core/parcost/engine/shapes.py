@@ -22,7 +22,7 @@ _PLAIN: frozenset[type] = frozenset((float, int, bool, type(None)))
 
 
 def settle(study: Study, *hooks: str) -> None:
-    """Leave out what plugins contribute to *hooks* in shapes that *study* has not."""
+    """Drop contributions to *hooks* whose array shape does not fit *study*, as faults."""
     for hook in hooks:
         valid_answers(study, hook, study.contributions(hook))
 
@@ -30,7 +30,7 @@ def settle(study: Study, *hooks: str) -> None:
 def valid_answers(
     study: Study, hook: str, stamped: Iterable[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
-    """Return the answers to *hook* that have the shape of *study*; the others are faults."""
+    """Return the answers to *hook* whose shape fits *study*; the others are recorded as faults."""
     shape = shape_of(study)
     found = []
     for pair in stamped:
@@ -43,9 +43,9 @@ def valid_answers(
 
 
 def rooms_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Sequence[Real]:
-    """Return the sizes that plugins give for *hook* in the shape of *study*.
+    """Return the memory limits in bytes that plugins give for *hook*, if their shape fits *study*.
 
-    Those of other shapes join *faults*.
+    Others are recorded in *faults*.
     """
     shape = shape_of(study)
     found = []
@@ -92,7 +92,7 @@ def fits_shape(value: Any, points: tuple[int, ...]) -> bool:
 
 
 def broadcasts(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
-    """Return whether an array of *shape* is one of shape *over*, less what does not vary.
+    """Return whether an array of *shape* broadcasts to shape *over* without enlarging it.
 
     >>> broadcasts((1, 3), (2, 3)), broadcasts((3,), (2, 3)), broadcasts((2,), (2, 3))
     (True, True, False)

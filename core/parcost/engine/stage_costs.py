@@ -1,8 +1,8 @@
 """The cost of a micro-batch on a virtual stage: serial work, and exposed overlapping work.
 
-What hides under what is in :mod:`parcost.engine.overlap`.
+The rules of overlap are in :mod:`parcost.engine.overlap`.
 
-Stages with equal counts cost the same and are added up once.
+Stages with equal counts have the same cost and are added up once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _APART: Mapping[Pass, Pass] = {**_WHOLE, "W": "W"}  # where W is an op of its ow
 
 
 def count(term: Work | Once | Memory, stage: int) -> float:
-    """Return how often *term* occurs on virtual stage *stage*."""
+    """Return the number of occurrences of *term* on virtual stage *stage*."""
     times = term.count
     return times if isinstance(times, (float, int)) else times[stage]
 
@@ -29,7 +29,7 @@ def count(term: Work | Once | Memory, stage: int) -> float:
 def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
     """Return the other resources that *term* keeps busy, and the share of its seconds.
 
-    They idle for its latency.
+    They are idle during its latency.
     """
     if not term.also:
         return ()
@@ -39,7 +39,7 @@ def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
 
 
 def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
-    """Return, for each virtual stage, the first on which every term counts the same.
+    """Return, for each virtual stage, the first stage with equal counts of every term.
 
     >>> kinds([], 3)
     [0, 0, 0]
@@ -53,9 +53,9 @@ def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
 
 
 def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
-    """Return what *works*, sorted by name, cost one micro-batch on a virtual stage.
+    """Return the cost of one micro-batch on a virtual stage; *works* are sorted by name.
 
-    *split*: the schedule runs W apart from B, so that neither hides work of the other.
+    *split*: the schedule separates W from B, so that neither hides communication of the other.
     """
     whole_pass = _APART if split else _WHOLE
     counts = [count(work, stage) for work in works]
@@ -117,7 +117,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
 
 
 def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:
-    """Return the load of each candidate, by whether its schedule runs W apart."""
+    """Return the load of each candidate; *split* is where its schedule separates W from B."""
     if isinstance(split, bool):
         return load(works, stage, split=split)
     apart, fused = load(works, stage, split=True), load(works, stage)

@@ -38,10 +38,10 @@ WHENS: tuple[When, ...] = ("fill", "drain", "end")
 
 @record(kw_only=True, eq=False)
 class GroupCost:
-    """What a group adds to the step: seconds of each term, on the longest device.
+    """The seconds that a group adds to the step, by term, on the device that takes longest.
 
-    Of the seconds *under* compute each takes *slowdown* from it, and idling makes up for
-    *made_up* seconds of that.
+    *under* are seconds hidden under compute, which each slow the compute by *slowdown*. *made_up*
+    are seconds of that slowdown that idle time absorbs.
     """
 
     exposed: Sequence[Real]
@@ -57,7 +57,7 @@ NOTHING = GroupCost(exposed=(), hidden=(), times=(), under=(), slowdown=(), made
 
 @record(kw_only=True, eq=False)
 class _Stage:
-    """A group on one virtual stage: seconds of each term, and those under compute."""
+    """A group on one virtual stage: the seconds of each term, and the part covered by compute."""
 
     took: Sequence[Real]
     covered: Sequence[Real]
@@ -66,12 +66,12 @@ class _Stage:
 
 
 def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) -> Real:
-    """Return how often *term* occurs on a device."""
+    """Return the number of occurrences of *term* on a device."""
     return device.of(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
 
 
 class TermGroup:
-    """The terms of one *when*, by copy of a virtual stage."""
+    """The terms with one *when*, and their times by copy of a virtual stage."""
 
     def __init__(self, terms: Sequence[Once], run: PipelineRun) -> None:
         self.terms = terms
@@ -85,7 +85,7 @@ class TermGroup:
             self.stages.append(found[key])
 
     def duration(self) -> Real:
-        """Return the seconds of the device that takes longest, nothing hidden."""
+        """Return the longest time of the group on a device in seconds, if nothing is hidden."""
         if not self.terms:
             return 0.0
         return find_maximum(
@@ -93,10 +93,10 @@ class TermGroup:
         )[0]
 
     def delay(self) -> tuple[Real, Mask]:
-        """Return by how much the group holds the pipeline back, and where that is exact.
+        """Return the seconds by which the group delays the pipeline, and where that is exact.
 
-        Everything waits for the first stage. It is exact where the others are released by
-        the time that its first micro-batch reaches them; elsewhere it is more.
+        The pipeline waits for the first stage. The delay is exact if the other stages are ready
+        when the first micro-batch reaches them; elsewhere the true delay is larger.
         """
         if not self.terms:
             return 0.0, True
@@ -115,15 +115,15 @@ class TermGroup:
         return maximum(later, releases[0]), in_time
 
     def outlasts(self, fill: TermGroup, timeline: Timeline) -> Real:
-        """Return by how much the group, behind *fill*, is done later than the pipeline."""
+        """Return the seconds by which the group, with *fill* before it, ends after the pipeline."""
         return _outlasting(self, fill, timeline)[0] if self.terms else 0.0
 
     def cost(self, exposed: Real, lateness: Sequence[Real]) -> GroupCost:
-        """Return *exposed* seconds shared out over the terms of the latest device.
+        """Return the *exposed* seconds divided among the terms of the device with most *lateness*.
 
-        Where nothing is exposed, the device with the most seconds to hide is listed.
-        What hides under compute hides, and then the terms that run first: they meet
-        what the device idles anyway. What it idles longer makes up for slower compute.
+        If nothing is exposed, the device with the most seconds to hide is listed. Time under
+        compute is hidden first; then idle time of the device hides the terms that run first. The
+        rest of the idle time absorbs the slowdown of compute.
         """
         held = self.run.plan.held
         hidden = [total(self.stages[x].seconds for x in xs) for xs in held]
@@ -156,7 +156,7 @@ class TermGroup:
 
 
 def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When, GroupCost]:
-    """Return what each group of *terms* adds to the step."""
+    """Return the cost that each group of *terms* adds to the step."""
     fill, drain, end = (TermGroup(terms[when], run) for when in ("fill", "drain", "end"))
     filled, timeline = _fill(fill, run)
     longest = [total(end.stages[x].seconds for x in held) for held in run.plan.held]
@@ -168,14 +168,14 @@ def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When,
 
 
 def added_seconds(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Real:
-    """Return the seconds of the step of *run* with all *terms*."""
+    """Return the step time of *run* with all *terms*, in seconds."""
     fill, drain, end = (TermGroup(terms[when], run) for when in WHENS)
     timeline = _hold_back(fill, run)[2] if fill.terms else run.timeline
     return timeline.seconds + drain.outlasts(fill, timeline) + end.duration()
 
 
 def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
-    """Return what the group adds, and the pipeline held back by it."""
+    """Return the cost of the group, and the timeline of the pipeline that it delays."""
     if not group.terms:
         return NOTHING, run.timeline
     later, lateness, after = _hold_back(group, run)
@@ -183,9 +183,9 @@ def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
 
 
 def _hold_back(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real], Timeline]:
-    """Return by how much the group delays the pipeline, in all and on each device.
+    """Return the delay of the pipeline by the group, in total and per device, in seconds.
 
-    The third is the delayed pipeline.
+    The third result is the delayed timeline.
     """
     before = run.timeline
     releases: list[Real] = [0.0] * len(group.stages)
@@ -207,10 +207,10 @@ def _hold_back(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real]
 
 
 def _held_back(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeline]:
-    """Return how much later the pipeline is done if no stage starts before its release.
+    """Return the delay of the pipeline, in seconds, if no stage starts before its release.
 
-    Everything waits for the first stage. Where the others are released by the time
-    that its first micro-batch reaches them, the whole pipeline only starts later.
+    The pipeline waits for the first stage. Where the others are released by the time that its first
+    micro-batch reaches them, the whole pipeline only starts later.
     """
     before, first = run.timeline, releases[0]
     if all(all_of(r - first <= s) for r, s in zip(releases, before.starts, strict=True)):
@@ -222,7 +222,7 @@ def _held_back(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeli
 
 
 def _drain(group: TermGroup, fill: TermGroup, timeline: Timeline) -> GroupCost:
-    """Return what the group adds after the pipeline, which *fill* has held back."""
+    """Return the cost of the group after the pipeline, which *fill* has delayed."""
     if not group.terms:
         return NOTHING
     return group.cost(*_outlasting(group, fill, timeline))
@@ -231,7 +231,7 @@ def _drain(group: TermGroup, fill: TermGroup, timeline: Timeline) -> GroupCost:
 def _outlasting(
     group: TermGroup, fill: TermGroup, timeline: Timeline
 ) -> tuple[Real, Sequence[Real]]:
-    """Return by how much the group outlasts the pipeline, in all and on each device."""
+    """Return the seconds by which the group ends after the pipeline, in total and per device."""
     lateness: list[Real] = []
     crowds = _busiest_seconds(group.run, fill, group)
     for held, crowd in zip(group.run.plan.held, crowds, strict=True):
@@ -244,10 +244,10 @@ def _outlasting(
 
 
 def _busiest_seconds(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
-    """Return seconds that each device cannot beat: the work of its busiest resource.
+    """Return a lower bound of each device's step time in seconds: its busiest resource.
 
-    It matters only where a device serves one virtual stage beside the work of another,
-    of which the terms know nothing.
+    It matters only on devices with several virtual stages, where terms of one stage run beside the
+    work of another.
     """
     if all(len(held) == 1 for held in run.plan.held):
         return [0.0] * run.plan.pipeline.stages
@@ -267,9 +267,9 @@ def _busiest_seconds(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
 
 
 def _stage(terms: Sequence[Once], k: int, run: PipelineRun) -> _Stage:
-    """Return what *terms* take on copy *k*, and what its compute covers of it.
+    """Return the times of *terms* on copy *k*, and the part that its compute covers.
 
-    What one term covers is covered; the next one on the same resource gets the rest.
+    Terms on the same resource use the compute in order; a later one gets the rest.
     """
     took: list[Real] = [0.0] * len(terms)
     covered: list[Real] = [0.0] * len(terms)
@@ -303,10 +303,10 @@ def _on(term: Once) -> Sequence[tuple[str, Real]]:
 
 
 def _room(term: Once, resource: str, k: int, run: PipelineRun) -> Real:
-    """Return the seconds of one micro-batch in which *term* finds *resource* idle.
+    """Return the seconds of one micro-batch in which *resource* is idle and may hide *term*.
 
-    Fill hides under the first forward pass. Gradients appear as the last backward op
-    goes along, which is W alone where the schedule splits it from B.
+    Fill hides under the first forward pass. Gradients become ready during the last backward op,
+    which is W alone where the schedule splits it from B.
     """
     if term.when == "end" or not any_of(term.beside != 0):
         return 0.0

@@ -1,4 +1,4 @@
-"""How a study asks plugins: each question once, for what its answer reads."""
+"""How a study calls plugins: each hook once, cached by the values that it reads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ COUNTED = ("terms", "memory", "operators", "parameters")  # hooks whose answers 
 
 @record(eq=False, repr=False)
 class SpecStudy(Study):
-    """A study that was bound from a spec: it asks plugins, and keeps their answers."""
+    """A study that was bound from a spec: it calls plugins, and caches their answers."""
 
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _command: Callable[[], str] | None = field(default=None, repr=False)
@@ -109,7 +109,7 @@ class SpecStudy(Study):
         return answer.value  # type: ignore[no-any-return]
 
     def _find(self, node: Any, reads: Reads) -> Answer | None:
-        """Return the answer below *node* at the values of this study, if it is known."""
+        """Return the cached answer below *node* for the values of this study, or None."""
         while node.__class__ is Branch:
             source = node.source
             if isinstance(source, str):
@@ -171,12 +171,12 @@ class SpecStudy(Study):
 
     @property
     def pipeline(self) -> Pipeline:
-        """How the step is cut, which depends on the structure where there are several."""
+        """The split of the step; with several structures, that of the first one."""
         only = super().pipeline
         return only if self._structures is None else self._of_first(only)
 
     def _of_first(self, cut: Pipeline) -> Pipeline:
-        """Return how the first of several structures is cut, which depends on the structure."""
+        """Return *cut* with the stages and chunks of the first structure, and record the read."""
         reads = READS.get()
         if reads is not None:
             reads.note(STRUCTURES, self._point[STRUCTURES])
@@ -287,7 +287,7 @@ def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
 def count_answers(
     study: SpecStudy, hook: str, stamped: Sequence[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
-    """Return answers with their counts by virtual stage; those that have none are faults."""
+    """Return answers with their counts by virtual stage; those without are recorded as faults."""
     found = []
     for plugin, answer in stamped:
         row = answer.count if isinstance(answer, _WITH_COUNTS) else None
@@ -303,7 +303,7 @@ def count_answers(
 
 
 def row_count(study: SpecStudy, row: StageCounts) -> tuple[Any, str | CallError]:
-    """Return how many of *row* are on each virtual stage, or else the problem of its function."""
+    """Return the counts of *row* on each virtual stage, or else the error of its function."""
     try:
         counts = call(row.of, study, passing=ParcostError)
         count = call(plain_count, counts)
@@ -315,7 +315,7 @@ def row_count(study: SpecStudy, row: StageCounts) -> tuple[Any, str | CallError]
 
 
 def count_fault(hook: str, plugin: Plugin, name: str, problem: str | CallError) -> Fault:
-    """Return the fault of an answer *name* whose row has a *problem*."""
+    """Return the fault of the answer *name* whose counts have a *problem*."""
     if isinstance(problem, CallError):  # the place of an error is in the code of the plugin
         problem = f"has a count that {CallError(problem.cause, plugin.module)}"
     return Fault(plugin=plugin, hook=hook, message=f"gave `{name}`, which {problem}")
@@ -336,9 +336,9 @@ def _by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
 
 
 def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[Plugin, Any]]:
-    """Return what the plugin in a *position* answers to *hook*, stamped; for queries on axes.
+    """Return the valid answers to *hook* of the plugin at *position*; for queries on axes.
 
-    What an evaluation would leave out is a fault.
+    Invalid answers are recorded as faults.
     """
     complaint = study._complaint  # noqa: SLF001
     faults, found = len(study.faults), []
@@ -384,7 +384,7 @@ def _latency(
     times: Sequence[Real],
     best: Real,
 ) -> Real:
-    """Return the seconds of an empty message by the fastest of the *chosen* algorithms."""
+    """Return the seconds of an empty message with the fastest of the *chosen* algorithms."""
     if not (group.flat.also or group.pair.also):
         return 0.0
     found: Real = 0.0
@@ -404,7 +404,7 @@ def _times(
     """Return the algorithms that have a time, and their times; those that fail are faults.
 
     Raises:
-        FaultError: None is left.
+        FaultError: No algorithm is left.
     """
     found: list[tuple[Collective, Real]] = []
     complaint = ""
@@ -468,7 +468,7 @@ def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Seque
 
 
 def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:
-    """Return the price of what an algorithm does not do: nothing, for a single rank."""
+    """Return the cost of an operation that the algorithm lacks: infinite, or 0 for one rank."""
     seconds = where(group.ranks > 1, INFINITY, 0.0)
     text, inputs = f"{algorithm} does not do {operation}", {"P": group.ranks}
     formula = Formula(text=text, inputs=inputs, value=seconds)
@@ -478,7 +478,7 @@ def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:
 def _fastest_algorithms(
     offered: Sequence[Collective], times: Sequence[Real], best: Real
 ) -> Sequence[Collective]:
-    """Return the algorithms that are fastest somewhere; each point counts once."""
+    """Return the algorithms that are the fastest at some point; of equals, the first."""
     if best.__class__ is float:
         return (offered[times.index(best)],) if best in times else offered[:1]
     chosen: list[Collective] = []

@@ -1,4 +1,4 @@
-"""What every device does when: the replay of an order that forgets nothing."""
+"""The activities of every device over time, from a replay that keeps all ops."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The claims of `expect` blocks, judged by the figures of a result."""
+"""The claims of `expect` blocks, compared with the figures of a result."""

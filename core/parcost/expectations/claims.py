@@ -1,4 +1,4 @@
-"""The claims of ``expect``: what a study should come to, and whether it does."""
+"""The claims of ``expect``: expected values of figures, and whether they hold."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _MOST_ERRORS = 100
 
 @frozen(eq=False)
 class KnownFigures:
-    """The figures that claims may be about: *shown* ones, and *more* that are made on demand.
+    """The figures that claims may name: *shown* ones, and *more* that are computed on demand.
 
-    *more* is called at most once, when a claim names none of those shown. What it gives
-    and a claim names is shown as well.
+    *more* is called at most once, when a claim names none of the shown figures. A figure of *more*
+    that a claim names is shown as well.
     """
 
     shown: list[tuple[Plugin, Figure]]
@@ -63,7 +63,7 @@ class KnownFigures:
         return next((interval for _, interval in self.intervals if interval.name == name), None)
 
     def names(self) -> list[str]:
-        """Return the names of all."""
+        """Return the names of all figures."""
         self._ask()
         return list(dict.fromkeys(figure.name for _, figure in (*self.shown, *self._made)))
 
@@ -82,12 +82,12 @@ class Claims:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is claimed."""
+        """Whether there are no claims."""
         return not any(block.items for block, _ in self.blocks)
 
 
 def expectations(claims: Claims, known: KnownFigures | None = None) -> Sequence[Expectation]:
-    """Return the claims, judged; without *known*, only check that they bind."""
+    """Return the claims with their results; without *known*, only check that they bind."""
     found: list[Expectation] = []
     problems: list[Diagnostic] = []
     for block, module in claims.blocks:
@@ -123,7 +123,7 @@ def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
 
 
 def _missing_tolerance(item: s.Attribute, words: str) -> Diagnostic:
-    """Return what is wrong with a claim that has no tolerance, but perhaps other words."""
+    """Return the error of a claim without a tolerance; *words* stand in its place, if any."""
     bare = f"{item.name.text} = {item.value.span.text.strip()}"
     help = f"write `{bare} +- 5 %`"
     message = f"`{item.name.text} =` needs a tolerance"
@@ -204,7 +204,7 @@ def _judge_claim(
 
 
 def _tolerance(item: s.Item) -> str:
-    """Return the tolerance of a claim as it is written."""
+    """Return the tolerance of a claim as written."""
     tolerance = item.tolerance if isinstance(item, s.Claim) else None
     return tolerance.span.text.strip() if tolerance is not None else ""
 
@@ -212,7 +212,7 @@ def _tolerance(item: s.Item) -> str:
 def _comparison(
     figure: Figure, wanted: float | None, limit: str, failed: bool, missed: Interval | None
 ) -> str:
-    """Return how a claim's value compares with the figure: by how much, and the limit of that."""
+    """Return a sentence with the claimed value, the prediction, the error and the limit."""
     value, unit_ = figure.value, figure.unit
     if not isinstance(value, (float, int)):
         return "not met at every point"
@@ -234,7 +234,7 @@ def _comparison(
 
 
 def _other_dimension(item: s.Item, name: str, wanted: Quantity, unit_: str) -> Diagnostic:
-    """Return what is wrong with a value that is measured in something else than the figure."""
+    """Return the error of a claimed value whose dimension is not that of the figure."""
     value = item.value.span if isinstance(item, (s.Claim, s.Attribute)) else item.span
     dimension = unit(unit_)[1] if unit_ else ONE
     id, message, help = "wrong-dimension", f"`{name}` is measured in {dimension}", None
@@ -253,7 +253,7 @@ def _other_dimension(item: s.Item, name: str, wanted: Quantity, unit_: str) -> D
 
 
 def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:
-    """Return the interval of *figure*, which a claim asks for."""
+    """Return the interval of *figure*, for a claim that refers to it."""
     found = known.interval(figure.name)
     if found is None:
         having = [f"`{interval.name}`" for _, interval in known.intervals]
@@ -281,7 +281,7 @@ def _holds_within(interval: Interval, value: float) -> Any:
 
 
 def _claim_failure(item: s.Item, figure: Figure, outcome: str) -> Diagnostic:
-    """Return what to say of a claim that does not hold."""
+    """Return the diagnostic of a claim that does not hold."""
     single = isinstance(figure.value, (float, int))
     value = quantity(figure.value, figure.unit)
     if single and value.endswith("iB") and "iB" not in item.span.text:  # a claim in GB
@@ -304,7 +304,7 @@ def _figure_names(names: Sequence[str]) -> str:
 
 
 def _attribute(name: str, blocks: Mapping[str, BlockType]) -> str:
-    """Return the start of a help line that names the blocks with an attribute *name*, if any."""
+    """Return the start of a help line that names the blocks with an attribute *name*, or ""."""
     last = name.rpartition(".")[2]
     having = [type_ for type_ in blocks.values() if last in type_.fields]
     always = [type_ for type_ in having if type_.label == "none"]

@@ -1,1 +1,1 @@
-"""The language: text to syntax tree and back, and units. Knows no block and no plugin."""
+"""The language: text to syntax tree and back, and units; independent of blocks and plugins."""

@@ -1,4 +1,4 @@
-"""What each rule of the grammar makes of its parts: the nodes of the syntax tree."""
+"""Builds the nodes of the syntax tree: one method for each rule of the grammar."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def split_quantity(text: str) -> tuple[str, str]:
 
 
 class Builder:
-    """Makes the nodes of one file: a method for each rule.
+    """Builds the syntax tree of one file: one method for each rule.
 
     A method gets the values of the rule's parts in order: nodes, tokens and, for the body of a
     block, a list of items. The grammar accepts more than the language in one place, the words that
@@ -41,12 +41,12 @@ class Builder:
     # Items
 
     def start(self, parts: list[Any]) -> s.Block:
-        """Make the file."""
+        """Make the root block of the file."""
         whole = Span(self.source, 0, len(self.source.text))
         return s.Block(s.Name("", Span(self.source, 0, 0)), (), (), tuple(parts[0]), whole)
 
     def body(self, parts: list[Any]) -> list[s.Item]:
-        """Make what braces hold."""
+        """Make the list of items between braces."""
         return [item for item in parts if item is not None] if self.diagnostics else parts
 
     def block(self, parts: list[Any]) -> s.Block | None:
@@ -94,7 +94,7 @@ class Builder:
         return s.Claim(name, relation[0], rest[0], tolerance, span)
 
     def statement(self, parts: list[Any]) -> s.Statement | None:
-        """Make a line of words and strings."""
+        """Make a statement: a line of words and strings."""
         if self._plain(parts[0], "a statement begins with a plain word") is None:
             return None
         return s.Statement(tuple(parts), parts[0].span.to(parts[-1].span))
@@ -116,7 +116,7 @@ class Builder:
         return s.Path(names, names[0].span.to(names[-1].span))
 
     def text(self, parts: list[Token]) -> s.Text:
-        """Make a string of what is between its quotes."""
+        """Make a string, without its quotes."""
         (token,) = parts
         return s.Text(token[0][1:-1], self._span(token))
 
@@ -159,7 +159,7 @@ class Builder:
         return s.List(tuple(parts[1:-1]), Span(self.source, parts[0].start(), parts[-1].end()))
 
     def group(self, parts: list[Any]) -> s.Expr:
-        """Make ``(a)``: what it holds, and where it helps the eye, with the parentheses."""
+        """Make ``(a)``: the inner expression, whose span includes the parentheses if compound."""
         opened, inner, closed = parts
         if type(inner) not in _COMPOUND:
             return inner  # type: ignore[no-any-return]

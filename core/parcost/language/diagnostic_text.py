@@ -1,7 +1,7 @@
-"""Diagnostics as people read them, in the manner of rustc.
+"""Diagnostics as text, in the style of rustc.
 
-What a spec holds is shown as it is as far as a terminal may show it: control and
-formatting characters are spelled out, so that no file can move a reader's cursor.
+The text of a spec is shown unchanged where a terminal may show it; control and formatting
+characters are escaped, so that no file can move a reader's cursor.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def one_line(diagnostic: Diagnostic) -> str:
 
 @frozen
 class _Mark:
-    """A label, and where it is: on one line, of which a span shows the first part."""
+    """A label and its place; of a span over several lines, the part on the first line."""
 
     source: Source
     line: int
@@ -102,7 +102,7 @@ def _snippet(marks: list[_Mark], gutter: str, hue: str, paint: _Paint) -> Iterat
 
 
 def _clip(text: str, column: int) -> tuple[str, int]:
-    """Return what is shown of a line around *column*, and the column that it begins at."""
+    """Return the part of a line around *column*, and the column of its start."""
     if len(text) <= WIDEST:
         return text, 0
     first = max(0, min(column - WIDEST // 2, len(text) - WIDEST))
@@ -116,7 +116,7 @@ def _spread(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the columns that *text* takes: East Asian wide characters take two."""
+    """Return the number of terminal columns of *text*: East Asian wide characters take two."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text

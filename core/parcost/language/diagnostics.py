@@ -29,7 +29,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 
 class Severity(Enum):
-    """How bad it is; the value is what the user reads."""
+    """The severity of a diagnostic; the value is the printed word."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -61,7 +61,7 @@ class Diagnostic:
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """The notes, and that of the source about the subject."""
+        """The notes, and the note of the source about the subject."""
         if not self.labels:
             return self.notes
         span = self.labels[0].span
@@ -70,7 +70,7 @@ class Diagnostic:
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Return foreign text in one line that a terminal prints as it is, cut where it is long.
+    """Return external text in one line without control characters, cut to *longest* characters.
 
     >>> one_line("a\\x1b[31m\\n  b"), one_line("abcdef", longest=3)
     ('a\\\\x1b[31m b', 'abc...')
@@ -83,12 +83,12 @@ def one_line(text: str, longest: int = _LONGEST) -> str:
 
 
 def type_name(value: object) -> str:
-    """Return the name of the class of foreign data, in one line."""
+    """Return the name of the class of an external value, in one line."""
     return one_line(type(value).__name__)
 
 
 def quote(value: object) -> str:
-    """Return foreign data as ``repr`` has it, in one short line, even where that fails."""
+    """Return the ``repr`` of an external value in one short line, even if ``repr`` fails."""
     try:
         return one_line(_SHORT.repr(value))
     except KeyboardInterrupt:
@@ -108,13 +108,13 @@ def problem(
     also: Iterable[tuple[Span, str]] = (),
     severity: Severity = Severity.ERROR,
 ) -> Diagnostic:
-    """Return a diagnostic about one span, and perhaps *also* about others."""
+    """Return a diagnostic about one span, and optionally *also* about others."""
     labels = (Label(span, label), *(Label(other, text) for other, text in also))
     return Diagnostic(id, message, labels, tuple(notes), help, severity)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a help line naming the closest of *known*, if any is close.
+    """Return a help line naming the closest of *known*, or None if none is close.
 
     Names that go on where *name* ends are closer than any that are spelled differently; so is
     one that *name* goes on from, but for one that differs from it in a letter. Underscores and
@@ -140,7 +140,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _suggest(name: str, names: Sequence[str]) -> str | None:
-    """Return the help line; kept, as one wrong name often stands on many lines of a file."""
+    """Return the help line; cached, as one wrong name often occurs on many lines of a file."""
     same = [other for other in names if _letters(other) == _letters(name)]
     if len(same) == 1:
         return f"did you mean `{same[0]}`?"
@@ -161,12 +161,12 @@ def _suggest(name: str, names: Sequence[str]) -> str | None:
 
 
 def _letters(name: str) -> str:
-    """Return the name in small letters without underscores."""
+    """Return the name in lower case without underscores."""
     return name.lower().replace("_", "")
 
 
 def _beginning(name: str, names: Sequence[str]) -> list[str]:
-    """Return the longest of *names* that *name* begins with, whole or in most of its letters."""
+    """Return the longest of *names* that is a prefix of *name*, ignoring case and underscores."""
     letters = _letters(name)
     shorter = [
         other
@@ -178,7 +178,7 @@ def _beginning(name: str, names: Sequence[str]) -> list[str]:
 
 
 def _going_on(name: str, names: Sequence[str]) -> list[str]:
-    """Return those of *names* whose part ahead of `_` is *name* but for a letter or digit."""
+    """Return the *names* whose part before `_` differs from *name* in one letter or digit."""
     heads = [other.partition("_")[0] for other in names]
     if not any(map(str.isdigit, name)):
         return []
@@ -189,7 +189,7 @@ def _going_on(name: str, names: Sequence[str]) -> list[str]:
 
 
 def nearest_names(name: str, known: Iterable[str], count: int, least: float = _CLOSE) -> list[str]:
-    """Return up to *count* of the names that are spelled most like *name*, the closest first.
+    """Return up to *count* of the names with the most similar spelling, the closest first.
 
     >>> nearest_names("1f1b", ["interleaved", "one_f_one_b", "gpipe"], 2)
     ['one_f_one_b']

@@ -16,7 +16,7 @@ from parcost.language.diagnostics import Diagnostic, one_line, type_name
 
 
 class ParcostError(Exception):
-    """Anything that parcost raises on purpose."""
+    """Base class of all errors that parcost raises on purpose."""
 
 
 class SpecError(ParcostError):
@@ -43,20 +43,21 @@ class PluginError(ParcostError):
 
 
 class FaultError(PluginError):
-    """A plugin failed that a study cannot do without; the message names it."""
+    """A plugin failed that a study depends on; the message names it."""
 
 
 def reraise_interrupt(error: BaseException) -> None:
-    """Raise an interrupt again where an error of foreign code was caught.
+    """Raise *error* again if it is a KeyboardInterrupt, after errors of foreign code are caught.
 
-    Nothing else that it raises, be it ``SystemExit`` or ``asyncio.CancelledError``, may end a run.
+    No other exception of foreign code, such as ``SystemExit`` or ``asyncio.CancelledError``, may
+    end a run.
     """
     if isinstance(error, KeyboardInterrupt):
         raise error
 
 
 def error_text(error: BaseException) -> str:
-    """Return the kind of an error and what it says, in a line, even where saying it fails."""
+    """Return the type and the message of an error in one line, even if its ``str`` fails."""
     kind = type_name(error)
     try:
         text = one_line(f"{error}")

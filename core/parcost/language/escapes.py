@@ -1,4 +1,4 @@
-"""Escapes: external texts in a notation that terminals and readers cannot misinterpret.
+"""Escapes: external text in a form that terminals and readers cannot misinterpret.
 
 Terminals obey control characters, and what reorders or hides letters misleads readers. A name in a
 spec, a path or an argument may hold either. Each output format escapes them in its own notation.
@@ -18,7 +18,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def escape_line(text: str) -> str:
-    r"""Return *text* in one line, with what a terminal may act on spelled out.
+    r"""Return *text* in one line, with control characters escaped.
 
     >>> print(escape_line("\x1b[2J\n"))
     \x1b[2J\n
@@ -27,7 +27,7 @@ def escape_line(text: str) -> str:
 
 
 def quote_word(text: str) -> str:
-    r"""Return *text* as one word of a shell, in one line.
+    r"""Return *text* quoted as one word of a shell, in one line.
 
     >>> print(quote_word("a b"), quote_word("a\nb"))
     'a b' $'a\nb'
@@ -38,7 +38,7 @@ def quote_word(text: str) -> str:
 
 
 def escape_lines(text: str) -> str:
-    r"""Return *text* with all that is neither printable nor the end of a line spelled out.
+    r"""Return *text* with all characters escaped that are neither printable nor line ends.
 
     >>> escape_lines("a\u202eb\n") == "a\\u202eb\n"
     True
@@ -47,7 +47,7 @@ def escape_lines(text: str) -> str:
 
 
 def escape_keeping_color(text: str) -> str:
-    r"""Return *text* like `visible_lines`, less the colours, which stay.
+    r"""Return *text* escaped like :func:`escape_lines`, except for colour codes.
 
     >>> escape_keeping_color("\x1b[1mstep\x1b[0m\x1b[2J") == "\x1b[1mstep\x1b[0m\\x1b[2J"
     True
@@ -77,7 +77,7 @@ def escape_json(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    r"""Return a text as a cell that a spreadsheet neither calculates nor runs.
+    r"""Return a text as a cell that a spreadsheet does not evaluate as a formula.
 
     >>> print(csv_cell("=1+1"), csv_cell("@a"), csv_cell("tp8"))
     '=1+1 '@a tp8

@@ -1,12 +1,11 @@
-"""The one way to lay out a .par file.
+"""The canonical layout of a .par file.
 
-The formatter decides the white space between tokens, and where a comma or a line
-break separates items; comments are tokens to it. So it keeps every comment, needs no
-plugin, and cannot change what a file means. A file with syntax errors it leaves
-alone: there is no telling what was meant.
+The formatter decides the white space between tokens, and where a comma or a line break separates
+items; comments are tokens to it. So it keeps every comment, needs no plugin, and cannot change the
+meaning of a file. A file with syntax errors stays unchanged, because its meaning is unknown.
 
-One item per line; a block over several lines, unless its author wrote it on one line
-and it fits. The ``=`` of items that follow one another stand in one column.
+One item per line; a block over several lines, unless its author wrote it on one line and it fits.
+The ``=`` of consecutive items are aligned in one column.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def format_text(text: str) -> str:
 
 @define
 class _Line:
-    """A line of output: an item, or the beginning or end of a block; and a remark."""
+    """A line of output: an item, or the start or end of a block; and a comment."""
 
     depth: int
     tokens: list[_Token] = field(factory=list)
@@ -62,7 +61,7 @@ class _Line:
 
     @property
     def opens(self) -> bool:
-        """Whether the lines that follow are in a block that begins here."""
+        """Whether a block starts on this line."""
         return bool(self.tokens) and self.tokens[-1][0] == "LBRACE"
 
     @property
@@ -77,7 +76,7 @@ class _Line:
 
     @property
     def text(self) -> str:
-        """The line as it is to be written."""
+        """The text of the line in the output."""
         at = self.relation
         text = _spaced(self.tokens[:at])
         if at is not None:
@@ -140,7 +139,7 @@ class _Layout:
         return at
 
     def _close(self) -> None:
-        """End a block; one that is empty stays on its line."""
+        """End a block; an empty block stays on one line."""
         if self.line.tokens:
             self._break()
         self.depth -= 1
@@ -152,7 +151,7 @@ class _Layout:
         self.ended = True
 
     def _break(self, *, blank: bool = False) -> None:
-        """End the line, and keep one blank line where there were any between two others."""
+        """End the line; several blank lines between two others become one."""
         if self.line.tokens or self.line.remark:
             self.out.append(self.line)
             self.line = _Line(self.depth)
@@ -163,7 +162,7 @@ class _Layout:
 
 
 def _read(text: str) -> list[_Token]:
-    """Return the tokens and comments of *text*, each as it is to be written."""
+    """Return the tokens and comments of *text*, each in its canonical spelling."""
     tokens: list[_Token] = []
     for match in tables().tokens.finditer(text):
         kind, written = match.lastgroup or "", match[0]
@@ -192,7 +191,7 @@ def _align(lines: list[_Line]) -> None:
 
 
 def _spaced(tokens: Sequence[_Token]) -> str:
-    """Return *tokens* with the blanks that belong between them."""
+    """Return *tokens* joined with the canonical blanks."""
     text, previous, tight = "", "", True
     for at, (kind, written) in enumerate(tokens):
         if kind == "_COMMA" and tokens[at + 1][0] in _CLOSERS:

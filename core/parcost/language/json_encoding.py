@@ -30,7 +30,7 @@ def encode(value: Any) -> Json:
 
 
 def members(pairs: Mapping[str, Json]) -> Json:
-    """Return an object of these members.
+    """Return a JSON object with these members.
 
     >>> members({"name": text("step"), "value": number(1.5), "note": NULL})
     '{"name":"step","value":1.5,"note":null}'
@@ -39,12 +39,12 @@ def members(pairs: Mapping[str, Json]) -> Json:
 
 
 def array(items: Iterable[Json]) -> Json:
-    """Return a list of these items."""
+    """Return a JSON array of these items."""
     return Json("[" + ",".join(items) + "]")
 
 
 def number(value: Any) -> Json:
-    """Return a number, or for an array what ``plain`` makes of it; null for one without end.
+    """Return a JSON number, or a list for an array; null for infinity and NaN.
 
     >>> number(2.0), number(-0.0), number(float("inf"))
     ('2.0', '-0.0', 'null')
@@ -82,7 +82,7 @@ def plain_data(value: Any) -> Any:
 
 @lru_cache(_KEPT)
 def text(value: str) -> Json:
-    """Return a string."""
+    """Return a JSON string."""
     return Json(encode_basestring_ascii(value))
 
 

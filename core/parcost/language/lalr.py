@@ -1,10 +1,9 @@
-"""Runs the tables that Lark made of the grammar.
+"""Runs the LALR tables that Lark makes from the grammar.
 
-The language is defined, checked and turned into LALR tables by Lark; see
-``parcost_grammar``. What is left to do for a file is this loop, for two reasons. A
-process that reads a spec need neither import Lark nor build tables. And a parser
-that says where it stopped, instead of raising, can be repaired and sent on: reading
-a good file and recovering in a bad one are the same code.
+The language is defined, checked and turned into LALR tables by Lark; see ``parcost_grammar``. At
+run time only this loop is needed, for two reasons. A process that reads a spec need neither import
+Lark nor build tables. And this parser stops at an error instead of raising, so it can be repaired
+and continued: reading a valid file and recovering in an invalid one are the same code.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class ParserTables:
 
     @classmethod
     def link(cls, data: Mapping[str, Any], builder: type) -> ParserTables:
-        """Return the tables of *data*, where a method of *builder* makes each node."""
+        """Return the tables of *data*; each rule calls the *builder* method that makes its node."""
         rules = [_rule(builder, *rule) for rule in data["rules"]]
         states: list[State] = data["states"]
         for state in states:
@@ -66,10 +65,10 @@ class ParserTables:
 
 @define
 class ParserState:
-    """A parser between two tokens.
+    """The state of a parser between two tokens.
 
-    *room* is how many symbols it may hold before it stops. What nests costs at least
-    one symbol, so that a file for which *room* was enough is not deep.
+    *room* is the maximum number of symbols on the stack. Nesting needs at least one symbol per
+    level, so *room* limits the depth of a file.
     """
 
     builder: Any
@@ -78,7 +77,7 @@ class ParserState:
     room: int = _SHALLOW
 
     def run(self, tokens: Sequence[Token], start: int) -> int:
-        """Read *tokens* from *start* on; return the index of the first that it cannot take."""
+        """Read *tokens* from *start*; return the index of the first token that is not accepted."""
         states, values, builder, room = self.states, self.values, self.builder, self.room
         for index in range(start, len(tokens)):
             token = tokens[index]
@@ -124,12 +123,12 @@ class ParserState:
         return {k for k in self.states[-1] if k and k.isupper() and self.accepts(k)}
 
     def push(self, symbol: str, value: Any) -> None:
-        """Hold *symbol*, which must be one that may follow directly."""
+        """Push *symbol*, which must be accepted in this state."""
         self.states.append(self.states[-1][symbol])
         self.values.append(value)
 
     def pop(self) -> Any:
-        """Forget the last symbol; return its value."""
+        """Pop the last symbol and return its value."""
         self.states.pop()
         return self.values.pop()
 

@@ -1,4 +1,4 @@
-"""Named mistakes: each is recognised, reported and, where the intention is clear, repaired.
+"""Common syntax mistakes: each is recognised, reported and, where the intention is clear, repaired.
 
 Every function gets a stop and returns the index of the next token to parse. It returns None if the
 mistake is another. They are called in the order of `MISTAKES`.
@@ -41,7 +41,7 @@ def _unclosed_string(stop: Stop) -> int | None:
 
 
 def _unclosed_bracket(stop: Stop) -> int | None:
-    """A bracket that was still open when the next item, or the end of the block, came."""
+    """A bracket that is still open at the next item, or at the end of the block."""
     bracket = stop.last_token("LPAR", "LSQB")
     if bracket is None:
         return None
@@ -142,7 +142,7 @@ def _colon(stop: Stop) -> int | None:
 
 
 def _digit_first(stop: Stop) -> int | None:
-    """A name such as ``8b``, which reads like a quantity."""
+    """A name that starts with a digit, such as ``8b``, which is read as a quantity."""
     if stop.kind != "QUANTITY" or not begins_with_digit(stop.token[0]):
         return None
     after = stop.at + 1
@@ -200,7 +200,7 @@ def _closer(bracket: Token) -> str:
 
 
 def _crooked(stop: Stop, brace: Token, items: list[s.Item]) -> tuple[Span, str] | None:
-    """Find where the indentation says that a ``}`` is missing."""
+    """Return the place where a ``}`` is missing, judged by the indentation, or None."""
     indent = _indent(stop, brace.start())
     for item in items:
         if _indent(stop, item.span.start) <= indent and stop.breaks(brace, _at(item.span.start)):

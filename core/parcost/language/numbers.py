@@ -1,8 +1,8 @@
-"""Numbers as people read them: a handful of digits and the unit that fits.
+"""Numbers as text: a few digits and a suitable unit.
 
-Reports print figures for the eye (``quantity``); ``show`` prints values that read back
-to the very same float (``literal``). Both spell units as the language does, so that
-whatever is printed may be pasted into a spec.
+Reports print rounded figures (``quantity``); ``show`` prints values that are parsed back to exactly
+the same float (``literal``). Both spell units as the language does, so that printed values can be
+pasted into a spec.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 def quantity(
     value: Any, unit: str = "", digits: int = 4, kinds: Sequence[Mapping[str, float]] = ()
 ) -> str:
-    """Return *value*, in base units, for reading.
+    """Return *value*, in base units, as text with a suitable unit.
 
     A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits. Sizes have binary prefixes,
     so that one page never has MB beside MiB. A size that is exact in decimal, as 25 MB in a spec,
@@ -92,7 +92,7 @@ def _prefixed(value: float, unit: str, prefixes: Mapping[str, float], digits: in
 
 
 def _infinite_text(value: float, unit: str) -> str:
-    """Return how a number that is not finite reads.
+    """Return the word for a number that is not finite.
 
     >>> quantity(math.inf, "s"), quantity(math.inf, "B"), quantity(math.nan)
     ('never', 'infinite', 'not a number')
@@ -105,7 +105,7 @@ def _infinite_text(value: float, unit: str) -> str:
 def column(values: Sequence[Any], unit: str) -> list[str]:
     """Return *values*, in base units, with prefixes of one kind: MiB next to GiB, never to MB.
 
-    Another kind than the first is taken where it makes every one of them shorter.
+    Another kind of prefix is used if it makes every text shorter.
 
     >>> column([80 * 2**30, 25e6], "B"), column([1e9, 25e6], "B")
     (['80 GiB', '23.84 MiB'], ['1 GB', '25 MB'])
@@ -129,7 +129,7 @@ def _kinds(unit: str) -> Sequence[Mapping[str, float]]:
 
 @cache
 def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
-    """Return the base unit of a unit with a prefix, and the prefixes of that kind, if any."""
+    """Return the base unit of a unit, and the prefixes of the kind that it uses."""
     for base in sorted(_PREFIXES, key=len, reverse=True):
         prefix = unit.removesuffix(base)
         kinds = [kind for kind in _kinds(base) if prefix in kind]
@@ -139,7 +139,7 @@ def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
 
 
 def round_significant(value: float, digits: int = 4) -> str:
-    """Return *value* to so many significant digits; whole numbers keep all of theirs.
+    """Return *value* rounded to so many significant digits; integers keep all digits.
 
     >>> round_significant(1234567.0), round_significant(1234.567), round_significant(0.00123456)
     ('1,234,567', '1,235', '0.001235')
@@ -168,7 +168,7 @@ def _scale(value: float, unit: str, prefixes: Mapping[str, float]) -> tuple[floa
 
 
 def _size(name: str) -> float:
-    """Return the size of a unit; 1 for a plugin's own word for a plain number."""
+    """Return the size of a unit in base units; 1 for a plugin's own word for plain numbers."""
     try:
         return unit(name)[0]
     except KeyError:
@@ -176,7 +176,7 @@ def _size(name: str) -> float:
 
 
 def _span_of(values: Any, unit: str, digits: int, kinds: Sequence[Mapping[str, float]] = ()) -> str:
-    """Return the range of an array: ``1.2 to 3.4 ms``."""
+    """Return the range of an array as text: ``1.2 to 3.4 ms``."""
     low, high = float(values.min()), float(values.max())
     if not low < high:
         return quantity(low, unit, digits, kinds)
@@ -184,10 +184,10 @@ def _span_of(values: Any, unit: str, digits: int, kinds: Sequence[Mapping[str, f
 
 
 class ColumnScale:
-    """One unit and one number of decimals for a whole column, so that it can be added.
+    """One unit and one number of decimals for a whole column, so that its rows can be compared.
 
-    The unit is the smallest in which *largest* has at most four digits before the point;
-    *digits* are those of *largest* in all.
+    The unit is the smallest in which *largest* has at most four digits before the point; *digits*
+    is the total number of digits of *largest*.
 
     >>> column = ColumnScale(4.434451, "s")
     >>> column.text(4.434451), column.text(0.0801056), column.unit
@@ -204,7 +204,7 @@ class ColumnScale:
         self.decimals = max(0, digits - len(f"{top / self.size:.0f}"))
 
     def shows(self, value: Any) -> bool:
-        """Return whether anything of *value* is left with the column's decimals."""
+        """Return whether *value* is not rounded to 0 with the column's decimals."""
         return not abs(value / self.size) < 0.5 * 10.0**-self.decimals
 
     def text(self, value: Any) -> str:
@@ -242,7 +242,7 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
 
 
 def _unscaled(value: float, size: float) -> float:
-    """Return *value* / *size*, without the dust in its last bits where that reads back."""
+    """Return *value* / *size*, rounded to 12 digits if the product still equals *value*."""
     clean = float(f"{value / size:.12g}")
     return clean if clean * size == value else value / size
 
@@ -255,7 +255,7 @@ def _digits(value: float) -> str:
 
 @cache
 def _spellings(dimension: Dimension) -> Mapping[str, float]:
-    """Return the units, simple or per second, that a value may be written in."""
+    """Return the units in which a value of a dimension may be written, simple or per second."""
     seconds = unit("s")[1]
     if dimension == ONE:
         return {"": 1.0, "%": 0.01}

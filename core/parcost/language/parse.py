@@ -28,9 +28,9 @@ _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL"}
 
 
 def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
-    """Return what *source* says, and everything wrong with how it says it.
+    """Return the syntax tree of *source*, and all syntax errors.
 
-    Never raises: of a file with errors, the tree holds what could be understood.
+    Never raises: for a file with errors, the tree holds the valid parts.
     """
     tokens = read_tokens(source.text)
     if len(tokens) > MOST_TOKENS:
@@ -77,7 +77,7 @@ def read_tokens(text: str) -> list[Token]:
 
 
 def _refuse(source: Source, beyond: Token) -> tuple[s.Block, list[Diagnostic]]:
-    """Answer for a file that is too large to be read."""
+    """Return an empty tree and an error for a file that is too large."""
     nowhere = Span(source, 0, 0)
     nothing = s.Block(s.Name("", nowhere), (), (), (), nowhere)
     return nothing, [

@@ -31,9 +31,9 @@ _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL", "_NL"}
 
 
 def recover(machine: ParserState, tokens: list[Token], at: int) -> None:
-    """Read on from *tokens[at]*, which *machine* could not take, to the end.
+    """Continue from *tokens[at]*, which *machine* did not accept, to the end.
 
-    The tree is then the value of *machine*; what was found is with its builder.
+    The tree is then the value of *machine*; its builder has the errors.
     """
     shallow = machine.room
     while at < len(tokens):
@@ -44,7 +44,7 @@ def recover(machine: ParserState, tokens: list[Token], at: int) -> None:
 
 
 def _resume(stop: Stop) -> int:
-    """Tell what is wrong, unless nothing is; return the index of the token to go on with."""
+    """Report the error, if it is one; return the index of the token to continue with."""
     machine = stop.machine
     if len(machine.states) > machine.room:
         if machine.room < _ROOM:
@@ -73,7 +73,7 @@ def _resume(stop: Stop) -> int:
 
 
 def _give_up(stop: Stop) -> int:
-    """Close what is open, and read no further."""
+    """Close all open blocks, and read no further."""
     stop.unwind()
     stop.machine.room = 2 * _ROOM
     end = stop.tokens[-1]
@@ -83,7 +83,7 @@ def _give_up(stop: Stop) -> int:
 
 
 def _cut(tree: s.Block, tokens: list[Token], builder: Builder) -> s.Block:
-    """Leave out what is nested so deep that it takes recursion to its limits."""
+    """Remove items that are nested too deeply for the recursion limit, and report them."""
     deep = _deep_bracket(tree, tokens) or _deep_node(tree)
     if deep is None:
         return tree

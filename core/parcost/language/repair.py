@@ -1,4 +1,4 @@
-"""A parse that has stopped, and the ways to send it on."""
+"""A parser stopped at an error, and operations to continue it."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _WORDS = {"NAME", "_DOT", "STRING"}
 
 @frozen
 class InsertedToken:
-    """A token that the author did not write, or not so."""
+    """A token that a repair inserts or replaces."""
 
     lastgroup: str
     offset: int
     text: str = ""
 
     def start(self) -> int:
-        """Return the offset at which it stands."""
+        """Return the offset at which the token is inserted."""
         return self.offset
 
     def end(self) -> int:
-        """Return the offset at which it ends."""
+        """Return the offset of the end of the token."""
         return self.offset + len(self.text)
 
     def __getitem__(self, group: int, /) -> str:
-        """Return its text."""
+        """Return the text of the token."""
         return self.text
 
 
 @frozen
 class Stop:
-    """The token that the parser could not take, and the parser.
+    """A parser stopped at a token that it does not accept.
 
     A repair of a stop returns the index of the next token to parse.
     """
@@ -51,7 +51,7 @@ class Stop:
 
     @property
     def token(self) -> Token:
-        """The token that the parser could not take."""
+        """The token that the parser did not accept."""
         return self.tokens[self.at]
 
     @property
@@ -61,7 +61,7 @@ class Stop:
 
     @property
     def builder(self) -> Builder:
-        """What makes the tree, and collects what is wrong."""
+        """The builder of the tree, which collects the errors."""
         builder: Builder = self.machine.builder
         return builder
 
@@ -71,11 +71,11 @@ class Stop:
         return self.builder.source
 
     def kind_at(self, index: int) -> str:
-        """Return the terminal of a token; the first and the last are their own neighbours."""
+        """Return the terminal of the token at *index*, clamped to the first and the last token."""
         return self.tokens[min(max(index, 0), len(self.tokens) - 1)].lastgroup or ""
 
     def span(self, token: Token) -> Span:
-        """Return where *token* is; the end of the file is where its text ends."""
+        """Return the span of *token*; the end of the file is at the end of its text."""
         if token.lastgroup == "END":
             end = len(self.source.text.rstrip())
             return Span(self.source, end, end + 1)
@@ -93,14 +93,14 @@ class Stop:
         notes: Iterable[str] = (),
         also: Iterable[tuple[Span, str]] = (),
     ) -> None:
-        """Note a syntax error."""
+        """Record a syntax error."""
         found = problem("syntax", message, span, label, help=help, notes=notes, also=also)
         self.builder.diagnostics.append(found)
 
     # What the parser holds
 
     def last_token(self, *kinds: str) -> Token | None:
-        """Return the last token of one of these kinds since the block was opened."""
+        """Return the last token of one of these kinds since the start of the block, or None."""
         for value in reversed(self.machine.values):
             kind = getattr(value, "lastgroup", None)
             if kind in kinds:
@@ -110,12 +110,12 @@ class Stop:
         return None
 
     def open_blocks(self) -> list[Token]:
-        """Return the ``{`` of every block that is open, outermost first."""
+        """Return the ``{`` of every open block, outermost first."""
         values = self.machine.values
         return [value for value in values if getattr(value, "lastgroup", None) == "LBRACE"]
 
     def between_items(self) -> bool:
-        """Return whether the parser is where an item may begin, or has seen the last."""
+        """Return whether an item may start here, or the last item has ended."""
         accepts = self.machine.accepts
         begins = accepts("_NL") and accepts("STRING") and not accepts("EQUAL")
         return begins or self._ended_body()
@@ -128,7 +128,7 @@ class Stop:
     # What to do about it
 
     def unwind(self) -> int:
-        """Give up the item that is being read; return the index of its first token."""
+        """Drop the incomplete item; return the index of its first token."""
         machine, first = self.machine, self.token.start()
         if self._ended_body():
             machine.push("_items", machine.pop())
@@ -146,7 +146,7 @@ class Stop:
         return index
 
     def skip(self) -> int:
-        """Give up the item that is being read, and go to where the next begins."""
+        """Drop the incomplete item, and return the index of the next item."""
         bracket = self.last_token("LPAR", "LSQB")
         depth = 0
         index = self.at
@@ -181,7 +181,7 @@ class Stop:
         return False
 
     def restore_newlines(self, index: int) -> None:
-        """Put back the newlines that a bracket, never closed, has taken from the tokens."""
+        """Restore the newlines that an unclosed bracket has removed from the tokens."""
         end = index
         while end < min(index + _REACH, len(self.tokens) - 1) and self.kind_at(end) not in {
             "LBRACE",
@@ -207,7 +207,7 @@ class Stop:
         return self.source.text.find("\n", before.start(), after.start()) >= 0
 
     def begins_item(self, index: int) -> bool:
-        """Return whether what comes at *index* reads like the beginning of an item."""
+        """Return whether the tokens at *index* look like the start of an item."""
         if self.kind_at(index) in {"RBRACE", "END"}:
             return True
         if self.kind_at(index) != "NAME":
@@ -220,7 +220,7 @@ class Stop:
 
 
 def _start(value: Any, otherwise: int) -> int:
-    """Return the offset at which a value of the parser begins."""
+    """Return the offset at which a value of the parser starts."""
     if isinstance(value, list):
         return _start(value[0], otherwise) if value else otherwise
     if hasattr(value, "span") and isinstance(value.span, Span):

@@ -1,4 +1,4 @@
-"""The syntax tree: what was written, and where. Spans never take part in equality."""
+"""The syntax tree: nodes with their spans. Spans are ignored by equality."""
 
 from __future__ import annotations
 
