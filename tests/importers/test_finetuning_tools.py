@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from parcost import ImportFile, Translation
 from parcost.contract.importers import PLAIN
@@ -549,3 +550,56 @@ def test_a_script_reads_the_configurations_that_it_names() -> None:
     assert values["training.sequence"] == "4096"
     (problem,) = one.read(ImportFile("run.sh", script)).problems
     assert problem.message.startswith("`run.yaml` has the keys of the job, and is not beside")
+
+
+TRL_YAML = """model_name_or_path: Qwen/Qwen2.5-7B
+torch_dtype: bfloat16
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+max_length: 4096
+packing: true
+bf16: true
+"""
+SUBMITTED = """python mason.py --num_nodes 4 --gpus 8 -- accelerate launch --mixed_precision bf16 \\
+  --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json open_instruct/finetune.py \\
+  --model_name_or_path meta-llama/Llama-3.1-8B --max_seq_length 4096 \\
+  --per_device_train_batch_size 1 --gradient_accumulation_steps 2 --gradient_checkpointing
+"""
+
+
+def _read(tool: str, file: ImportFile) -> Translation:
+    (one,) = [one for one in importers() if one.name == tool]
+    return one.read(file)
+
+
+def test_a_configuration_without_a_launcher_asks_what_it_shards() -> None:
+    found = _read("trl", ImportFile("run.yaml", TRL_YAML))
+    assert {one.attribute for one in found.questions} == {"layout.zero", "precision"}
+    engine = _read("trl", ImportFile("run.yaml", f"{TRL_YAML}distributed_type: MULTI_GPU\n"))
+    assert not engine.questions
+    assert settings(engine)["layout.zero"] == "0"
+
+
+def test_sharding_of_the_command_line_leaves_no_replicas() -> None:
+    options = evolve(PLAIN, settings=("layout.zero",))
+    found = _read("trl", ImportFile("run.sh", TRL, options))
+    assert not {"layout.zero", "overlap.bucket"} & settings(found).keys()
+    assert not any("DistributedDataParallel" in one.assumption for one in found.uses)
+
+
+def test_states_of_8_bits_that_a_recipe_replaces_are_listed() -> None:
+    options = evolve(PLAIN, uses=("catalog.precisions.bf16_fsdp",))
+    text = f"{TRL_YAML}optim: paged_adamw_8bit\n"
+    found = _read("trl", ImportFile("run.yaml", text, options))
+    reasons = {one.name: one.reason for one in found.missing}
+    assert (
+        reasons["optim"] == "--use replaces the recipe, and with it the states of paged_adamw_8bit"
+    )
+
+
+def test_a_job_that_another_program_submits_is_the_command_behind_the_dashes() -> None:
+    ds = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'
+    file = ImportFile("run.sh", SUBMITTED, neighbor={"ds.json": ds}.get)
+    found = settings(_read("trl", file))
+    assert (found["layout.zero"], found["training.sequence"]) == ("3", "4096")
+    assert found["cluster.devices"] == "32"  # mason.py multiplies the processes by its nodes

@@ -228,6 +228,26 @@ def test_an_experiment_of_flagscale_joins_the_file_of_its_training() -> None:
     assert not found.questions
 
 
+@pytest.mark.parametrize(
+    ("key", "attribute", "value"),
+    [
+        ("schedules_method: dualpipev", "schedule.kind", "dualpipe_v"),
+        ("schedules_method: dualpipev", "schedule.chunks", "2"),
+        ("moe_fb_overlap: true", "routing.hide", "pair"),
+    ],
+)
+def test_a_schedule_of_flagscale_is_read(key: str, attribute: str, value: str) -> None:
+    experts = "  num_experts: 4\n  moe_router_topk: 2\n  moe_ffn_hidden_size: 256\n"
+    text = FLAGSCALE.replace("model:\n", f"model:\n{experts}").replace(
+        "system:\n", f"system:\n  {key}\n"
+    )
+    assert values(Megatron().translate("7b.yaml", text))[attribute] == value
+    spoilt = text.replace("dualpipev", "zigzag")
+    if spoilt != text:
+        (problem,) = Megatron().translate("7b.yaml", spoilt).problems
+        assert "`zigzag` is not known" in problem.message
+
+
 def test_a_missing_training_of_flagscale_raises_a_question() -> None:
     found = Megatron().translate("train.yaml", EXPERIMENT)
     assert "model" in [one.attribute for one in found.questions]

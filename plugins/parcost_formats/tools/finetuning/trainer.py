@@ -29,7 +29,11 @@ from parcost_formats.tools.tables import table
 _KIND = "distributed_type"
 _MIXED = "mixed_precision"
 _NARROW = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
+_ENGINES = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
 _RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntasks_per_node")
+#: Programs that submit jobs and multiply ``--num_processes`` by their ``--num_nodes``: mason.py of
+#: allenai/open-instruct.
+_SUBMITTING = ("mason.py",)
 _NODES = ("nnodes", "NNODES", "num_nodes", "num_machines", "nodes", "N")
 
 
@@ -195,21 +199,35 @@ class TrainerKeys:
             self._fsdp_precision(weights, why)
         elif kind in ("", "MULTI_GPU", "NO"):
             self._ask_for_types()
-            fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"
-            found.assume("layout", "zero", "0", fact)
-            read_replicas(found)
+            self._replicas()
             self._plain_precision(weights, why)
         else:
             found.problem(_KIND, f"`{kind}` of Accelerate is not read with this tool")
         read_mesh(found)
         self._states()
 
+    def _replicas(self) -> None:
+        """Read a job without an engine, unless the command line or a launcher chooses one."""
+        found = self.found
+        launched = self._job.script is not None or _KIND in found or "config_file" in found
+        if not launched and self.rules["launched"]:
+            reason = "the launcher decides whether the job runs in DeepSpeed, FSDP or as replicas"
+            answers = ("--set layout.zero=3", "--set layout.zero=0", "--use accelerate.yaml")
+            found.ask("layout.zero", reason, answers)
+            recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]
+            found.ask("precision", "DeepSpeed, FSDP and replicas keep other copies", recipes)
+        if "layout.zero" in self._file.options.settings:
+            found.use("frameworks.pytorch_fsdp", why="FSDP of PyTorch, for --set layout.zero")
+        else:
+            fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"
+            found.assume("layout", "zero", "0", fact)
+            read_replicas(found)
+
     def _ask_for_types(self) -> None:
         """Ask for the precision if a missing file may name an engine with weights of its own."""
         for _, reason, key in self._doubts:
             own = f"{reason}: DeepSpeed and FSDP keep other copies of weights"
-            answers = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
-            found = [f"--use catalog.precisions.{one}" for one in answers]
+            found = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             self.found.ask("precision", own, found, key)
 
     def recompute(self) -> None:
@@ -487,6 +505,9 @@ class TrainerKeys:
         if size is None:
             reason = f"recipes count the state and the update of Adam, and this is {name}"
             found.ask("precision", reason, _NARROW, key)
+        elif size and any(".precisions." in one for one in self._file.options.uses):
+            why = f"--use replaces the recipe, and with it the states of {name}"
+            found.leave_open(key, why)
         elif size:
             narrow_states(found, float(size), key)
 
@@ -497,12 +518,15 @@ class TrainerKeys:
 
 def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys) -> None:
     """Set the device count from the launcher of a job, and add its words to *entries*."""
+    options = {**job.environment, **_launcher_options(job.launcher)}
     if "num_processes" in found:
         number = found.whole("num_processes")
+        factor = _count(options.get("num_nodes"))
+        if any(one.text.rpartition("/")[2] in _SUBMITTING for one in job.launcher):
+            number = number * factor if number is not None and factor is not None else None
         if number is not None:
             found.set("cluster", "devices", digits(number), "num_processes")
         return
-    options = {**job.environment, **_launcher_options(job.launcher)}
     include = options.get("include")
     if include is not None and not include.unread and (chosen := _included(include.text)):
         entries["--include"] = JsonEntry(include.text, include.start, include.end)

@@ -227,7 +227,7 @@ _NUMBERS = (
     *("recompute_modules", "ddp_bucket_size", "cpu_offloading_num_layers", "attention_backend"),
     *("optimizer_offload_fraction", "flash_attention_version", "cuda_graph_impl"),
     *("cuda_graph_scope", "cross_entropy_fusion_impl", "zero_stage", "pp_partition_method"),
-    "expert_interval",
+    *("expert_interval", "schedules_method"),
 )
 
 

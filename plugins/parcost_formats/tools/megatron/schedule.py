@@ -38,6 +38,7 @@ def read_schedule(options: ToolOptions) -> None:
         if option is not None:
             draft.set(f"schedule.{attribute}", _state(option), option)
     _counts(options)
+    _method(options)
     options.copy("microbatch_group_size_per_virtual_pipeline_stage", "schedule.group", 1)
     option = options.get("no_overlap_p2p_communication")
     if option is not None:
@@ -45,6 +46,18 @@ def read_schedule(options: ToolOptions) -> None:
             draft.set("schedule.transfers", "blocking", option)
         else:
             draft.ignore(option, "without interleaving, Megatron-LM waits for messages anyway")
+
+
+def _method(options: ToolOptions) -> None:
+    """Read the schedule of FlagScale and MindSpeed, whose devices have two chunks each."""
+    option = options.get("schedules_method")
+    if option is None or option.text in ("None", "null", "1f1b"):
+        return
+    if option.text != "dualpipev":
+        options.draft.problem(option, f"`{option.text[:40]}` is not known", "dualpipev is")
+        return
+    options.draft.set("schedule.kind", "dualpipe_v", option)
+    options.draft.set("schedule.chunks", "2", option)
 
 
 def _counts(options: ToolOptions) -> None:

@@ -20,6 +20,8 @@ _WITH_COMMANDS = (
     *("primus-cli", "automodel", "tune"),
 )
 _MODULES = ("-m", "--module")
+#: What a program that submits jobs starts behind ``--``.
+_STARTED = (*_PYTHONS, "torchrun", "accelerate", "deepspeed", "uv", "srun", "mpirun", "bash", "sh")
 
 
 class ScriptLaunch(NamedTuple):
@@ -109,10 +111,12 @@ def _program_name(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
 
 
 def _after_marker(words: Sequence[ShellField]) -> int:
-    """Return the index after ``--``, which ends the options of ``ray job submit``."""
+    """Return the index behind ``--``, which ends the options of a program that submits jobs."""
     texts = [word.text for word in words]
-    if texts[:1] == ["ray"] and "--" in texts:
-        return texts.index("--") + 1
+    for place in range(len(texts) - 1):
+        following = texts[place + 1].rpartition("/")[2]
+        if texts[place] == "--" and (texts[0] == "ray" or following in _STARTED):
+            return place + 1
     return 0
 
 
