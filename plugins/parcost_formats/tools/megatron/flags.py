@@ -106,7 +106,7 @@ def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
     """Return the line with a reason for each flag whose value is an empty variable."""
     switches = frozenset(table("megatron")["switches"]["names"])
 
-    def named(option: Option) -> Option:
+    def ask(option: Option) -> Option:
         found = _EMPTY.match(text, option.end) if not option.texts and option.end else None
         if found is None or option.unread or option.name in switches:
             return option
@@ -117,8 +117,8 @@ def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
             answers=(f"--set-env {name}=VALUE",),
         )
 
-    options = {name: named(option) for name, option in line.options.items()}
-    launcher = {name: named(option) for name, option in line.launcher.items()}
+    options = {name: ask(option) for name, option in line.options.items()}
+    launcher = {name: ask(option) for name, option in line.launcher.items()}
     return line._replace(options=options, launcher=launcher)
 
 
