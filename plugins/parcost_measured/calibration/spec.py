@@ -50,10 +50,10 @@ def fabric(name: str, levels: Iterable[SpecLevel], notes: Iterable[str]) -> str:
 
 
 def blocks(name: str, entries: Sequence[SpecEntry]) -> str:
-    """Return the text of the blocks that give constants their fitted values.
+    """Return catalogue blocks with the fitted values of constants.
 
-    Each extends a block of the catalogue, and is called NAME_LABEL after it. A device whose
-    attention has fitted rates refers to the table that has them.
+    Each extends a block of the catalogue, and is called NAME_LABEL after it. A device with fitted
+    attention rates refers to the table of these rates.
     """
     texts: list[str] = []
     imports: dict[str, None] = {}
@@ -118,7 +118,7 @@ def _block(kind: str, name: str, label: str, inner: Iterable[str]) -> str:
 def _lines(
     found: Sequence[SpecEntry], depth: int, more: Sequence[tuple[str, str]] = ()
 ) -> list[str]:
-    """Return attributes, one on a line, their values below each other."""
+    """Return attributes as text, one per line, with aligned values."""
     pairs = [*((e.constant.kind.attribute, _value(e)) for e in found), *more]
     width = max(len(name) for name, _ in pairs)
     return [f"{'  ' * depth}{name.ljust(width)} = {value}" for name, value in pairs]

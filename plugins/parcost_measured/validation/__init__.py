@@ -1,4 +1,4 @@
-"""Predictions against published, measured runs: rows are read, evaluated as studies, and scored.
+"""Validation against published, measured runs: rows are evaluated as studies, and scored.
 
 The modules, in the order in which a row meets them:
 

@@ -1,4 +1,4 @@
-"""How far the errors of predictions differ between jobs and within them: what anchors rest on.
+"""Spread of prediction errors between jobs and within a job, the basis of anchors.
 
 A job is one model on one device in one precision, as one source ran it. Repeats of a configuration
 count once.
@@ -21,19 +21,19 @@ FEWEST_JOBS = 5  # of a kind that has a spread of its own
 
 @frozen(kw_only=True)
 class MeasuredJobs:
-    """The jobs of one kind of *model*: ln(measured / predicted) of the layouts of each."""
+    """The jobs of one kind of *model*: ln(measured / predicted) for the layouts of each job."""
 
     model: str
     jobs: Sequence[Sequence[float]]
 
     @property
     def spread(self) -> Spread:
-        """The spread between and within the jobs."""
+        """The standard deviations between jobs and within a job."""
         return spread_of(self.jobs)
 
     @property
     def margin(self) -> float:
-        """Standard deviations that hold the coverage, if another layout of the job is measured."""
+        """The number of standard deviations that covers other layouts of a job with one anchor."""
         spread = self.spread
         pairs = [
             (abs(one - (found := shrink([other], spread)).shift) / found.deviation, 1 / count)
@@ -53,7 +53,7 @@ class MeasuredJobs:
 
 
 def jobs_of(rows: Sequence[ScoredRow]) -> Mapping[tuple[str, ...], Sequence[float]]:
-    """Return ln(measured / predicted) of the layouts of each job, the median of repeats."""
+    """Return ln(measured / predicted) for the layouts of each job, as the median of repeats."""
     found = {}
     for key, members in group_by(rows, _job).items():
         repeats = group_by(members, lambda one: one.row.configuration)
@@ -62,7 +62,7 @@ def jobs_of(rows: Sequence[ScoredRow]) -> Mapping[tuple[str, ...], Sequence[floa
 
 
 def job_spreads(rows: Sequence[ScoredRow]) -> Iterator[MeasuredJobs]:
-    """Yield the jobs of several layouts, those of all models and those of each kind."""
+    """Yield the jobs with several layouts, for all models together and for each kind."""
     found = {key: job for key, job in jobs_of(rows).items() if len(job) > 1}
     for model in ("any", "dense", "experts"):
         jobs = [job for key, job in found.items() if model in ("any", key[0])]

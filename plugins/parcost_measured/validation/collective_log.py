@@ -1,4 +1,4 @@
-"""A log of nccl-tests or rccl-tests beside what the model of a fabric predicts for it.
+"""A log of nccl-tests or rccl-tests compared with predictions for a fabric.
 
 The study of a log has the ranks of the log on a fabric of the catalogue, and no model:
 
@@ -56,7 +56,7 @@ _COLUMNS = (
 
 @frozen(kw_only=True)
 class CollectiveRow:
-    """One size: seconds as measured and as predicted, by the fastest *algorithm* and by each."""
+    """One size: measured and predicted seconds, for the fastest *algorithm* and for each."""
 
     size: float
     measured: float
@@ -72,7 +72,7 @@ class CollectiveRow:
 
 @frozen(kw_only=True)
 class CollectiveComparison:
-    """The rows of one table of a log, and the study that they were estimated in."""
+    """The rows of one table of a log, and the study that gave the predictions."""
 
     name: str
     timings: Timings
@@ -82,7 +82,7 @@ class CollectiveComparison:
 
     @property
     def factor(self) -> float:
-        """Bus bandwidth over size / time."""
+        """The bus bandwidth factor of nccl-tests: bus bandwidth / (size / time)."""
         return bus_factor(self.timings.operation, self.timings.ranks)
 
 
@@ -99,10 +99,10 @@ def is_log(path: str) -> bool:
 def compare(
     path: str, uses: Sequence[str], values: Mapping[str, str], plugins: Plugins
 ) -> list[CollectiveComparison]:
-    """Return the tables of a log beside their predictions; *values* are set in the study.
+    """Return the tables of a log with their predictions; *values* are set in the study.
 
     Raises:
-        SpecError: The study cannot be bound, such as an entry that no catalogue has.
+        SpecError: The study is invalid, such as an entry that is in no catalogue.
     """
     from parcost.system.files import LOG, read_text
 
@@ -144,7 +144,7 @@ def _compare_table(
 
 
 def _entries(path: str, timings: Timings, uses: Sequence[str]) -> list[str]:
-    """Return *uses* with the device of the log, and the fabric that its servers have."""
+    """Return *uses* with the device of the log, and the fabric of servers with this device."""
     folders = {use.split(".")[1] for use in uses if use.startswith("catalog.")}
     if any(not use.startswith("catalog.") for use in uses):
         folders.add("fabrics")  # a file of one's own
@@ -192,7 +192,7 @@ def _price(study: Study, operation: str, size: float, measured: float) -> Collec
 
 
 def to_table(found: Sequence[CollectiveComparison], paper: Paper) -> str:
-    """Return the comparison as a terminal shows it."""
+    """Return the comparison as text for a terminal."""
     return draw([item for one in found for item in _page(one)], paper)
 
 
@@ -288,7 +288,7 @@ def _errors(rows: Sequence[CollectiveRow]) -> Table:
 
 
 def _switches(rows: Sequence[CollectiveRow]) -> Iterator[str]:
-    """Yield between which sizes another algorithm becomes the fastest."""
+    """Yield sentences about the sizes between which the fastest algorithm changes."""
     sizes = column([row.size for row in rows], "B")
     for i in range(1, len(rows)):
         before, after = rows[i - 1], rows[i]

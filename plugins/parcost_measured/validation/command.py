@@ -232,7 +232,7 @@ def _compare_log(
 
 
 def _label(file: str) -> str:
-    """Return what the block in *file* is called, by which a study imports it."""
+    """Return the label of the block in *file*, by which a study imports it."""
     path = Path(file)
     if path.suffix != ".par" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", path.stem):
         message = "a study imports the file by its name, such as `our_runs.par`"
@@ -243,7 +243,7 @@ def _label(file: str) -> str:
 
 
 def _write_intervals(file: str, label: str, summary: Summary) -> None:
-    """Write the ranges of measured / predicted as a file of the language."""
+    """Write the ranges of measured / predicted as a spec file."""
     from parcost_measured.validation.anchors import job_spreads
     from parcost_measured.validation.intervals import to_block
     from parcost_measured.validation.summary import device_of
@@ -281,7 +281,7 @@ def _limit(text: str) -> RangeLimit:
 
 
 def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows:
-    """Return the rows of *path*, or those that ship, of which all *conditions* hold."""
+    """Return the rows of *path*, or the shipped ones, that meet all *conditions*."""
     from attrs import evolve
 
     from parcost_measured.validation.rows import files_of, read_files
@@ -316,7 +316,7 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
 
 
 def _select(placed: Sequence[PlacedRow], one: Condition) -> list[PlacedRow]:
-    """Return the rows for which a condition holds; none of them having its field is an error."""
+    """Return the rows that meet a condition; raise if no row has its field."""
     from difflib import get_close_matches
 
     from parcost_measured.validation.frameworks import profile_of
@@ -335,7 +335,7 @@ def _select(placed: Sequence[PlacedRow], one: Condition) -> list[PlacedRow]:
 
 
 def _shipped_runs(plugins: Plugins) -> tuple[str, Path]:
-    """Return the file of runs that a catalogue ships; reject where none does."""
+    """Return the file of runs in a catalogue, and its name in messages; raise if there is none."""
     from parcost_measured.validation.rows import shipped_runs
 
     found = shipped_runs(plugins)
@@ -346,7 +346,7 @@ def _shipped_runs(plugins: Plugins) -> tuple[str, Path]:
 
 @contextmanager
 def _studies(folder: str | None) -> Iterator[Path]:
-    """Yield the folder that studies are written into, which lasts where it is named."""
+    """Yield the folder for the studies; it is kept if the user names it, else temporary."""
     if folder is None:
         from parcost.system.temporary import temporary_folder
 
@@ -370,7 +370,7 @@ def _price_cases(
     *,
     elsewhere: bool,
 ) -> list[RowResult]:
-    """Return the cases with their predictions; say how far that has got, and how fast it was."""
+    """Return the cases with their predictions; print progress and speed."""
     from parcost_measured.validation.pricing import price
 
     progress, start = Progress(elsewhere=elsewhere), monotonic()
@@ -405,7 +405,7 @@ def _text(summary: Summary, format_: str, worst: int, target: OutputFile, plugin
 
 
 def _drawn_page(entry: Entry, target: OutputFile, plugins: Plugins) -> str:
-    """Return the page that the format of HTML makes of *entry*."""
+    """Return *entry* as a page of the HTML format."""
     from parcost.cli.formats import format_named
     from parcost.contract.offers import Exporter
 
@@ -415,7 +415,7 @@ def _drawn_page(entry: Entry, target: OutputFile, plugins: Plugins) -> str:
 
 
 def _is_broken(limit: RangeLimit, summary: Summary) -> bool:
-    """Return whether the figure that *limit* is about is beyond it; there has to be one."""
+    """Return whether a figure violates *limit*; raise if the figure does not exist."""
     value = summary.value(limit.quantity, limit.metric, limit.group)
     if value is None:
         known = dict.fromkeys(group.name for group in summary.groups)

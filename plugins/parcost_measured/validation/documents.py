@@ -1,4 +1,4 @@
-"""The summary for programs: JSON with scores in percent, CSV with a line for each row."""
+"""The summary for programs: JSON with errors in percent, CSV with a line per row."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _columns(one: ScoredRow) -> Mapping[str, Any]:
 
 
 def to_csv(summary: Summary) -> str:
-    """Return a line for each row that was scored."""
+    """Return a CSV line for each scored row."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     lines = [_columns(one) for one in summary.rows]

@@ -1,4 +1,4 @@
-"""Which framework a run used, and what it does where a row does not say.
+"""The framework of a run, and its defaults for settings that a row lacks.
 
 A profile states defaults of the framework, as its documentation or code has them; nothing in
 it was fitted to a measured run.
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class Profile:
-    """What a row leaves unsaid and the catalogue's *framework* does not say either.
+    """Defaults for settings that neither the row nor the catalogue's *framework* states.
 
-    *sharding* is a pattern in what a row says of its sharded state and its source, which counts
-    before *pattern*; a profile holds for sources up to *latest*. One that *deals* has a rule for
-    layers that do not divide over the stages. With a *sharded_master* the shard of a parameter is
-    its fp32 master. One that *writes_scores* has attention that is not fused; one without
-    *sequence_parallel* has norms that every tensor-parallel rank repeats.
+    *sharding* is a pattern for the row's sharded state and source, tried before *pattern*; a
+    profile holds for sources up to *latest*. *deals* says that the framework has a rule for layer
+    counts that do not divide by the stages. With *sharded_master*, the shard of a parameter is its
+    fp32 master. With *writes_scores*, attention is not fused; without *sequence_parallel*, every
+    tensor-parallel rank repeats the norms.
     """
 
     framework: str
@@ -134,7 +134,7 @@ GENERIC = Profile(framework="generic", title="most frameworks")
 
 
 def profile_of(row: RunRow) -> Profile:
-    """Return the profile of the framework that *row* names.
+    """Return the profile of the framework that ran *row*.
 
     Fields are tried in this order: sharded state, framework, source, notes, devices.
     """
@@ -153,7 +153,7 @@ def profile_of(row: RunRow) -> Profile:
 
 
 def _of_release(profile: Profile, row: RunRow) -> Profile:
-    """Return the version of *profile* that *row* ran: containers are named by year and month.
+    """Return *profile* for the release that *row* ran; containers are named by year and month.
 
     From 26.06 on recipes with experts run a fused grouped MLP, which exists for mxfp8 on Blackwell.
     MLPerf's rounds run it from 6.0 on (May 2026): NVTE_CUTEDSL_FUSED_GROUPED_MLP = 1.
@@ -169,19 +169,19 @@ def _of_release(profile: Profile, row: RunRow) -> Profile:
 
 
 def _is_from(row: RunRow, name: str, least: tuple[int, int]) -> bool:
-    """Return whether the version of the row's field *name*, such as v6.0, is *least* or later."""
+    """Return whether the version in field *name* of the row, such as v6.0, is at least *least*."""
     found = re.match(r"v?(\d+)\.(\d+)", str(row.extra.get(name) or ""))
     return found is not None and (int(found[1]), int(found[2])) >= least
 
 
 def year_of(row: RunRow) -> int | None:
-    """Return the year of the software of *row*: of its container, or of its source."""
+    """Return the year of the row's software, from its container or else its source."""
     found = re.match(r"v?(\d\d)\.\d+", str(row.extra.get("release") or ""))
     return row.year if found is None else 2000 + int(found[1])
 
 
 def frameworks_of(names: Iterable[str], plugins: Plugins) -> Mapping[str, Framework]:
-    """Return the frameworks of the catalogue that are called *names*."""
+    """Return the frameworks of the catalogue with these *names*."""
     text = "".join(f"use catalog.frameworks.{name}\n" for name in sorted(set(names)))
     if not text:
         return {}

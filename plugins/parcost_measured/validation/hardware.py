@@ -1,4 +1,4 @@
-"""The device and the fabric of the catalogue that a row means.
+"""The device and the fabric of the catalogue for a row.
 
 Sources name devices in their own words: the first pattern that is found in
 `hardware.gpu` says which entry of the catalogue is meant.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @frozen
 class HardwareEntry:
-    """A device of the catalogue, the fabric of its servers, and the level that joins a server."""
+    """A device of the catalogue, the fabric of its servers, and the level within a server."""
 
     pattern: str
     device: str
@@ -86,7 +86,7 @@ ENTRIES = (
 
 
 def entry_of(hardware: Hardware) -> HardwareEntry | None:
-    """Return the entry of the catalogue that *hardware* means, if it has one."""
+    """Return the catalogue entry for *hardware*, None if there is none."""
     for entry in ENTRIES:
         if re.search(entry.pattern, hardware.gpu, re.IGNORECASE):
             return entry
@@ -94,7 +94,7 @@ def entry_of(hardware: Hardware) -> HardwareEntry | None:
 
 
 def families_of(devices: Iterable[str], plugins: Plugins) -> Mapping[str, str]:
-    """Return the family of each device of the catalogue, by name; "" where it has none."""
+    """Return the family of each device of the catalogue, by name; "" if it has none."""
     names = sorted(set(filter(None, devices)))
     if not names:
         return {}
@@ -107,13 +107,13 @@ def families_of(devices: Iterable[str], plugins: Plugins) -> Mapping[str, str]:
 
 
 def device_names() -> str:
-    """Return the names of the devices that a row may mean, for a message."""
+    """Return the names of supported devices, for a message."""
     return ", ".join(dict.fromkeys(entry.device for entry in ENTRIES))
 
 
 @frozen
 class HardwareNetwork:
-    """The outermost level of a row's fabric: ports of a node, Gb/s of one, and its kind."""
+    """The outermost level of a row's fabric: ports per node, Gb/s per port, and its kind."""
 
     ports: int
     gbps: float
@@ -121,10 +121,10 @@ class HardwareNetwork:
 
 
 def network_of(hardware: Hardware) -> HardwareNetwork | None:
-    """Return what the row says of the network between nodes, if it says how fast it is.
+    """Return the network between the nodes of a row, None if its bandwidth is unknown.
 
-    `internode_gbps` is that of a whole node; the text may say of how many ports. Several ports of
-    one device count as one, so that the text never changes the bandwidth of a device.
+    `internode_gbps` is the total of a node; the text may state the number of ports. Several ports
+    of one device count as one, so that the text never changes the bandwidth of a device.
     """
     if hardware.internode_gbps is None or hardware.gpus_per_node is None:
         return None
@@ -138,7 +138,7 @@ def network_of(hardware: Hardware) -> HardwareNetwork | None:
 
 
 def domain_of(hardware: Hardware) -> int | None:
-    """Return how many devices of an NVLink domain a job takes, where `intranode` says its size.
+    """Return the number of devices used in each NVLink domain, if `intranode` states its size.
 
     Of a rack of 72 a job whose size 72 does not divide takes 64.
     """

@@ -1,13 +1,13 @@
-"""Ranges of measured / predicted, and their coverage of models that were left out.
+"""Ranges of measured / predicted, with their coverage on left-out models.
 
-Runs are of kinds: of dense models or mixtures of experts, then of one family of devices, then of
-one framework. The range of a kind is the shortest that contains a share of its logarithms. It
-always contains 1, which is the prediction itself. Errors of one model are correlated, so a kind of
-few models borrows from the enclosing kind. Its own runs have the weight m / (m + 10), with m
-models. Those of the enclosing kind have the rest.
+Runs have kinds: dense or MoE model, then family of devices, then framework. The range of a kind is
+the shortest that contains a given share of its logarithms. It always contains 1, which is the
+prediction itself. Errors of one model are correlated, so a kind with few models borrows from the
+enclosing kind. Its own runs have the weight m / (m + 10), with m models, and the runs of the
+enclosing kind have the rest.
 
 The share is chosen so that ranges cover left-out models as often as an interval claims. Models are
-in folds by their name, and the ranges of the other folds judge each.
+in folds by their name, and each fold is judged by the ranges from the other folds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ANY: Kind = ("any", "", "")
 
 @frozen(kw_only=True)
 class Ratio:
-    """What was measured over what was predicted, of a run of *model*.
+    """The ratio measured / predicted of one run of *model*.
 
     *kind* is dense or experts, the family of the device, and the framework.
     """
@@ -70,17 +70,17 @@ class Range:
 
     @property
     def half_width(self) -> float:
-        """Half of what lies between both ends, of the prediction."""
+        """Half of the width of the range, as a share of the prediction."""
         return (self.high - self.low) / 2
 
     def holds(self, ratio: float) -> bool:
-        """Return whether a measured value lies in the range of its prediction."""
+        """Return whether a ratio measured / predicted lies in the range."""
         return self.low <= ratio <= self.high
 
 
 @frozen(kw_only=True)
 class Coverage:
-    """How many of *n* runs an interval holds, and half its median width of the prediction."""
+    """The share of *n* runs inside their intervals, and half the median relative width."""
 
     n: int
     share: float
@@ -89,7 +89,7 @@ class Coverage:
 
 @frozen(kw_only=True)
 class Ranges:
-    """The ranges of all kinds of runs, and how often those of other folds hold."""
+    """The ranges of all kinds of runs, and their coverage in cross-validation."""
 
     share: float
     by_kind: Mapping[Kind, Range]
@@ -97,7 +97,7 @@ class Ranges:
 
 
 def coverage_of(held: Sequence[bool], half_widths: Sequence[float]) -> Coverage | None:
-    """Return how often intervals hold, and how wide they are; None of none.
+    """Return the share of runs inside their intervals, and half the median width; None if no runs.
 
     >>> coverage_of([True, True, False, True], [0.1, 0.2, 0.1, 0.4])
     Coverage(n=4, share=0.75, half_width=0.15000000000000002)
@@ -110,7 +110,7 @@ def coverage_of(held: Sequence[bool], half_widths: Sequence[float]) -> Coverage 
 def shortest_range(
     values: Sequence[float], share: float, weights: Sequence[float] | None = None
 ) -> tuple[float, float]:
-    """Return the ends of the shortest range that holds a share of *values*, which are sorted.
+    """Return the ends of the shortest range that holds a *share* of sorted *values*.
 
     >>> shortest_range([1.0, 4.0, 5.0, 6.0, 9.0], 0.6)
     (4.0, 6.0)
@@ -133,9 +133,9 @@ def shortest_range(
 
 @frozen
 class _Sample:
-    """The runs of one kind, and of those around it as far as it borrows from them.
+    """The runs of one kind, with weighted runs of the enclosing kinds.
 
-    Logarithms of ratios, sorted, with their weights; *runs* and *models* are of the kind alone.
+    Logarithms of ratios, sorted, with their weights; *runs* and *models* count the kind alone.
     """
 
     kind: Kind
@@ -149,7 +149,7 @@ Levels: TypeAlias = Sequence[tuple[bool, bool, bool]]
 
 
 def _samples(ratios: Sequence[Ratio], levels: Levels) -> list[_Sample]:
-    """Return the runs by kind, the widest kinds first."""
+    """Return the runs by kind, the broadest kinds first."""
     found: dict[Kind, _Sample] = {}
     for level in levels:
         kinds: dict[Kind, list[Ratio]] = {}
@@ -163,7 +163,7 @@ def _samples(ratios: Sequence[Ratio], levels: Levels) -> list[_Sample]:
 
 
 def _sample(kind: Kind, members: Sequence[Ratio], around: _Sample | None) -> _Sample:
-    """Return the runs of a kind, and what it borrows from the kind *around* it."""
+    """Return the runs of a kind, weighted together with runs of the enclosing kind *around* it."""
     models = len({one.model for one in members})
     own = 1.0 if around is None else models / (models + BORROWED)
     weighed = [(log(one.value), own / len(members)) for one in members]
@@ -177,7 +177,7 @@ def _sample(kind: Kind, members: Sequence[Ratio], around: _Sample | None) -> _Sa
 
 
 def ranges_at(share: float, samples: Sequence[_Sample]) -> dict[Kind, Range]:
-    """Return the range of each kind, for a share of its runs."""
+    """Return the range of each kind that holds a *share* of its runs."""
     found: dict[Kind, Range] = {}
     for one in samples:
         ends = shortest_range(one.logs, share, one.weights)
@@ -194,7 +194,7 @@ def _common(kind: Kind, level: tuple[bool, bool, bool]) -> Kind:
 
 
 def _narrowest_kind(found: Mapping[Kind, T], kind: Kind, levels: Levels) -> T | None:
-    """Return what is *found* of the narrowest kind that *kind* is part of."""
+    """Return the value in *found* for the narrowest kind that contains *kind*, or None."""
     for level in reversed(levels):
         if one := found.get(_common(kind, level)):
             return one
@@ -203,7 +203,7 @@ def _narrowest_kind(found: Mapping[Kind, T], kind: Kind, levels: Levels) -> T | 
 
 @frozen
 class _Fold:
-    """The runs of some models, and those of all others by kind."""
+    """The runs of the models in one fold, and the runs of all other models by kind."""
 
     members: Sequence[Ratio]
     others: Sequence[_Sample]
@@ -219,7 +219,7 @@ def _folds(ratios: Sequence[Ratio], levels: Levels) -> list[_Fold]:
 def cross_validate(
     share: float, folds: Sequence[_Fold], levels: Levels
 ) -> Iterator[tuple[Ratio, Range]]:
-    """Yield each run with the range that the models of the other folds give it, if they do."""
+    """Yield each run with its range from the other folds, if they give one."""
     for fold in folds:
         others = ranges_at(share, fold.others)
         for one in fold.members:
@@ -228,7 +228,7 @@ def cross_validate(
 
 
 def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
-    """Return the ranges of a figure; None where the runs are of one fold of models."""
+    """Return the ranges of a figure; None if all models are in one fold."""
     levels = LEVELS[figure]
     folds, samples = _folds(ratios, levels), _samples(ratios, levels)
     best: Ranges | None = None
@@ -246,7 +246,7 @@ def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
 
 
 def _coverage_error(held: Coverage) -> float:
-    """Return how far a share is from what an interval says."""
+    """Return the distance of a coverage from the claimed one."""
     return abs(held.share - COVERAGE)
 
 
@@ -269,9 +269,9 @@ def to_block(
     devices: Mapping[str, int],
     spreads: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """Return the catalogue file, called *label*, of ranges and of how many runs each device has.
+    """Return the catalogue file *label*, with ranges and the number of runs of each device.
 
-    *spreads* are the attributes of spreads of jobs, by the kind of model.
+    *spreads* are the attributes of job spreads, by kind of model.
     """
     shares = "; ".join(
         f"{figure.replace('_', ' ')} of {one.left_out.n:,} runs is held in "
@@ -302,7 +302,7 @@ def to_block(
 
 
 def _distinct_ranges(found: Mapping[Kind, Range], levels: Levels) -> Iterator[Range]:
-    """Yield the ranges of kinds that differ from the kind around them."""
+    """Yield the ranges of kinds that differ from the range of the enclosing kind."""
     kept: dict[Kind, Range] = {}
     for one in found.values():
         around = _narrowest_kind(kept, one.kind, levels)
@@ -330,6 +330,6 @@ def _observed_attributes(figure: str, found: Range) -> Mapping[str, str]:
 
 
 def _lines(attributes: Mapping[str, str], indent: int) -> list[str]:
-    """Return attributes as `parcost fmt` writes them."""
+    """Return attributes as text in the format of `parcost fmt`."""
     width = max(map(len, attributes))
     return [f"{' ' * indent}{name:{width}} = {value}" for name, value in attributes.items()]

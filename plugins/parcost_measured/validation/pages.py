@@ -1,4 +1,4 @@
-"""The summary as a page: for terminals, Markdown and formats that draw."""
+"""The summary as a page: for terminals, Markdown and graphical formats."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MOST_FLAWS = 20
 
 
 def to_table(summary: Summary, paper: Paper, worst: int) -> str:
-    """Return the summary as a terminal shows it."""
+    """Return the summary as text for a terminal."""
     return draw([*page(summary, worst)], paper)
 
 
@@ -54,7 +54,7 @@ def to_markdown(summary: Summary, worst: int) -> str:
 
 
 def page(summary: Summary, worst: int) -> Iterator[Item]:
-    """Yield the page; *worst* is how many rows with large errors it lists."""
+    """Yield the items of the page; *worst* is the number of rows with large errors to list."""
     sources = len(summary.of("source"))
     yield Heading(
         f"Predicted against measured: {len(summary.rows):,} runs of {_count(sources, 'source')}", 1
@@ -132,7 +132,7 @@ def _histogram(summary: Summary) -> Iterator[Item]:
 
 
 def _worse(summary: Summary) -> Iterator[Item]:
-    """Yield the groups of enough rows for which a constant MFU is closer."""
+    """Yield the groups in which a constant MFU predicts better, of enough rows."""
     yield Heading("Where a constant MFU is closer")
     found = summary.worse
     if not found:
@@ -151,7 +151,7 @@ _WORSE = ("n", "MAPE", "const. MFU")
 
 
 def _profiles(summary: Summary) -> Iterator[Item]:
-    """Yield the profiles of frameworks: their years, the runs that check them, younger rows."""
+    """Yield the profiles of frameworks: years, the runs that check them, and newer rows."""
     if not summary.profiles:
         return
     yield Heading("Profiles of frameworks")
@@ -194,7 +194,7 @@ def _ranking(summary: Summary) -> Iterator[Item]:
 
 
 def _rank_row(name: str, found: Sequence[Ranking]) -> Row:
-    """Return the line of a source: its groups, mean regrets, and pairs."""
+    """Return the table row of a source: its groups of layouts, mean regrets, and pairs."""
     n, ordered = len(found), ordered_share(found)
     return Row(
         [
@@ -308,7 +308,7 @@ def _flaws(flaws: Sequence[Flaw]) -> Table:
 
 
 def to_entry(summary: Summary, worst: int) -> Entry:
-    """Return the summary with its picture, for a format that draws."""
+    """Return the summary with its chart, for a graphical format."""
     whole = list(page(summary, worst))
     charts = [scatter(summary.rows)] if summary.rows else []
     title = "Predicted against measured"

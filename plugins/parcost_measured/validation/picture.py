@@ -1,4 +1,4 @@
-"""Predicted over measured: a histogram of errors in characters, and a chart of the runs."""
+"""Predicted and measured times: a histogram of errors as text, and a scatter chart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LENGTH = 40  # of the longest bar, in characters
 
 @frozen
 class Bar:
-    """How many rows have an error from one to another."""
+    """The number of rows with errors in a range."""
 
     title: str
     rows: int
@@ -26,7 +26,7 @@ class Bar:
 
 
 def histogram(errors: Sequence[float]) -> list[Bar]:
-    """Return bars of a tenth each from the lowest error to the highest; beyond +100 % is one.
+    """Return bars of 10 % each from the lowest to the highest error; one bar for beyond +100 %.
 
     >>> [(bar.title, bar.rows) for bar in histogram([-0.15, -0.12, 0.05])]
     [('-20 to -10 %', 2), ('-10 to 0 %', 0), ('0 to +10 %', 1)]
@@ -97,7 +97,7 @@ def _dot(one: ScoredRow) -> dict[str, Any]:
 
 
 def _ends(rows: Sequence[ScoredRow]) -> Iterator[dict[str, Any]]:
-    """Yield the ends of the line on which predictions are exact."""
+    """Yield the end points of the line predicted = measured."""
     seconds = [s for one in rows for s in (one.prediction.step_time, one.row.measured.step_time_s)]
     for end in (min(seconds), max(seconds)) if seconds else ():
         exact = formula("p - m", p=(end, "s"), m=(end, "s"))

@@ -1,7 +1,7 @@
-"""Studies through the batch: step time, memory and the verdict of every row.
+"""Batch evaluation of studies: step time, memory and validity of every row.
 
-The studies are files, so that workers of any kind can read them; a folder keeps them for as
-long as the run takes, or for good where the user names one.
+The studies are files, so that workers of any kind can read them. Their folder is temporary unless
+the user names one.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _ENDS = {
 
 @frozen(kw_only=True)
 class Prediction:
-    """What the model says of a row's study.
+    """The prediction for the study of a row.
 
-    *fits* says whether it fits into memory; *model_flops* are those of a step on one device,
-    by definition; *peak* is what the device reaches of the type that computes, FLOP/s. Intervals
-    are where the measured values are said to lie.
+    *fits* says whether it fits into memory; *model_flops* are the model FLOPs of a step per device;
+    *peak* is the device's FLOP/s in the compute type. Intervals are the ranges in which the
+    measured values are expected.
     """
 
     step_time: float
@@ -56,7 +56,7 @@ class Prediction:
 
 @frozen(kw_only=True)
 class RowResult:
-    """A row, its study, and either a prediction or the reason why there is none.
+    """A row, its study, and either a prediction or the reason for its failure.
 
     *faults* are those of plugins, which leave a prediction incomplete or prevent it.
     """
@@ -69,7 +69,7 @@ class RowResult:
 
 
 def file_name(id: str) -> str:
-    """Return a name for the study of a row that any file system takes.
+    """Return a valid file name for the study of a row.
 
     >>> file_name("a/b c"), file_name("..")
     ('a_b_c.par', '_.par')
@@ -104,7 +104,7 @@ def price(
     overrides: Mapping[str, str],
     progress: Callable[[int], None],
 ) -> Iterator[RowResult]:
-    """Yield the cases with what the model predicts; *progress* takes how many are done."""
+    """Yield the cases with their predictions; *progress* gets the number of finished cases."""
     from attrs import evolve
 
     from parcost.batch.files import Spec
@@ -137,7 +137,7 @@ def price(
 
 
 def _prediction(points: Sequence[Mapping[str, Any]]) -> Prediction | str:
-    """Return the prediction of the only point of a study, or why there is none."""
+    """Return the prediction of the single point of a study, or the reason for its failure."""
     point = points[0] if points else {}
     values = {name: point.get(column) for name, column in _FIGURES.items()}
     if any(not isinstance(value, (int, float)) for value in values.values()):
@@ -158,7 +158,7 @@ def _prediction(points: Sequence[Mapping[str, Any]]) -> Prediction | str:
 
 
 def _interval(point: Mapping[str, Any], name: str) -> tuple[float, float] | None:
-    """Return the ends of the interval of a figure, if it has one."""
+    """Return the ends of the interval of a figure, None if it has none."""
     low, high = (point.get(_ENDS[f"{name}_{end}"]) for end in ("low", "high"))
     if isinstance(low, (int, float)) and isinstance(high, (int, float)):
         return float(low), float(high)

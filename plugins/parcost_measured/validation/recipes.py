@@ -1,4 +1,4 @@
-"""Precision and recomputation: the words of sources, in those of the language."""
+"""Precision and recomputation: the words of sources, as terms of parcost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from parcost_measured.validation.rows import RunRow, UnmodelledError
 
 @frozen
 class Recipe:
-    """A recipe of the catalogue; *state* is another whose bytes per parameter it takes.
+    """A precision of the catalogue; *state* is another one whose bytes per parameter are used.
 
-    With *attention* the attention core runs in the narrow type too.
+    With *attention*, the attention core runs in FP8 too.
     """
 
     name: str
@@ -50,10 +50,10 @@ _RECIPES = (
 
 
 def recipe_of(row: RunRow, profile: Profile) -> Recipe:
-    """Return the recipe that *row* ran with.
+    """Return the precision of *row*.
 
     Raises:
-        UnmodelledError: It names no type of numbers.
+        UnmodelledError: The row names no data type.
     """
     return evolve(_base_recipe(row, profile), attention=_narrow_attention(row))
 
@@ -95,7 +95,7 @@ def _base_recipe(row: RunRow, profile: Profile) -> Recipe:
 
 @frozen
 class Recomputation:
-    """`training.recompute`, the switches of the block `recompute`, and what was assumed."""
+    """The value of `training.recompute`, switches of the block `recompute`, and assumptions."""
 
     kind: str
     switches: Mapping[str, str] = Factory(dict)
@@ -128,7 +128,7 @@ _DETAILS = (
 
 
 def recomputation_of(row: RunRow) -> Recomputation:
-    """Return what *row* recomputes."""
+    """Return the recomputation of *row*."""
     detail = row.extra.get("recompute_detail")
     text = detail.lower() if isinstance(detail, str) else ""
     if chunked := re.search(r"full recompute of (\d+) layers", text):

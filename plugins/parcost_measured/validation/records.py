@@ -1,8 +1,8 @@
-"""An object of JSON as an object of an attrs class: fields, types and ranges.
+"""Validated JSON objects: an attrs class gives fields, types and ranges.
 
-A class is the schema: its annotations are the types, a field without a default is required,
-and `metadata` has the least value. What is wrong is returned, never raised, so that one bad
-field does not hide the next.
+A class is the schema: its annotations are the types, a field without a default is required, and
+`metadata` has the minimum. Errors are returned, never raised, so that one bad field does not hide
+the next.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _LEAST, _MOST = 1e-15, 1e18
 
 
 def number_from(least: float, default: Any = NOTHING) -> Any:
-    """Return a field whose numbers start at *least*."""
+    """Return a field for a number of at least *least*."""
     return field(default=default, metadata={"least": least})
 
 
 def number_above(least: float, default: Any = NOTHING) -> Any:
-    """Return a field whose numbers lie above *least*."""
+    """Return a field for a number above *least*."""
     return field(default=default, metadata={"above": least})
 
 
 def one_of(*words: str, default: Any = NOTHING) -> Any:
-    """Return a field that is one of *words*."""
+    """Return a field for one of *words*."""
     return field(default=default, metadata={"words": words})
 
 
 @frozen
 class Reading:
-    """What a record holds: the object, if it could be made, and what is wrong or unknown."""
+    """The result of reading a record: the object, if it is valid, its errors and unknown fields."""
 
     made: Any
     problems: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Reading:
 
 
 def read(kind: type[T], value: Any, path: str = "") -> Reading:
-    """Return the object of class *kind* that *value* spells; *path* is where it stands."""
+    """Return *value* as an object of class *kind*; *path* is its place in the record."""
     if not isinstance(value, Mapping):
         where = f"`{path}`" if path else "the row"
         return Reading(None, (f"{where} is {_value_text(value)}, not an object",))

@@ -241,7 +241,7 @@ class RunRow:
 
     @property
     def numbers(self) -> str | None:
-        """The class of precision, or that which the row's words name."""
+        """The class of precision, stated or derived from the words of the row."""
         said = (self.precision or "").lower().replace("bfloat", "bf").replace("float", "fp")
         return self.precision_class or next((name for name in PRECISIONS if name in said), None)
 
@@ -252,12 +252,12 @@ class RunRow:
 
     @property
     def configuration(self) -> str:
-        """What rows of one configuration share; without a group of duplicates, the id."""
+        """The key of repeated runs of one configuration; the id if the row has no repeats."""
         return str(self.extra.get("dup_group") or self.id)
 
 
 def count_unread(rows: Iterable[RunRow]) -> dict[str, int]:
-    """Return the fields of `extra` that say something and are not read, by number of rows."""
+    """Count the rows that have each unread field of `extra`."""
     counts: dict[str, int] = {}
     for row in rows:
         for name, value in row.extra.items():
@@ -269,7 +269,7 @@ def count_unread(rows: Iterable[RunRow]) -> dict[str, int]:
 
 @frozen(kw_only=True)
 class PlacedRow:
-    """A row, and the line that it stands on."""
+    """A row, and its line number."""
 
     row: RunRow
     file: str
@@ -278,7 +278,7 @@ class PlacedRow:
 
 @frozen(kw_only=True)
 class Flaw:
-    """Why a row is not scored, or what is not read in one: the file, the line, the row."""
+    """A reason why a row is not scored, or why a field is unread, with file, line and row."""
 
     file: str
     line: int
@@ -295,9 +295,9 @@ class Flaw:
 
 @frozen
 class Rows:
-    """The rows of a file that can be scored, the flaws of the others, and unknown fields.
+    """The valid rows of a file, the flaws of the others, and unknown fields.
 
-    *composed* rows are well formed, but their step time is no measurement (`synthetic`).
+    *composed* rows are valid, but their step time was not measured (`synthetic`).
     """
 
     placed: Sequence[PlacedRow]
@@ -307,7 +307,7 @@ class Rows:
 
 
 def shipped_runs(plugins: Plugins) -> tuple[str, Path] | None:
-    """Return the file of runs that a catalogue ships, and its name in messages."""
+    """Return the file of runs in a catalogue, and its name in messages; None if there is none."""
     for _, catalogue in plugins.offers("catalogues").values():
         file = catalogue.root / "measured" / "runs.jsonl"
         if isinstance(file, Path) and file.is_file():
@@ -316,7 +316,7 @@ def shipped_runs(plugins: Plugins) -> tuple[str, Path] | None:
 
 
 def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
-    """Return the rows of *files*, each by the name that messages have for it.
+    """Return the rows of *files*, given by name in messages and path.
 
     Raises:
         SpecError: A file is missing, no regular file, too large or not UTF-8.
@@ -325,7 +325,7 @@ def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
 
 
 def read_text(name: str, text: str) -> Rows:
-    """Return the rows of the *text* of a file, which messages call *name*."""
+    """Return the rows in the *text* of a file; *name* is its name in messages."""
     return _read([(name, text.splitlines())])
 
 
@@ -349,7 +349,7 @@ def _read(files: Iterable[tuple[str, Iterable[str]]]) -> Rows:
 
 
 def _objects(lines: Iterable[str]) -> Iterator[tuple[int, Any, str]]:
-    """Yield the lines that hold something: number, value, and why there is none."""
+    """Yield the line number, the JSON value and an error for each line that is not empty."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -389,7 +389,7 @@ def _row(
 
 
 def _rename_keys(value: Any) -> Any:
-    """Return *value* with `batch.global` as a field can be called."""
+    """Return *value* with `batch.global` renamed, as it is a keyword of Python."""
     batch = value.get("batch") if isinstance(value, Mapping) else None
     if not isinstance(batch, Mapping) or "global" not in batch:
         return value
@@ -470,7 +470,7 @@ _CHECKS: tuple[tuple[str, Callable[[RunRow], Iterator[str]]], ...] = (
 
 
 def files_of(path: Path) -> list[tuple[str, Path]]:
-    """Return the files that *path* stands for: itself, or every `.jsonl` in a directory.
+    """Return the files of *path*: itself, or every `.jsonl` in a directory.
 
     Raises:
         SpecError: A directory has none.

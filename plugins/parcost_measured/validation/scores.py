@@ -1,6 +1,6 @@
-"""Errors of predictions, their quantiles, and how well a model ranks layouts.
+"""Errors of predictions, their quantiles, and the ranking of layouts.
 
-An error is predicted / measured - 1. A weight says how often a row counts.
+An error is predicted / measured - 1. Rows have weights.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ K = TypeVar("K", bound=Hashable)
 
 @frozen(kw_only=True)
 class Score:
-    """The errors of a group of rows: shares, not percent.
+    """The errors of a group of rows, as fractions.
 
-    *mape* is the mean of the absolute errors, *mean* that of the signed ones.
+    *mape* is the mean of the absolute errors, *mean* the mean of the signed ones.
     """
 
     n: int
@@ -31,7 +31,7 @@ class Score:
 
 
 def score(errors: Sequence[float], weights: Sequence[float] | None = None) -> Score | None:
-    """Return the score of *errors*; None where there are none.
+    """Return the score of *errors*, None if there are none.
 
     >>> score([-0.25, 0.5])
     Score(n=2, mape=0.375, median=0.375, mean=0.125, p90=0.475)
@@ -53,7 +53,7 @@ def score(errors: Sequence[float], weights: Sequence[float] | None = None) -> Sc
 def quantile(
     values: Sequence[float], share: float, weights: Sequence[float] | None = None
 ) -> float:
-    """Return the value below which *share* of *values* lies, linear between two of them.
+    """Return the weighted quantile *share* of *values*, interpolated linearly.
 
     The position of a value is the middle of its weight. The scale goes from the middle of the first
     weight to that of the last. With equal weights this is the usual definition (NumPy's).
@@ -78,7 +78,7 @@ def quantile(
 
 
 def weights_of(keys: Sequence[Hashable]) -> list[float]:
-    """Return weights by which what shares a key counts once.
+    """Return weights such that all items with the same key add up to 1.
 
     >>> weights_of(["a", "b", "a"])
     [0.5, 1.0, 0.5]
@@ -90,7 +90,7 @@ def weights_of(keys: Sequence[Hashable]) -> list[float]:
 
 
 def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Return *items* by their key, in the order in which keys come."""
+    """Group *items* by key, in the order of first occurrence."""
     found: dict[K, list[T]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
@@ -101,7 +101,7 @@ def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def regret(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """Return how much longer the step predicted to be best takes than the best, as a share.
+    """Return the measured time of the layout predicted best, over the fastest measured, minus 1.
 
     >>> regret([1.0, 2.0, 3.0], [12.0, 10.0, 11.0])
     0.19999999999999996
@@ -111,7 +111,7 @@ def regret(predicted: Sequence[float], measured: Sequence[float]) -> float:
 
 
 def chance(measured: Sequence[float]) -> float:
-    """Return the mean regret of a layout picked by chance, as a model that knows no layouts does.
+    """Return the mean regret of a randomly picked layout.
 
     >>> chance([10.0, 12.0, 14.0])
     0.19999999999999996
@@ -122,7 +122,7 @@ def chance(measured: Sequence[float]) -> float:
 def count_pairs(
     predicted: Sequence[float], measured: Sequence[float], margin: float
 ) -> tuple[int, int]:
-    """Return the pairs that are predicted in the right order, and all pairs that count.
+    """Return the number of pairs predicted in the right order, and of all pairs that count.
 
     A pair counts if its measured values are more than the share *margin* apart.
 
@@ -143,6 +143,6 @@ def count_pairs(
 
 
 def rates(speeds: Sequence[float], classes: Sequence[Hashable]) -> Mapping[Hashable, float]:
-    """Return the median speed of each class: a constant MFU, fitted on the same rows."""
+    """Return the median speed of each class: the baseline of a constant MFU."""
     found = group_by(zip(classes, speeds, strict=True), lambda pair: pair[0])
     return {key: quantile([speed for _, speed in pairs], 0.5) for key, pairs in found.items()}

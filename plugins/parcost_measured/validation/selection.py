@@ -1,4 +1,4 @@
-"""Which rows to take, and when to fail: two small languages of the command line."""
+"""Conditions on rows, and limits on figures: two small languages of the command line."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 class MalformedError(ValueError):
-    """A text is none of the small language; the message says what would be."""
+    """A text is not in the small language; the message says what is expected."""
 
 
 @frozen
 class Condition:
-    """What a field of a row has to be: a pattern, or beyond a number."""
+    """A condition on a field of a row: a pattern, or a bound."""
 
     field: str
     relation: str
     values: tuple[str, ...]
 
     def holds(self, value: Any) -> bool:
-        """Return whether the condition holds for a row whose field has that *value*."""
+        """Return whether a field with this *value* meets the condition."""
         if self.relation in _COMPARISONS:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 return False
@@ -44,7 +44,7 @@ class Condition:
 
 
 def condition(text: str) -> Condition:
-    """Return the condition that *text* spells.
+    """Parse a condition.
 
     >>> condition("source_key=nemo,torch*")
     Condition(field='source_key', relation='=', values=('nemo', 'torch*'))
@@ -69,9 +69,9 @@ MISSING = object()
 
 
 def value_of(row: RunRow, path: str, further: Mapping[str, Any]) -> Any:
-    """Return the field of *row* at *path*, such as `batch.global`, or one of *further* ones.
+    """Return the field of *row* at *path*, such as `batch.global`, or one of *further* fields.
 
-    :data:`MISSING` stands for a field that it does not have.
+    :data:`MISSING` stands for a field that the row lacks.
     """
     if path in further:
         return further[path]
@@ -87,7 +87,7 @@ def value_of(row: RunRow, path: str, further: Mapping[str, Any]) -> Any:
 
 
 def paths() -> list[str]:
-    """Return the fields that the schema has, by path."""
+    """Return the paths of all fields in the schema."""
     found: list[str] = []
 
     def add(kind: type, before: str) -> None:
@@ -105,7 +105,7 @@ def paths() -> list[str]:
 
 @frozen
 class RangeLimit:
-    """A figure of the summary, of all rows or of a group, and what it may not be."""
+    """A limit on a figure of the summary, over all rows or in a group."""
 
     text: str
     quantity: str
@@ -115,7 +115,7 @@ class RangeLimit:
     bound: float
 
     def is_broken(self, value: float) -> bool:
-        """Return whether *value* is what the limit excludes."""
+        """Return whether *value* violates the limit."""
         return _COMPARISONS[self.relation](value, self.bound)
 
 
@@ -136,7 +136,7 @@ _LIMIT = re.compile(
 
 
 def limit(text: str) -> RangeLimit:
-    """Return the limit that *text* spells.
+    """Parse a limit.
 
     >>> limit("mape of torchtitan > 10 %").bound
     0.1

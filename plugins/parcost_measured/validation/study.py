@@ -1,8 +1,8 @@
 """A row as the text of a study, with a comment for each assumption.
 
-One table, :data:`ATTRIBUTES`, has a block, an attribute, and a function from the facts of a row to
-the value. A value is a text of the language, or that with an assumption. None leaves the default
-of the language. A new attribute is one line.
+The table :data:`ATTRIBUTES` has a block, an attribute, and a function from the facts of a row to
+the value. A value is a text of a spec, alone or with an assumption. None keeps the default of the
+language. A new attribute is one line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from parcost_plugins.vocabulary.stages_text import StagesTextError, stages
 
 @frozen
 class Assumption:
-    """A value that the row does not have, and why it is taken."""
+    """A value that the row lacks, and the reason for assuming it."""
 
     value: str
     why: str
@@ -42,7 +42,7 @@ Value: TypeAlias = str | Assumption | None
 
 @frozen(eq=False, slots=False)
 class Facts:
-    """A row, and what follows from it for several attributes."""
+    """A row, and values derived from it for several attributes."""
 
     row: RunRow
     entry: HardwareEntry
@@ -53,30 +53,31 @@ class Facts:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe of precision."""
+        """The precision."""
         return recipe_of(self.row, self.profile)
 
     @cached_property
     def recomputation(self) -> Recomputation:
-        """What is recomputed."""
+        """The recomputation."""
         return recomputation_of(self.row)
 
     @cached_property
     def network(self) -> HardwareNetwork | None:
-        """What the row says of the network between nodes."""
+        """The network between nodes, None if the row does not state its bandwidth."""
         return network_of(self.row.hardware)
 
     @property
     def divides(self) -> bool:
-        """Whether the virtual stages have as many layers each."""
+        """Whether the layers divide evenly by the virtual stages."""
         p = self.row.parallel
         return not self.row.model.layers % (p.pp * p.vp)
 
     @cached_property
     def ends(self) -> int:
-        """How many of the head and the embedding count as a layer where layers do not divide.
+        """How many of embedding and head count as a layer if layers do not divide by the stages.
 
-        Megatron-LM deals such layers by options alone, which count ends where that divides.
+        Megatron-LM assigns such layers only by options, which count the ends if the sum then
+        divides.
         """
         said = str(self.row.extra.get("pp_partition") or self.row.extra.get("pp_layout") or "")
         if self.divides or said:
@@ -88,7 +89,7 @@ class Facts:
 
     @cached_property
     def sharding(self) -> str:
-        """What the row says of sharded state, in lower case."""
+        """The row's description of sharded state, in lower case."""
         return (self.row.parallel.zero_stage_or_fsdp or "").lower()
 
     @property
@@ -98,7 +99,7 @@ class Facts:
 
     @property
     def is_gated(self) -> bool:
-        """Whether the MLP is gated: a model after LLaMA in all likelihood."""
+        """Whether the MLP is gated, assumed for models in the style of LLaMA."""
         return bool(self.row.model.gated)
 
 
@@ -163,7 +164,7 @@ def _window(facts: Facts) -> Value:
 
 
 def _of_model(pattern: str, text: str, why: str) -> Callable[[Facts], Value]:
-    """Return a value for models whose name holds *pattern*."""
+    """Return a function that gives a value to models whose name contains *pattern*."""
 
     def value(facts: Facts) -> Value:
         match = re.search(pattern, facts.row.model.name, re.IGNORECASE)
@@ -228,7 +229,7 @@ def _sequence_parallel(facts: Facts) -> Value:
 
 
 def _expert_ranks(facts: Facts) -> Value:
-    """Return the tensor-parallel degree of experts, which is 1 unless a row says another."""
+    """Return the tensor-parallel degree of experts; None (1) unless the row states another."""
     printed = facts.row.extra.get("expert_tensor_parallel")
     return _text(printed) if isinstance(printed, int) and printed > 1 else None
 
@@ -264,7 +265,7 @@ def _chunks(facts: Facts) -> Value:
 
 
 def _stages(facts: Facts) -> Value:
-    """Return the layers of each virtual stage where the row has a layout in Megatron's letters."""
+    """Return the layers of each virtual stage, if the row has a layout in Megatron's notation."""
     said, p = facts.row.extra.get("pp_layout"), facts.row.parallel
     if not isinstance(said, str) or p.pp == 1:
         return None
@@ -281,7 +282,7 @@ def _stages(facts: Facts) -> Value:
 
 
 def _assignment(facts: Facts) -> Value:
-    """Return the rule by which layers are dealt where the framework has none for them."""
+    """Return the rule that assigns layers to stages, if the framework has none for this count."""
     if facts.divides or facts.profile.deals or facts.row.extra.get("pp_layout"):
         return None
     why = f"{facts.row.model.layers} layers that do not divide fill stages from the first"
@@ -289,7 +290,7 @@ def _assignment(facts: Facts) -> Value:
 
 
 def _end_layers(least: int, what: str) -> Callable[[Facts], Value]:
-    """Return whether *what* counts as a layer, which it does from *least* ends on."""
+    """Return a function that says whether *what* counts as a layer: from *least* ends on."""
 
     def value(facts: Facts) -> Value:
         if facts.ends < least:
@@ -329,7 +330,7 @@ _KERNELS = (
 
 
 def _kernel(facts: Facts) -> Value:
-    """Return the attention kernel that the row names.
+    """Return the attention kernel in the row.
 
     Without a name, or with several, it is the framework's of that time.
     """
@@ -345,7 +346,7 @@ def _kernel(facts: Facts) -> Value:
 
 
 def _mode(facts: Facts) -> Value:
-    """Return whether layers were compiled, where the row says so."""
+    """Return whether layers were compiled, if the row states it."""
     said = facts.row.extra.get("compile")
     if isinstance(said, bool):
         return "compiled" if said else "eager"
@@ -357,9 +358,9 @@ _WHOLE_GRAPHS = 2026
 
 
 def _cuda_graphs(facts: Facts) -> Value:
-    """Return what was captured, where the row says so.
+    """Return the scope of CUDA graphs, if the row states it.
 
-    A scope without attention is of the router alone, and leaves a layer to the host.
+    A scope without attention covers the router alone, and the host still launches the layer.
     """
     kind, scope = (
         str(facts.row.extra.get(f"cuda_graph_{part}") or "") for part in ("impl", "scope")
@@ -418,7 +419,7 @@ def _tensor(facts: Facts) -> Value:
 
 
 def _bucket(facts: Facts) -> Value:
-    """Return the buckets of Megatron-LM: 4e7 elements, or 1e6 for each data-parallel rank."""
+    """Return the bucket size of Megatron-LM: 4e7 elements, or 1e6 for each data-parallel rank."""
     ranks = facts.row.parallel.dp * facts.row.parallel.cp
     if not facts.profile.growing_buckets or ranks == 1:
         return None
@@ -438,7 +439,7 @@ def _balance(facts: Facts) -> Value:
 
 
 def _capacity(facts: Facts) -> Value:
-    """Return the capacity that a row states, or of recipes that drop tokens: the mean."""
+    """Return the expert capacity that a row states; 1 for recipes that drop tokens."""
     if not facts.row.is_sparse:
         return None
     said = facts.row.extra.get("moe_capacity_factor")
@@ -461,7 +462,7 @@ def _loss(facts: Facts) -> Value:
 
 
 def _dispatcher(facts: Facts) -> Value:
-    """Return who sends tokens to experts: the backend of Megatron-Core's flexible dispatcher."""
+    """Return the token dispatcher: the backend of Megatron-Core's flexible dispatcher."""
     row = facts.row
     if not row.is_sparse:
         return None
@@ -485,7 +486,7 @@ def _hidden_exchange(facts: Facts) -> Value:
 
 
 def _uses_liger(facts: Facts) -> bool:
-    """Return whether the row says that Liger's fused kernels ran."""
+    """Return whether the row states that Liger's fused kernels ran."""
     row = facts.row
     said = row.extra.get("liger")
     if isinstance(said, bool):
@@ -512,7 +513,7 @@ def _loss_chunks(facts: Facts) -> Value:
 
 
 def _fused_kernels(facts: Facts) -> list[tuple[str, str]]:
-    """Return what Liger's kernels change of the framework."""
+    """Return the attributes that Liger's kernels change in the framework."""
     if not _uses_liger(facts):
         return []
     return [(name, "fused") for name in ("norm", "activation", "rotary")]
@@ -550,7 +551,7 @@ def _text(value: float) -> str:
 
 @frozen
 class StudyAttribute:
-    """One line of a study: the block that it stands in, its name, and its value for a row."""
+    """One line of a study: its block, the name of the attribute, and its value for a row."""
 
     block: str
     name: str
@@ -653,7 +654,7 @@ _ATTENTION = ("mha", "gqa", "mqa", "mla")
 
 @frozen(kw_only=True)
 class StudyText:
-    """A study as text, and what was assumed for it."""
+    """A study as text, and its assumptions."""
 
     text: str
     assumptions: Sequence[str]
@@ -664,10 +665,10 @@ _ADAPTERS = r"\bQ?LoRA\b"  # in what a row says of itself
 
 
 def write(row: RunRow) -> StudyText:
-    """Return the study that *row* is.
+    """Return *row* as a study.
 
     Raises:
-        UnmodelledError: The catalogue has no such device, or the language no such model.
+        UnmodelledError: The catalogue lacks the device, or the language cannot express the model.
     """
     entry = entry_of(row.hardware)
     if entry is None:
@@ -721,7 +722,7 @@ def write(row: RunRow) -> StudyText:
 
 
 def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
-    """Yield a fabric of the row's own, where it differs from the catalogue's."""
+    """Yield the lines of a fabric block for the row, if it differs from the catalogue's."""
     hardware, entry = facts.row.hardware, facts.entry
     size = domain_of(hardware) or (hardware.gpus_per_node if entry.level == "node" else None)
     network = facts.network
@@ -749,7 +750,7 @@ _STATE = ("weights", "gradients", "optimizer", "reduction", "gather", "update_tr
 
 
 def _recipe(facts: Facts, assumptions: list[str]) -> Iterator[str]:
-    """Yield a recipe of the row's own, where the catalogue has none for both of its parts."""
+    """Yield the lines of a precision block for the row, if the catalogue has no such precision."""
     found = facts.recipe
     if found.assumed:
         assumptions.append(found.assumed)
@@ -770,5 +771,5 @@ def _align(values: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _comment(text: str) -> str:
-    """Return *text* in one line that ends no comment."""
+    """Return *text* as one line that cannot end a comment."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -1,4 +1,4 @@
-"""Rows in groups, with their scores: what every format is written from."""
+"""Rows in groups, with their scores: the data of every format."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WIDER = {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 4.0, "mxfp4": 4.0}
 
 @frozen(kw_only=True, eq=False)
 class ScoredRow:
-    """A row with its prediction, and what the baseline says of it."""
+    """A row with its prediction, and the prediction of the constant-MFU baseline."""
 
     row: RunRow
     written: StudyText
@@ -47,7 +47,7 @@ class ScoredRow:
 
     @property
     def error(self) -> float:
-        """Error of the step time."""
+        """The relative error of the step time."""
         return self.prediction.step_time / self.row.measured.step_time_s - 1.0
 
     @property
@@ -57,30 +57,30 @@ class ScoredRow:
 
     @property
     def baseline_error(self) -> float:
-        """Error of the baseline's step time."""
+        """The relative error of the baseline's step time."""
         return self.baseline / self.row.measured.step_time_s - 1.0
 
     @property
     def memory_error(self) -> float | None:
-        """Error of the memory, where it was measured."""
+        """The relative error of the memory; None if it was not measured."""
         measured = self.row.measured.memory_gb
         return None if measured is None else self.prediction.memory / (measured * 1e9) - 1.0
 
     @property
     def memory_ratio(self) -> float | None:
-        """Measured over predicted memory, where it was measured."""
+        """Measured over predicted memory; None if it was not measured."""
         measured = self.row.measured.memory_gb
         predicted = self.prediction.memory
         return None if measured is None or not predicted else measured * 1e9 / predicted
 
     @property
     def step_in_interval(self) -> bool | None:
-        """Whether the measured step time lies in its interval; None without one."""
+        """Whether the measured step time lies in its interval; None without an interval."""
         return _is_within(self.row.measured.step_time_s, self.prediction.step_interval)
 
     @property
     def memory_held(self) -> bool | None:
-        """Whether the measured memory lies in its interval; None without either."""
+        """Whether the measured memory lies in its interval; None if it was not measured."""
         measured = self.row.measured.memory_gb
         interval = self.prediction.memory_interval
         return None if measured is None else _is_within(measured * 1e9, interval)
@@ -92,7 +92,7 @@ def _is_within(value: float, ends: tuple[float, float] | None) -> bool | None:
 
 @frozen(kw_only=True)
 class SummaryGroup:
-    """Rows that have something in common, and their scores."""
+    """Rows with a common property, and their scores."""
 
     dimension: str
     name: str
@@ -107,10 +107,10 @@ class SummaryGroup:
 
 @frozen(kw_only=True)
 class Ranking:
-    """Layouts of one model with one batch on as many devices of a source.
+    """Layouts of one job (model, batch, devices, source), and how well they are ranked.
 
-    *pairs* are those whose measured times are more than the noise apart; *ordered* are the pairs
-    among them that are predicted in the right order.
+    *pairs* are pairs of layouts whose measured times differ by more than the noise; *ordered* are
+    those predicted in the right order.
     """
 
     source: str
@@ -124,7 +124,7 @@ class Ranking:
 
 @frozen(kw_only=True)
 class ProfileAge:
-    """A profile of a framework: its years, the run that checks it, and younger rows."""
+    """A profile of a framework: its years, the run that checks it, and the number of newer rows."""
 
     name: str
     first_year: int | None
@@ -135,7 +135,7 @@ class ProfileAge:
 
     @property
     def warning(self) -> str:
-        """The warning that it is older than what it prices; nothing where it is not."""
+        """The warning that rows are newer than the profile, "" if none is."""
         if not self.younger:
             return ""
         return (
@@ -147,7 +147,7 @@ class ProfileAge:
 def profile_ages(
     rows: Sequence[ScoredRow], frameworks: Mapping[str, Framework]
 ) -> list[ProfileAge]:
-    """Return the age of each profile of *frameworks* that rows use, by name."""
+    """Return the age of each profile of *frameworks* that occurs in rows, by name."""
     found = []
     for name, members in sorted(group_by(rows, lambda one: one.written.framework).items()):
         if (framework := frameworks.get(name)) is None:
@@ -171,7 +171,7 @@ def profile_ages(
 
 @frozen(kw_only=True, eq=False)
 class Summary:
-    """All that is known: groups by dimension, the ranking, and what could not be scored."""
+    """All results: groups by dimension, the ranking, and rows that could not be scored."""
 
     rows: Sequence[ScoredRow]
     groups: Sequence[SummaryGroup]
@@ -212,7 +212,7 @@ class Summary:
 
     @property
     def worse(self) -> list[SummaryGroup]:
-        """The groups of enough rows for which a constant MFU is closer."""
+        """The groups in which a constant MFU predicts better, of enough rows."""
         return [
             group
             for group in self.groups
@@ -220,7 +220,7 @@ class Summary:
         ]
 
     def value(self, quantity: str, metric: str, name: str) -> float | None:
-        """Return one figure of the group called *name*; None where there is none."""
+        """Return one figure of the group called *name*; None if it does not exist."""
         if metric in ("regret", "pairs"):
             return self.regret if metric == "regret" else self.pairs
         group = next((group for group in self.groups if group.name == name), None)
@@ -237,14 +237,14 @@ class Summary:
         return None if found is None else float(getattr(found, metric))
 
     def worst(self, most: int) -> list[ScoredRow]:
-        """Return at most so many rows with the largest errors, as many of each source."""
+        """Return at most *most* rows with the largest errors, spread evenly over sources."""
         sources = group_by(self.rows, lambda one: one.row.source_key).values()
         each = -(-most // max(1, len(sources)))
         found = [one for members in sources for one in largest_errors(members, each)]
         return largest_errors(found, most)
 
     def mean_over(self, dimension: str) -> tuple[float, float] | None:
-        """Return the mean of the groups' MAPE, and that of the baseline's."""
+        """Return the mean over groups of the MAPE, and of the baseline's MAPE."""
         found = self.of(dimension)
         if not found:
             return None
@@ -253,13 +253,13 @@ class Summary:
 
 
 def ordered_share(rankings: Sequence[Ranking]) -> float | None:
-    """Return the share of pairs of *rankings* in the right order; None without pairs."""
+    """Return the share of pairs in the right order; None without pairs."""
     pairs = sum(one.pairs for one in rankings)
     return sum(one.ordered for one in rankings) / pairs if pairs else None
 
 
 def largest_errors(rows: Sequence[ScoredRow], most: int) -> list[ScoredRow]:
-    """Return the *most* rows with the largest errors of the step time, the largest first."""
+    """Return the *most* rows with the largest step time errors, largest first."""
     return sorted(rows, key=lambda one: (-abs(one.error), one.row.id))[:most]
 
 
@@ -276,7 +276,7 @@ _ABOVE = {8: 2, 64: 9, 512: 65}
 
 
 def device_class(row: RunRow) -> str:
-    """Return the class of device that *row* names."""
+    """Return the class of device of *row*."""
     return row.hardware.gpu_class or row.hardware.gpu
 
 
@@ -302,10 +302,10 @@ def summarize(
     families: Mapping[str, str] | None = None,
     frameworks: Mapping[str, Framework] | None = None,
 ) -> Summary:
-    """Return the summary of *cases*, and of what was wrong with other rows.
+    """Return the summary of *cases*, and of the flaws of other rows.
 
-    *families* are those of the catalogue's devices, by name, *frameworks* its profiles. Composed
-    rows have a group of their own, and are in nothing else.
+    *families* are the families of devices by name, *frameworks* the frameworks of the catalogue.
+    Composed rows have a group of their own, and are in no other one.
     """
     composed = _with_baseline(
         [one for one in cases if one.placed.row.synthetic and one.prediction is not None]
@@ -353,13 +353,13 @@ def _flaw(case: RowResult, kind: str, reason: str) -> Flaw:
 
 
 def _speed(case: RowResult) -> float:
-    """Return the model FLOP/s of a device that was measured."""
+    """Return the measured model FLOP/s per device."""
     assert case.prediction is not None
     return case.prediction.model_flops / case.placed.row.measured.step_time_s
 
 
 def excess(case: RowResult) -> str:
-    """Return why a step time cannot be true: the device would compute beyond its peak."""
+    """Return the reason why a step time is impossible, above the device's peak; "" if it is not."""
     assert case.prediction is not None
     row, speed = case.placed.row, _speed(case)
     peak = case.prediction.peak * _WIDER.get(row.numbers or "", 1.0)
@@ -372,7 +372,7 @@ def excess(case: RowResult) -> str:
 
 
 def _with_baseline(cases: Sequence[RowResult]) -> list[ScoredRow]:
-    """Return the rows with one constant rate for each class of device and precision."""
+    """Return the rows with the baseline: one constant rate per class of device and precision."""
     classes: list[Hashable] = [
         (device_class(case.placed.row), case.placed.row.numbers) for case in cases
     ]
@@ -431,12 +431,12 @@ def _memory_coverage(rows: Sequence[ScoredRow]) -> Coverage | None:
 
 
 def half_width(ends: tuple[float, float], predicted: float) -> float:
-    """Return half of what lies between the ends of an interval, of the prediction."""
+    """Return half the width of an interval, as a share of the prediction."""
     return (ends[1] - ends[0]) / 2 / predicted
 
 
 def ranges_of(rows: Sequence[ScoredRow], families: Mapping[str, str]) -> Mapping[str, Ranges]:
-    """Return the ranges of measured / predicted; *families* are those of devices by name."""
+    """Return the ranges of measured / predicted; *families* are the families of devices by name."""
     steps = [(one, one.ratio) for one in rows]
     memories = [(one, ratio) for one in rows if (ratio := one.memory_ratio) is not None]
     found = {}
@@ -456,13 +456,13 @@ def _kind(one: ScoredRow, families: Mapping[str, str]) -> Kind:
 
 
 def device_of(row: RunRow) -> str:
-    """Return the device of the catalogue that *row* means."""
+    """Return the catalogue device of *row*."""
     entry = entry_of(row.hardware)
     return "" if entry is None else entry.device
 
 
 def _rankings(rows: Sequence[ScoredRow]) -> list[Ranking]:
-    """Return the rankings of layouts: jobs with enough of them whose repeats agree."""
+    """Return the rankings of jobs with enough layouts whose repeats agree."""
     found = []
     for key, members in group_by(rows, _job).items():
         repeats = [
@@ -494,7 +494,7 @@ def _spread(seconds: Sequence[float]) -> float:
 
 
 def _job(one: ScoredRow) -> tuple[Hashable, ...]:
-    """Return what layouts that are compared have in common: all but the layout."""
+    """Return the key of comparable layouts: all properties of the job except its layout."""
     row = one.row
     return (
         row.source_key,
@@ -515,7 +515,7 @@ def _layout(one: ScoredRow) -> tuple[Hashable, ...]:
 
 
 def memory_basis(row: RunRow) -> str:
-    """Return what the memory of *row* is: of the allocator's blocks, or of the whole device."""
+    """Return the kind of memory measured in *row*: allocated, reserved, or of the whole device."""
     said = row.extra.get("memory_basis")
     if isinstance(said, str):
         return said

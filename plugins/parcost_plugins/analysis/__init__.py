@@ -1,4 +1,4 @@
-"""What a report says of a step: figures, advice, strategies, and how far numbers may be off."""
+"""Analysis of a step in a report: figures, advice, strategies, and uncertainty."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ PARTS = ("advice", "anchors", "figures", "strategy", "uncertainty")
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebooks of the package."""
     return [Rulebook(name="analysis", file=Path(__file__).with_name("rules.toml"))]

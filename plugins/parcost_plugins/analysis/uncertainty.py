@@ -1,9 +1,8 @@
-"""Where measured step times and memory lie: the errors of runs like this one.
+"""Intervals of step time and memory, from the measured errors of similar runs.
 
-An interval is the prediction times a low and a high factor. Both are what was measured over
-what was predicted in the runs that have most in common with the study. The
-efficiencies of a device without measured runs are those of its family; what it may differ by
-is added to the logarithm of either factor in quadrature.
+An interval is the prediction times a low and a high factor. Both are ratios measured / predicted of
+the runs most similar to the study. A device without measured runs has efficiencies of its family;
+the spread of that family is added to the logarithm of either factor in quadrature.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _FIGURES = ("step_time", "memory")
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rule that the low end of a range is not above its high end."""
+    """Return the rule that the low end of a range does not exceed its high end."""
     training = study.get(Training)
     if training is None:
         return
@@ -57,7 +56,7 @@ def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
 
 
 def _known_memory(study: Study, value: Real) -> Interval:
-    """Return where memory lies under a framework whose allocations are known."""
+    """Return the memory interval of a framework whose allocations are known."""
     budget = study[MemoryBudget]
     framework = block_name(study[Training].framework)
     source = f"open runs with their memory, of frameworks as known as `{framework}`"
@@ -81,7 +80,7 @@ def _kind(study: Study, training: Training) -> tuple[str, str, str]:
 
 
 def _spread(study: Study, accuracy: Accuracy) -> tuple[Real, str] | None:
-    """Return by what a device without measured runs may differ, and why; None for others."""
+    """Return the spread of a device without measured runs, and its reason; None for others."""
     device = study[Cluster].device
     name, family = block_name(device), device.family
     if accuracy.has_device(name):
@@ -116,7 +115,7 @@ def _interval(
 
 
 def _source(found: ObservedErrors) -> str:
-    """Return which runs *found* are, in words."""
+    """Return a description of the runs in *found*."""
     kind = {"any": "", "dense": "dense", "experts": "with experts"}[found.model]
     said = ", ".join(filter(None, (kind, found.family, found.framework)))
     models = "model" if found.models == 1 else "models"

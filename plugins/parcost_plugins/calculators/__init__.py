@@ -1,4 +1,4 @@
-"""Questions that need no step: each block has figures of its own."""
+"""Calculators that need no step: each block has its own figures."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ PARTS = ("data", "networks", "roofline", "sheets", "transfers")
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebooks of the package."""
     return [Rulebook(name="calculators", file=Path(__file__).with_name("rules.toml"))]

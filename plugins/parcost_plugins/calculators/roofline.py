@@ -1,4 +1,4 @@
-"""The communication roofline of a machine: the FLOPs that pay for one byte.
+"""The communication roofline of a machine: the FLOPs per byte at the ridge.
 
 A link of bandwidth B and a peak F are in balance at F / B FLOPs per byte: the ridge. Every level of
 a fabric has one, and so has the memory. Peaks are dense and bandwidths are per direction, as
@@ -22,7 +22,7 @@ _SOURCE = "Williams, Waterman, Patterson 2009, with a link in the place of the m
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Section | Check]:
-    """Return the ridges of every machine that is asked about."""
+    """Return the ridges of every ``roofline`` block."""
     for asked in study.all(Roofline):
         peak: Real | None = getattr(asked.device, asked.compute)
         label = _label(asked)
@@ -68,7 +68,7 @@ def _ridge(label: str, name: str, peak: Real, rate: Real) -> Figure:
 
 
 def _rates(asked: Roofline) -> Iterator[tuple[str, Real]]:
-    """Yield the memory and each level, with what one device has of it."""
+    """Yield the memory and each level, each with its bandwidth per device."""
     yield "memory", asked.device.memory_bandwidth
     below: Real = 1.0
     for level in asked.fabric.levels:

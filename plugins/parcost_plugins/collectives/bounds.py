@@ -38,7 +38,7 @@ class LowerBound(Collective):
     source = "Chan et al. 2007; Patarasuk and Yuan 2009"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return a time that nothing beats."""
+        """Return the largest lower bound in seconds."""
         if operation == "point_to_point":
             other = minimum(group.ranks - 1, 1.0)
             return group.hop.seconds(other, n * other)
@@ -48,7 +48,8 @@ class LowerBound(Collective):
 
 
 def _latency(group: Group) -> Real:
-    """Return the rounds until a rank has data of all others, at the smallest latency.
+    """Return the seconds of the rounds until each rank has data of all others, at the lowest
+    latency.
 
     In a round a rank with k ports hears from k others: ceil(log P / log(k + 1)) rounds.
     """
@@ -67,7 +68,7 @@ def _latency(group: Group) -> Real:
 
 
 def _bytes(operation: str, n: Real, group: Group) -> Real:
-    """Return the longest time that the bytes of any unit take to leave or enter it."""
+    """Return the seconds of the slowest unit to send or receive its bytes across its boundary."""
     P = group.ranks
     members: Real = 1.0  # of the unit, at most
     longest: Real = 0.0
@@ -100,12 +101,12 @@ def _boundary_bytes(operation: str, n: Real, members: Real, P: Real, *, reduces:
 
 
 def _rate(link: Link) -> Real:
-    """Return what the ports of a rank carry together."""
+    """Return the bandwidth of all ports of a rank together, in B/s."""
     return link.bandwidth * _ports(link)
 
 
 def _ports(link: Link) -> float:
-    """Return the ports of a rank: two for each dimension of a torus."""
+    """Return the number of ports of a rank: two for each dimension of a torus, else one."""
     if _level(link, "kind", default="") != "torus":
         return 1.0
     return max(2.0 * len(_level(link, "dimensions", default=())), 1.0)
@@ -118,5 +119,5 @@ def _level(link: Link, attribute: str, *, default: T) -> T:
 
 @hookimpl
 def collectives() -> list[LowerBound]:
-    """Offer the bound."""
+    """Return the lower bound."""
     return [LowerBound()]

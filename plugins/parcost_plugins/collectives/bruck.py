@@ -26,7 +26,7 @@ class Bruck(PhasedAlgorithm):
     source = "Bruck et al. 1997"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the rounds."""
+        """Return one phase for all rounds."""
         P = group.ranks
         blocks = P - 1 if operation == "all_gather" else one_bits(P)
         return single_phase(partner_link(group), ceil_log2(P), n / P * blocks)
@@ -38,7 +38,7 @@ class Bruck(PhasedAlgorithm):
 
 
 def one_bits(P: Real) -> Real:
-    """Return how many one-bits the numbers 0 to P - 1 have together.
+    """Return the total number of one bits in the binary numbers 0 to P - 1.
 
     >>> one_bits(8.0), one_bits(6.0)
     (12.0, 7.0)
@@ -52,7 +52,7 @@ def one_bits(P: Real) -> Real:
 
 
 def _ones(P: Real, bit: float) -> Real:
-    """Return how many of the numbers 0 to P - 1 have *bit*."""
+    """Return how many of the numbers 0 to P - 1 have *bit* set."""
     cycles = floor(P / (2 * bit))  # of bit zeros, then bit ones
     return cycles * bit + maximum(P - (2 * cycles + 1) * bit, 0.0)
 

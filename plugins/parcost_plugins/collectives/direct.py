@@ -12,7 +12,7 @@ from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
 
 class Direct(PhasedAlgorithm):
-    """The message, sent once; nothing where a group has no second rank."""
+    """One message; nothing is sent in a group of one rank."""
 
     name = "direct"
     operations = frozenset({"point_to_point"})

@@ -25,7 +25,7 @@ _ONCE = f"min({_CUT}, {_WHOLE})".format(d="ceil(log2(P))")
 class DoubleTree(PhasedAlgorithm):
     """A broadcast down both trees, a reduction up them; an all-reduce is both.
 
-    The *pieces* of each tree are the best where they are left out.
+    The number of *pieces* per tree is optimised if it is not given.
     """
 
     pieces: Real | None = None
@@ -35,11 +35,11 @@ class DoubleTree(PhasedAlgorithm):
     source = "Sanders, Speck, Träff 2009; NCCL, src/graph/trees.cc: a tree per channel"
 
     def cut(self, pieces: Real) -> DoubleTree:
-        """Return the algorithm with so many *pieces* in each tree."""
+        """Return the algorithm with *pieces* pieces in each tree."""
         return evolve(self, pieces=pieces)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the ways along the trees, in pieces or whole, whichever is faster."""
+        """Return the phases along the trees, in pieces or unsplit, whichever is faster."""
         link, depth = group.flat, ceil_log2(group.ranks)
         other = minimum(depth, 1.0)  # one rank has a tree without depth
         if self.pieces is None:

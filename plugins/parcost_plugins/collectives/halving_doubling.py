@@ -1,11 +1,10 @@
 """Recursive halving and doubling: the bytes of a ring in logarithmically many rounds.
 
-Where every level holds a power of two, ranks halve with near partners first and double
-with them last: what is left to cross an outer level has been halved on the inner ones.
-Elsewhere every round is estimated at ``group.pair``, the slowest boundary. Off powers of
-two, pairs of ranks first merge into one: exact for an all-reduce, an approximation for a
-reduce-scatter, whose shares come out uneven. The other operations have no clean form
-there and do not run.
+If every level holds a power of two of units, ranks halve with near partners first and double with
+them last, so that the data that crosses an outer level has been halved on the inner ones. Otherwise
+every round is estimated at ``group.pair``, the slowest boundary. If the number of ranks is not a
+power of two, pairs of ranks first merge into one: exact for an all-reduce, an approximation for a
+reduce-scatter, whose shares become unequal. The other operations then cannot run.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class HalvingDoubling(PowersOfTwo):
     source = "Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the phases by level, or those on the pair link where levels are odd."""
+        """Return the phases by level, or on the pair link if a level is not a power of two."""
         by_level = fills_levels(group)
         if by_level is True:
             return _by_level(operation, n, group)
@@ -69,7 +68,7 @@ def collectives() -> list[HalvingDoubling]:
 
 
 def _on_pair(operation: str, n: Real, group: Group, odd: Real) -> Phase:
-    """Return every round at the slowest boundary, where levels are *odd*: 1 or 0."""
+    """Return all rounds at the slowest boundary; *odd* is 1 where this form applies."""
     passes, P = _PASSES[operation], group.ranks
     q = largest_power(P)
     merged = where(q == P, 0.0, 1.0) * odd
@@ -81,7 +80,7 @@ def _on_pair(operation: str, n: Real, group: Group, odd: Real) -> Phase:
 
 
 def _by_level(operation: str, left: Real, group: Group, even: Real = 1.0) -> list[Phase]:
-    """Return the rounds of each level with what is *left*, where they are *even*: 1 or 0."""
+    """Return the rounds of each level for *left* bytes; *even* is 1 where this form applies."""
     passes, adds = _PASSES[operation], operation in _REDUCES
     found = []
     for g, link in zip(group.shape, partner_links(group), strict=True):

@@ -1,4 +1,4 @@
-"""Hierarchical collectives: one level of the fabric after another, rings at each.
+"""Hierarchical collectives: rings on one level of the fabric after another.
 
 An all-reduce over levels 1 to q starts with a reduce-scatter within level 1. An all-reduce of the
 shards over levels 2 to q follows, then an all-gather within level 1. So the outer levels carry a
@@ -34,7 +34,7 @@ class Hierarchical(PhasedAlgorithm):
     source = "Rabenseifner 2004, applied level by level; DeepEP for the all-to-all"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the levels, one after another."""
+        """Return the phases of the levels, innermost first."""
         if operation == "all_to_all":  # with ranks of the same place in their units, per level
             return [
                 Phase(link, g - 1, n * (g - 1) / g)
@@ -58,14 +58,14 @@ class Hierarchical(PhasedAlgorithm):
         return found
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm | None:
-        """Return the time as one expression; chains in pieces have none."""
+        """Return the time as one expression; None for pipelined chains."""
         text = _FORMULAS.get(operation)
         links = exchange_links(group) if operation == "all_to_all" else group.links
         return None if text is None else ClosedForm(text, links)
 
 
 def levels(n: Real, group: Group) -> Iterator[tuple[Real, Real, Real, Link]]:
-    """Yield members, members further out, bytes of the part, and link, level by level."""
+    """Yield for each level: members, units further out, bytes of the shard, and link."""
     further: Real = 1.0
     for g in group.shape:
         further = further * g
@@ -78,5 +78,5 @@ def levels(n: Real, group: Group) -> Iterator[tuple[Real, Real, Real, Link]]:
 
 @hookimpl
 def collectives() -> list[Hierarchical]:
-    """Offer the hierarchy."""
+    """Return the hierarchical algorithm."""
     return [Hierarchical()]

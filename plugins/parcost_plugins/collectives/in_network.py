@@ -1,12 +1,11 @@
-"""Reductions in the switch: NVLS inside of a node, CollNet over a network with SHARP.
+"""In-switch reductions: NVLS in a node, CollNet over a network with SHARP.
 
-The switch reads what the ranks hold, adds, and multicasts. Inside of a node each rank has
-its shard reduced and multicast: its data leaves once, its reduced shard once more. So n (1
-+ 1/P) bytes pass each port where a ring passes 2n (P - 1)/P. Gathers and scatters move what
-a ring moves, in one round. Over a network each port sends what it has up the switches once
-and receives the sum once.
+The switch reads the data of the ranks, adds, and multicasts. In a node each rank has its shard
+reduced and multicast: it sends its data once, and its reduced shard once more. So n (1 + 1/P) bytes
+pass each port where a ring passes 2n (P - 1)/P. Gathers and scatters move the bytes of a ring, in
+one round. Over a network each port sends its data up the switches once and receives the sum once.
 
-They run only where every level that they reduce on says ``in_network = on``.
+They run only if every level on which they reduce has ``in_network = on``.
 """
 
 from __future__ import annotations
@@ -26,36 +25,36 @@ _NVLS = {
 
 
 def _reducing_spec(links: Sequence[Link], fabric: str) -> str:
-    """Return the spec of the levels that do not reduce, as ones that do."""
+    """Return the spec text that turns in-network reduction on for levels that lack it."""
     names = [link.name for link in links if not reduces(link)]
     levels = ", ".join(f"level {name} {{ in_network = on }}" for name in names)
     return f"fabric {fabric} {{ {levels} }}" if names else ""
 
 
 class Nvls(PhasedAlgorithm):
-    """NVLink SHARP: the switch of one node adds and multicasts."""
+    """NVLink SHARP: the switch of a node adds and multicasts."""
 
     name = "nvls"
     operations = frozenset(_NVLS)
     source = "NCCL 2.30: kernels of NVLink SHARP"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return where the ranks share one switch that reduces."""
+        """Return whether the ranks share one switch that reduces."""
         if not reduces(group.links[0]):
             return False
         return group.shape[0] == group.ranks
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Return what the algorithm needs."""
+        """Return the requirements of the algorithm."""
         return "all ranks on one node, whose level has `in_network = on`"
 
     def remedy(self, group: Group, fabric: str) -> str:
-        """Return what to write so that the switch reduces, if that is all that is missing."""
+        """Return the spec text that enables reduction in the switch, "" if more is missing."""
         within = all_of(group.shape[0] == group.ranks)
         return _reducing_spec(group.links[:1], fabric) if within else ""
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the reading and the multicast."""
+        """Return the phase of reading and multicast."""
         P, link = group.ranks, group.links[0]
         other = minimum(P - 1, 1.0)
         if operation == "all_reduce":
@@ -68,13 +67,13 @@ class Nvls(PhasedAlgorithm):
 
 
 class _CollNet(PhasedAlgorithm):
-    """What both have in common: the network's switches reduce."""
+    """The common part of both CollNet algorithms: the network's switches reduce."""
 
     operations = frozenset({"all_reduce"})
     source = "NCCL 2.30: CollNet; Graham et al. 2016 (SHARP)"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return where every level beyond the node that is crossed has switches that reduce."""
+        """Return whether all crossed levels outside the node have switches that reduce."""
         crosses: Mask = False
         refused: Mask = False
         for g, link in zip(group.shape[1:], group.links[1:], strict=True):
@@ -84,16 +83,16 @@ class _CollNet(PhasedAlgorithm):
         return crosses & (refused ^ True)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Return what the algorithm needs."""
+        """Return the requirements of the algorithm."""
         return "several nodes, and `in_network = on` at every level between them"
 
     def remedy(self, group: Group, fabric: str) -> str:
-        """Return what to write so that the switches that are crossed reduce."""
+        """Return the spec text that enables reduction in the crossed switches."""
         beyond = zip(group.shape[1:], group.links[1:], strict=True)
         return _reducing_spec([link for g, link in beyond if any_of(g > 1)], fabric)
 
     def _network(self, n: Real, group: Group) -> list[Phase]:
-        """Return the way up the switches and down: the bytes cross each level once."""
+        """Return the phases up and down the switches; the bytes cross each level once."""
         return [
             Phase(link, 2 * minimum(g - 1, 1.0), n * minimum(g - 1, 1.0))
             for g, link in zip(group.shape[1:], group.links[1:], strict=True)
@@ -101,12 +100,12 @@ class _CollNet(PhasedAlgorithm):
 
 
 class CollnetDirect(_CollNet):
-    """Each rank of a node owns a part of the buffer and sends it out by its own card."""
+    """Each rank of a node owns a part of the buffer and sends it through its own NIC."""
 
     name = "collnet_direct"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
-        """Return the scatter and the gather in the node, and the network."""
+        """Return the scatter and the gather in the node, and the phases of the network."""
         g, least = group.shape[0], group.fewest[0]
         share = n * (g - 1) / g
         inside = Phase(group.links[0], 2 * minimum(g - 1, 1.0), 2 * share, share)
@@ -114,12 +113,12 @@ class CollnetDirect(_CollNet):
 
 
 class CollnetChain(_CollNet):
-    """A pipelined chain reduces in the node, its end goes out, a chain brings it back."""
+    """A pipelined chain reduces in the node, its end sends to the network, a chain broadcasts."""
 
     name = "collnet_chain"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
-        """Return the chains of the node, and the network; every rank heads a chain of its own."""
+        """Return the chains in the node, and the network phases; every rank heads one chain."""
         g, near = group.shape[0], group.links[0]
         least = group.fewest[0]
         rounds, bytes_ = pieces(g, n, near)
@@ -128,11 +127,11 @@ class CollnetChain(_CollNet):
 
 
 def reduces(link: Link) -> bool:
-    """Return whether the switches of *link* reduce."""
+    """Return whether the switches of *link* reduce (SHARP)."""
     return bool(getattr(link.level, "in_network", False))
 
 
 @hookimpl
 def collectives() -> list[Nvls | CollnetDirect | CollnetChain]:
-    """Offer NVLS and both ways of CollNet."""
+    """Return NVLS and both CollNet algorithms."""
     return [Nvls(), CollnetDirect(), CollnetChain()]

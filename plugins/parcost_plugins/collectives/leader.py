@@ -1,10 +1,9 @@
-"""Two-level all-reduces in which one rank speaks for its node.
+"""Two-level all-reduces with one leader rank per node.
 
-The leaders' ring carries the whole buffer through a single port of each node, so that
-other ports idle: g times the network time of a hierarchy over all ranks. They are here
-because textbooks describe them; ``auto`` leaves them out, for they are never faster.
-``group.hop`` is the port of a leader. With one rank in a node, or on one node, they are
-the ring.
+The ring of leaders carries the whole buffer through a single port of each node, and the other ports
+idle: g times the network time of a hierarchy over all ranks. They are included because textbooks
+describe them; ``auto`` does not try them, as they are never faster. ``group.hop`` is the port of a
+leader. With one rank per node, or in one node, they are a ring.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ def _leaders(n: Real, group: Group) -> Phase:
 
 
 def _is_two_level(group: Group) -> Real:
-    """Return 1 where there are several ranks in a node and several nodes, else 0."""
+    """Return 1 if there are several ranks per node and several nodes, else 0."""
     return minimum(group.shape[0] - 1, 1.0) * minimum(_nodes(group) - 1, 1.0)
 
 
 def _nodes(group: Group) -> Real:
-    """Return the nodes of *group*, which may hold different numbers of its ranks."""
+    """Return the number of nodes of *group*, also if nodes hold different numbers of ranks."""
     return prod(group.shape[1:], start=1.0)
 
 

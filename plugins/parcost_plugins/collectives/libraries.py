@@ -1,14 +1,13 @@
-"""Communication libraries: which algorithms ``auto`` may pick for each operation.
+"""Communication libraries: the algorithms that ``auto`` may choose for each operation.
 
-``collectives { library = nccl }`` names one. Without it, the device says which one its vendor
-ships (``device { library = nccl }``); ``any`` is every algorithm that a plugin offers, but for
-those that only a name asks for. So an algorithm of another plugin moves no study of a library
-that does not have it.
+``collectives { library = nccl }`` names one. Otherwise the device names its vendor's library
+(``device { library = nccl }``). ``any`` has every algorithm of all plugins, except those that must
+be named. So an algorithm of another plugin changes no study of a library without it.
 
-NCCL and RCCL choose pairs of algorithm and protocol by a table, where the device has one. Without a
-table it is their algorithms as text books have them: ``nccl_text_book`` and ``rccl_text_book``.
-There NCCL's *tree* is ``double_tree``. All-to-all, gathers and scatters are grouped messages,
-``pairwise`` and ``linear``. MPI is what MPICH and Open MPI offer between them.
+NCCL and RCCL choose pairs of algorithm and protocol by a table, if the device has one. Without a
+table they choose among textbook algorithms: ``nccl_text_book`` and ``rccl_text_book``. There NCCL's
+*tree* is ``double_tree``. All-to-all, gathers and scatters are grouped messages, ``pairwise`` and
+``linear``. MPI has the algorithms of MPICH and Open MPI together.
 """
 
 from __future__ import annotations
@@ -84,13 +83,13 @@ MPI = Library(
 
 @hookimpl
 def libraries() -> list[Library]:
-    """Offer the libraries."""
+    """Return the libraries."""
     return [NCCL, RCCL, NCCL_TEXT_BOOK, RCCL_TEXT_BOOK, MPI]
 
 
 @hookimpl
 def library(study: Study) -> Iterator[str]:
-    """Name the library of the study, unless it is any."""
+    """Yield the name of the study's library, unless it is ``any``."""
     choice, cluster = study.get(CollectiveChoice), study.get(Cluster)
     name = "device" if choice is None else choice.library
     if name == "device":

@@ -1,7 +1,7 @@
-"""One root that talks to every other rank itself, one after another.
+"""A root that exchanges messages with all other ranks, one after another.
 
-``auto`` leaves these out, for a tree is never slower: they are what the others are
-compared with. All messages are estimated on ``group.pair``, the slowest boundary.
+``auto`` does not try these, as a tree is never slower; they are a baseline. All messages are
+estimated on ``group.pair``, the slowest boundary.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
 
 class Naive(PhasedAlgorithm):
-    """The whole buffer to or from each rank: a root receives, adds, and sends."""
+    """The root sends the whole buffer to each rank, or receives and adds it."""
 
     name = "naive"
     operations = frozenset({"all_reduce", "broadcast", "reduce"})
@@ -32,7 +32,7 @@ class Naive(PhasedAlgorithm):
 
 
 class Linear(PhasedAlgorithm):
-    """Its own part to or from each rank."""
+    """The root sends each rank its own part, or receives it."""
 
     name = "linear"
     operations = frozenset({"scatter", "gather"})

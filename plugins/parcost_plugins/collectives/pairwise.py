@@ -27,7 +27,7 @@ _FORMULAS = {
 
 
 class Pairwise(PhasedAlgorithm):
-    """One message of n/P to each other rank."""
+    """One message of n/P bytes to each other rank."""
 
     name = "pairwise"
     operations = frozenset(_FORMULAS)
@@ -35,7 +35,7 @@ class Pairwise(PhasedAlgorithm):
     source = "Thakur, Rabenseifner, Gropp 2005"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time: of an all-to-all, that of its slowest level."""
+        """Return the seconds; an all-to-all takes the time of its slowest level."""
         if operation == "reduce_scatter":
             return super().seconds(operation, n, group)
         near, *outer = self.phases(operation, n, group)
@@ -48,7 +48,7 @@ class Pairwise(PhasedAlgorithm):
         return maximum(inside + waits, far + near.rounds * near.link.latency)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return what each level carries; of an all-to-all, all at the same time."""
+        """Return the traffic of each level; in an all-to-all, all levels work at the same time."""
         P = group.ranks
         if operation == "reduce_scatter":
             bytes_ = n * (P - 1) / P
@@ -78,7 +78,7 @@ class Pairwise(PhasedAlgorithm):
 
 
 def _messages(group: Group) -> list[tuple[Link, Real]]:
-    """Return the link of each level, and the messages of one rank that it carries."""
+    """Return the link of each level, and the messages per rank on it."""
     inner, *links = direct_links(group)
     found: list[tuple[Link, Real]] = [(inner, group.shape[0] - 1)]
     inside: Real = group.fewest[0]

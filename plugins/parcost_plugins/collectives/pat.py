@@ -21,11 +21,11 @@ class Pat(PhasedAlgorithm):
     source = "Jeaugey 2025 (PAT, arXiv 2506.20252); NCCL 2.23"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return where every rank has a node of its own."""
+        """Return whether every rank has a node of its own."""
         return (group.shape[0] == 1) & (len(group.shape) > 1)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Return what the algorithm needs."""
+        """Return the requirements of the algorithm."""
         return "one rank on each node"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:

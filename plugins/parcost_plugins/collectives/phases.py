@@ -1,7 +1,7 @@
 """Algorithms as lists of phases. Shared by algorithms; no plugin of its own.
 
-What an algorithm moves is said once, as phases; its time, its rounds and its bytes all
-follow from them. Where it cannot run it takes for ever, and says why.
+Time, rounds and bytes of an algorithm all follow from its phases. If it cannot run, its time is
+infinite, and it states its requirements.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class PhasedAlgorithm(Collective):
 
     @abstractmethod
     def phases(self, operation: str, n: Real, group: Group) -> Sequence[Phase]:
-        """Return the parts of *operation*."""
+        """Return the phases of *operation*."""
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of *operation*; infinity where it cannot run."""
+        """Return the seconds of *operation*; infinity if it cannot run."""
         able = self.able(operation, group)
         if able is False:
             return INFINITY
@@ -30,21 +30,21 @@ class PhasedAlgorithm(Collective):
 
 
 class PowersOfTwo(PhasedAlgorithm):
-    """An algorithm of which some operations want a power of two of ranks."""
+    """An algorithm some operations of which need a power-of-two number of ranks."""
 
     def able(self, operation: str, group: Group) -> Mask:
-        """Return where the ranks are a power of two, if *operation* wants one."""
+        """Return whether the rank count is a power of two, if *operation* needs one."""
         if operation not in self.powers_of_two:
             return True
         return largest_power(group.ranks) == group.ranks
 
     def needs(self, operation: str) -> str:
-        """Return what *operation* needs."""
+        """Return the requirements of *operation*."""
         return "a power of two of ranks" if operation in self.powers_of_two else ""
 
 
 def phase_seconds(phases: Sequence[Phase], group: Group) -> Real:
-    """Return the time of *phases* one after another."""
+    """Return the seconds of *phases* in sequence."""
     total: Real = 0.0
     reduced: Real = 0.0
     for link, rounds, bytes_, added in phases:
@@ -54,5 +54,5 @@ def phase_seconds(phases: Sequence[Phase], group: Group) -> Real:
 
 
 def single_phase(link: Link, rounds: Real, bytes_: Real, reduced: Real = 0.0) -> list[Phase]:
-    """Return an algorithm of one phase."""
+    """Return a list of one phase."""
     return [Phase(link, rounds, bytes_, reduced)]

@@ -1,9 +1,9 @@
-"""How a pipelined chain cuts its message. Shared by algorithms; no plugin of its own.
+"""Splitting of messages in pipelined chains. Shared by algorithms; no plugin of its own.
 
-A chain of P ranks hands c pieces on in P - 2 + c rounds. More pieces fill the chain
-sooner and pay more latencies; ``c = sqrt((P - 2) n / (alpha B))`` balances the two. The
-number of pieces is left real, which keeps the time smooth and increasing; a piece has
-at least one byte, which bounds it where there is no latency.
+A chain of P ranks passes c pieces on in P - 2 + c rounds. More pieces fill the chain sooner and pay
+more latencies; ``c = sqrt((P - 2) n / (alpha B))`` balances the two. The number of pieces is not
+rounded, which keeps the time smooth and increasing; a piece has at least one byte, which limits c
+without latency.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from parcost.numeric import maximum, minimum, sqrt
 
 
 def pieces(P: Real, n: Real, link: Link, cut: Real | None = None) -> tuple[Real, Real]:
-    """Return the rounds and the bytes by which a chain passes *n* on.
+    """Return the rounds, and the bytes, of a pipelined chain over *n* bytes.
 
-    That is in *cut* pieces, or at the best cut. One rank has nothing to pass on.
+    The message is split into *cut* pieces, or the best number of pieces. A single rank sends
+    nothing.
     """
     if cut is None:
         inner = sqrt(maximum(P - 2, 0.0))  # ranks that forward: none where there are two

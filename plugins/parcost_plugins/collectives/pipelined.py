@@ -1,9 +1,9 @@
 """A hierarchical all-reduce in chunks, so that the levels work at the same time.
 
-While one chunk crosses the network, the next is reduced inside of the node. With c chunks
-the busiest level works all the time, and the others add one chunk each:
-``max + (sum - max) / c``, where every chunk pays its latencies. Few libraries do it, so
-``auto`` leaves it out, as it does the limit of endlessly many chunks without latencies.
+While one chunk crosses the network, the next is reduced in the node. With c chunks the busiest
+level works all the time, and the others add one chunk each: ``max + (sum - max) / c``, where every
+chunk pays its latencies. Few libraries implement it, so ``auto`` does not try it, nor the limit of
+infinitely many chunks without latencies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HIERARCHY = Hierarchical()
 
 @frozen(eq=False)
 class HierarchicalPipelined(Collective):
-    """Chunk by chunk; the best power of two of them, up to 256, where *pieces* is left out."""
+    """The best power-of-two number of chunks up to 256, or *pieces* if given."""
 
     pieces: Real | None = None
 
@@ -31,20 +31,20 @@ class HierarchicalPipelined(Collective):
     source = "Rabenseifner 2004, level by level, chunk by chunk"
 
     def cut(self, pieces: Real) -> HierarchicalPipelined:
-        """Return the algorithm with so many *pieces*."""
+        """Return the algorithm with *pieces* chunks."""
         return evolve(self, pieces=pieces)
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of *operation*."""
+        """Return the seconds of *operation*."""
         return _in_chunks(self._chunks(operation, n, group), operation, n, group)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return what each level carries, all chunks together; the levels overlap."""
+        """Return the traffic of each level over all chunks; the levels overlap."""
         chunks = self._chunks(operation, n, group)
         return [p._replace(rounds=p.rounds * chunks) for p in _levels(operation, n, group)]
 
     def _chunks(self, operation: str, n: Real, group: Group) -> Real:
-        """Return how many chunks there are: as said, or as is fastest."""
+        """Return the number of chunks: as given, or the fastest."""
         if self.pieces is not None:
             return self.pieces
         chunks: Real = _BEST[0]
@@ -57,7 +57,7 @@ class HierarchicalPipelined(Collective):
 
 
 class HierarchicalOverlapped(Collective):
-    """The limit: all levels at once, as long as the busiest. Nothing can run so."""
+    """The limit: all levels overlap completely, so the busiest level decides. Not achievable."""
 
     name = "hierarchical_overlapped"
     operations = frozenset({"all_reduce"})
@@ -65,11 +65,11 @@ class HierarchicalOverlapped(Collective):
     source = "lower bound of the hierarchy in chunks"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of the busiest level."""
+        """Return the seconds of the busiest level."""
         return _busiest_level(_levels(operation, n, group), group)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return what each level carries, all at the same time."""
+        """Return the traffic of each level; all levels work at the same time."""
         return _levels(operation, n, group)
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm:  # noqa: ARG002
@@ -82,13 +82,13 @@ def _levels(operation: str, n: Real, group: Group) -> list[Phase]:
 
 
 def _in_chunks(chunks: Real, operation: str, n: Real, group: Group) -> Real:
-    """Return the time of *chunks* of equal size, each level one chunk at a time."""
+    """Return the seconds of *chunks* equal chunks; each level processes one chunk at a time."""
     phases = _levels(operation, n / chunks, group)
     return (chunks - 1) * _busiest_level(phases, group) + phase_seconds(phases, group)
 
 
 def _busiest_level(phases: list[Phase], group: Group) -> Real:
-    """Return the time of the busiest level; a rank adds for one level after another."""
+    """Return the seconds of the busiest level; additions of all levels are in sequence."""
     longest: Real = 0.0
     added: Real = 0.0
     for phase in phases:

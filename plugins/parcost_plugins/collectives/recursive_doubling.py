@@ -22,10 +22,10 @@ _FORMULAS = {
 
 
 class RecursiveDoubling(PowersOfTwo):
-    """Partners at distance 1, 2, 4, ... exchange all that they have, and add or keep it.
+    """Partners at distance 1, 2, 4, ... exchange all their data, and add or keep it.
 
-    In a reduce-scatter, for operations that do not commute, they leave out what the
-    partner's side needs no more.
+    In a reduce-scatter for non-commutative operations, they skip data that the partner's side no
+    longer needs.
     """
 
     name = "recursive_doubling"
@@ -35,7 +35,7 @@ class RecursiveDoubling(PowersOfTwo):
     source = "Thakur, Rabenseifner, Gropp 2005"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the phases by level, or those on the pair link where levels are odd."""
+        """Return the phases by level, or on the pair link if a level is not a power of two."""
         P = group.ranks
         rounds = floor_log2(P)
         if operation == "all_gather":
@@ -64,7 +64,7 @@ class RecursiveDoubling(PowersOfTwo):
 
 
 def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:
-    """Return the rounds of each level, where they are *even*: 1 or 0."""
+    """Return the rounds of each level; *even* is 1 if this form applies, else 0."""
     found = []
     for g, link in zip(group.shape, partner_links(group), strict=True):
         rounds = floor_log2(g) * even

@@ -1,8 +1,8 @@
-"""Ring collectives: the fewest bytes that end points can move, and the most rounds.
+"""Ring collectives: the minimum of bytes without in-network reduction, and most rounds.
 
-A ring that spans several levels is estimated on ``group.flat``. NCCL lays one ring per port,
-each leaving the node elsewhere. So a boundary is crossed through every port that the group
-owns there; every round waits for the slowest latency on the way.
+A ring over several levels is estimated on ``group.flat``. NCCL builds one ring per port, each
+leaving the node through another port. So a boundary is crossed through every port that the group
+owns there; every round waits for the slowest latency on the ring.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _FORMULAS = {
 
 @frozen(eq=False)
 class Ring(PhasedAlgorithm):
-    """Rounds of n/P to the next rank; broadcast and reduce are chains, in pieces.
+    """Rounds of n/P bytes to the next rank; broadcast and reduce are pipelined chains.
 
-    *pieces* of a chain are the best where they are left out.
+    The number of *pieces* of a chain is optimised if it is not given.
     """
 
     pieces: Real | None = None
@@ -34,11 +34,11 @@ class Ring(PhasedAlgorithm):
     source = "Patarasuk and Yuan 2009; Thakur, Rabenseifner, Gropp 2005"
 
     def cut(self, pieces: Real) -> Ring:
-        """Return the algorithm with its chains cut in so many *pieces*."""
+        """Return the algorithm with its chains cut into *pieces* pieces."""
         return evolve(self, pieces=pieces)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the laps around the ring."""
+        """Return the phases around the ring."""
         P = group.ranks
         if operation in ("broadcast", "reduce"):
             rounds, bytes_ = pieces(P, n, group.flat, self.pieces)
@@ -51,7 +51,7 @@ class Ring(PhasedAlgorithm):
         return single_phase(group.flat, P - 1, lap, lap if operation == "reduce_scatter" else 0.0)
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm | None:
-        """Return the time as one expression; chains in pieces have none."""
+        """Return the time as one expression; None for pipelined chains."""
         text = _FORMULAS.get(operation)
         return None if text is None else ClosedForm(text, group.flat)
 

@@ -1,4 +1,4 @@
-"""Rules of algorithms that a study names: they have to be able to run where it puts them."""
+"""Rules of algorithms named in a study: they must be able to run on its groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary.run_choices import scatters, shards_states
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return a rule for each role whose algorithm is named."""
+    """Return a rule for each role with a named algorithm."""
     choice = study.get(CollectiveChoice)
     if choice is None:
         return
@@ -25,7 +25,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _table_checks(study: Study, choice: CollectiveChoice) -> Iterator[Check]:
-    """Require that the table that a study names has the row of its generation."""
+    """Require that a named table has a row for the device's generation."""
     if choice.tuning is None and choice.generation == "unknown":
         return
     device = study[Cluster].device
@@ -52,7 +52,7 @@ def _table_checks(study: Study, choice: CollectiveChoice) -> Iterator[Check]:
 
 
 def _algorithm_checks(study: Study, role: str, name: str) -> Iterator[Check]:
-    """Require that the algorithm does what *role* needs, and can over the ranks of it."""
+    """Require that the algorithm supports the operations of *role*, and runs on its group."""
     group_name = _GROUPS[role]
     if group_name not in [group.name for _, group in study.contributions("groups")]:
         return  # a dense model has no groups of experts
@@ -91,7 +91,7 @@ def _algorithm_checks(study: Study, role: str, name: str) -> Iterator[Check]:
 
 
 def _operation_check(study: Study, role: str, name: str, operation: str, group: Group) -> Check:
-    """Return the rule that an algorithm does what it is named for, of more than one rank."""
+    """Return the rule that the named algorithm supports *operation*, on more than one rank."""
     does = sorted(study.plugins.offers("collectives")[name][1].operations)
     others = sorted(known.name for known in study.candidates(operation))
     return Check(
@@ -122,7 +122,7 @@ def _tensor(study: Study) -> tuple[str, ...]:
 
 
 def _data(study: Study) -> tuple[str, ...]:
-    """Return what gradients and parameters need, compressed or not, and further levels."""
+    """Return the operations for gradients and parameters, with compression and outer groups."""
     method = study[Compression].method
     reduced = "reduce_scatter" if scatters(study) else "all_reduce"
     if method == "power_sgd":

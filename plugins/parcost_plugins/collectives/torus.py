@@ -1,13 +1,12 @@
-"""Bucket algorithms on a torus, whose every node has a link each way in every dimension.
+"""Bucket algorithms on a torus, whose nodes have a link in each direction of each dimension.
 
-A level is a torus where it says ``kind = torus`` and its ``dimensions``; its bandwidth is
-that of one link in one direction. A group takes the nearest dimensions in order; one that
-fills a dimension in part has no way around it. Groups that the dimensions do not divide
-cannot run.
+A level is a torus if it has ``kind = torus`` and ``dimensions``; its bandwidth is that of one link
+in one direction. A group takes the nearest dimensions in order; in a partly used dimension it has
+no wrap-around ring. Groups that the dimensions do not divide cannot run.
 
-``bucket`` works through one dimension after another, by one port. ``torus`` splits the
-buffer and sends each part through the dimensions in another order. So all links work at
-once: exact where the dimensions are equal, and else as if every link were always busy.
+``bucket`` processes one dimension after another through one port. ``torus`` splits the buffer and
+sends each part through the dimensions in another order, so that all links work at once: exact for
+equal dimensions, else as if every link were always busy.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _NEEDS = "levels with `kind = torus`, and `dimensions` that the ranks fill"
 
 
 class _TorusAlgorithm(PhasedAlgorithm):
-    """What both have in common: every level that is crossed is a torus."""
+    """The common part of both algorithms: every crossed level is a torus."""
 
     source = "Chan et al. 2007; jax-ml/scaling-book"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return where the ranks fill dimensions of a torus at every level."""
+        """Return whether the ranks fill dimensions of a torus on every level."""
         able: Mask = True
         for g, link in zip(group.shape, group.links, strict=True):
             level: Any = link.level
@@ -44,7 +43,7 @@ class _TorusAlgorithm(PhasedAlgorithm):
         return able
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Return what the algorithm needs."""
+        """Return the requirements of the algorithm."""
         return _NEEDS
 
 
@@ -55,7 +54,7 @@ class Bucket(_TorusAlgorithm):
     operations = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the dimensions, the nearest first."""
+        """Return the phases of the dimensions, nearest first."""
         passes = 2 if operation == "all_reduce" else 1
         found = []
         for g, link in zip(group.shape, group.links, strict=True):
@@ -68,13 +67,13 @@ class Bucket(_TorusAlgorithm):
 
 
 class Torus(_TorusAlgorithm):
-    """All dimensions at the same time, in both directions where the ends are joined."""
+    """All dimensions at the same time, in both directions if there is a wrap-around."""
 
     name = "torus"
     operations = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the turns in which each part of the buffer takes its next dimension."""
+        """Return the phases in which each part of the buffer passes its next dimension."""
         if operation == "all_to_all":
             return [
                 Phase(link, _rounds(g, link), n * (g - 1) / g)
@@ -91,7 +90,7 @@ class Torus(_TorusAlgorithm):
 
 
 def _dimensions(g: Real, link: Link) -> list[tuple[Real, Mask]]:
-    """Return the ranks along each dimension, and whether they close a ring of it."""
+    """Return the ranks along each dimension, and whether they form a ring."""
     level: Any = link.level
     found: list[tuple[Real, Mask]] = []
     for size in getattr(level, "dimensions", ()):
@@ -102,7 +101,7 @@ def _dimensions(g: Real, link: Link) -> list[tuple[Real, Mask]]:
 
 
 def _turns(n: Real, dimensions: list[tuple[Real, Mask]]) -> tuple[Real, Real]:
-    """Return the rounds, and the bytes that pass one direction of a link, of all turns."""
+    """Return the rounds of all phases, and the bytes through one direction of a link."""
     rounds: Real = 0.0
     used: Real = 0.0
     ranks: Real = 1.0
@@ -117,7 +116,7 @@ def _turns(n: Real, dimensions: list[tuple[Real, Mask]]) -> tuple[Real, Real]:
 
 
 def _rounds(g: Real, link: Link) -> Real:
-    """Return the links on the longest way along a dimension."""
+    """Return the number of links on the longest path along a dimension."""
     rounds: Real = 0.0
     for K, ring in _dimensions(g, link):
         rounds = maximum(rounds, where(ring, floor(K / 2), K - 1))

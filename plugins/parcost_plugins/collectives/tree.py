@@ -1,9 +1,8 @@
-"""Binomial trees: the fewest rounds for whatever many ranks.
+"""Binomial trees: the minimum of rounds for any number of ranks.
 
-The tree is laid level by level: the members of a unit first, then one of each unit. So few
-rounds pay the latency of the outer levels. Where the root divides its buffer, each member
-of its unit then works on its own part. It is estimated on ``group.pairs``, since a rank has
-one partner in a round.
+The tree is built level by level: the members of a unit first, then one of each unit. So few rounds
+pay the latency of the outer levels. If the root splits its buffer, each member of its unit then
+works on its own part. It is estimated on ``group.pairs``, since a rank has one partner per round.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Tree(PhasedAlgorithm):
     source = "Thakur, Rabenseifner, Gropp 2005"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the ways along the tree, level by level."""
+        """Return the phases along the tree, level by level."""
         if operation in ("scatter", "gather"):
             return parts(n, group)
         passes = 2 if operation == "all_reduce" else 1
@@ -48,7 +47,7 @@ class Tree(PhasedAlgorithm):
 
 
 def parts(n: Real, group: Group) -> list[Phase]:
-    """Return the phases in which a root gives each rank its part of *n*, or takes it."""
+    """Return the phases of a scatter of *n* bytes from the root, or a gather to it."""
     found = []
     for g, link in zip(group.shape, group.pairs, strict=True):
         found.append(Phase(link, ceil_log2(g), n * (g - 1) / g))

@@ -1,4 +1,4 @@
-"""Costs that a user writes in the spec itself: ``term`` blocks."""
+"""Costs defined by the user in the spec: ``term`` blocks."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WHENS: Mapping[str, Literal["fill", "drain", "end"]] = {
 
 @hookimpl
 def terms(study: Study) -> list[Work | Once]:
-    """Return the time of every ``term`` block that has some."""
+    """Return the time of every ``term`` block with seconds."""
     return [_time(term, study) for term in study.all(CustomTerm) if _is_given(term.seconds)]
 
 
 @hookimpl
 def memory(study: Study) -> list[Memory]:
-    """Return the memory of every ``term`` block that has some."""
+    """Return the memory of every ``term`` block with bytes."""
     return [
         Memory(
             name=block_name(term),
@@ -52,7 +52,7 @@ def memory(study: Study) -> list[Memory]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that a term stands on a stage that there is."""
+    """Require that the stage of a term exists."""
     for term in study.all(CustomTerm):
         if term.stage is not None:
             last = stages(study) * chunks(study) - 1
@@ -88,7 +88,7 @@ def _time(term: CustomTerm, study: Study) -> Work | Once:
 
 
 def _stages(term: CustomTerm, study: Study) -> Sequence[float]:
-    """Return how often the term stands on each virtual stage: once, or not at all."""
+    """Return how often the term runs on each virtual stage: once, or not at all."""
     return [float(term.stage in (None, stage)) for stage in range(virtual_stages(study))]
 
 
@@ -97,7 +97,7 @@ def _value(name: str, value: Real, unit: str, term: CustomTerm) -> Formula:
 
 
 def _is_given(value: Real) -> bool:
-    """Whether a term has a part at all; a sweep never decides that."""
+    """Return whether a term has time or memory; a swept value counts as given."""
     return not (isinstance(value, (float, int)) and value == 0)
 
 

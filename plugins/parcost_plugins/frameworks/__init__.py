@@ -1,4 +1,4 @@
-"""What a framework costs on the host, and which features it has."""
+"""The host time of a framework, and the features that it supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that reject what a framework lacks: schedules, ZeRO stages, whatever its profile lists."""
+"""Rules that reject unsupported features: schedules, ZeRO stages, any listed attribute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from parcost_plugins.vocabulary.offers import (
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that the framework has what the spec asks for, as far as its profile says."""
+    """Require that the framework supports the values in the spec, as far as its profile says."""
     if study.get(Training) is None:
         return
     framework = study[Training].framework
@@ -63,7 +63,7 @@ def _feature_check(study: Study, framework: Framework, offer: Offer, target: Tar
 
 
 def _nearest_values(offer: Offer, value: object, kind: str) -> str:
-    """Return what of *offer* stands next to *value*: numbers beside it, or a word like it."""
+    """Return the values of *offer* closest to *value*: neighbouring numbers, or a similar word."""
     values = values_of(offer, kind)
     numbers = [one for one in values if isinstance(one, float)]
     if numbers:
@@ -77,7 +77,7 @@ def _nearest_values(offer: Offer, value: object, kind: str) -> str:
 
 
 def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | None:
-    """Return the rule that a statement of a profile breaks: nothing is called as it says."""
+    """Return the rule against an unknown attribute or value in a profile, None if all are known."""
     kind, _, name = offer.attribute.rpartition(".")
     type_ = study.plugins.blocks.get(kind)
     field = type_.fields.get(name) if type_ is not None else None

@@ -1,13 +1,13 @@
-"""The host: a pass on a stage takes the longer of its kernels and their issue time.
+"""Host time: a pass on a stage takes the longer of its kernels and their issue time.
 
-The host runs ahead of the device within a pass, so the longer time counts. It does not run ahead
-over passes, for three reasons. The queue of a device holds about a thousand kernels. 1F1B waits for
-each message of a stage. Frameworks read the loss. The time per kernel is the framework's ``issue``;
-the kernels of a layer are counted from its code.
+The host issues ahead of the device within a pass, so the longer time counts. It does not run ahead
+over passes: the queue of a device holds about a thousand kernels, 1F1B waits for each message of a
+stage, and frameworks read the loss. The time per kernel is the framework's ``issue``; the number of
+kernels in a layer is counted in its code.
 
-A collective is one kernel, whichever its algorithm. A graph of a layer takes one launch per pass. A
-graph of all passes of a step takes almost nothing. Experts of a layer are part of its graph only
-where their shapes are fixed by a capacity.
+A collective is one kernel with any algorithm. A graph of a layer takes one launch per pass. A graph
+of all passes of a step takes almost no time. Experts of a layer are part of its graph only if a
+capacity fixes their shapes.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _BACKWARD = 2  # gradients of each operator outside of a dense layer: of its inp
 
 @frozen
 class _Launches:
-    """What the host issues for one occurrence: kernels and collectives."""
+    """The kernels and collectives that the host issues for one layer or operator."""
 
     kernels: Real
     calls: Real = 0.0
 
     def times(self, parts: float) -> _Launches:
-        """Return what is issued for a micro-batch that runs in *parts*."""
+        """Return the launches of a micro-batch that runs in *parts*."""
         return _Launches(parts * self.kernels, parts * self.calls)
 
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate what the host issues; what outlasts the device is waited for."""
+    """Estimate the issue time of the host; the excess over device time is exposed."""
     framework = study[Training].framework
     if graphs(study) != "iteration":
         yield from _layers(study, framework)
@@ -69,7 +69,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that a framework compiles layers, or captures graphs, where it is to."""
+    """Require that the framework supports compilation or CUDA graphs, if the spec turns them on."""
     framework = study[Training].framework
     yield Check(
         id="too-many-weight-kernels",
@@ -105,12 +105,12 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def graphs(study: Study) -> str:
-    """Return what is replayed as a CUDA graph."""
+    """Return the scope of CUDA graphs."""
     return study[KernelChoice].cuda_graphs or study[Training].framework.cuda_graphs
 
 
 def mode(study: Study) -> str:
-    """Return how layers run."""
+    """Return the execution mode of layers: eager or compiled."""
     return study[KernelChoice].mode or study[Training].framework.mode
 
 
@@ -149,7 +149,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _calls(study: Study) -> tuple[Real, Real, Real]:
-    """Return the collectives of a layer's tensor parallelism: forward, backward, for weights."""
+    """Return tensor-parallel collectives per layer: forward, backward, and for weight gradients."""
     layout, overlap = study[Layout], study[Overlap]
     forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
     again = layout.sequence_parallel and not study[Training].framework.keeps_gathers
@@ -161,7 +161,7 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
 
 
 def _experts(study: Study, framework: Framework) -> Iterator[Work]:
-    """Yield what layers with experts add to dense ones."""
+    """Yield the issue time that MoE layers add to dense ones."""
     model, layout = study[Training].model, study[Layout]
     if not model.experts or (graphs(study) == "layer" and study[Routing].capacity_factor):
         return
@@ -189,9 +189,9 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
-    """Yield what the device waits for where the host reads how many tokens each expert has.
+    """Yield the exposed time if the host reads the number of tokens of each expert.
 
-    The host cannot issue ahead: the device has nothing to run until the next kernel is issued.
+    The host cannot issue ahead: the device is idle until the next kernel is issued.
     """
     seconds = formula(
         "tau, of the first kernel behind the counts", tau=(framework.issue, "s"), source=SOURCE
@@ -247,7 +247,7 @@ def _eager_seconds(issued: _Launches, framework: Framework) -> Formula:
 def _compiled_seconds(
     issued: _Launches, framework: Framework, parts: float, *, apart: bool
 ) -> Formula:
-    """Return what a compiled layer takes; gradients of weights *apart* are of the same call."""
+    """Return the issue time of a compiled layer; weight gradients (*apart*) need no other call."""
     each = 0.0 if framework.compiled_issue is None else framework.compiled_issue
     return formula(
         "q (a + x k u + c tau), x of k kernels are left and c collectives",
@@ -268,7 +268,7 @@ def _graph_seconds(framework: Framework, parts: float) -> Formula:
 
 
 def _work(name: str, pass_: Pass, seconds: Formula, count: Sequence[float]) -> Iterator[Work]:
-    """Yield the term, unless it is nothing: it may hide under all that the device does."""
+    """Yield the term unless it is zero; it may hide under all work of the device."""
     if any(count) and _takes_time(seconds):
         yield Work(
             name=name,
@@ -282,5 +282,5 @@ def _work(name: str, pass_: Pass, seconds: Formula, count: Sequence[float]) -> I
 
 
 def _takes_time(seconds: Formula) -> bool:
-    """Return whether a term takes time at all; a sweep may."""
+    """Return whether a term takes time; a swept one counts as such."""
     return is_array(seconds.value) or bool(seconds.value)

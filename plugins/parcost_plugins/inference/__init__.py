@@ -1,4 +1,4 @@
-"""Serving: how fast a model answers, how many at a time, and on how much memory.
+"""Serving: latency, throughput, and memory of inference.
 
 Two rooflines. A prompt is a large matrix product (prefill); a token reads all weights and the whole
 KV cache (decode). Without scheduler or paging these are bounds, which a good server approaches.
@@ -62,7 +62,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
 
 @hookimpl
 def calculation_charts(study: Study) -> Iterator[Chart]:
-    """Return the rate over the batch."""
+    """Return charts of throughput over batch size."""
     if study.all(Serving):
         from parcost_plugins.inference.charts import batch_charts
 

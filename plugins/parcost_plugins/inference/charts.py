@@ -1,4 +1,4 @@
-"""The rate of a ``serving`` block over its batch: the memory wall, and where compute begins."""
+"""Charts of the throughput of ``serving`` blocks over batch size: memory and compute bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BATCHES = tuple(float(2**power) for power in range(11))
 
 
 def batch_charts(study: Study) -> Iterator[Chart]:
-    """Yield a picture for each block: tokens/s of a device over the batch."""
+    """Yield a chart for each block: tokens/s per device over batch size."""
     for serving in study.all(Serving):
         if all(all_of(check.holds) for check in prerequisites(serving)):
             rows = [*_rows(study, serving)]

@@ -16,7 +16,7 @@ ROOFLINE = "Williams et al. 2009, roofline; Pope et al. 2022, section 3"
 def figures_of(
     replica: Replica, memory: ServingMemory, first: ServingPhase, next_: ServingPhase
 ) -> Iterator[Figure]:
-    """Yield every figure of *replica*: *first* is the prompt, *next_* a token."""
+    """Yield every figure of *replica*; *first* is the prefill, *next_* a decode step."""
     serving, model = replica.serving, replica.serving.model
     sheet = Sheet(
         block_name(serving),
@@ -46,7 +46,7 @@ _SIDE_BY_SIDE = (
 
 
 def table(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Section:
-    """Return where the time of both phases goes, and what bounds them."""
+    """Return the table of times of both phases, with their bottlenecks."""
     rows = [
         (
             name,

@@ -1,7 +1,7 @@
-"""What a replica holds: weights, and keys and values of every token that it may look back at.
+"""Memory of a replica: weights, and the KV cache.
 
-Tensor-parallel ranks share the KV heads. Ranks beyond their number hold copies, and the
-compressed cache of latent attention has no heads to share: every rank holds all of it.
+Tensor-parallel ranks share the KV heads. Ranks beyond their number hold copies. The compressed
+cache of latent attention has no heads to share: every rank holds all of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ServingMemory:
 
     @classmethod
     def of(cls, replica: Replica) -> ServingMemory:
-        """Return what *replica* holds."""
+        """Return the memory of *replica*."""
         serving, budget = replica.serving, replica.study[MemoryBudget]
         sequence = cache_read(replica, serving.longest) / serving.pp
         return cls(
@@ -52,16 +52,16 @@ class ServingMemory:
 
     @property
     def room(self) -> Real:
-        """Bytes that weights and overheads leave to the cache."""
+        """Bytes available for the cache, after weights and overheads."""
         return self.usable - self.held - self.overhead
 
     def largest_batch(self, batches: Real) -> Real:
-        """Return the sequences of each of *batches* batches that find room."""
+        """Return the sequences per batch that fit, if *batches* batches are in flight."""
         return maximum(floor(self.room / (batches * self.sequence)), 0.0)
 
 
 def bytes_per_layer(replica: Replica) -> Real:
-    """Return the cache of one token in one layer, over all ranks, each counted once."""
+    """Return the cache bytes of one token in one layer, over all ranks, without copies."""
     model, element = replica.serving.model, replica.serving.kv
     if model.is_latent:
         return (model.kv_lora + model.rope_dim) * element
@@ -71,7 +71,7 @@ def bytes_per_layer(replica: Replica) -> Real:
 def copies(replica: Replica) -> Real:
     """Return how many of the tp ranks hold the same part of the cache.
 
-    Where nothing is known of the heads they are taken to be enough for all ranks.
+    If the heads are unknown, they are assumed to be enough for all ranks.
     """
     serving, model = replica.serving, replica.serving.model
     if model.is_latent:
@@ -80,9 +80,9 @@ def copies(replica: Replica) -> Real:
 
 
 def cache_read(replica: Replica, tokens: Real) -> Real:
-    """Return the cache of one sequence of *tokens* that a rank has, over all stages.
+    """Return the cache bytes of one sequence of *tokens* on a rank, over all stages.
 
-    A layer that attends within a window keeps no more tokens than that.
+    A layer with windowed attention keeps at most the tokens of its window.
     """
     serving, model = replica.serving, replica.serving.model
     windowed = replica.windowed_layers

@@ -1,4 +1,4 @@
-"""One replica of a model as a study of its own, so that plugins describe it as in training.
+"""One replica of a model as a study of its own, described by the same plugins as in training.
 
 The study does not train. It yields the parameters of a rank, the FLOPs of a token, and the groups
 of ranks. Its placement is that of a job of these degrees.
@@ -30,14 +30,14 @@ from parcost_plugins.vocabulary.partition import Counts, LayerKind, kinds, selec
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Replica:
-    """A *serving* block, with the *study* that stands in for a job of its degrees."""
+    """A *serving* block, with a *study* of a job with the same degrees."""
 
     serving: Serving
     study: Study
 
     @classmethod
     def of(cls, study: Study, serving: Serving) -> Replica:
-        """Return the replica that *serving* describes."""
+        """Return the replica of *serving*."""
         return cls(serving=serving, study=_replica_study(study, serving))
 
     @property
@@ -52,13 +52,13 @@ class Replica:
 
     @property
     def peak(self) -> Real:
-        """FLOP/s of a device that a product reaches."""
+        """The FLOP/s that matrix products reach on a device."""
         peak: Real = getattr(self.serving.device, self.serving.compute)
         return peak * self.matmul_efficiency
 
     @property
     def matmul_efficiency(self) -> Real:
-        """The share of the peak: as chosen here, as in training, or as the device's."""
+        """The fraction of peak FLOP/s: from this block, the kernels, or the device."""
         serving, kernels = self.serving, self.study[KernelChoice]
         if serving.matmul_efficiency is not None:
             return serving.matmul_efficiency
@@ -71,12 +71,12 @@ class Replica:
 
     @property
     def bandwidth(self) -> Real:
-        """Bytes per second that a device reads from its memory."""
+        """The memory bandwidth that a device reaches, in B/s."""
         return self.serving.device.memory_bandwidth * self.memory_efficiency
 
     @property
     def memory_efficiency(self) -> Real:
-        """The share of the memory bandwidth: as chosen here, as in training, or the device's."""
+        """The fraction of memory bandwidth: from this block, the kernels, or the device."""
         for chosen in (self.serving.memory_efficiency, self.study[KernelChoice].memory_efficiency):
             if chosen is not None:
                 return chosen
@@ -86,7 +86,7 @@ class Replica:
 
     @cached_property
     def dense(self) -> Real:
-        """Parameters that every token meets."""
+        """Parameters that every token uses."""
         return self._total(expert=False)
 
     @cached_property
@@ -103,9 +103,9 @@ class Replica:
 
     @property
     def read_dense(self) -> Real:
-        """Dense parameters that one pass reads: of lookup tables it reads a row per token.
+        """Dense parameters that one pass reads; of lookup tables it reads a row per token.
 
-        A tied head reads the embedding whole.
+        A tied head reads the whole embedding.
         """
         model = self.serving.model
         if model.is_nominal:
@@ -115,7 +115,7 @@ class Replica:
 
     @cached_property
     def device_parameters(self) -> Real:
-        """Parameters on the fullest device, copies that ranks share included."""
+        """Parameters on the fullest device, including copies shared by ranks."""
         stages = range(self.serving.pp)
         found = self.study.parameters
         sums = [sum((held.elements * held.count[s] for held in found), 0.0) for s in stages]
@@ -125,7 +125,7 @@ class Replica:
         return most
 
     def visited_share(self, tokens: Real) -> Real:
-        """Return the share of the experts that *tokens* of every group visit, by even chance."""
+        """Return the expected fraction of experts that *tokens* per group use, if uniform."""
         model = self.serving.model
         if not model.experts:
             return 1.0
@@ -149,8 +149,8 @@ class Replica:
     def all_reduces(self) -> Real:
         """All-reduces of a token on its way through all layers, over the ranks of tp.
 
-        One behind attention and one behind a dense MLP, or one for both where they read
-        the same input. Experts that every token visits take one where others are elsewhere.
+        One behind attention and one behind a dense MLP, or one for both with a parallel residual.
+        Shared experts need one more if the routed experts are on other ranks.
         """
         model = self.serving.model
         if model.parallel_residual:
@@ -168,7 +168,7 @@ class Replica:
 
     @cached_property
     def windowed_layers(self) -> float:
-        """Layers that attend within a window."""
+        """Layers with windowed attention."""
         return (
             float(sum(select_counts(self._kinds, windowed=True)))
             if self.serving.model.window
@@ -181,7 +181,7 @@ class Replica:
 
 
 def _replica_study(study: Study, serving: Serving) -> Study:
-    """Return a study of one replica: one sequence of the prompt's length, nothing trained."""
+    """Return a study of one replica: one sequence of the prompt's length, without training."""
     model: Any = serving.model
     dealt: Any = study[ScheduleChoice]
     ranks = serving.tp * serving.attention_replicas

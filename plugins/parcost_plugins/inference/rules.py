@@ -1,4 +1,4 @@
-"""Rules of serving: degrees that divide, types that the device has, room for the cache."""
+"""Rules of serving: degrees that divide, types that the device supports, memory for the cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 
 def prerequisites(serving: Serving) -> Iterator[Check]:
-    """Yield what has to hold before anything can be worked out."""
+    """Yield the rules that must hold before anything can be computed."""
     name, model, device = block_name(serving), serving.model, serving.device
     has = [kind for kind in _TYPES if getattr(device, kind) is not None]
     yield Check(
@@ -86,7 +86,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
 
 
 def _nominal_checks(serving: Serving) -> Iterator[Check]:
-    """Yield what a nominal model has to say beside its size."""
+    """Yield the rules on attributes that a nominal model (without sizes) needs."""
     name, model = block_name(serving), serving.model
     subject, inputs = f"{name}.model", {"model": block_name(model)}
     yield Check(
@@ -142,7 +142,7 @@ def _experts(serving: Serving) -> Iterator[Check]:
 
 
 def capacity_check(replica: Replica, memory: ServingMemory) -> Check:
-    """Return the rule that weights and cache find room."""
+    """Return the rule that weights and cache fit in memory."""
     serving = replica.serving
     largest = memory.largest_batch(serving.batches)
     return Check(
@@ -166,7 +166,7 @@ def capacity_check(replica: Replica, memory: ServingMemory) -> Check:
 
 
 def ends(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Check:
-    """Return the rule that everything ends: an algorithm that cannot run takes for ever."""
+    """Return the rule that the time is finite: all algorithms in use can run."""
     serving = replica.serving
     return Check(
         id="serving-cannot-run",
@@ -179,6 +179,6 @@ def ends(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Check:
 
 
 def _required_degree(replica: Replica, memory: ServingMemory) -> Real:
-    """Return the power of two of tp at which weights take no more than half of a device."""
+    """Return the smallest power of two of tp whose weights take at most half of a device."""
     ways = memory.held * replica.serving.tp / (0.5 * memory.usable)
     return 2.0 ** ceil_log2(maximum(ways, 1.0))

@@ -1,8 +1,8 @@
 """The time of a prompt and of a token: compute, memory and communication.
 
-Compute and memory traffic overlap, so the longer counts; communication waits for both. A host that
-issues kernels one by one overlaps too, and the longest time counts. A token passes the stages in
-sequence. As many batches as stages keep all of them busy.
+Compute and memory traffic overlap, so the longer counts; communication overlaps with neither. A
+host that issues kernels one by one overlaps too, and the longest time counts. A token passes the
+stages in sequence. As many batches as stages keep all of them busy.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class ServingPhase:
 
     @property
     def seconds(self) -> Real:
-        """The whole pass."""
+        """Seconds of the whole pass."""
         busy = maximum(self.compute, self.memory) + plain_of(self.communication)
         return maximum(busy, self.launches)
 
     @property
     def bound(self) -> str:
-        """What sets the pace, in words; nothing for many points at once."""
+        """The name of the bottleneck; "" for arrays of points."""
         parts = {
             "compute": self.compute,
             "memory bandwidth": self.memory,
@@ -56,14 +56,14 @@ class ServingPhase:
 
 
 def prefill(replica: Replica) -> ServingPhase:
-    """Return the pass of one prompt."""
+    """Return the phase of one prompt."""
     tokens = replica.serving.prompt
     flops = tokens * (replica.flops + replica.attention_flops)
     return _phase(replica, tokens, flops, cache=0.0, measured=None)
 
 
 def decode(replica: Replica) -> ServingPhase:
-    """Return the pass of one token of every sequence of a batch."""
+    """Return the phase of one token for every sequence of a batch."""
     serving = replica.serving
     cache = serving.batch * cache_read(replica, serving.context) / replica.bandwidth
     flops = serving.batch * replica.flops
@@ -101,10 +101,10 @@ def _phase(
 def _communication(
     replica: Replica, tokens: Real, measured: Real | None
 ) -> tuple[Formula, Formula]:
-    """Return one all-reduce of *tokens*, and all that a pass sends.
+    """Return the seconds of one all-reduce of *tokens*, and of all communication in a pass.
 
-    Attention and MLP each end in an all-reduce. Experts on other ranks take two exchanges
-    instead, and an all-reduce among those that share one expert.
+    Attention and MLP each end in an all-reduce. Experts on other ranks need two exchanges instead,
+    and an all-reduce among the ranks that share an expert.
     """
     serving, model, study = replica.serving, replica.serving.model, replica.study
     n = formula("n h e", n=tokens, h=model.hidden, e=(serving.activation, "B"))
@@ -128,7 +128,7 @@ def _communication(
 
 
 def _exchange(replica: Replica, n: Formula) -> Formula:
-    """Return what one layer of experts sends for *n* bytes of tokens of every group."""
+    """Return the communication time of one MoE layer for *n* bytes of tokens per group."""
     serving, study = replica.serving, replica.study
     sent = formula("n k / t", n=(n, "B"), k=serving.model.top_k, t=serving.tp)  # of every rank
     there = study.collective("all_to_all", sent, "ep").formula

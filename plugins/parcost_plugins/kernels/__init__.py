@@ -1,4 +1,4 @@
-"""How long operators take on the device: models of kernel time, and what uses them."""
+"""Kernel time: models of the time of operators, and their use."""
 
 from __future__ import annotations
 

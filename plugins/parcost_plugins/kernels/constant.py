@@ -1,7 +1,6 @@
-"""Kernel time at a constant rate: FLOPs over peak times efficiency, and nothing else.
+"""Kernel time at a constant rate: FLOPs over peak times efficiency.
 
-Shapes do not count. It is the model to compare published formulas with,
-and to work an example by hand.
+Shapes have no effect. It is meant for comparison with published formulas, and for examples by hand.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
 class ConstantKernels(KernelModel):
-    """FLOPs over the peak at one efficiency, and memory traffic likewise."""
+    """FLOPs over peak at one efficiency; memory traffic likewise."""
 
     name = "constant"
 
     def price(self, operator: Operator, study: Study) -> Formula | None:
-        """Return the seconds of one occurrence and how they come about."""
+        """Return the seconds of one occurrence with its formula."""
         if isinstance(operator, Gemm):
             machine = KernelMachine.of(study)
             explain = partial(explain_matmul, operator, machine)

@@ -1,4 +1,4 @@
-"""The roofline of the device, and where the matrix products of the step stand below it."""
+"""The roofline of the device, with the matrix products of the step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SOURCE = "Williams, Waterman, Patterson 2009"
 
 @hookimpl
 def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
-    """Return the roofline with a point for each matrix product."""
+    """Return the roofline chart with a point for each matrix product."""
     points = [*_points(study)]
     if not points:
         return
@@ -78,7 +78,7 @@ def _points(study: Study) -> Iterator[dict[str, Any]]:
 
 
 def _roofs(study: Study, points: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the corners of the roof of each type that products run in."""
+    """Yield the corners of the roof of each data type in use."""
     bandwidth = KernelMachine.of(study).device.memory_bandwidth
     reached = [point["intensity"][0] for point in points]
     for peak in dict.fromkeys(point["peak"] for point in points):
@@ -109,9 +109,9 @@ def _roofs(study: Study, points: list[dict[str, Any]]) -> Iterator[dict[str, Any
 def _labels(
     points: Sequence[Mapping[str, Any]], roofs: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the name of each product beside its first point, where a name has room there.
+    """Yield the name of each product at its first point, if there is space.
 
-    A name meets no point and no other name in a picture of the narrowest page.
+    A name overlaps no point and no other name in a chart of the narrowest page.
     """
     ends = [[log(row[name]) for row in roofs] for name in ("at", "tera")]
     (left, right), (low, high) = ((min(axis), max(axis)) for axis in ends)
@@ -167,7 +167,7 @@ _ENDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def _rows_that(**cells: str | int) -> dict[str, Any]:
-    """Return the transform that keeps the rows with these cells."""
+    """Return the Vega-Lite filter for rows with these values."""
     return {"transform": [{"filter": {"field": f, "equal": v}} for f, v in cells.items()]}
 
 

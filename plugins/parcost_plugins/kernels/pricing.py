@@ -1,4 +1,4 @@
-"""What the operators of a rank cost, by the kernel model that the study chooses."""
+"""The time of a rank's operators, by the kernel model of the study."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def terms(study: Study) -> Iterator[Work]:
 
 
 def operators_by_type(study: Study) -> Iterator[Any]:
-    """Yield the operators, and apart from them what the outer layers run in the wide type.
+    """Yield the operators; those of outer layers in 16 bits are separate.
 
-    The layers of a stage are taken to share its operators evenly.
+    The layers of a stage are assumed to share its operators evenly.
     """
     precision = study[Training].precision
     if precision.narrow == "none" or not (precision.wide_first or precision.wide_last):
@@ -83,7 +83,7 @@ def operators_by_type(study: Study) -> Iterator[Any]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that the device computes in the types of the recipe, and what points need."""
+    """Require that the device supports the types of the precision, and valid measured points."""
     device, precision = study[Cluster].device, study[Training].precision
     has = [name for name in _types() if getattr(device, name) is not None]
     for attribute in ("compute", "narrow"):
@@ -120,7 +120,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _attention_checks(study: Study) -> Iterator[Check]:
-    """Require that the device has the attention kernel that the study wants, in its type."""
+    """Require that the device has the chosen attention kernel, in its data type."""
     choice, device = study[KernelChoice], study[Cluster].device
     yield Check(
         id="contradictory-attention",
@@ -164,7 +164,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
 
 
 def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
-    """Require rates of heads from the smallest upwards: what is smaller can be padded."""
+    """Require rates of heads in ascending order: smaller heads can be padded."""
     subject = block_name(kernel)
     yield Check(
         id="no-head-rate",
@@ -199,6 +199,6 @@ def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
 
 @cache
 def _types() -> tuple[str, ...]:
-    """Return the types that devices may have a peak of."""
+    """Return the data types for which devices may have a peak."""
     fields = block_type(Device).fields.items()
     return tuple(name for name, field in fields if field.dimension == FLOPS)

@@ -1,7 +1,7 @@
-"""The rates that kernel models divide by, and the types that operators run in.
+"""The rates that kernel models divide by, and the data types of operators.
 
-A study may put its own efficiency in place of the device's. The device's is that of the best
-measured matrix product; real shapes reach a share of it.
+A study may override the device's efficiency. The device's is measured on the best matrix product;
+real shapes reach a fraction of it.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
 
 
 class Rate(NamedTuple):
-    """Work per second at best, and the share of it that is reached."""
+    """The peak rate in work per second, and the fraction of it that is reached."""
 
     peak: Real
     efficiency: Real
 
 
 class CoreRate(NamedTuple):
-    """FLOPs per second of the attention core at best, and what keeps it below.
+    """The FLOP/s of the attention core, and its losses.
 
-    A kernel that meets *keys* has *fill* more to work on.
+    A kernel with *keys* keys per query has the work of *fill* more keys.
     """
 
     peak: Real
@@ -50,13 +50,13 @@ class CoreRate(NamedTuple):
 
     @property
     def work(self) -> Real:
-        """What it works on, over the FLOPs that count."""
+        """The executed work over the counted FLOPs."""
         # A nominal model has no sequence to attend to, and then no FLOPs either.
         return 1.0 + self.fill / maximum(self.keys, 1.0)
 
 
 class KernelMachine(NamedTuple):
-    """What a price depends on beside its operator."""
+    """The inputs of kernel time besides the operator."""
 
     device: Device
     choice: KernelChoice
@@ -64,14 +64,14 @@ class KernelMachine(NamedTuple):
 
     @classmethod
     def of(cls, study: Study) -> KernelMachine:
-        """Return that of *study*."""
+        """Return the machine of *study*."""
         return cls(study[Cluster].device, study[KernelChoice], study[Training].precision)
 
 
 class Sizes(NamedTuple):
-    """Bytes of an element that a product reads, of one that it writes, and of the type.
+    """Bytes per element of operands and of results of a product, and of the type itself.
 
-    What it reads has its share of a scaling factor, which *width* leaves out.
+    Operands include their share of a scaling factor; *width* does not.
     """
 
     operand: Real
@@ -80,7 +80,7 @@ class Sizes(NamedTuple):
 
 
 def runs_narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
-    """Return whether *operator* runs in the narrow type of the recipe."""
+    """Return whether *operator* runs in the low precision of the recipe."""
     if precision.narrow == "none" or operator.wide:
         return False
     if isinstance(operator, FusedAttention):
@@ -89,7 +89,7 @@ def runs_narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
 
 
 def sizes(gemm: Gemm, precision: Precision) -> Sizes:
-    """Return the bytes of the elements of a product: sums come out as wide as activations."""
+    """Return the element sizes of a matrix product; results have the type of activations."""
     wide = precision.activation
     if runs_narrow(gemm, precision):
         return Sizes(precision.narrow_element, wide, precision.narrow_width)
@@ -97,9 +97,9 @@ def sizes(gemm: Gemm, precision: Precision) -> Sizes:
 
 
 def result_traffic(gemm: Gemm, machine: KernelMachine) -> Real:
-    """Return the bytes that move for each element of the result of a product.
+    """Return the memory traffic per element of a product's result, in bytes.
 
-    A fused weight gradient reads the sum of the gradients before it, and writes it again.
+    A fused weight gradient reads the accumulated gradient, and writes it back.
     """
     if sums_gradients(gemm, machine.choice):
         return 2.0 * machine.precision.gradients
@@ -184,7 +184,7 @@ def explain_memory(bytes_: Real, machine: KernelMachine) -> tuple[Formula, Formu
 def explain_attention(
     operator: FusedAttention, machine: KernelMachine, rate: CoreRate
 ) -> tuple[Formula, Real | Formula]:
-    """Return the peak and the efficiency of a *rate* of :func:`attention` with their formulas."""
+    """Return peak and efficiency of a *rate* of :func:`attention` with their formulas."""
     device, choice, precision = machine
     name = "backward" if operator.pass_ not in ("F", "R") else "forward"
     chosen = attribute(choice, f"attention_{name}_efficiency")
@@ -203,9 +203,9 @@ def explain_attention(
 
 
 def attention(operator: FusedAttention, study: Study) -> CoreRate:
-    """Return the rate of the fused core: that of its kernel, or what the study says.
+    """Return the rate of fused attention, from its kernel or from the study's efficiency.
 
-    What the study says of the wide type carries over to a narrow one as it does for products.
+    An efficiency given for 16 bits is scaled to low precision like that of matrix products.
     """
     device, choice, precision = KernelMachine.of(study)
     backward = operator.pass_ not in ("F", "R")
@@ -235,13 +235,13 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
 
 
 def attention_kernel(study: Study, type_: str) -> AttentionKernel | None:
-    """Return the attention kernel of *study* in a type; None where its device has no such."""
+    """Return the attention kernel of *study* in a data type; None if the device lacks it."""
     table = study[Cluster].device.attention
     return None if table is None else table.find(kernel_name(study), type_)
 
 
 def kernel_name(study: Study) -> str:
-    """Return the name of the attention kernel; of a device without any, what was chosen."""
+    """Return the name of the attention kernel; the chosen name if the device has none."""
     table, chosen = study[Cluster].device.attention, study[KernelChoice].attention
     if chosen is None:
         usual = study[Training].framework.attention
@@ -250,7 +250,7 @@ def kernel_name(study: Study) -> str:
 
 
 def padding(operator: FusedAttention, study: Study) -> Real:
-    """Return the FLOPs of the fused core, its heads padded, over those without padding."""
+    """Return the FLOPs of fused attention with padded heads over those without padding."""
     model = study[Training].model
     of_queries, of_values = CORE_PRODUCTS[operator.pass_]
     padded_query, padded_value = _head_sizes(study)
@@ -260,14 +260,14 @@ def padding(operator: FusedAttention, study: Study) -> Real:
 
 
 def _head_sizes(study: Study) -> tuple[Real, Real]:
-    """Return the sizes of a query head and of a value head that the fused core works on."""
+    """Return the head sizes of queries and of values in fused attention."""
     model, sizes = study[Training].model, study[KernelChoice].head_sizes
     query, value = (_padded_size(size, sizes) for size in (model.qk_dim, model.value_dim))
     return query, value
 
 
 def _padded_size(size: Real, sizes: Sequence[int]) -> Real:
-    """Return the smallest of *sizes* that holds *size*; beyond all of them nothing is padded."""
+    """Return the smallest of *sizes* that holds *size*; a larger size is not padded."""
     padded = size
     for larger in sorted((0, *sizes), reverse=True):
         padded = where(size <= larger, float(larger), padded)
@@ -275,7 +275,7 @@ def _padded_size(size: Real, sizes: Sequence[int]) -> Real:
 
 
 def memory(bytes_: Real, machine: KernelMachine) -> Rate:
-    """Return the rate of streaming *bytes_* through the device's memory."""
+    """Return the rate of streaming *bytes_* through device memory."""
     device, choice, _ = machine
     if choice.streaming:
         return Rate(device.memory_bandwidth, _rate_at_size(choice.streaming, bytes_))
@@ -284,7 +284,7 @@ def memory(bytes_: Real, machine: KernelMachine) -> Rate:
 
 
 def streaming(operator: Stream, machine: KernelMachine) -> Rate:
-    """Return the rate of the kernels of a streaming operator, of which each moves its part."""
+    """Return the rate of a streaming operator; each of its kernels moves a part."""
     peak, share = memory(operator.bytes_ / maximum(operator.kernels, 1.0), machine)
     if operator.kind == "plain":
         return Rate(peak, share)
@@ -292,7 +292,7 @@ def streaming(operator: Stream, machine: KernelMachine) -> Rate:
 
 
 def _narrow_ratio(machine: KernelMachine) -> Real:
-    """Return the share of the peak that narrow products reach, over that of wide ones."""
+    """Return the fraction of peak of low-precision products, over that of 16-bit products."""
     device, choice, precision = machine
     by_block = precision.scale_block > 1
     best = where(by_block, device.block_matmul_efficiency, device.fp8_matmul_efficiency)
@@ -303,7 +303,7 @@ def _narrow_ratio(machine: KernelMachine) -> Real:
 
 
 def _rate_at_size(points: Sequence[Streaming], bytes_: Real) -> Real:
-    """Interpolate by the logarithm of the size; beyond the points the nearest goes on."""
+    """Interpolate over the logarithm of the size; beyond the points, use the nearest one."""
     at = log(maximum(bytes_, 1.0))
     found = points[0].efficiency
     for below, above in pairwise(points):

@@ -1,7 +1,7 @@
-"""Kernel time by roofline alone: compute or memory, whichever takes longer.
+"""Kernel time by roofline: compute or memory, whichever takes longer.
 
-No tile and no wave is partly filled. What it leaves out is what ``tiled`` puts in, so
-that the two together tell how much shapes cost.
+Partial tiles and waves are ignored; ``tiled`` includes them, so that the two together tell the
+effect of shapes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RooflineKernels(KernelModel):
     name = "roofline"
 
     def price(self, operator: Operator, study: Study) -> Formula | None:
-        """Return the seconds of one occurrence and how they come about."""
+        """Return the seconds of one occurrence with its formula."""
         if isinstance(operator, Gemm):
             return _gemm(operator, study)
         if isinstance(operator, FusedAttention):

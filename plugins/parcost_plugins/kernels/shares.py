@@ -1,4 +1,4 @@
-"""What kernel models agree on: the attention core and streams, each at a share of a rate."""
+"""The common part of kernel models: fused attention and streams at a fraction of a rate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPPED = f"{ROOFLINE}, with a ceiling of instructions"
 
 
 def core(operator: FusedAttention, study: Study) -> Formula:
-    """Estimate the attention core."""
+    """Estimate fused attention."""
     rate = attention(operator, study)
     return formula(
         "p (1 + f / k) FLOPs / (peak eta), p for heads that are padded to the size of a kernel, "
@@ -39,7 +39,7 @@ def core(operator: FusedAttention, study: Study) -> Formula:
 
 
 def stream(operator: Stream, study: Study) -> Formula:
-    """Estimate an operator that waits for memory, or makes its elements one by one."""
+    """Estimate an operator bound by memory, or by work per element."""
     choice, machine = study[KernelChoice], KernelMachine.of(study)
     bandwidth, share = streaming(operator, machine)
     letters = {

@@ -1,13 +1,11 @@
 """Kernel time by tile, wave and roofline.
 
-A matrix product is cut into tiles, one per multiprocessor and wave, of whichever size under
-``kernels`` takes least. What does not fill a tile, or the last wave, is paid for all the
-same; libraries that split work along the inner dimension soften the last wave, by how much
-``kernels.wave_weight`` says. Each tile waits for its first operands and writes its result,
-as long as ``kernels.tile_fill`` inner elements take. The kernel ends no sooner than its
-operands have come from memory, and its result has gone there.
-
-Experts whose products are kernels of their own fill no tile and no wave together.
+A matrix product is cut into tiles, one per multiprocessor and wave, of the fastest size under
+``kernels``. Partial tiles and a partial last wave take the full time; libraries that split work
+along the inner dimension soften the last wave, by ``kernels.wave_weight``. Each tile waits for its
+first operands and writes its result, which takes as long as ``kernels.tile_fill`` inner elements.
+The kernel ends no sooner than its operands are read from memory and its result is written. Experts
+with a kernel each do not fill tiles and waves together.
 """
 
 from __future__ import annotations
@@ -54,12 +52,12 @@ SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave q
 
 
 class TiledKernels(KernelModel):
-    """Products by tile and wave, other operators by the bytes that they stream."""
+    """Matrix products by tile and wave, other operators by memory traffic."""
 
     name = "tiled"
 
     def price(self, operator: Operator, study: Study) -> Formula | None:
-        """Return the seconds of one occurrence and how they come about."""
+        """Return the seconds of one occurrence with its formula."""
         if isinstance(operator, Gemm):
             again = "F" if operator.pass_ == "R" else operator.pass_
             size = (operator.m, operator.n, operator.k, operator.batch)
@@ -94,10 +92,10 @@ def tile_flops(
     fill: Real = 0.0,
     origins: Callable[[], Mapping[str, Any]] | None = None,
 ) -> Formula:
-    """Return the FLOPs that the best tile pays for, at the rate of the best tile of all.
+    """Return the effective FLOPs of the best tile, padding included, at the best tile's rate.
 
-    A tile takes *depth* inner elements at a time, and waits as long as *fill* of them take.
-    *origins* makes formulas of some letters.
+    A tile processes *depth* inner elements at a time, and waits for the time of *fill* elements.
+    *origins* returns formulas of some symbols.
     """
     count = "g ceil(M / m) ceil(N / n) / S"
     return formula(
@@ -209,10 +207,10 @@ def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine) -> dict[str, Any]
 
 
 def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> Real:
-    """Return the share of its rate that a product keeps whose rows start anywhere.
+    """Return the fraction of its rate that a product with unaligned rows keeps.
 
-    Operands lie along K and results along N. Experts pad their tokens themselves, which
-    are the K of a weight gradient. Four bytes are what a thread copies at a time at least.
+    Operands are contiguous along K and results along N. Experts pad their own tokens, which are the
+    K of a weight gradient. A thread copies at least four bytes at a time.
     """
     rows = [gemm.n * result]
     if gemm.role != "expert" or gemm.pass_ != "W":

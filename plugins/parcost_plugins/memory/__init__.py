@@ -1,4 +1,4 @@
-"""What a device holds, and whether it can."""
+"""Memory of a device, and whether the step fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that make a step fit, the cheapest first.
+"""Changes that make a step fit in memory, the cheapest first.
 
 A step may not fit, or be tight. Then every change that the framework has is made in the spec and
 evaluated like any study. A change is listed where the step then fits, or is tight and did not
@@ -47,7 +47,7 @@ _COLUMNS = ("change", "memory", "saved", "step", "vs now", "host", "")
 
 @frozen(kw_only=True, eq=False)
 class Cure:
-    """A study with some attributes changed, and what it comes to: seconds and bytes."""
+    """A study with some attributes changed, and its step seconds and memory bytes."""
 
     values: Mapping[str, Any]
     study: Study
@@ -58,12 +58,12 @@ class Cure:
 
     @property
     def text(self) -> str:
-        """The changes as the language writes them."""
+        """The changes as text of a spec."""
         return ", ".join(f"{path} = {_value_text(value)}" for path, value in self.values.items())
 
     @property
     def needs_devices(self) -> bool:
-        """Whether it needs more devices."""
+        """Whether the change needs more devices."""
         return _LAST in self.values
 
     @property
@@ -78,9 +78,9 @@ class Cure:
 
     @property
     def rank(self) -> tuple[float, bool, float, float, float]:
-        """What cures are sorted by: few devices first, then those that fit, then by step time.
+        """The sort key: fewer devices first, then changes that fit, then step time.
 
-        Of changes that cost the same to a thousandth the one with less memory on the host is first.
+        If step times agree to a thousandth, less host memory is first.
         """
         order = float(self.values.get(_LAST, 0)), not self.fits
         return *order, round(self.slowdown, 3), self.host_bytes, self.slowdown
@@ -88,7 +88,7 @@ class Cure:
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the changes that make a step fit, where it does not fit or is tight."""
+    """Yield the changes that make a step fit that does not fit or is tight."""
     if is_array(outcome.step_seconds, outcome.memory_bytes):
         return
     if outcome.memory_bytes <= memory_limits(study).roomy:
@@ -114,7 +114,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 
 
 def cures(base: Cure) -> tuple[Sequence[Cure], Sequence[Cure]]:
-    """Return the changes that fit, the cheapest first, and every change that was tried."""
+    """Return the changes that fit, cheapest first, and all changes that were tried."""
     tried = [made for values in _changes(base.study) if (made := _try(base, values))]
     saving = [cure for cure in tried if cure.memory_bytes < base.memory_bytes]
     found = _cheapest(base, saving)
@@ -132,7 +132,7 @@ def cures(base: Cure) -> tuple[Sequence[Cure], Sequence[Cure]]:
 
 
 def _cheapest(base: Cure, tried: Sequence[Cure]) -> list[Cure]:
-    """Return the cheapest cure of each attribute, in order."""
+    """Return the cheapest change of each attribute, in order."""
     helping = [cure for cure in tried if cure.fits or (cure.runs and not base.runs)]
     found: dict[tuple[str, ...], Cure] = {}
     for cure in sorted(helping, key=lambda cure: cure.rank):
@@ -141,7 +141,7 @@ def _cheapest(base: Cure, tried: Sequence[Cure]) -> list[Cure]:
 
 
 def _least_by_attribute(tried: Sequence[Cure]) -> list[Cure]:
-    """Return of each attribute the change that needs the least memory."""
+    """Return the change of each attribute that needs the least memory."""
     found: dict[tuple[str, ...], Cure] = {}
     for cure in sorted(tried, key=lambda cure: cure.memory_bytes):
         found.setdefault(tuple(cure.values), cure)
@@ -162,7 +162,7 @@ def _row(base: Cure, cure: Cure) -> tuple[Any, ...]:
 
 
 def _closest(base: Cure, tried: Sequence[Cure]) -> Section:
-    """Return the change that comes closest, where none fits."""
+    """Return a section with the change closest to fitting, if none fits."""
     title = "No change that was tried fits in memory"
     least = min(tried, key=lambda cure: cure.memory_bytes, default=base)
     if least.memory_bytes >= base.memory_bytes:
@@ -172,14 +172,14 @@ def _closest(base: Cure, tried: Sequence[Cure]) -> Section:
 
 
 def _changes(study: Study) -> Iterator[Mapping[str, Any]]:
-    """Yield the changes that the framework has."""
+    """Yield the changes that the framework supports."""
     for values in _candidates(study):
         if all(has(study, path, value) for path, value in values.items()):
             yield values
 
 
 def _candidates(study: Study) -> Iterator[Mapping[str, Any]]:
-    """Yield what is changed first when memory runs out, from the cheapest to the dearest."""
+    """Yield the usual changes when memory runs out, from the cheapest to the most expensive."""
     budget, training, layout = study[MemoryBudget], study[Training], study[Layout]
     if budget.fragmentation is None and not budget.expandable_segments:
         yield {"memory.expandable_segments": "on"}
@@ -250,10 +250,10 @@ def _offloads(study: Study) -> Iterator[Mapping[str, Any]]:
 
 
 def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
-    """Return what a change comes to, or None where the result is not legal.
+    """Return the study with a change, None if it is invalid.
 
-    Where a degree follows from others that are written, it changes with them. A global batch that
-    follows from the layout is kept, so that both steps do the same work.
+    Degrees derived from others change with them. The global batch is kept, so that both steps do
+    the same work.
     """
     for more in ({}, _following(base.study, values)):
         if more is None:
@@ -277,7 +277,7 @@ def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
 
 
 def _batch(study: Study) -> float:
-    """Return the sequences of a step."""
+    """Return the global batch in sequences."""
     return float(study[Training].global_batch)
 
 
@@ -286,7 +286,7 @@ def _is_same_batch(study: Study, other: Study) -> bool:
 
 
 def _following(study: Study, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the data-parallel degree that follows from changed degrees, if it does."""
+    """Return the data-parallel degree after changed degrees; None if unchanged."""
     layout = study[Layout]
     ranks: float = values.get(_LAST, study[Cluster].devices)
     for degree in ("tp", "cp", "pp"):

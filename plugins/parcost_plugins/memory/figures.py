@@ -1,4 +1,4 @@
-"""Memory by what it is for, by stage, and set against Megatron-LM's own estimate."""
+"""Memory by use and by stage, and compared with Megatron-LM's own estimate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no furthe
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield what the state weighs and takes, and what the activations do."""
+    """Yield the bytes of state and of activations, with comparisons."""
     if study.parameters:
         yield from _recipe(study)
     yield from _by_class(study, outcome)
@@ -33,7 +33,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """List the fullest moment of every device of a pipeline."""
+    """Yield the peak memory of every pipeline device."""
     stages = outcome.pipeline.stages
     if stages == 1 or study.axes:
         return
@@ -75,7 +75,7 @@ def _recipe(study: Study) -> Iterator[Figure]:
 
 
 def _largest_model(study: Study, sheet: Sheet) -> Figure:
-    """Return the largest model whose state one device holds under this sharding."""
+    """Return the largest model whose state fits on one device with this sharding."""
     layout = study[Layout]
     kinds = stage_kinds(study)
     kind, mixed = kinds[0], any(kind.expert for kind in kinds)
@@ -100,7 +100,7 @@ _STATE = {"weights": "weights", "gradients": "gradients", "optimizer": "optimize
 
 
 def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the memory of the fullest device at its fullest moment, by what it is for."""
+    """Yield the peak memory of the fullest device, by use."""
     found: dict[str, dict[str, Real]] = {kind: {} for kind in (*_STATE, "activations", "rest")}
     for line in outcome.memory_lines:
         kind = line.term.tag if line.term.tag in _STATE else "rest"
@@ -142,7 +142,7 @@ def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def _by_meter(outcome: Outcome) -> Iterator[Figure]:
-    """Yield the memory as a framework's own counters have it: less than the driver's."""
+    """Yield the memory in a framework's own counters, which is less than the driver's."""
     found: dict[str, Real] = {OUTSIDE: 0.0, FRAGMENTATION: 0.0}
     for line in outcome.memory_lines:
         if line.term.tag in found:
@@ -167,7 +167,7 @@ def _by_meter(outcome: Outcome) -> Iterator[Figure]:
 
 
 def _by_stage(outcome: Outcome) -> Iterator[Figure]:
-    """Yield every device of a pipeline at its fullest: the ends differ from the middle."""
+    """Yield the peak memory of every pipeline device; the ends differ from the middle."""
     sheet = Sheet()
     for device, held in enumerate(outcome.device_memory):
         yield sheet(
@@ -183,7 +183,7 @@ def _by_stage(outcome: Outcome) -> Iterator[Figure]:
 
 
 def _activations(study: Study) -> Iterator[Figure]:
-    """Yield what one layer and the whole model save of one micro-batch."""
+    """Yield the activation bytes of one layer and of the whole model, for one micro-batch."""
     dealt = layers(study)
     in_layers: dict[str, Real] = {}
     at_ends: dict[str, Real] = {}
@@ -220,10 +220,10 @@ def _activations(study: Study) -> Iterator[Figure]:
 
 
 def _estimate(study: Study) -> Iterator[Figure]:
-    """Yield what Megatron-LM's estimator says of activations on the first stage.
+    """Yield Megatron-LM's estimate of activations on the first stage.
 
-    It has sequence parallelism and selective recomputation in mind, and no grouped heads,
-    gated MLP, or context parallelism: a cross-check for models like GPT.
+    It assumes sequence parallelism and selective recomputation, and knows no grouped heads, gated
+    MLP, or context parallelism: a cross-check for models like GPT.
     """
     training, layout = study[Training], study[Layout]
     model, cut = training.model, study.pipeline

@@ -19,22 +19,22 @@ _MOMENTS = {
 
 @hookimpl
 def capacities(study: Study) -> list[Real]:
-    """Return the most bytes that a device may be predicted to need: a tight step may be chosen."""
+    """Return the largest predicted bytes of a device that are accepted; a tight step is."""
     return [memory_limits(study).most]
 
 
 @hookimpl
 def usable_memory(study: Study) -> list[Real]:
-    """Return the bytes of a device that a job has."""
+    """Return the memory of a device that is usable by a job, in bytes."""
     return [memory_limits(study).usable]
 
 
 @hookimpl
 def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
-    """Return the rules of memory: an error where a step does not fit, a warning where it is tight.
+    """Return the memory rules: an error if a step does not fit, a warning if it is tight.
 
-    Predictions have errors, and published runs fill their devices. So what exceeds the usable
-    memory by less than the margin is tight, not an error.
+    Predictions have errors, and published runs fill their devices. So a step that exceeds the
+    usable memory by less than the margin is tight, not an error.
     """
     device, budget, limits = study[Cluster].device, study[MemoryBudget], memory_limits(study)
     needs, moment = outcome.memory_bytes, outcome.memory_moment

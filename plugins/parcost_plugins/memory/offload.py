@@ -1,9 +1,9 @@
-"""Offload: state in the host's memory, and the cost of its transfers.
+"""Offload: state in host memory, and the cost of its transfers.
 
-The link to the host works in both directions at once. Optimizer state that is updated on the host
-sends gradients there and gets parameters back; state that is updated on the device moves both ways
-at the same time. Activations go in forward and come back in backward; parameters come for each
-gather. Those two hide under compute. The optimizer runs at the end of the step, where no compute
+The link to the host works in both directions at once. With a CPU optimizer, gradients go to the
+host and parameters come back; offloaded state that the device updates moves both ways at the same
+time. Activations are sent in forward and fetched in backward; parameters are fetched for each
+gather. Those two overlap with compute. The optimizer runs at the end of the step, where no compute
 can hide it.
 """
 
@@ -43,7 +43,7 @@ LINK = "host"
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Take offloaded activations off the device."""
+    """Yield the offloaded activations as negative memory of the device."""
     offload = study[Offload]
     if _is_offloaded(offload.activations):
         yield Memory(
@@ -59,7 +59,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate what travels between device and host."""
+    """Estimate the transfers between device and host."""
     offload, bandwidth = study[Offload], study[Cluster].device.host_bandwidth
     if bandwidth is None:
         return  # a rule has said so where it matters
@@ -75,7 +75,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require a link to the host, sharded parameters, and a host that can update."""
+    """Require a host link, sharded parameters, and a host that can run the update, where needed."""
     offload, device = study[Offload], study[Cluster].device
     for name in ("optimizer", "parameters", "activations"):
         away = getattr(offload, name)
@@ -122,7 +122,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 @hookimpl
 def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
-    """Require that the host has room for what it is given."""
+    """Require that the offloaded state fits in host memory."""
     room = study[Offload].host_memory
     if room is None:
         return
@@ -140,7 +140,7 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield what the host of one device holds."""
+    """Yield the host memory per device."""
     yield Figure(
         name="host_memory",
         title="memory on the host, per device",
@@ -150,7 +150,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def host_bytes(study: Study, outcome: Outcome) -> Real:
-    """Return the bytes that the fullest host holds for one device."""
+    """Return the largest host memory of any device, in bytes."""
     found: Real = 0.0
     for held in _host_bytes_by_device(study, outcome):
         found = maximum(found, held)
@@ -158,10 +158,10 @@ def host_bytes(study: Study, outcome: Outcome) -> Real:
 
 
 def _host_bytes_by_device(study: Study, outcome: Outcome) -> list[Real]:
-    """Return the bytes that hosts hold for each device.
+    """Return the host memory of each device, in bytes.
 
-    A device may hold several virtual stages: the activations of each are taken at their
-    most, as if that were at once.
+    For several virtual stages on a device, the peaks of their activations are added, as if they
+    occurred at once.
     """
     offload = study[Offload]
     kept: list[Real] = [0.0] * virtual_stages(study)
@@ -183,7 +183,7 @@ def _host_bytes_by_device(study: Study, outcome: Outcome) -> list[Real]:
 
 
 def _state(study: Study, kind: StageKind) -> Real:
-    """Return the bytes of state that a host keeps of each stage of a *kind*."""
+    """Return the bytes of state that a host keeps for a stage of *kind*."""
     offload, local, precision = study[Offload], study[LocalUpdates], study[Training].precision
     shared = offload.optimizer * precision.optimizer
     if offload.update == "host":  # which keeps the gradients that it works on
@@ -240,7 +240,7 @@ def _transfer_term(
 
 
 def _parameters(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work]:
-    """Fetch a rank's shares before they are gathered: in forward, and again in backward."""
+    """Yield the transfers of a rank's shards before each gather: in forward, again in backward."""
     offload = study[Offload]
     away = offload.parameters * kind.elements / kind.shard
     bytes_ = away * study[Training].precision.weights
@@ -283,7 +283,7 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
 
 
 def _activation_bytes(study: Study) -> list[Real]:
-    """Return the activations of one micro-batch that every virtual stage saves."""
+    """Return the activation bytes of one micro-batch on each virtual stage."""
     found: list[Real] = [0.0] * virtual_stages(study)
     for _, held in study.contributions("memory"):
         if held.per_micro_batch and "forward" in held.moments:
@@ -305,7 +305,7 @@ _OFFLOADED = {
 
 
 def _is_offloaded(share: Real) -> bool:
-    """Whether anything is offloaded; a sweep may be."""
+    """Return whether anything is offloaded; a swept share counts as offloaded."""
     return is_array(share) or bool(share > 0)
 
 

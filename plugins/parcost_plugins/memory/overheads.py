@@ -1,4 +1,4 @@
-"""Memory that no tensor of the model accounts for."""
+"""Memory outside of the model's tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_ACTIVATIONS = "a share of the activations alive"
 
 @hookimpl
 def memory(study: Study) -> list[Memory]:
-    """Return what the driver, the libraries and the allocator take."""
+    """Return the memory of the driver, the libraries and the allocator."""
     budget = study[MemoryBudget]
     communicators, share = _communicators(study), budget.fragmentation
     decides: object = budget
@@ -78,10 +78,10 @@ def _share_of_activations(decides: object, name: str) -> Formula:
 
 
 def _communicators(study: Study) -> Real:
-    """Return how many groups of more than one rank a device is in and uses.
+    """Return the number of communicators with more than one rank that a device uses.
 
-    Shards and their replicas have communicators of their own, in place of all the ranks
-    that hold the same parameters; so have workers that train apart.
+    Shards and their replicas have communicators of their own, instead of one over all ranks that
+    hold the same parameters; so have workers that train apart.
     """
     ranks = {group.name: group.ranks for _, group in study.contributions("groups")}
     used = list(_ALWAYS)
@@ -100,11 +100,11 @@ def _communicators(study: Study) -> Real:
 
 
 def _joint_communicators(study: Study, ranks: Mapping[str, Real]) -> Real:
-    """Return how many communicators join several degrees.
+    """Return the number of communicators that span several degrees.
 
-    The whole job has one, where no degree is all of it. The norm of the gradients is summed over
-    the ranks of a model, and a tied embedding over the two ends of a pipeline: what they send
-    is little, and their buffers are as large as any.
+    The whole job has one, unless one degree is the whole job. The gradient norm is summed over the
+    ranks of a model, and tied embeddings over the two ends of a pipeline: they send little data,
+    but their buffers have the full size.
     """
     layout, pp = study[Layout], stages(study)
     widest = maximum(maximum(layout.tp, layout.cp), maximum(pp, layout.dp * layout.cp))

@@ -1,6 +1,6 @@
-"""What training keeps for every parameter: weights, gradients and optimizer state.
+"""Training state per parameter: weights, gradients and optimizer state.
 
-Ranks that hold the same parameters may share them out (ZeRO); then each has its part of them.
+Ranks that hold the same parameters may shard the state (ZeRO).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Yield the state that is kept, and the buffers in which gradients wait."""
+    """Yield the memory of state, and of gradient buffers."""
     staging = study[Training].framework.gradient_staging
     for kind in stage_kinds(study):
         yield from _state(kind, study)
@@ -85,9 +85,9 @@ def _size_of_element(precision: Precision, name: str) -> dict[str, Any]:
 
 
 def _staging_buffer(kind: StageKind, study: Study) -> Memory:
-    """Return the buffer that gradients are copied into ahead of their reduction.
+    """Return the staging buffer of gradients for their reduction.
 
-    Its size is no multiple of anything that was freed before, so an allocator takes it anew.
+    Its size matches no freed block, so an allocator reserves new memory for it.
     """
     staging, size = study[Training].framework.gradient_staging, study[Training].precision.gradients
     return Memory(
@@ -108,7 +108,7 @@ def _staging_buffer(kind: StageKind, study: Study) -> Memory:
 
 
 def _copies(kind: StageKind, study: Study) -> Memory:
-    """Return buckets that gradients are copied into before they are reduced."""
+    """Return the buckets to which gradients are copied before reduction."""
     size = study[Training].precision.reduction
     return Memory(
         name=kind.label("gradient buckets"),
@@ -141,7 +141,7 @@ def _residual_memory(kind: StageKind, study: Study) -> Memory:
 
 
 def _outer_optimizer(kind: StageKind, study: Study) -> Memory:
-    """Return the outer optimizer's momentum, and the parameters of the last meeting."""
+    """Return the outer optimizer's momentum, and the parameters of the last outer step."""
     local = study[LocalUpdates]
     shards = kind.shards(shards_states(study))
     return Memory(

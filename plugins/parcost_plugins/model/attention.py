@@ -115,7 +115,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
-    """Return what attention runs: projections, rotation, core."""
+    """Return the operators of attention: projections, rotary embedding, core."""
     rank = rank_of(study)
     model, span, tokens = rank.model, rank.all_layers, rank.tokens
     if model.is_latent or model.is_nominal:
@@ -185,7 +185,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return what backward needs: the input, Q, K, V, and what the core keeps."""
+    """Return tensors saved for backward: the input, Q, K, V, and those of the core."""
     rank = rank_of(study)
     if rank.model.is_latent or rank.model.is_nominal:
         return
@@ -206,7 +206,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _projections(rank: Rank) -> list[tuple[str, Real]]:
-    """Return what the QKV projection makes on this rank, each with its width."""
+    """Return the outputs of the QKV projection on this rank, each with its width."""
     d = rank.model.head_dim
     return [
         ("queries", rank.heads * d),
@@ -216,7 +216,7 @@ def _projections(rank: Rank) -> list[tuple[str, Real]]:
 
 
 def _columns(rank: Rank) -> Real:
-    """Return the outputs of the QKV projection on this rank."""
+    """Return the output size of the QKV projection on this rank."""
     return (rank.heads + 2 * rank.kv_heads) * rank.model.head_dim
 
 

@@ -20,7 +20,7 @@ FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
 
 
 def flops(rank: Rank) -> ModelFlops:
-    """Return the FLOPs of a core that skips what causality, windows and documents mask."""
+    """Return the FLOPs of attention without the part masked by causality, windows and documents."""
     model = rank.model
     met = sum(sum(span.count) * rank.keys(windowed) for windowed, span in rank.attention_spans)
     return ModelFlops(
@@ -32,12 +32,12 @@ def flops(rank: Rank) -> ModelFlops:
 
 
 def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
-    """Yield the core, as one kernel or as several."""
+    """Yield the attention core, as one kernel or as several."""
     return _separate_kernels(rank) if rank.writes_scores else _fused_kernels(rank)
 
 
 def memory(rank: Rank) -> Iterator[Memory]:
-    """Yield what backward needs besides queries, keys and values: the output, and the scores."""
+    """Yield tensors saved for backward besides Q, K and V: the output, and the scores."""
     span = rank.all_layers
     fused = not rank.writes_scores  # scores that are not kept have to be made again
     span = span.rerun_none(fused and rank.keeps("core"))
@@ -94,7 +94,7 @@ def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
 
 
 def _separate_kernels(rank: Rank) -> Iterator[Gemm | Stream]:
-    """Yield the core as separate kernels, which compute what is masked as well."""
+    """Yield the core as separate kernels, which also compute masked scores."""
     span, e = rank.all_layers.rerun_all(rank.reruns_core), rank.element
     scores = rank.training.sequence * rank.tokens * rank.heads
     yield from _products(rank, "F", span.count)

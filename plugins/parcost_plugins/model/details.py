@@ -1,4 +1,4 @@
-"""What of the model stands on a device, and what of its FLOPs is attention."""
+"""The shape of the model on a device, and the attention share of FLOPs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The kernels that element-wise operators run as, by how a framework implements them.
+"""The kernels of element-wise operators, by the framework's implementation.
 
 Each kernel reads and writes whole tensors. Its traffic per element is counted in tensors of
 activations, tensors of fp32 and masks of a byte. The counts come from the operations of the code. A
-fused operator moves its inputs and outputs only, an unfused one also the intermediate tensors.
-Kernels with one number per token have negligible traffic, but count as issued.
+fused operator moves only its inputs and outputs, an unfused one also the intermediate tensors.
+Kernels with one number per token have negligible traffic, but take issue time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FP32 = 4.0  # bytes of an element in full precision
 
 
 class Traffic(NamedTuple):
-    """What the kernels of one pass move for an element, and how many kernels there are."""
+    """The memory traffic per element of the kernels in one pass, and the number of kernels."""
 
     kernels: float
     tensors: Real  # elements as wide as activations
@@ -32,7 +32,7 @@ class Traffic(NamedTuple):
     step_kind: StepKind = ""
 
     def bytes_(self, element: Real) -> Real:
-        """Return the bytes that are moved for an element of *element* bytes."""
+        """Return the bytes moved per element, for activations of *element* bytes."""
         return self.tensors * element + self.wide * FP32 + self.masks
 
 
@@ -152,7 +152,7 @@ ROUTER: Mapping[str, Passes] = {
 
 
 class Fusion(NamedTuple):
-    """Which kernels the element-wise operators of a run are, as keys of the tables above."""
+    """The implementation of the element-wise operators of a run, as keys of the tables above."""
 
     norm: str
     activation: str
@@ -166,7 +166,7 @@ class Fusion(NamedTuple):
 
     @classmethod
     def of(cls, training: Training, mode: str) -> Fusion:
-        """Return that of the framework of *training*, whose layers run eagerly or compiled."""
+        """Return the fusions of the framework of *training*, for eager or compiled layers."""
         framework = training.framework
         found = cls(*(getattr(framework, name) for name in cls._fields))
         if mode == "compiled":
@@ -187,12 +187,11 @@ class Fusion(NamedTuple):
 
 
 def copies(implementation: str, top_k: Real) -> tuple[Passes, Passes]:
-    """Return how copies of tokens are made for their experts, and added up behind them.
+    """Return the passes that copy tokens to experts, and that add up their outputs.
 
-    Fused, a token is read once and each of its *top_k* copies written, or the other way round.
-    In eager code each copy is read and written; where they are added up, into a sum of zeros,
-    the sum is read and written for each: by `scatter_add_` forward, and as the gradient of an
-    index backward.
+    Fused, a token is read once and each of its *top_k* copies written, or the reverse. In eager
+    code each copy is read and written; the sum starts from zeros and is read and written for each
+    copy: by `scatter_add_` forward, and as the gradient of an index backward.
     """
     if implementation == "fused":
         one_way = Traffic(1, 1.0 + 1.0 / top_k, kind="permuted")
@@ -256,7 +255,7 @@ def traffic_stream(
     host: str = "",
     times: Real = 1.0,
 ) -> Stream:
-    """Return what one pass of an operator moves."""
+    """Return one pass of an operator, with its memory traffic."""
     return Stream(
         name=name,
         bytes_=traffic.bytes_(element) * elements,

@@ -1,7 +1,7 @@
-"""The embedding: a row per token, rows split over the tensor-parallel ranks.
+"""The embedding: a row per token, with rows split over the tensor-parallel ranks.
 
-A rank looks up the tokens whose rows it holds and leaves zeros for the others. So it writes
-the whole micro-batch whatever its share of the rows.
+A rank looks up the tokens of its rows and writes zeros for the others. So it writes the whole
+micro-batch whatever its share of the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary.operators import ENDS
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return the rows of the vocabulary, and learned positions where there are any."""
+    """Return the rows of the vocabulary, and learned positions if there are any."""
     rank = rank_of(study)
     h, count = rank.model.hidden, on_first(study)
     if rank.model.is_nominal:

@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary.partition import ends_share_device
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return the head, or the copy of the embedding that the last stage holds elsewhere."""
+    """Return the parameters of the head, or of the last stage's copy of a tied embedding."""
     rank = rank_of(study)
     model, tied, count = rank.model, rank.model.tied, on_last(study)
     if model.is_nominal:
@@ -49,7 +49,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 
 @hookimpl
 def flops(study: Study) -> Iterator[ModelFlops]:
-    """Return 2 FLOPs per parameter, tied or not; padding is no part of the model."""
+    """Return 2 FLOPs per parameter, tied or not, without vocabulary padding."""
     rank = rank_of(study)
     model = rank.model
     if model.is_nominal:
@@ -93,11 +93,11 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return the head's input, and the logits on their way to the loss and back.
 
-    One of three tensors is saved for backward. It is an fp32 softmax, which the gradient
-    overwrites; the logits, beside which a fused kernel computes the gradient; or the gradient, in
-    place of the logits. An unfused loss has two more tensors in fp32: in forward the logits, in
-    backward the gradients of loss and of log-softmax. A loss in chunks computes the gradient of
-    each chunk at once, in place of the head's input. It saves nothing else.
+    One of three tensors is saved for backward: an fp32 softmax, which the gradient overwrites; the
+    logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
+    logits. An unfused loss has two more fp32 tensors: the logits in forward, the gradients of loss
+    and of log-softmax in backward. A loss in chunks computes the gradient of each chunk at once, in
+    place of the head's input, and saves nothing else.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:

@@ -1,9 +1,9 @@
-"""Multi-head latent attention: queries, keys and values through a narrow waist.
+"""Multi-head latent attention (MLA): queries, keys and values through a low-rank projection.
 
-The matrices that project down are not split over the tensor-parallel ranks. Under sequence
-parallelism each rank projects its own tokens down, and what the ranks gather is compressed;
-without, each projects all of them. Every rank multiplies its own heads out of it. Training
-makes whole keys and values; folding the projections into the queries pays when decoding only.
+The down projections are not split over the tensor-parallel ranks. With sequence parallelism each
+rank projects its own tokens down, and the ranks gather the compressed tensors; without, each
+projects all tokens. Every rank projects its own heads up. Training computes full keys and values;
+absorbing the projections into the queries pays only in decoding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAIST = "Megatron-Core, multi_latent_attention.py: every rank projects its own t
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return the projections down, up and out, and the norms between."""
+    """Return the down, up and output projections, and the norms between."""
     rank = rank_of(study)
     model, t = rank.model, rank.layout.tp
     if not model.is_latent or model.is_nominal:
@@ -66,7 +66,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
-    """Return what attention runs: projections, norms, rotation, core."""
+    """Return the operators of attention: projections, norms, rotary embedding, core."""
     rank = rank_of(study)
     model, tokens, t, span = rank.model, rank.tokens, rank.layout.tp, rank.all_layers
     if not model.is_latent or model.is_nominal:
@@ -105,11 +105,11 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 
 
 def _keys_and_values(rank: Rank, up: LayerSpan, blocks: Real) -> Iterator[Gemm]:
-    """Yield the products that make keys and values of *blocks* as long as this rank's own.
+    """Yield the products that compute keys and values of *blocks* blocks of this rank's length.
 
-    Where they travel compressed, every rank projects what arrives as well, again in
-    backward, to which nothing but the compressed is left of it. The gradient of each block
-    goes back through the projection before it travels on, and adds to that of the weights.
+    If ranks exchange compressed tensors, every rank also projects received blocks, and again in
+    backward, where only the compressed tensor was kept. The gradient of each block passes back
+    through the projection before it is sent on, and is added to the weight gradient.
     """
     for product in linear(
         "MLA KV up projection",
@@ -128,7 +128,7 @@ def _keys_and_values(rank: Rank, up: LayerSpan, blocks: Real) -> Iterator[Gemm]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return what backward needs: the waist, and the heads unless they are made again."""
+    """Return tensors saved for backward: the compressed ones, and the heads unless recomputed."""
     rank = rank_of(study)
     model = rank.model
     if not model.is_latent or model.is_nominal:
@@ -155,17 +155,17 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _inner(rank: Rank) -> Real:
-    """Return the width that queries are projected from."""
+    """Return the input size of the query projection: the query rank, or the hidden size."""
     return rank.model.q_lora or rank.model.hidden
 
 
 def _queries(rank: Rank) -> Real:
-    """Return the outputs of the query projection, over all ranks."""
+    """Return the output size of the query projection, over all ranks."""
     return rank.model.heads * rank.model.qk_dim
 
 
 def _keys(rank: Rank) -> Real:
-    """Return the outputs of the projection to keys and values, over all ranks."""
+    """Return the output size of the key and value projection, over all ranks."""
     return rank.model.heads * (rank.model.nope_dim + rank.model.v_dim)
 
 

@@ -1,4 +1,4 @@
-"""The MLP of a dense layer: two matrices with an activation between, or three where gated."""
+"""The MLP of a dense layer: two matrices with an activation between; three if gated."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return what backward needs: the inputs of both products and of the activation."""
+    """Return tensors saved for backward: the inputs of both products and of the activation."""
     rank = rank_of(study)
     span = rank.dense
     if rank.model.is_nominal or not any(span.count):
@@ -180,12 +180,12 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _parts(rank: Rank) -> tuple[str, ...]:
-    """Return what the activation reads."""
+    """Return the inputs of the activation."""
     return ("gate", "up") if rank.model.gated else ("up",)
 
 
 def _count_of_up_matrices(rank: Rank) -> int:
-    """Return how many matrices lead from the residual stream into the MLP."""
+    """Return the number of up projections of the MLP: 2 if gated, else 1."""
     return 2 if rank.model.gated else 1
 
 

@@ -1,11 +1,10 @@
 """A mixture of experts in place of the MLP: router, routed experts, shared experts.
 
-A rank holds ``experts / ep`` routed experts, cut into ``etp`` parts. What it works on is what all
-ranks that share one set of experts send to it: as many tokens as it sends itself on average, more
-on the busiest rank, for which all ranks wait. Its experts run as one grouped product. Sending is
-not said here but by ``experts.exchange``.
-
-Shared experts see every token where it is, and are split like a dense MLP.
+A rank holds ``experts / ep`` routed experts, cut into ``etp`` parts. It processes the tokens sent
+by all ranks that share one set of experts: on average as many as it sends itself, more on the
+busiest rank, for which all ranks wait. Its experts run as one grouped product. The exchange is
+described by ``experts.exchange``. Shared experts process every token on its own rank, and are split
+like a dense MLP.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ MIXTURE = "Shazeer et al. 2017; Fedus et al. 2021 (Switch Transformer)"
 
 @frozen(eq=False)
 class _Experts:
-    """The experts of one rank, and the tokens that its busiest counterpart works on."""
+    """The experts of one rank, and the tokens of the busiest rank."""
 
     rank: Rank
     local: Real  # routed experts, in whole or in parts
@@ -68,7 +67,7 @@ class _Experts:
 
     @property
     def received_tokens(self) -> Real:
-        """Tokens of all experts of a rank."""
+        """Tokens that a rank receives for all its experts."""
         return self.local * self.each
 
 
@@ -136,7 +135,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 
 @hookimpl
 def flops(study: Study) -> Iterator[ModelFlops]:
-    """Return 2 FLOPs per parameter of the router and of the experts that a token visits."""
+    """Return 2 FLOPs per parameter of the router and of the experts used by a token."""
     found = _experts(study)
     if found is None:
         return
@@ -176,10 +175,10 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 
 
 def _sort_streams(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
-    """Yield the tokens of several experts being put in their order, and back.
+    """Yield the sorting of received tokens by expert, and back.
 
-    Ranks send theirs one after another. What is sent once for several experts, or gathered, is
-    only copied where it arrives, in order.
+    Ranks send their tokens one after another. Tokens sent once for several experts, or gathered,
+    are copied in order on arrival.
     """
     rank, there_and_back = found.rank, where(found.local > 1.0, 2.0, 0.0)
     yield from elementwise(
@@ -222,7 +221,7 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
 
 
 def _routed_activations(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[Stream]:
-    """Yield the activation of routed experts, whose number of tokens may be *fixed*."""
+    """Yield the activation of routed experts; *fixed* says whether their token count is fixed."""
     rank, elements = found.rank, found.received_tokens * found.width
     framework, name, e = rank.training.framework, "activation of routed experts", rank.element
     if framework.expert_activation == "in_product" and rank.model.gated:
@@ -240,7 +239,7 @@ def _routed_activations(found: _Experts, span: LayerSpan, fixed: bool) -> Iterat
 
 
 def _routed_biases(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
-    """Yield the biases behind routed experts, times routing weights, expert by expert."""
+    """Yield the biases of routed experts, times routing weights, expert by expert."""
     elements, e, each = (
         found.received_tokens * found.rank.model.hidden,
         found.rank.element,
@@ -257,7 +256,7 @@ def _routed_biases(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
 
 
 def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[Gemm | Stream]:
-    """Yield the shared experts. They host the exchange where it may hide under them."""
+    """Yield the shared experts; with *covers* the exchange may overlap with them."""
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     columns, rows = (SHARED_EXPERTS, SHARED_ROWS) if covers else (MLP_COLUMNS, MLP_ROWS)
     yield from linear("shared experts, up", rank.tokens, ups * found.shared, h, span, host=columns)
@@ -274,7 +273,7 @@ def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return what backward needs: the input, what was routed where, and what experts made."""
+    """Return tensors saved for backward: the input, the routing, and outputs of experts."""
     found = _experts(study)
     if found is None:
         return
@@ -328,5 +327,5 @@ def _activation(rank: Rank) -> Passes:
 
 
 def _matrices(rank: Rank) -> int:
-    """Return how many matrices an expert has."""
+    """Return the number of matrices of an expert."""
     return 3 if rank.model.gated else 2

@@ -1,7 +1,7 @@
-"""Norms, and the residual stream that they stand on: additions and dropout.
+"""Norms, and the residual stream: additions and dropout.
 
-All of it works on every token by itself. So sequence parallelism shards it over the
-tensor-parallel group; without, every rank does and keeps the same.
+All operate on each token separately. So sequence parallelism shards them over the tensor-parallel
+group; without it, every rank does and stores the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from parcost_plugins.vocabulary.partition import before_last, map_stages
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return the gains, and LayerNorm's biases, of the norms of each layer and of the ends."""
+    """Return the gains, and LayerNorm's biases, of all norms of each layer and of the ends."""
     rank = rank_of(study)
     model = rank.model
     if model.is_nominal:
@@ -74,8 +74,8 @@ def operators(study: Study) -> Iterator[Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return the inputs of the norms and the dropout masks.
 
-    The input of the first norm of a layer is the layer's: what full recomputation keeps.
-    Where attention and MLP read it both, there is no other.
+    The input of a layer's first norm is the layer's input, which full recomputation keeps. If
+    attention and MLP both read it (parallel residual), there is no second norm input.
     """
     rank = rank_of(study)
     model = rank.model

@@ -1,4 +1,4 @@
-"""Which layers something stands in, and the operators of the passes that it runs in."""
+"""Sets of layers per virtual stage, and the operators of their passes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 @record(eq=False, slots=False)
 class LayerSpan:
-    """Some of the layers: how many on each virtual stage, and how many are run *again*.
+    """A set of layers: their number on each virtual stage, and how many are recomputed.
 
-    *rivals* are layers of another kind that are run again. One layer is at a time: where
-    both are on a stage, the rival is the larger, and its tensors are those that are held.
+    *rivals* are recomputed layers of another kind. Only one layer is recomputed at a time: if both
+    kinds are on a stage, the rival is the larger, and its tensors count.
     """
 
     count: Counts
@@ -29,20 +29,20 @@ class LayerSpan:
 
     @cached_property
     def reruns(self) -> Counts:
-        """Those that are run again; not asked for before it matters."""
+        """The number of recomputed layers on each virtual stage, evaluated on first access."""
         return self._again() if callable(self._again) else self._again
 
     @property
     def rivals(self) -> Counts | None:
-        """Layers of another kind that are run again."""
+        """The number of recomputed layers of another kind, or None."""
         return self._rivals() if callable(self._rivals) else self._rivals
 
     def rerun_all(self, wanted: bool = True) -> LayerSpan:
-        """Return the same layers, all of them run again if *wanted*."""
+        """Return the same layers, all recomputed if *wanted*."""
         return LayerSpan(self.count, self.count, self._rivals) if wanted else self
 
     def rerun_none(self, kept: bool = True) -> LayerSpan:
-        """Return the same layers, none of them run again if what they make is *kept*."""
+        """Return the same layers, none recomputed if their outputs are *kept*."""
         return single_run(self.count) if kept else self
 
     def times(self, factor: int) -> LayerSpan:

@@ -1,4 +1,4 @@
-"""What limits the step, what would change that, and what the answer rests on.
+"""Advice: the bottleneck of the step, changes that help, and the inputs that matter.
 
 All of it is found by evaluating the study again with something changed. That is slow next to the
 evaluation itself, and only done when the sections are printed.
@@ -13,7 +13,7 @@ from parcost import Figure, Outcome, Section, Study, hookimpl
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Return the levels, what reaches the targets, the levers, and what the answer rests on."""
+    """Yield the levels, changes that reach targets, the best changes, and the weakest inputs."""
     from parcost_plugins.analysis.advice import (
         evidence,
         levels,
@@ -43,7 +43,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return ridge, ratio and needed bandwidth of every level."""
+    """Return the details of each level: ridge, ratio, and sufficient bandwidth."""
     from parcost_plugins.analysis.advice import levels
 
     yield from levels.figures(study, outcome)

@@ -1,4 +1,4 @@
-"""The same study with one value of one block changed, everything else held.
+"""The same study with single values changed and everything else held constant.
 
 ``Study.replace`` changes the text of a spec, and what is written in terms of a value
 follows it. Here nothing follows: it is the one value's own effect that is expected.
@@ -22,7 +22,7 @@ _Values = Mapping[tuple[int, str], Any]  # by id of a block, and attribute
 
 
 class Change(NamedTuple):
-    """An attribute of a block, and what it is to be."""
+    """An attribute of a block, and its new value."""
 
     block: Any
     attribute: str
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The seconds of a step after a change, and what it adds to time and memory."""
+    """The step seconds after a change, and the relative changes of time and memory."""
 
     seconds: float
     time: float
@@ -38,7 +38,7 @@ class Effect(NamedTuple):
 
 
 def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Effect]:
-    """Return what each of *changes* does on its own to a study without sweeps."""
+    """Return the effect of each change, made alone, on a study without sweeps."""
     numbers = [i for i, change in enumerate(changes) if isinstance(change.value, float)]
     found: dict[int, tuple[float, float]] = {}
     if numbers and (together := _array_effects(study, [changes[i] for i in numbers])):
@@ -58,7 +58,7 @@ def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Ef
 
 
 def evaluate_arrays(study: Study, values: Mapping[tuple[Any, str], Any]) -> Outcome | None:
-    """Return the step along arrays: attributes of blocks that change together, point by point.
+    """Return the step over arrays of values: attributes of blocks that change together.
 
     None where a plugin cannot take arrays.
     """
@@ -99,7 +99,7 @@ def _array_effects(study: Study, changes: Sequence[Change]) -> list[tuple[float,
 
 
 def evaluate_with(study: Study, values: _Values) -> tuple[Outcome, bool]:
-    """Return what *study* costs with other *values*, and whether plugins answered as before."""
+    """Return the step of *study* with other *values*, and whether no plugin failed on them."""
     made: dict[int, Any] = {}
     changed = study.with_blocks(
         {
@@ -112,7 +112,7 @@ def evaluate_with(study: Study, values: _Values) -> tuple[Outcome, bool]:
 
 
 def _replace(value: Any, values: _Values, made: dict[int, Any]) -> Any:
-    """Return *value* with the new values in it and in every block below it."""
+    """Return *value* with the new values, also in blocks nested in it."""
     if isinstance(value, tuple):
         items = tuple(_replace(item, values, made) for item in value)
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items

@@ -33,7 +33,7 @@ _LINE_RATE = "no efficiency is given for {names}: 100 % is used for long message
 
 
 class SourcedValue(NamedTuple):
-    """A number of the spec with provenance."""
+    """A number of the spec, and its kind of provenance."""
 
     name: str
     unit: str
@@ -43,7 +43,7 @@ class SourcedValue(NamedTuple):
 
 
 def section(values: Sequence[SourcedValue], found: Sequence[Effect]) -> Section:
-    """Return the values of the weakest provenance that matter, those that most do first."""
+    """Return the section of values with the weakest provenance, the largest effect first."""
     matter = [
         (value, effect)
         for value, effect in zip(values, found, strict=True)
@@ -79,14 +79,14 @@ def _weight(effect: Effect) -> float:
 
 
 def _count_text(values: list[SourcedValue]) -> str:
-    """Return how many values matter, by provenance."""
+    """Return the number of values with an effect, by provenance."""
     number = Counter(value.kind for value in values)
     listed = ", ".join(f"{number[kind]} {kind}" for kind in _WEAKEST_FIRST if number[kind])
     return f"inputs with an effect, by provenance: {listed or 'none'}"
 
 
 def values_with_provenance(study: Study) -> list[SourcedValue]:
-    """Return the numbers with a provenance in the blocks that the study is evaluated by."""
+    """Return the numbers with provenance in all blocks that the study uses."""
     return list(_values_with_provenance(study))
 
 
@@ -113,7 +113,7 @@ def _values_with_provenance(study: Study) -> Iterator[SourcedValue]:
 
 
 def _is_line_rate(block: Any, attribute: str) -> bool:
-    """Return whether *attribute* is the efficiency of a level whose times are not measured."""
+    """Return whether *attribute* is the efficiency of a level without measured times."""
     return (
         isinstance(block, Level)
         and attribute == "efficiency"
@@ -122,7 +122,7 @@ def _is_line_rate(block: Any, attribute: str) -> bool:
 
 
 def _blocks(block: Any, seen: set[int]) -> Iterator[Any]:
-    """Yield *block* and every block below it, once."""
+    """Yield *block* and all blocks nested in it, each once."""
     if id(block) in seen:
         return
     seen.add(id(block))

@@ -35,7 +35,7 @@ _WOULD_DO = (
 
 @frozen(kw_only=True, eq=False)
 class LevelUse:
-    """One level that the step uses: seconds of a step on the busiest device."""
+    """A level that the step uses, with seconds per step on the busiest device."""
 
     name: str
     level: Any
@@ -51,7 +51,7 @@ class LevelUse:
 
 
 def level_uses(study: Study, outcome: Outcome) -> list[LevelUse]:
-    """Return the levels that the step keeps busy, from the fastest outwards."""
+    """Return the levels that the step uses, from the innermost outwards."""
     lines = [line for line in outcome.ledger if line.kind in ("work", "send_recv", "once")]
     names = {level.label: level for level in _levels(study)}
     compute = _sum(x.exposed + x.hidden for x in lines if x.resource in _COMPUTE)
@@ -124,10 +124,10 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def needed_bandwidths(study: Study, levels: Sequence[LevelUse]) -> dict[str, float]:
-    """Return the least bandwidth of each level that leaves no bottleneck there, by name.
+    """Return the sufficient bandwidth in B/s of each level, by name.
 
-    A level is left out where its times are measured, and where no bandwidth searched does.
-    All are searched at once, each in points of its own, the others as they are.
+    Levels with measured times, and levels where no tried bandwidth suffices, are left out. All
+    levels are searched in one evaluation, each in its own points with the other levels unchanged.
     """
     import numpy as np
 
@@ -164,7 +164,7 @@ def needed_bandwidths(study: Study, levels: Sequence[LevelUse]) -> dict[str, flo
 
 
 def regime(ratio: float, targets: Targets) -> str:
-    """Return what to call a level by its communication over computation."""
+    """Return the name of a regime, such as compute-bound, from communication over computation."""
     if ratio <= float(targets.compute_bound):
         return "compute-bound"
     if ratio <= float(targets.near_ridge):
@@ -175,7 +175,7 @@ def regime(ratio: float, targets: Targets) -> str:
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the table of levels; with a plan or a target, the sufficient bandwidth as well.
+    """Yield the table of levels; with a plan or a target, with sufficient bandwidths.
 
     That is looked for by evaluating the step at many bandwidths.
     """

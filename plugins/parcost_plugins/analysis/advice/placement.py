@@ -16,9 +16,9 @@ _DEGREES = ("tp", "cp", "dp", "pp")
 
 
 def orders(study: Study) -> list[Change]:
-    """Return the legal orders that have one degree above 1 in another place.
+    """Return the valid orders that move one degree above 1 to another place.
 
-    There are none where all devices are on one level: no order differs from another.
+    There are none if all devices are on one level, where the order has no effect.
     """
     layout, cluster = study[Layout], study[Cluster]
     first = cluster.fabric.levels[0]
@@ -33,7 +33,7 @@ def orders(study: Study) -> list[Change]:
 
 
 def _reorderings(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the orders in which one name has moved, each once.
+    """Yield the orders in which one name is moved, without duplicates.
 
     >>> list(_reorderings(["tp", "dp"]))
     [('dp', 'tp')]

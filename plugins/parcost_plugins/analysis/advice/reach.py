@@ -29,7 +29,7 @@ _MOST = 4096  # micro-batches that are tried
 
 @frozen(kw_only=True, eq=False)
 class Attempt:
-    """A change by the attributes that it sets, and the step that it comes to."""
+    """A change of attributes, and the step with it."""
 
     title: str
     outcome: Outcome
@@ -37,7 +37,7 @@ class Attempt:
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield which single changes reach the targets, the fastest step first."""
+    """Yield the single changes that reach the targets, the fastest step first."""
     targets = study.get(Targets)
     if targets is None or not _goals(targets):
         return
@@ -111,7 +111,7 @@ def _attempts(study: Study, targets: Targets) -> Iterator[Attempt]:
 
 
 def try_change(study: Study, title: str, values: Mapping[str, Any]) -> Attempt | None:
-    """Return a change as it comes out, or None where it is not legal."""
+    """Return the step with a change, None if the change is invalid."""
     try:
         changed = study.replace(values)
         if not all_of(changed.legal()):
@@ -155,10 +155,10 @@ def _batch(training: Training) -> str:
 
 
 def fewest_micro_batches(study: Study, targets: Targets) -> Attempt | None:
-    """Return the fewest micro-batches of a replica with which the step reaches *targets*.
+    """Return the smallest number of micro-batches per replica that reaches the targets.
 
-    More micro-batches make the step longer, so a target of its time is left out; the
-    number is found by halving, as a bubble only shrinks with it.
+    More micro-batches make the step longer, so a target for step time is ignored. The number is
+    found by bisection, as a bubble only shrinks with it.
     """
     training, layout = study[Training], study[Layout]
     if targets.step_time is not None:

@@ -1,8 +1,8 @@
-"""What recomputing each part of a layer saves and costs, by itself, in GiB for each millisecond.
+"""Memory saved and time added by recomputing each part of a layer, in GiB per millisecond.
 
-The base is the same job without any recomputation, so the rows compare whatever the spec has. Each
-row is an evaluation of its own: the memory is that of the fullest device at its fullest moment,
-which may be another one after the change.
+The base is the same job without any recomputation, whatever the spec sets. Each row is an
+evaluation of its own: memory is the peak of the fullest device, which may be another device after
+the change.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class _Saving(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """What to sort by: the most bytes for each second first, what saves none last."""
+        """The sort key: most bytes saved per second first, parts that save nothing last."""
         saves = self.bytes_ > 0.0
         worth = self.bytes_ / self.seconds if self.seconds > 0.0 else float("inf")
         return not saves, -worth if saves else self.seconds
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the table of parts, unless the study is swept or nothing can be recomputed."""
+    """Yield the table of parts, unless the study is swept or has nothing to recompute."""
     if is_array(outcome.step_seconds, outcome.memory_bytes):
         return
     base = try_change(study, "no recomputation", _NOTHING)

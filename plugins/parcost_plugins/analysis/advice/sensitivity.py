@@ -1,4 +1,4 @@
-"""What the step gains with another setting, a part of the machine twice as good, or a new order."""
+"""Changes of the step time with another setting, twice as good hardware, or another order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAST = 0.001  # of the step; what changes it less is not listed
 
 
 class Gain(NamedTuple):
-    """A row: what may be changed, and the step with it. *setting*: of the job, or the machine."""
+    """A change, and the step time with it. *setting* tells a job setting from hardware."""
 
     title: str
     seconds: float
@@ -33,7 +33,7 @@ class Gain(NamedTuple):
 
 
 def gains(tried: Sequence[tuple[str, Change]], found: Sequence[Effect]) -> list[Gain]:
-    """Return what each change of a block does to the step."""
+    """Return the step time with each change of a block."""
     return [
         Gain(title, effect.seconds, effect.time, isinstance(change.block, _OF_THE_JOB))
         for (title, change), effect in zip(tried, found, strict=True)
@@ -41,7 +41,7 @@ def gains(tried: Sequence[tuple[str, Change]], found: Sequence[Effect]) -> list[
 
 
 def gains_of_settings(made: Sequence[Attempt], before: Outcome) -> list[Gain]:
-    """Return what each change of the spec does to the step."""
+    """Return the step time with each change of the spec."""
     return [
         Gain(
             attempt.title,
@@ -57,9 +57,9 @@ def gains_of_settings(made: Sequence[Attempt], before: Outcome) -> list[Gain]:
 def section(
     tried: Sequence[Gain], orders: Sequence[Change] = (), effects: Sequence[Effect] = ()
 ) -> Section:
-    """Return what would help; of other *orders* of the degrees, the best.
+    """Return the changes that help, and the best of other *orders* of the degrees.
 
-    First come the two best settings and the best improvement of the machine, for a screen.
+    The two best settings and the best hardware improvement come first, for the short report.
     """
     kept = [gain for gain in tried if gain.change <= -_LEAST]
     slower = sum(gain.change >= _LEAST for gain in tried)
@@ -91,7 +91,7 @@ def section(
 
 
 def chart(kept: Sequence[Gain]) -> Chart | None:
-    """Return bars of what each change takes off the step, the longest first."""
+    """Return bars of the seconds that each change saves, longest first; None if there are none."""
     gains = sorted(kept, key=lambda gain: gain.change)[:_MOST_BARS]
     if not gains:
         return None
@@ -157,7 +157,7 @@ _SPEC: Mapping[str, Any] = {
 
 
 def _ranking(kept: Sequence[Gain]) -> list[Gain]:
-    """Return the rows of a screen ahead of the others, and each part by its step."""
+    """Return the rows of the short report first, then the others; each part by step time."""
     by_step = sorted(kept, key=lambda gain: gain.seconds)
     settings = [gain for gain in by_step if gain.setting]
     machine = [gain for gain in by_step if not gain.setting]
@@ -172,7 +172,7 @@ def _remainder_text(small: int) -> str:
 
 
 def improvements(study: Study) -> list[tuple[str, Change]]:
-    """Return what may be improved, in words and as a change."""
+    """Return the hardware improvements to try, as text and as a change."""
     return list(_improvements(study))
 
 

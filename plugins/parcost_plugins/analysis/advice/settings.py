@@ -1,6 +1,6 @@
-"""Other settings of the job, each evaluated in the spec, so that what depends on it follows.
+"""Other settings of the job, each evaluated in the spec, so that dependent values follow.
 
-Only what the framework has is tried, and only what is legal and fits is an answer.
+Only settings that the framework has are tried; a result must be valid and fit in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LESS = {"full": ("none", "selective"), "selective": ("none",)}
 
 
 class Setting(NamedTuple):
-    """A change as it would be written; of one *subject* only the best is listed."""
+    """A change as written in a spec; only the best of each *subject* is listed."""
 
     subject: str
     title: str
@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 
 
 def best(study: Study, before: Outcome) -> list[Attempt]:
-    """Return the fastest setting of each subject, of those that are legal and fit."""
+    """Return the fastest setting of each subject that is valid and fits in memory."""
     room = memory_limits(study).most
     found: dict[str, Attempt] = {}
     for subject, title, values in _settings(study):
@@ -65,7 +65,7 @@ def _settings(study: Study) -> Iterator[Setting]:
 
 
 def _schedules(study: Study) -> Iterator[Setting]:
-    """Yield the schedules that the framework has, with the chunks that each has an order for."""
+    """Yield the schedules of the framework, with the numbers of chunks that each supports."""
     choice, layout = study[ScheduleChoice], study[Layout]
     micro_batches = study[Training].micro_batches
     if layout.pp == 1:
@@ -84,7 +84,7 @@ def _schedules(study: Study) -> Iterator[Setting]:
 
 
 def _chunks(study: Study) -> list[int]:
-    """Return the numbers of chunks that cut the layers of a device evenly, the fewest first."""
+    """Return the numbers of chunks that divide the layers of a device evenly, smallest first."""
     pp, training = study[Layout].pp, study[Training]
     each = (training.model.layers + sum(end_layers(study))) // pp
     most = _PASSES / (pp * training.micro_batches)

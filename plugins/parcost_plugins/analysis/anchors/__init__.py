@@ -1,6 +1,6 @@
-"""Anchors in a report: the step and the memory as measured runs of the job correct them.
+"""Anchors in a report: step time and memory, corrected by measured runs of the job.
 
-What the catalogue predicts stays as it is, and stands beside what is anchored.
+Uncorrected predictions are shown beside them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SOURCE = "shrinkage by the spread of the open runs between and within jobs"
 
 
 def anchored_figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the step time and the memory as the anchors correct them."""
+    """Yield the step time and the memory, corrected by the anchors."""
     found = study.query(anchoring)
     if found is None:
         return
@@ -52,7 +52,7 @@ def anchored_figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
-    """Return the step time by one factor, or by a factor of each part."""
+    """Return the step time with one correction factor, or with a factor per cause."""
     step = found.step
     if found.causes is None:
         return formula(
@@ -72,7 +72,7 @@ def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
 
 
 def _ends_of_anchors(found: Anchoring, causes: CauseFactors) -> tuple[float, float]:
-    """Return the least and the greatest measured / predicted of anchors by their factors."""
+    """Return the smallest and largest measured / predicted of anchors, corrected by the factors."""
     ratios = [
         one.seconds / float(causes.seconds(one.parts))
         for one in found.compared
@@ -83,7 +83,7 @@ def _ends_of_anchors(found: Anchoring, causes: CauseFactors) -> tuple[float, flo
 
 @hookimpl
 def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
-    """Yield where the step time lies by what was measured of the job."""
+    """Yield the interval of the step time, given the measured runs."""
     found = study.query(anchoring)
     if found is None or not found.step.layouts:
         return
@@ -112,7 +112,7 @@ def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:  # noqa: ARG001
-    """List the anchors: what was measured, what is predicted, and whether each counts."""
+    """Yield the table of anchors: measured and predicted values, and whether each is used."""
     found = study.query(anchoring)
     if found is None:
         return
@@ -151,12 +151,12 @@ def _row(one: Comparison, found: Anchoring, memory: Sequence[str]) -> tuple[obje
 
 
 def _offset_text(pair: tuple[float, float] | None) -> str:
-    """Return measured minus predicted bytes."""
+    """Return measured minus predicted bytes as text, in GiB."""
     return "" if pair is None else f"{(pair[0] - pair[1]) / 2**30:+.3g} GiB"
 
 
 def _weight_note(found: Anchoring) -> str:
-    """Return how many anchors count, and how far they are believed."""
+    """Return how many anchors are used, and their weight."""
     given, step = len(found.compared), found.step
     if not step.layouts:
         reason = next((one.reason for one in found.compared if one.reason), "no step time measured")
@@ -184,7 +184,7 @@ def _notes(found: Anchoring) -> Iterator[str]:
 
 
 def _without(outcome: Outcome, tags: tuple[str, ...]) -> Formula:
-    """Return the memory of the fullest device without the terms of these tags."""
+    """Return the peak memory of the fullest device without terms of these *tags*, in bytes."""
     lost = {line.name: line.bytes_ for line in outcome.memory_lines if line.term.tag in tags}
     return formula(
         "M - sum(o)" if lost else "M",

@@ -1,4 +1,4 @@
-"""A factor for each part of a step, where measured layouts differ in their mix of parts.
+"""A factor for each part of a step, for measured layouts with different mixes of parts.
 
 Parts are compute, network and host. Their factors minimize, over layouts j and parts k,
 
@@ -29,12 +29,12 @@ STEP_PARTS = ("compute", "network", "host")
 
 @cache
 def table() -> Mapping[str, Any]:
-    """Return the spreads of the factors, and the limits of the fit."""
+    """Return the prior standard deviations of the factors, and the limits of the fit."""
     return tomllib.loads(Path(__file__).with_name("causes.toml").read_text(encoding="utf-8"))
 
 
 def step_parts(outcome: Outcome) -> dict[str, Real]:
-    """Return the seconds of a step by part; they add up to the step."""
+    """Return the seconds of a step by part (compute, network, host); their sum is the step."""
     found: dict[str, Real] = dict.fromkeys(STEP_PARTS, 0.0)
     for cause, seconds in outcome.seconds_by_cause.items():
         part = "network" if cause in _NETWORK else "host" if cause == HOST else "compute"
@@ -44,21 +44,21 @@ def step_parts(outcome: Outcome) -> dict[str, Real]:
 
 @frozen(kw_only=True)
 class CauseFactors:
-    """The factor of each part, and the *covariance* of their logarithms."""
+    """The factor of each part, and the *covariance* of the logarithms of factors."""
 
     factors: Mapping[str, float]
     covariance: Sequence[Sequence[float]]
     within: float
 
     def seconds(self, parts: Mapping[str, Real]) -> Real:
-        """Return the step time of a layout with these *parts*."""
+        """Return the seconds of a layout with these predicted *parts*."""
         total: Real = 0.0
         for name, factor in self.factors.items():
             total = total + factor * parts[name]
         return total
 
     def deviation(self, parts: Mapping[str, Real]) -> Real:
-        """Return the standard deviation of the logarithm of that time."""
+        """Return the standard deviation of the logarithm of the step time."""
         total = self.seconds(parts)
         shares = [factor * parts[name] / total for name, factor in self.factors.items()]
         variance: Real = self.within**2
@@ -71,7 +71,7 @@ class CauseFactors:
 def fit_factors(
     seconds: Sequence[float], parts: Sequence[Mapping[str, float]], within: float
 ) -> CauseFactors:
-    """Return the factors that explain the *seconds* of layouts by their predicted *parts*."""
+    """Return the factors fitted to the measured *seconds* of layouts with predicted *parts*."""
     import numpy as np
 
     known = table()
@@ -103,9 +103,9 @@ def choose_factors(
     others: Sequence[float],
     within: float,
 ) -> tuple[CauseFactors | None, Sequence[float]]:
-    """Return factors by cause, and the distance of each layout from what the rest says of it.
+    """Return factors by cause, and each layout's error in leave-one-out prediction.
 
-    There are none where these distances are no less than those of a common factor, *others*.
+    The factors are None if these errors are no smaller than *others*, those of a common factor.
     """
     if len(others) < table()["fit"]["fewest"]:
         return None, others
@@ -118,7 +118,7 @@ def choose_factors(
 def left_out_by_cause(
     seconds: Sequence[float], parts: Sequence[Mapping[str, float]], within: float
 ) -> list[float]:
-    """Return ln(measured / predicted) of each layout, predicted by the factors of the others."""
+    """Return ln(measured / predicted) of each layout, with factors fitted to the other layouts."""
     found = []
     for i, one in enumerate(seconds):
         rest = [j for j in range(len(seconds)) if j != i]

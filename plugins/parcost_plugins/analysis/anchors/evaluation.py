@@ -1,7 +1,7 @@
 """The anchors of a study, each evaluated as the run that was measured.
 
-An anchor is the study as its file has it with other settings. So values from the command line, a
-sweep or a search never change what a measured run is compared with.
+An anchor is the study as its file states it, with other settings. So values from the command line,
+a sweep or a search never change the prediction that a measured run is compared with.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _REPEATS = 1.2  # the most by which the slowest of repeats may exceed the fastes
 
 
 def _printable_text(text: str) -> str:
-    """Return a text of a file with escapes for characters that would change a screen."""
+    """Return a text of a file with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @frozen(kw_only=True)
 class Comparison:
-    """An anchor beside the prediction of its run; one with a *reason* does not count.
+    """An anchor and the prediction of its run; one with a *reason* is not used.
 
-    *seconds* are measured, *predicted* is the step time of the run, by *parts*. Bytes are measured
-    and predicted. Runs of one *layout* are repeats.
+    *seconds* are measured, *predicted* is the step time of the run in seconds, by *parts*. Bytes
+    are pairs of measured and predicted. Runs of one *layout* are repeats.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Comparison:
 
 @frozen(kw_only=True)
 class Anchoring:
-    """The anchors of a study, and what those that count say of its step and its memory.
+    """The anchors of a study, and the corrections that follow from them.
 
-    *reserved* and *allocated* are the mean of measured minus predicted bytes; None if no anchor
-    has them. *left_out* is predicted / measured - 1 of each layout by the other ones.
-    *causes* are factors by cause, where those leave less of each layout to the others.
+    *reserved* and *allocated* are the mean of measured minus predicted bytes; None if no anchor has
+    them. *left_out* is the leave-one-out error of each layout, predicted / measured - 1. *causes*
+    are factors by cause, if these have smaller leave-one-out errors.
     """
 
     compared: Sequence[Comparison]
@@ -84,12 +84,12 @@ class Anchoring:
 
     @property
     def count(self) -> int:
-        """How many anchors count."""
+        """The number of anchors that are used."""
         return sum(not one.reason for one in self.compared)
 
 
 def anchoring(study: Study) -> Anchoring | None:
-    """Return what the anchors of *study* say of it; None without any."""
+    """Return the evaluated anchors of *study*, None if there are none."""
     anchors, training = study.all(Anchor), study.get(Training)
     if not anchors or training is None:
         return None
@@ -123,7 +123,7 @@ def anchoring(study: Study) -> Anchoring | None:
 
 
 def job_spread(training: Training) -> JobSpread | None:
-    """Return how far jobs differ with a model of that kind; None if it is not known."""
+    """Return the spread between jobs with this kind of model (dense or MoE); None if unknown."""
     return training.accuracy.spread_of("experts" if training.model.experts > 1 else "dense")
 
 
@@ -136,7 +136,7 @@ def _ignored(anchors: Sequence[Anchor], reason: str) -> Anchoring:
 
 
 def _compare(study: Study, written: Study, anchor: Anchor) -> Comparison:
-    """Return an anchor beside its run, or the reason why it does not count."""
+    """Return an anchor and its run, or with the reason why it is not used."""
     name = block_name(anchor)
     swept = [one for one in block_type(Anchor).fields if array_kind(getattr(anchor, one))]
     if swept:
@@ -163,7 +163,7 @@ def _compare(study: Study, written: Study, anchor: Anchor) -> Comparison:
 
 
 def _comparison(run: Study, outcome: Outcome, anchor: Anchor) -> Comparison:
-    """Return what was measured of a run beside its prediction."""
+    """Return the measured values of a run beside its prediction."""
     training, devices = run[Training], float(run[Cluster].devices)
     tokens = float(training.global_batch * training.sequence)
     seconds = None if anchor.step_time is None else float(anchor.step_time)
@@ -205,7 +205,7 @@ def _pair(measured: Any, predicted: float) -> tuple[float, float] | None:
 
 
 def _contradiction(run: Study, anchor: Anchor) -> str:
-    """Return which attribute of its job the run does not have; "" if it has all."""
+    """Return why the run contradicts the `job` of its anchor; "" if it agrees."""
     for path, text in read_settings(anchor.job).items():
         kind, _, name = path.partition(".")
         block = _parts(run).get(kind)
@@ -219,7 +219,7 @@ def _contradiction(run: Study, anchor: Anchor) -> str:
 
 
 def _parts(study: Study) -> Mapping[str, Any]:
-    """Return the blocks that make a job: model, device, precision and framework."""
+    """Return the blocks that identify a job: model, device, precision and framework."""
     training, device = study[Training], study[Cluster].device
     return {
         "model": training.model,
@@ -230,7 +230,7 @@ def _parts(study: Study) -> Mapping[str, Any]:
 
 
 def _other_job(study: Study, run: Study) -> str:
-    """Return by what *study* is another job than the run of an anchor; "" if it is the same."""
+    """Return why *study* is another job than the run of an anchor; "" if it is the same."""
     here, there = _parts(study), _parts(run)
     for kind in ("device", "framework"):
         if block_name(here[kind]) != block_name(there[kind]):
@@ -249,7 +249,7 @@ def _other_job(study: Study, run: Study) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as the language writes it."""
+    """Return a value as text of a spec."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
@@ -272,7 +272,7 @@ def _first_line(error: ParcostError) -> str:
 
 
 def _without_contradictions(compared: Sequence[Comparison], spread: Spread) -> list[Comparison]:
-    """Return the anchors; those that others contradict get the reason."""
+    """Return the anchors; those that contradict others have a reason and are not used."""
     found = list(compared)
     for layout, seconds in _by_layout(found, lambda one: one.seconds).items():
         if max(seconds) > _REPEATS * min(seconds):
@@ -304,7 +304,7 @@ def _reject(
 def _by_layout(
     compared: Sequence[Comparison], value: Callable[[Comparison], float | None]
 ) -> dict[tuple[float, ...], list[float]]:
-    """Return the values of anchors that count, those of repeats together."""
+    """Return the values of used anchors by layout; repeats share a layout."""
     found: dict[tuple[float, ...], list[float]] = {}
     for one in compared:
         number = None if one.reason else value(one)

@@ -1,4 +1,4 @@
-"""The headline numbers of a report, under the names that claims use.
+"""The headline figures of a report, under the names that claims use.
 
 Conventions differ between publications by more than models do, so every figure that
 has one says which it follows. What few studies ask for is imported when one does.
@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary import Training
 
 @hookimpl
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return the figures in the order in which people ask for them."""
+    """Return the figures, most important first."""
     step, *rates = time.speed(study, outcome)
     yield step
     yield from anchored_figures(study, outcome)
@@ -29,7 +29,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def missing_figures(study: Study) -> Iterator[MissingFigure]:
-    """Return the figures of pipelines and experts where the study has none."""
+    """Yield the figures of pipelines and experts that the study lacks."""
     if study.all(Training) and study.pipeline.stages == 1:
         yield MissingFigure(name="bubble_average", needs="`layout.pp` above 1")
     if study.all(Training) and not study[Training].model.experts:
@@ -38,13 +38,13 @@ def missing_figures(study: Study) -> Iterator[MissingFigure]:
 
 @hookimpl
 def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
-    """Return the rules that any believable outcome meets."""
+    """Return the rules that any plausible outcome must meet."""
     yield from plausibility.rules(study, outcome)
 
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return what few ask for."""
+    """Return the less common figures."""
     from parcost_plugins.analysis.figures import statistics
 
     yield from statistics.counts(study, outcome)

@@ -1,4 +1,4 @@
-"""How much of the hardware does what the model asks for."""
+"""Figures of the model: MFU, HFU, parameters and FLOPs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary.attention_reach import writes_scores
 
 
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the FLOP/s of a device: those that the model asks for, and all of them."""
+    """Yield model FLOP/s and hardware FLOP/s per device, and both utilisations."""
     step = (outcome.step_formula, "s")
     letters = {
         "tokens": tokens(study),
@@ -62,7 +62,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def size(study: Study) -> Iterator[Figure]:
-    """Yield the parameters and the FLOPs of the model by definition."""
+    """Yield the number of parameters, and the model FLOPs by definition."""
     held: dict[str, Real] = {}
     for each in study.parameters:
         held[each.name] = held.get(each.name, 0.0) + each.total * sum(each.count)
@@ -81,7 +81,7 @@ def size(study: Study) -> Iterator[Figure]:
 
 
 def _flops_per_token(study: Study) -> Formula:
-    """Return the FLOPs that the model asks for, by part: three times the forward pass."""
+    """Return the model FLOPs per token, by part: three times the forward pass."""
     counted: dict[str, Formula] = {}
     for part in study.flops:
         known = counted[part.name].value if part.name in counted else 0.0
@@ -90,7 +90,7 @@ def _flops_per_token(study: Study) -> Formula:
 
 
 def _executed_flops(study: Study, outcome: Outcome) -> Formula:
-    """Return the FLOPs that a device executes in a step, averaged over the stages."""
+    """Return the FLOPs that a device executes per step, averaged over the stages."""
     cut = outcome.pipeline
     stages = cut.stages * cut.chunks
     each: dict[str, Real] = {}
@@ -104,7 +104,7 @@ def _executed_flops(study: Study, outcome: Outcome) -> Formula:
 
 
 def _sum_of_work(each: Mapping[str, Real], cut: Pipeline) -> Formula:
-    """Return the FLOPs that all stages execute for every micro-batch, by stage."""
+    """Return the executed FLOPs of all micro-batches, averaged over the stages."""
     executed = {name: flops for name, flops in each.items() if any_of(flops != 0)}
     letters = {"D": (executed, "FLOP"), "m": cut.micro_batches, "p": cut.stages}
     return formula("sum(D) m / p, D of a micro-batch on all stages", letters)

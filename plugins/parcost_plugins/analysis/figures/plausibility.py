@@ -1,4 +1,4 @@
-"""No step is shorter than its products at the peak, nor nearer to it than any measured run."""
+"""A step cannot be shorter than its FLOPs at peak, nor have a higher MFU than any measured run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST = {"fp8": "mfu_fp8", "fp4": "mfu_fp4"}
 
 
 def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
-    """Require that the model's FLOPs fit into the step, and warn where they fill it too well.
+    """Require that the model FLOPs fit into the step, and warn of an implausibly high MFU.
 
-    They do not fit where the products are not modeled: a plugin was left out, or an efficiency is
-    more than there is.
+    They do not fit if the matrix products are not modeled, because a plugin was left out or an
+    efficiency exceeds 100 %.
     """
     device, recipe = study[Cluster].device, study[Training].precision
     compute = recipe.compute if recipe.narrow == "none" else recipe.narrow

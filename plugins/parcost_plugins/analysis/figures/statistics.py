@@ -1,4 +1,4 @@
-"""Figures of a step that few ask for: counts of the pipeline, sizes of the layout, shares."""
+"""Less common figures of a step: counts of the pipeline, sizes of the layout, shares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parcost_plugins.vocabulary import Cluster, Layout, Training, layers
 
 
 def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield what the schedule runs and keeps."""
+    """Yield counts of the pipeline: micro-batches, passes, layers of stages."""
     cut, training = outcome.pipeline, study[Training]
     dealt = layers(study)
     sheet = Sheet(
@@ -50,7 +50,7 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def sizes(study: Study) -> Iterator[Figure]:
-    """Yield how many devices the layout takes for what."""
+    """Yield device counts of the layout: of a replica, and of its groups."""
     layout, cluster, model = study[Layout], study[Cluster], study[Training].model
     sheet = Sheet(
         tp=attribute(layout, "tp"),
@@ -85,7 +85,7 @@ def sizes(study: Study) -> Iterator[Figure]:
 
 
 def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield what the step is made of, and what is left of the devices."""
+    """Yield shares of the step: idle time, exposed communication, and their ratios."""
     sheet = Sheet(T=(outcome.step_formula, "s"), N=attribute(study[Cluster], "devices"))
     yield sheet("idle_time", "pipeline idle time", "s", bubble_seconds(outcome))
     yield sheet(
@@ -113,7 +113,7 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def rates(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the samples per second, and how long each pass takes."""
+    """Yield the samples per second, and the seconds of each kind of pass."""
     training = study[Training]
     batch = attribute(training, "global_batch")
     sheet = Sheet(T=(outcome.step_formula, "s"), batch=batch)

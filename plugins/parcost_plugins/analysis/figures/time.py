@@ -1,4 +1,4 @@
-"""How fast the step is, and what of it is not work."""
+"""Figures of speed: step time, throughput, and lost time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield how much is bubble, and how much is communication that nothing hides."""
+    """Yield the pipeline bubble and the exposed communication."""
     bubble = bubble_seconds(outcome)
     letters = {"bubble": (bubble, "s"), "ideal": (outcome.ideal_seconds, "s")}
     yield Figure(
@@ -106,11 +106,11 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def bubble_seconds(outcome: Outcome) -> Formula:
-    """Return what the pipeline idles in fill and drain."""
+    """Return the seconds that the pipeline idles in fill and drain."""
     return exposed_seconds(line for line in outcome.ledger if line.kind == "bubble")
 
 
 def communication_seconds(study: Study, outcome: Outcome) -> Formula:
-    """Return the exposed seconds of whatever keeps a link of the fabric busy."""
+    """Return the exposed seconds of all terms on links of the fabric."""
     links = {link.name for _, group in study.contributions("groups") for link in group.links}
     return exposed_seconds(line for line in outcome.ledger if line.resource in links)

@@ -1,4 +1,4 @@
-"""Strategies of parallelism: those in use, what they send, and which others would fit."""
+"""Parallelism strategies: those in use, their traffic, and alternatives that fit in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parcost_plugins.vocabulary import Plan
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Return the strategies in use and their traffic; with a ``plan`` block, the others too."""
+    """Return the strategies in use and their traffic; with a ``plan`` block, also alternatives."""
     from parcost_plugins.analysis.strategy import dimensions, traffic
 
     yield from dimensions.section(study)

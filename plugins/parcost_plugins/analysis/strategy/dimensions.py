@@ -1,9 +1,9 @@
-"""The dimensions of a layout: what each splits, and which link its ranks are on.
+"""The dimensions of a layout: the split dimension, and the fabric level of the ranks.
 
-What a dimension asks of the fabric follows from what it splits. Tensor, context and expert
-parallel ranks exchange activations within every layer, on the critical path: latency and
-bandwidth both count. Data parallel ranks exchange gradients once per step, much but
-patiently. Stages hand on one activation at a time, from point to point.
+The traffic of a dimension follows from what it splits. Tensor, context and expert parallel ranks
+exchange activations within every layer, on the critical path, so latency and bandwidth both matter.
+Data parallel ranks exchange gradients once per step, which is much data but can be overlapped.
+Pipeline stages send one activation at a time, point to point.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DIMENSIONS = (
 
 
 def section(study: Study) -> Iterator[Section]:
-    """Yield one row for each dimension that is more than one wide."""
+    """Yield one row for each dimension with a degree above 1."""
     layout = study[Layout]
     used = [d for d in _DIMENSIONS if not all_of(getattr(layout, d.attribute) == 1)]
     if not used:
@@ -80,7 +80,7 @@ def _saving(dimension: _ParallelDimension, layout: Layout) -> str:
 
 
 def _burden(dimension: _ParallelDimension, study: Study) -> str:
-    """Return what the ranks exchange and how often, where the layout decides it."""
+    """Return the communication of a dimension and its frequency, as text."""
     layout = study[Layout]
     if dimension.attribute == "tp" and layout.sequence_parallel:
         return "all-gathers and reduce-scatters in every layer"

@@ -1,4 +1,4 @@
-"""Choice of a strategy, in the order in which people ask: one device, one node, many.
+"""Choice of a parallelism strategy: one device, one node, many nodes.
 
 The questions are those of every decision tree; the answers are computed. Each strategy is
 laid out for this model, machine and batch, and evaluated like any other study: it fits or
@@ -51,7 +51,7 @@ class _StrategyCost:
 
 
 def section(study: Study) -> Iterator[Section]:
-    """Yield the strategies, whether each fits, and what it costs."""
+    """Yield the strategies, whether each fits in memory, and its step time."""
     answers = [_answer(study, strategy) for strategy in _strategies(study)]
     fitting = [(a, float(a.outcome.step_seconds)) for a in answers if a.outcome and a.fits]
     rows = [_row(a) for a in answers]
@@ -147,7 +147,7 @@ def _powers(first: int, last: int) -> Iterator[int]:
 
 
 def _answer(study: Study, strategy: _Strategy) -> _StrategyCost:
-    """Return a strategy as it comes out, recomputing only where it does not fit without."""
+    """Return the evaluated strategy, with recomputation only if it does not fit without."""
     plain = _evaluate(study, strategy, {"training.recompute": "none"})
     if plain.outcome is None or plain.fits or not study[Plan].recompute:
         return plain
@@ -180,5 +180,5 @@ def _evaluate(
 
 
 def _whole_number(value: Any) -> Any:
-    """Return a whole number as one, which a message shows."""
+    """Return a whole float as an int, for messages."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

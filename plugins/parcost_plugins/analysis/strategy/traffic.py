@@ -10,7 +10,7 @@ _HIDDEN, _CRITICAL = 0.95, 0.05  # shares of its time, from which it is called s
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield one row for each term of the ledger that keeps a level of the fabric busy."""
+    """Yield one row for each ledger term on a level of the fabric."""
     levels = {link.name for link in study.group("job").links}
     rows = []
     for line in outcome.ledger:

@@ -1,4 +1,4 @@
-"""Gradients in equal buckets under a backward pass: exposed time, and the best number.
+"""Gradients in equal buckets overlapped with backward: exposed time, and best bucket count.
 
 The buckets fill one after another, a share 1/N of backward apart, and leave one after another: the
 exact event model c_i = max(c_{i-1}, r_i) + T_i. "Best" needs an objective. There are four, each
@@ -92,7 +92,7 @@ def _sheet(b: BucketSketch) -> Sheet:
 
 
 def section(b: BucketSketch) -> Iterator[Section]:
-    """Yield when each bucket is full, and when it travels."""
+    """Yield the times at which each bucket is full, is sent, and has arrived."""
     if is_array(b.count, b.backward, b.bucket_time) or not 1 < b.count <= _ROWS:
         return
     rows: list[tuple[object, ...]] = []
@@ -111,7 +111,7 @@ def section(b: BucketSketch) -> Iterator[Section]:
 
 
 def exposed_seconds(count: Real, each: Real, backward: Real) -> Real:
-    """Return what shows of equal buckets behind *backward*.
+    """Return the exposed seconds of equal buckets overlapped with *backward*.
 
     >>> exposed_seconds(4.0, 1.0, 100.0), exposed_seconds(4.0, 50.0, 100.0)
     (1.0, 125.0)

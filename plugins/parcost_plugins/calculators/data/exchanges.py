@@ -1,4 +1,4 @@
-"""What a rank sends to reduce gradients, by method: bytes, and what they cost elsewhere.
+"""Bytes that a rank sends to reduce gradients, by method, and costs elsewhere.
 
 Volumes are those of algorithms that send every byte once round: rings for sums and
 gathers, and direct exchange for what goes all to all.
@@ -91,7 +91,7 @@ _OFTEN = {
 
 
 def _compressed_bytes(e: ExchangeSketch, sheet: Sheet) -> Formula:
-    """Return the bytes of a compressed element."""
+    """Return the bytes per element of a compressed gradient."""
     if e.method in EXCHANGED:
         return sheet.formula(
             "b / 8 + scale / block",

@@ -21,7 +21,7 @@ _ROWS = 64  # of a readable timeline
 
 
 class Event(NamedTuple):
-    """Something that one stream does for a layer, in seconds from the start."""
+    """The work of one stream for a layer, in seconds from the start."""
 
     what: str
     layer: int
@@ -79,7 +79,7 @@ def passes(f: FsdpSketch) -> tuple[Real, Real]:
 
 
 def timeline(f: FsdpSketch, most: int | None = None) -> list[Event]:
-    """Return what both streams do, by start; of more than *most* layers the first that many."""
+    """Return the events of both streams, by start; *most* limits them to the first layers."""
     shown = f.layers if most is None else min(f.layers, most)
     forward = _run([(i, True) for i in range(shown)], f.gather, f.forward, None, 0.0)
     if shown < f.layers:
@@ -94,7 +94,7 @@ def timeline(f: FsdpSketch, most: int | None = None) -> list[Event]:
 def _run(
     order: list[tuple[int, bool]], gather: Real, compute: Real, reduce: Real | None, start: float
 ) -> list[Event]:
-    """Run layers in *order* from *start* on; each says whether it is gathered."""
+    """Return the events of layers in *order* from *start* on; each says whether it is gathered."""
     events: list[Event] = []
     wire = busy = start  # when each stream is free
     arrived: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""The ZeRO stages side by side: memory of a rank, and what it sends in a step.
+"""The ZeRO stages side by side: memory of a rank, and its traffic per step.
 
 That sharding everything costs 1.5 times the traffic of plain replicas is the case of one
 micro-batch. Gathers repeat with every micro-batch, and so does the reduction unless
@@ -16,7 +16,7 @@ STAGES = (0, 1, 2, 3)
 
 
 def figures(z: ZeroSketch) -> Iterator[Figure]:
-    """Yield what a rank holds and sends at each stage."""
+    """Yield the bytes that a rank holds and sends at each stage."""
     sheet = _sheet(z)
     for stage in STAGES:
         yield sheet(
@@ -56,7 +56,7 @@ def section(z: ZeroSketch) -> Section:
 
 
 def _sheet(z: ZeroSketch) -> Sheet:
-    """Return the letters: psi parameters, bytes of each, N ranks, m micro-batches."""
+    """Return the symbols: psi parameters, bytes of each, N ranks, m micro-batches."""
     recipe = z.precision
     return Sheet(
         block_name(z),
@@ -72,7 +72,7 @@ def _sheet(z: ZeroSketch) -> Sheet:
 
 
 def _memory_text(z: ZeroSketch, stage: int) -> str:
-    """Return how the bytes of state that a rank holds at *stage* come about."""
+    """Return the formula of the state bytes of a rank at *stage*."""
     if z.accumulate == "whole" and stage >= 2:
         return ("psi (w + g + o / N)", "psi (w / N + g + o / N)")[stage - 2]
     return (
@@ -84,7 +84,7 @@ def _memory_text(z: ZeroSketch, stage: int) -> str:
 
 
 def _traffic_text(z: ZeroSketch, stage: int) -> str:
-    """Return how the bytes that a rank sends in a step at *stage* come about."""
+    """Return the formula of the bytes that a rank sends per step at *stage*."""
     reduced = "m r" if z.accumulate == "shard" else "r"
     passes = "2 m a" if z.reshard else "m a"
     each = ("2 r", "r + a", f"{reduced} + a", f"{reduced} + {passes}")[stage]

@@ -18,7 +18,7 @@ _HEADLINES = ("bisection", "bound", "hops", "seconds", "slowdown", "switches", "
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Check]:
-    """Return what follows from every network, exchange and set of flows that is described."""
+    """Return the figures of all ``network``, ``rail_exchange`` and ``sharing`` blocks."""
     if any(study.all(asked) for asked in _ASKED):
         yield from _calculated(study)
 

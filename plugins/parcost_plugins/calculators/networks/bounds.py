@@ -1,4 +1,4 @@
-"""What no algorithm beats on a network: every port, every leaf and every half has its limit."""
+"""Lower bounds of traffic on a network: at each port, each leaf, and the bisection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SOURCE = "fluid model: bytes over bandwidth of every cut"
 
 
 def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
-    """Yield the least time of the traffic of *network*, and its ratio to the work.
+    """Yield the minimum time of the traffic on *network*, and its ratio to the compute time.
 
     If the network does not reduce, each device of an all-reduce sends at least ``2 (D - 1) / D n``.
     Across the middle n passes each way: either half needs the sum of the other.
@@ -71,7 +71,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
 
 
 def _ends(network: Network) -> Formula:
-    """Return the bandwidth of all ends: of a dragonfly's global links, or of all ports."""
+    """Return the total bandwidth of all ports; of a dragonfly, of all global links."""
     groups, links = network.groups, global_links(network)
     if not network.kind.startswith("dragonfly") or groups is None or links is None:
         return formula("D B", D=network.devices, B=(network.port, "B/s"))

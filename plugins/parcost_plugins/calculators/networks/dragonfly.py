@@ -1,4 +1,4 @@
-"""Dragonflies: groups that reach one another over few long links."""
+"""Dragonflies: groups connected by few long links."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
 
 
 def _throughput(sheet: Sheet) -> Iterator[Figure]:
-    """Yield what a device gets of its port where all send at once."""
+    """Yield the throughput per device as a share of its port, if all send at once."""
     sheet.letters["r"] = sheet.formula("H B / (P / G B_port), what leaves a group, of what enters")
     for name, title, text, note in (
         (

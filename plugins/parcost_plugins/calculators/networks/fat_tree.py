@@ -1,4 +1,4 @@
-"""Fat trees and rails: how many switches join so many devices, and what crosses the top."""
+"""Fat trees and rails: the number of switches, and the bandwidth across the top."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SOURCE = "Al-Fares et al. 2008: k-ary fat trees; NVIDIA SuperPOD reference: rai
 
 
 def geometry(network: Network) -> Iterator[Figure | Check]:
-    """Yield the switches of one tree, or of all rails, and the bandwidth across its middle.
+    """Yield the switches of one tree, or of all rails, and the bisection bandwidth.
 
     A leaf has o / (1 + o) of its ports down. Levels above it have full bandwidth. Each rail is a
     tree of its own, of the devices with the same place in their nodes.

@@ -1,4 +1,4 @@
-"""An all-to-all over nodes whose devices are on rails: straight, or first inside the node."""
+"""An all-to-all over nodes with rails: direct, or in two levels through the node."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SOURCE = "NCCL 2.12 release notes: PXN; DeepEP: two-level dispatch"
 
 
 def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
-    """Yield times, messages and bytes of the direct exchange and of that in two levels.
+    """Yield times, messages and bytes of the direct and of the two-level exchange.
 
-    Straight, all but the blocks for one's own node leave the port, most of them for other
-    rails. In two levels a device first hands to each neighbour what is for its rail. Both are
-    the algorithms of a step.
+    In the direct exchange, all blocks for other nodes leave through the port, most of them to other
+    rails. In the two-level exchange a device first sends to each neighbour the blocks for its rail.
+    Both use the same algorithms as in a step.
     """
     n, group = given.bytes_per_rank, _group(given)
     sheet = Sheet(

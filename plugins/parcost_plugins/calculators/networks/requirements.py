@@ -1,4 +1,4 @@
-"""What a block lacks."""
+"""Attributes that a block lacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parcost import Check, block_name
 
 
 def missing_attributes(block: Any, *names: str) -> Iterator[Check]:
-    """Yield an error for each attribute of *names* that *block* needs and leaves out."""
+    """Yield an error for each required attribute in *names* that *block* leaves out."""
     for name in names:
         value = getattr(block, name)
         if value is None or (isinstance(value, tuple) and not value):

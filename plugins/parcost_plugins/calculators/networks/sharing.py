@@ -1,4 +1,4 @@
-"""Flows at once over shared links, each with its max-min fair share."""
+"""Concurrent flows over shared links, each with its max-min fair share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SOURCE = "Bertsekas and Gallager 1992, 6.5.2: max-min fair shares by progressiv
 
 @frozen(kw_only=True)
 class ActiveFlow:
-    """So many bytes over these resources, from *start* on."""
+    """A flow of *bytes_* over some resources, from *start* (seconds) on."""
 
     bytes_: float
     over: Sequence[str]
@@ -45,7 +45,7 @@ def fair_rates(
 
 
 def finish(flows: Mapping[str, ActiveFlow], bandwidths: Mapping[str, float]) -> dict[str, float]:
-    """Return when every flow is done, as shares change with those that come and go.
+    """Return the end of every flow in seconds, with fair shares that change as flows start and end.
 
     >>> short, long = ActiveFlow(bytes_=1.0, over=["nic"]), ActiveFlow(bytes_=3.0, over=["nic"])
     >>> finish({"short": short, "long": long}, {"nic": 1.0})
@@ -75,7 +75,7 @@ def finish(flows: Mapping[str, ActiveFlow], bandwidths: Mapping[str, float]) -> 
 
 
 def _uses(flows: Iterable[Sequence[str]], resources: Iterable[str]) -> Uses:
-    """Return which flow goes over which resource."""
+    """Return a boolean matrix of flows by resources: whether the flow uses the resource."""
     import numpy as np
 
     place = {name: i for i, name in enumerate(resources)}
@@ -87,9 +87,9 @@ def _uses(flows: Iterable[Sequence[str]], resources: Iterable[str]) -> Uses:
 
 
 def _fill(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the rates of flows that grow alike until some resource is full.
+    """Return max-min fair rates in B/s: all rates grow together until a resource is full.
 
-    Its flows stay there, and the others grow on.
+    The flows of a full resource keep their rate, and the others grow on.
     """
     import numpy as np
 
@@ -110,7 +110,7 @@ def _fill(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def flows(sharing: Sharing) -> Iterator[Figure | Check]:
-    """Yield when each flow of *sharing* ends, and what each resource is busy for."""
+    """Yield the end of each flow of *sharing*, and the busy time of each resource."""
     label = block_name(sharing)
     known = {block_name(resource): resource.bandwidth for resource in sharing.resources}
     moving = {block_name(flow): flow for flow in sharing.flows}

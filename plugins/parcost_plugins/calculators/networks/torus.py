@@ -1,4 +1,4 @@
-"""Tori and grids: neighbours alone are joined, and the longest dimension is the narrowest cut."""
+"""Tori and grids: only neighbours are connected; the longest dimension gives the bisection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SOURCE = "Dally and Towles 2004, chapter 5"
 
 
 def geometry(network: Network) -> Iterator[Figure | Check]:
-    """Yield the links, the bisection and the ways of a torus, or of a grid without wrap."""
+    """Yield the links, the bisection and the paths of a torus, or of a grid without wrap."""
     sizes = network.dimensions
     if not sizes:
         yield from missing_attributes(network, "dimensions")

@@ -1,4 +1,4 @@
-"""The parts of an estimated step: what computes, what is sent, what idles."""
+"""The parts of an estimated step: compute, communication, idle time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _EstimateLink(Link):
 
 
 def parts_of(e: Estimate, study: Study) -> Sheet:
-    """Return the lines of an estimate: what computes, streams, communicates and idles."""
+    """Return the parts of an estimate in seconds: compute, streaming, communication, idle."""
     N = e.parameters if e.parameters is not None else 0.0
     sheet = Sheet(
         block_name(e),
@@ -85,7 +85,7 @@ def parts_of(e: Estimate, study: Study) -> Sheet:
 
 
 def _gradients(e: Estimate, study: Study, held: Formula) -> Formula | float:
-    """Return the time to all-reduce the gradients over the replicas."""
+    """Return the seconds of the gradient all-reduce over the replicas."""
     if e.outer is None:
         return 0.0
     outer = _EstimateLink(name="outer", latency=e.outer_latency, bandwidth=e.outer)
@@ -107,7 +107,7 @@ def _gradients(e: Estimate, study: Study, held: Formula) -> Formula | float:
 
 
 def _tensor(e: Estimate, study: Study, sheet: Sheet) -> Formula | float:
-    """Return the time of the all-reduces of tensor parallelism: four in every layer."""
+    """Return the seconds of the tensor-parallel all-reduces: four per layer."""
     if e.inner is None:
         return 0.0
     inner = _EstimateLink(name="inner", latency=e.inner_latency, bandwidth=e.inner)

@@ -9,7 +9,7 @@ from parcost_plugins.vocabulary import Estimate
 
 
 def ridges(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
-    """Yield what a step computes for a byte, and where the machine would be fed.
+    """Yield the FLOPs per gradient byte of a step, and the batch that reaches the machine's ridge.
 
     A ring all-reduce over many replicas sends every gradient twice.
     """

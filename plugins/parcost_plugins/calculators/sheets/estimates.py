@@ -1,9 +1,8 @@
-"""A step by thumb: busy time, an all-reduce and a bubble, added up with nothing hidden.
+"""A back-of-envelope step: busy time, an all-reduce and a bubble, added without overlap.
 
-This is how much is said about training in print. So it can be said here too, with the
-conventions that such sums differ in as words: how the gradients are reduced, what the
-bubble is a share of, whether weights are streamed from the host. It is no prediction: a
-study with a model, a machine and a layout is.
+Many publications estimate training this way. The conventions in which such sums differ are
+attributes: how the gradients are reduced, the base of the bubble share, whether weights are
+streamed from the host. It is not a prediction: that needs a model, a machine and a layout.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from parcost_plugins.vocabulary import Estimate
 
 
 def estimates(study: Study) -> Iterator[Figure | Check]:
-    """Yield the figures of every ``estimate`` block, or what it lacks."""
+    """Yield the figures of every ``estimate`` block, or errors for missing inputs."""
     for estimate in study.all(Estimate):
         lacking = list(_missing_inputs(estimate))
         yield from lacking
@@ -36,7 +35,7 @@ def estimates(study: Study) -> Iterator[Figure | Check]:
 
 
 def _work(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
-    """Yield what keeps a device busy, as far as something says it."""
+    """Yield the busy time of a device, from the inputs that are given."""
     if e.peak is not None:
         yield sheet("compute", "model FLOPs at the utilised peak", "s", "compute")
     if e.stream is not None:
@@ -51,7 +50,7 @@ def _work(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
 
 
 def _traffic(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
-    """Yield what is sent, as far as something says how fast."""
+    """Yield the communication, from the bandwidths that are given."""
     if e.outer is not None and e.message is None:
         yield sheet("gradients", "all-reduce of the gradients", "s", "gradients")
     if e.inner is not None:
@@ -110,7 +109,7 @@ def _comparison(now: Sheet, before: Sheet) -> Iterator[Figure]:
 
 
 def _missing_inputs(e: Estimate) -> Iterator[Check]:
-    """Yield what keeps the estimate from being one."""
+    """Yield an error for each missing input."""
     yield from (
         Check(
             id="estimate-compute",

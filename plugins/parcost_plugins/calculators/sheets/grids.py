@@ -1,4 +1,4 @@
-"""Ranks by degree: how many devices a layout takes, and where one of them stands."""
+"""Ranks by degree: the devices of a layout, and the coordinates of a rank."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
 
 
 def _layouts(grid: Grid, machine: int) -> Figure:
-    """Return in how many ways tp, pp and dp fill the machine, tp within a node."""
+    """Return the number of layouts (tp, pp, dp) that use the whole machine, with tp in a node."""
     every = all_divisors(machine)
     found: Real = 0.0
     for tp in every:

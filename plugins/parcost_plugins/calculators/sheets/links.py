@@ -1,4 +1,4 @@
-"""Links and machines by their data sheets: one direction or both, one device or all."""
+"""Data-sheet values of links and machines: per direction or both, per device or total."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parcost_plugins.vocabulary import LinkSheet, MachineSheet
 
 
 def port_bandwidth(link: LinkSheet) -> Formula | None:
-    """Return the payload bandwidth of one port in one direction, if something says it."""
+    """Return the payload bandwidth of one port in one direction, None if unknown."""
     if link.bandwidth is not None:
         return formula("B", B=(link.bandwidth, "B/s"))
     if link.lane is None:
@@ -24,13 +24,13 @@ def port_bandwidth(link: LinkSheet) -> Formula | None:
 
 
 def all_ports(link: LinkSheet) -> Formula | None:
-    """Return the same of all ports together, if something says it."""
+    """Return the payload bandwidth of all ports together in one direction, None if unknown."""
     one = port_bandwidth(link)
     return None if one is None else formula("ports B", ports=link.ports, B=(one, "B/s"))
 
 
 def links(study: Study) -> Iterator[Figure | Check]:
-    """Yield the figures of every ``link`` block, or what it lacks."""
+    """Yield the figures of every ``link`` block, or errors for missing inputs."""
     for link in study.all(LinkSheet):
         one = port_bandwidth(link)
         if one is None:

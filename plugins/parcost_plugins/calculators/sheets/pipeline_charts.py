@@ -1,4 +1,4 @@
-"""The bubble of ``pipeline`` blocks over the number of micro-batches."""
+"""Charts of the bubble of ``pipeline`` blocks over the number of micro-batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_PASSES = 16_384  # of a schedule that is replayed for a picture
 
 
 def bubble_charts(study: Study) -> Iterator[Chart]:
-    """Yield one picture with a curve for each block."""
+    """Yield one chart with a curve for each block."""
     rows = [row for sketch in study.all(PipelineSketch) for row in _rows(study, sketch)]
     if rows:
         yield Chart(

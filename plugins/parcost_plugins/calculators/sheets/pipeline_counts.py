@@ -1,4 +1,4 @@
-"""What a pipeline runs, sends and keeps, counted: nothing here is a time."""
+"""Counts of a pipeline: passes, messages and live activations. No figure here is a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _sheet(sketch: PipelineSketch) -> Sheet:
 
 
 def _count_formula(sketch: PipelineSketch, number: float) -> Formula:
-    """Return the formula of what only the order of the schedule says."""
+    """Return the formula of a number counted in the order of the schedule."""
     inputs = {
         "schedule": sketch.kind,
         "p": sketch.stages,
@@ -59,9 +59,9 @@ def counts(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
 
 
 def _changes(sketch: PipelineSketch, schedule: Schedule) -> int:
-    """Return how often micro-batches change device on their way through the stages.
+    """Return how often a micro-batch moves to another device on its way through the stages.
 
-    Where a device holds stages that follow one another, as at the turn of a V, they do not.
+    Consecutive stages on one device, as at the turn of a V, need no move.
     """
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     held: dict[tuple[int, int], int] = {}
@@ -78,7 +78,7 @@ def _ops(entries: Sequence[Op | Pair]) -> list[Op]:
 def boundary_traffic(
     sketch: PipelineSketch, schedule: Schedule, makespan: Real
 ) -> Iterator[Figure]:
-    """Yield what crosses a boundary, where something says how large it is."""
+    """Yield the traffic of a stage boundary, if the message size is given."""
     sheet = _sheet(sketch)
     if sketch.message is not None:
         sheet.letters["n"] = (sketch.message, "B")
@@ -110,7 +110,7 @@ def boundary_traffic(
 
 
 def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
-    """Yield what the op order says of the device that is asked about."""
+    """Yield figures of the pass order on the chosen device."""
     sheet = _sheet(sketch)
     entries = schedule.order(sketch.stages, sketch.micro_batches, sketch.chunks)[sketch.stage]
     ops = _ops(entries)

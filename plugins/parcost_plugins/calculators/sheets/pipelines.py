@@ -1,8 +1,7 @@
-"""A pipeline of equal stages by itself: its bubble under every name that it goes by.
+"""A pipeline of equal stages: its bubble under all common definitions.
 
-The time is that of the schedule, as the core finds it for any; only the stages are equal.
-The bubble over the step and the bubble over busy time are different numbers. So both are
-given, and the name of each says which it is.
+The core replays the schedule; only the stages are equal. The bubble over the step and the bubble
+over busy time are different numbers, so both are given, each under its own name.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ROUNDING = 1e-9
 
 
 def sketches(study: Study) -> Iterator[Figure | Check]:
-    """Yield the figures of every ``pipeline`` block, or why there is no such pipeline."""
+    """Yield the figures of every ``pipeline`` block, or the reason why it is invalid."""
     for sketch in study.all(PipelineSketch):
         schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
         if sketch.stage >= sketch.stages:
@@ -63,7 +62,7 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
 
 
 def replays(study: Study) -> Iterator[Replay]:
-    """Yield every ``pipeline`` block that runs and is of one point."""
+    """Yield the replay of every valid ``pipeline`` block without sweeps."""
     for sketch in study.all(PipelineSketch):
         schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
         if not _limit_check(sketch, schedule):
@@ -71,7 +70,7 @@ def replays(study: Study) -> Iterator[Replay]:
 
 
 def sketch_replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
-    """Return the pipeline, the times of its passes, and that of a message."""
+    """Return the pipeline, the seconds of its passes, and the seconds of a message."""
     virtual = sketch.stages * sketch.chunks
     weights = sketch.weight_share * sketch.backward
     each = (sketch.forward, sketch.backward - weights, weights)
@@ -89,7 +88,7 @@ def sketch_replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
 
 
 def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
-    """Return what the schedule has against the pipeline."""
+    """Return the rule that the schedule violates in this pipeline, None if it runs."""
     if sketch.stages * sketch.chunks * sketch.micro_batches > LONGEST_ORDER:
         return _length_check(sketch)
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
@@ -106,7 +105,7 @@ def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
 
 
 def _length_check(sketch: PipelineSketch) -> Check:
-    """Return the rule that a schedule is no longer than what is simulated."""
+    """Return the rule that the schedule is not longer than the limit of simulation."""
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     largest = max(("stages", p), ("micro_batches", m), ("chunks", v), key=lambda one: one[1])
     return Check(
@@ -132,7 +131,7 @@ def _stage_check(sketch: PipelineSketch) -> Check:
 
 
 def _target_check(sketch: PipelineSketch, target: Real) -> Check:
-    """Return the rule that the target leaves some of the step to work in."""
+    """Return the rule that the target bubble is below 100 % of the step."""
     return Check(
         id="pipeline-target",
         holds=(target < 1.0) if sketch.target_of == "step" else True,
@@ -197,7 +196,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
 
 
 def _replay_formula(text: str, sketch: PipelineSketch, seconds: Real) -> Formula:
-    """Return the formula of what only the order of the schedule says."""
+    """Return the formula of a time found by replaying the schedule."""
     inputs = {
         "schedule": sketch.kind,
         "p": sketch.stages,
@@ -211,7 +210,7 @@ def _replay_formula(text: str, sketch: PipelineSketch, seconds: Real) -> Formula
 
 
 def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
-    """Yield what a step takes without a barrier, by which zero-bubble schedules are judged."""
+    """Yield the step time without a barrier before the optimizer, as for zero-bubble schedules."""
     sheet = _sheet(sketch)
     yield sheet(
         "longest_span",
@@ -232,7 +231,7 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
 
 
 def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
-    """Yield how many micro-batches the idle time is worth at the target."""
+    """Yield the micro-batches at which the present idle time meets the bubble target."""
     sheet = _sheet(sketch)
     run = _replay_formula("replay of the order of the schedule", sketch, makespan)
     sheet.letters |= {"T": (run, "s"), "target": (sketch.target, "%")}

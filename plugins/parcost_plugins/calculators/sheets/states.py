@@ -1,4 +1,4 @@
-"""The state of a model by its number of parameters alone: what it weighs, and where it fits."""
+"""The state of a model from its parameter count alone: its bytes, and the devices for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def states(study: Study) -> Iterator[Figure]:
 
 
 def tables(study: Study) -> Iterator[Section]:
-    """Yield how wide a layer may be on so many tensor-parallel ranks, for every ``state`` block."""
+    """Yield the largest hidden size of a layer by tensor-parallel degree, per ``state`` block."""
     for sheet in study.all(StateSheet):
         if sheet.capacity is None:
             continue
@@ -59,7 +59,7 @@ def _bytes_per_parameter(sheet: StateSheet) -> Real:
 
 
 def _sheet(state: StateSheet) -> Sheet:
-    """Return the letters of a ``state`` block: N parameters, and bytes of each."""
+    """Return the symbols of a ``state`` block: N parameters, and bytes of each."""
     recipe = state.precision
     return Sheet(
         block_name(state),

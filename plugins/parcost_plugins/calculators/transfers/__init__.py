@@ -26,7 +26,7 @@ def calculations(study: Study) -> Iterator[Check | Figure | Section]:
 
 @hookimpl
 def calculation_charts(study: Study) -> Iterator[Chart]:
-    """Return the time over the size by algorithm."""
+    """Return charts of the time over the message size, by algorithm."""
     if study.all(Transfer):
         from parcost_plugins.calculators.transfers.charts import transfer_charts
 
@@ -56,5 +56,5 @@ def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]
 
 
 def _may_run(rules: list[Check]) -> bool:
-    """Return whether there is a point at which all *rules* hold."""
+    """Return whether all *rules* hold at some point of the sweep."""
     return all(any_of(rule.holds) for rule in rules)

@@ -1,4 +1,4 @@
-"""The time of a transfer over its size, by algorithm, and where the fastest one changes."""
+"""Charts of the time of a transfer over its size by algorithm, with crossover points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIZES = tuple(float(2**power) for power in range(10, 35))  # 1 KiB to 16 GiB
 
 
 def transfer_charts(study: Study) -> Iterator[Chart]:
-    """Yield a picture for each operation and group of ranks that differs."""
+    """Yield a chart for each distinct operation and group of ranks."""
     seen: list[list[float]] = []
     for transfer in study.all(Transfer):
         group = place(study, transfer)
@@ -49,7 +49,7 @@ def transfer_charts(study: Study) -> Iterator[Chart]:
 
 
 def _algorithms(study: Study, transfer: Transfer) -> list[Collective]:
-    """Return the algorithms that a library chooses among, and the one of the transfer."""
+    """Return the algorithms that a library chooses from, and the algorithm of the transfer."""
     found = [*study.candidates(transfer.operation)]
     found += study.candidates(transfer.operation, transfer.algorithm)
     return list({known.name: known for known in found}.values())
@@ -69,7 +69,7 @@ def _rows(known: Collective, transfer: Transfer, group: Group) -> Iterator[dict[
 
 
 def _crossovers(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the sizes from which another algorithm is the fastest, to a factor of two."""
+    """Yield the sizes at which the fastest algorithm changes, accurate to a factor of two."""
     before = ""
     for size in _SIZES:
         here = [row for row in rows if row["size"][0] == size]

@@ -1,4 +1,4 @@
-"""Rules of transfers: who takes part, over what, by which algorithm, and how large."""
+"""Rules of transfers: ranks, links, algorithm and size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parcost_plugins.vocabulary import Transfer
 
 
 def description_checks(study: Study, transfer: Transfer) -> Iterator[Check]:
-    """Require that the ranks, their links and the size are said once, and clearly."""
+    """Require that ranks, links and size are each stated once, without ambiguity."""
     yield from _size(study, transfer)
     yield from _links(study, transfer)
     if transfer.group == "own":
@@ -84,12 +84,12 @@ def _algorithm_checks(transfer: Transfer, group: Group, algorithm: Collective) -
 
 
 def shard(study: Study, transfer: Transfer) -> bool:
-    """Return whether the size is that of one rank's part."""
+    """Return whether the size is that of one rank's shard."""
     return _size_qualifier(study, transfer) == "shard"
 
 
 def _size_qualifier(study: Study, transfer: Transfer) -> str | None:
-    """Return the word after the size; None where no spec wrote the size."""
+    """Return the qualifier of the size, such as `shard`; None if no spec states the size."""
     origin = study.origin(transfer, "size")
     if origin is None or (origin.how == "set" and not origin.word):
         return None
@@ -162,7 +162,7 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
 
 
 def _layout_check(transfer: Transfer) -> Check:
-    """Require that a transfer of the layout does not describe ranks of its own."""
+    """Require that a transfer over a group of the layout does not describe its own ranks."""
     given = {
         "ranks": transfer.ranks is not None,
         "ranks_per_node": transfer.ranks_per_node is not None,

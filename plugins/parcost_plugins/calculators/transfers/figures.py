@@ -1,4 +1,4 @@
-"""The figures of a transfer: ``<label>.seconds``, ``<label>.rounds`` and their like."""
+"""The figures of a transfer, such as ``<label>.seconds`` and ``<label>.rounds``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def figures(study: Study, priced: TransferPrice) -> Iterator[Figure]:
 
 
 def _sheet(priced: TransferPrice) -> Sheet:
-    """Return the letters of a transfer: n bytes over P ranks, sent s, in c calls of t."""
+    """Return the symbols of a transfer: n bytes over P ranks, sent s, in c calls of t seconds."""
     transfer, group = priced.transfer, priced.group
     link = group.hop if transfer.operation == "point_to_point" else group.links[0]
     return Sheet(
@@ -46,7 +46,7 @@ def _sheet(priced: TransferPrice) -> Sheet:
 
 
 def _count_formula(priced: TransferPrice, value: Real) -> Formula:
-    """Return the formula of what only the algorithm says."""
+    """Return the formula of a number counted in the phases of the algorithm."""
     inputs = {"n": (priced.sent, "B"), "P": priced.group.ranks}
     return Formula(text="counted in the phases of the algorithm", inputs=inputs, value=value)
 
@@ -72,7 +72,7 @@ def _is_repeated(priced: TransferPrice) -> bool:
 
 
 def _is_default(value: Real, plain: float) -> bool:
-    """Return whether *value* is left at what it is by default."""
+    """Return whether *value* is the default *plain*."""
     return isinstance(value, float) and value == plain
 
 
@@ -158,7 +158,7 @@ def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure
 
 
 def _limit(study: Study, priced: TransferPrice, crossing: Formula | None) -> Formula:
-    """Return a time that no algorithm beats on these links, and on this network."""
+    """Return the lower bound in seconds for any algorithm on these links and this network."""
     operation = priced.transfer.operation
     bound = formula("0, without a bound of a plugin")
     if study.candidates(operation, "lower_bound"):
@@ -225,7 +225,7 @@ def _overlap_figures(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
 
 
 def _choices(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
-    """Return the time of each of the ways among which an algorithm chooses itself."""
+    """Return the seconds of each variant that an algorithm chooses from."""
     if priced.transfer.algorithm == "auto":
         return
     for known in priced.algorithms:

@@ -1,6 +1,6 @@
-"""Links that a transfer describes itself: alpha-beta, measured points, or both together.
+"""Links described by a transfer: alpha-beta, measured points, or both.
 
-A plugin imports no other, so this says again what the topology says of a study's fabric.
+Plugins do not import each other, so this repeats code of the topology plugin.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from parcost_plugins.vocabulary.exchange import AlphaBeta, SlowestLink
 
 @frozen(kw_only=True, eq=False)
 class CurveLink(Link):
-    """Points of message size and time, of which a rank has the share *ports*.
+    """A link with measured points of message size and time; a rank has the share *ports* of it.
 
-    Between points the time is interpolated on logarithmic axes, and beyond them the
-    nearest bandwidth goes on. The latency is in the points.
+    Between points the time is interpolated on logarithmic axes, and beyond them the nearest
+    bandwidth is used. The latency is in the points.
     """
 
     name: str
@@ -31,12 +31,12 @@ class CurveLink(Link):
 
     @property
     def bandwidth(self) -> Real:
-        """The bandwidth of the longest message that was measured."""
+        """The bandwidth of the longest measured message, in B/s."""
         longest: Real = self.curve.sizes[-1] / self.curve.seconds[-1] * self.ports
         return longest
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time of *rounds* messages of equal size."""
+        """Return the seconds of *rounds* messages of equal size, *bytes_* in all."""
         import numpy as np
 
         sizes, seconds = self.curve.sizes, self.curve.seconds
@@ -50,19 +50,19 @@ class CurveLink(Link):
 
 @record(kw_only=True, eq=False)
 class TransferLinks(SlowestLink):
-    """Links that a round waits for together: without points, by the worst of their numbers."""
+    """Several links used in the same round; without measured points, the worst values count."""
 
     level: Any = None
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time of *rounds* equal messages, *bytes_* in all."""
+        """Return the seconds of *rounds* equal messages, *bytes_* in all."""
         if self.measured:
             return super().seconds(rounds, bytes_)
         return rounds * self.latency + bytes_ / self.bandwidth
 
 
 def link(name: str, *, latency: Real, rate: Rate, share: Real, level: Any) -> Link:
-    """Return what a rank has of a port of so much *rate*: the part *share* of it."""
+    """Return the *share* of a port with this *rate* that one rank has, as a link."""
     if isinstance(rate, Curve):
         return CurveLink(name=name, latency=latency, curve=rate, ports=share, level=level)
     return AlphaBeta(name=name, latency=latency, bandwidth=rate * share, level=level)

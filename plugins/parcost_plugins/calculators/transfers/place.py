@@ -1,4 +1,4 @@
-"""The ranks of a transfer: described by itself, on a level, or a group of the layout."""
+"""The ranks of a transfer: its own, those on a level, or a group of the layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary import Cluster, Fabric, Level, Transfer
 
 
 def ranks(transfer: Transfer) -> Real | None:
-    """Return how many take part, or None where a transfer of its own does not say."""
+    """Return the number of ranks, None if a transfer with its own ranks does not state it."""
     if transfer.ranks_per_node is not None:
         return transfer.ranks_per_node * transfer.nodes
     if transfer.ranks is None and transfer.operation == "point_to_point":
@@ -22,7 +22,7 @@ def ranks(transfer: Transfer) -> Real | None:
 
 
 def place(study: Study, transfer: Transfer) -> Group:
-    """Return the group of *transfer*, which the rules have let through."""
+    """Return the group of *transfer*, after its rules were checked."""
     if transfer.group != "own":
         placed = study.group(transfer.group)
         return evolve(placed, reduction=transfer.gamma) if transfer.gamma is not None else placed
@@ -55,19 +55,19 @@ def place(study: Study, transfer: Transfer) -> Group:
 
 
 def level(study: Study, transfer: Transfer) -> Level | None:
-    """Return the level that *transfer* names, of the cluster's fabric or else of any."""
+    """Return the level that *transfer* names, in the cluster's fabric or else in any; else None."""
     found = [one for f in _fabrics(study) for one in f.levels if block_name(one) == transfer.level]
     return found[0] if len(found) == 1 else None
 
 
 def _fabrics(study: Study) -> Sequence[Fabric]:
-    """Return the fabric of the cluster, or all that are described."""
+    """Return the fabric of the cluster, or all fabrics without a cluster."""
     cluster = study.get(Cluster)
     return [cluster.fabric] if cluster is not None else study.all(Fabric)
 
 
 def level_names(study: Study) -> list[str]:
-    """Return the names of the levels that a transfer may name."""
+    """Return the names of the levels available to a transfer."""
     return [block_name(one) for f in _fabrics(study) for one in f.levels]
 
 
@@ -86,9 +86,9 @@ def _level_link(study: Study, found: Level | None, congestion: Real) -> Link:
 
 
 def _two_level_group(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma: Real) -> Group:
-    """Return the ranks on several nodes, each with its ports into the network.
+    """Return a group of ranks on several nodes, each with its network ports.
 
-    A ring leaves a node through every port; a leader has one to itself.
+    A ring uses every port of a node; a leader has one port to itself.
     """
     nodes = transfer.nodes
     local = P / nodes

@@ -1,4 +1,4 @@
-"""One transfer, estimated: its time, and what the algorithm moves."""
+"""The estimate of one transfer: its time, and the bytes that the algorithm moves."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DIVIDED = frozenset({"all_gather", "reduce_scatter", "scatter", "gather", "all_t
 
 @define(kw_only=True, eq=False)
 class Movement:
-    """What phases add up to: rounds, bytes, and the seconds that each costs.
+    """The totals over the phases of an algorithm: rounds, bytes, and the seconds of each.
 
-    *by_link* has the rounds and the bytes of each level, by name; *bytes_* are the most
-    that any of them carries.
+    *by_link* has the rounds and the bytes of each level, by name; *bytes_* is the maximum over
+    levels.
     """
 
     rounds: Real = 0.0
@@ -35,8 +35,8 @@ class Movement:
 class TransferPrice:
     """A transfer on its *group*: *n* bytes of buffer, sent in *chunks* calls.
 
-    *each* is one call without overhead, *seconds* all of them with it. *moved* is of the
-    whole buffer in one call, or None where the algorithm does not say what it moves.
+    *each* is the time of one call without overhead, *seconds* of all calls with it. *moved* is for
+    the whole buffer in one call; None if the algorithm states no phases.
     """
 
     transfer: Transfer
@@ -53,13 +53,13 @@ class TransferPrice:
 
     @property
     def seconds(self) -> Real:
-        """All calls one after another, with what is added to each, packed, by the last rank."""
+        """The seconds of all calls in sequence, with overhead per call, packing, and rank skew."""
         calls = self.transfer.chunks * (self.each + self.extra)
         return calls + self.packing + self.transfer.skew
 
 
 def price(study: Study, transfer: Transfer, group: Group, n: Real) -> TransferPrice:
-    """Return *transfer* of *n* bytes on *group*."""
+    """Return the estimate of *transfer* with *n* bytes on *group*."""
     operation = transfer.operation
     sent = n / transfer.compression
     algorithms = candidates(study, transfer)
@@ -84,7 +84,7 @@ def price(study: Study, transfer: Transfer, group: Group, n: Real) -> TransferPr
 
 
 def candidates(study: Study, transfer: Transfer) -> Sequence[Collective]:
-    """Return the algorithms that *transfer* picks among: one, unless it says ``auto``."""
+    """Return the algorithms that *transfer* chooses from: one, unless it is ``auto``."""
     found = study.candidates(transfer.operation, transfer.algorithm)
     if transfer.pieces is None:
         return found
@@ -95,7 +95,7 @@ def candidates(study: Study, transfer: Transfer) -> Sequence[Collective]:
 def fastest_algorithm(
     algorithms: Sequence[Collective], operation: str, n: Real, group: Group
 ) -> tuple[Real, Movement | None]:
-    """Return the time of the fastest of *algorithms*, and what it moves."""
+    """Return the seconds of the fastest of *algorithms*, and its movement."""
     best = algorithms[0].seconds(operation, n, group)
     if len(algorithms) == 1:
         return best, movement(algorithms[0], operation, n, group)
@@ -110,7 +110,7 @@ def fastest_algorithm(
 
 
 def movement(algorithm: Collective, operation: str, n: Real, group: Group) -> Movement | None:
-    """Return what *algorithm* moves, if it says."""
+    """Return the movement of *algorithm*, None if it states no phases."""
     phases = algorithm.phases(operation, n, group)
     if phases is None:
         return None
@@ -128,7 +128,7 @@ def movement(algorithm: Collective, operation: str, n: Real, group: Group) -> Mo
 
 
 def _select(first: Any, one: Movement | None, other: Movement | None) -> Movement | None:
-    """Return *one* where *first* holds, and *other* elsewhere."""
+    """Return *one* where *first* holds, and *other* elsewhere; None if either is unknown."""
     if one is None or other is None:
         return None
     if isinstance(first, bool):
@@ -153,14 +153,14 @@ def _select(first: Any, one: Movement | None, other: Movement | None) -> Movemen
 
 
 def bus_factor(operation: str, P: Real) -> Real:
-    """Return the bytes that each rank's port has to pass, in buffers (nccl-tests)."""
+    """Return the bytes through each rank's port over the buffer size, as in nccl-tests."""
     if operation == "all_reduce":
         return 2 * (P - 1) / P
     return (P - 1) / P if operation in DIVIDED else minimum(P - 1, 1.0)
 
 
 def bisection(operation: str, n: Real, P: Real, rate: Real) -> Real:
-    """Return the time of the bytes that must cross the bisection, each way.
+    """Return the seconds of the traffic across the bisection, in each direction.
 
     Each half of the ranks needs data of the other half. That is the whole buffer in a broadcast or
     a reduction, and its part in an all-gather. In an all-to-all it is half of every block.
@@ -176,7 +176,7 @@ def bisection(operation: str, n: Real, P: Real, rate: Real) -> Real:
 
 
 def limit(study: Study, priced: TransferPrice) -> Real:
-    """Return a time that no algorithm beats on these links, and on this network."""
+    """Return the lower bound in seconds for any algorithm on these links and this network."""
     operation, P = priced.transfer.operation, priced.group.ranks
     bound: Real = 0.0
     for known in study.algorithms(operation):

@@ -1,4 +1,4 @@
-"""Tables of a transfer: algorithms side by side, the steps of a ring, and advice."""
+"""Tables of a transfer: comparison of algorithms, steps of a ring, and advice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHORT = {"reduce-scatter": "RS", "all-gather": "AG"}
 
 
 def sections(study: Study, priced: TransferPrice) -> Iterator[Section]:
-    """Return the tables that the transfer asks for."""
+    """Return the tables that the transfer requests."""
     transfer = priced.transfer
     if _is_swept(priced):
         if transfer.compare != "off" or transfer.schedule or transfer.advice:
@@ -44,7 +44,7 @@ def sections(study: Study, priced: TransferPrice) -> Iterator[Section]:
 
 
 def _is_swept(priced: TransferPrice) -> bool:
-    """Return whether the transfer differs between the points of a sweep."""
+    """Return whether any value of the transfer varies over a sweep."""
     transfer, group = priced.transfer, priced.group
     fields = block_type(type(transfer)).fields
     links = (group.flat, group.hop, group.pair, *group.links, *group.pairs)
@@ -55,7 +55,7 @@ def _is_swept(priced: TransferPrice) -> bool:
 
 
 def comparison(study: Study, priced: TransferPrice) -> Section:
-    """Return every algorithm of the operation, or of every operation, fastest first."""
+    """Return the table of all algorithms of the operation, or of all operations, fastest first."""
     transfer, group = priced.transfer, priced.group
     all_ = transfer.compare == "operations"
     rows: list[tuple[Any, ...]] = []
@@ -113,7 +113,7 @@ def _row(
 
 
 def by_size(study: Study, priced: TransferPrice) -> Section:
-    """Return the fastest algorithm by size: what a library would choose on this fabric."""
+    """Return the table of the fastest algorithm by size, as a library would choose."""
     transfer, group = priced.transfer, priced.group
     offered = candidates(study, transfer)
     rows: list[tuple[Any, ...]] = []
@@ -137,7 +137,7 @@ def by_size(study: Study, priced: TransferPrice) -> Section:
 
 
 def ring(priced: TransferPrice) -> Section:
-    """Return who sends which chunk to whom, step by step, around a ring."""
+    """Return the table of a ring: each step, with the sender and receiver of each chunk."""
     operation = priced.transfer.operation
     P = int(priced.group.ranks)
     shown = min(P, _SHOWN)
@@ -169,7 +169,7 @@ def ring(priced: TransferPrice) -> Section:
 
 
 def advice(study: Study, priced: TransferPrice) -> Section:
-    """Return what limits the transfer, and what each remedy would take off it."""
+    """Return the bottleneck of the transfer, and the seconds that each remedy saves."""
     transfer, group, moved = priced.transfer, priced.group, priced.moved
     name, seconds = block_name(transfer), priced.whole
     bound = limit(study, priced)
@@ -203,7 +203,7 @@ def advice(study: Study, priced: TransferPrice) -> Section:
 
 
 def _fewer_starts(priced: TransferPrice, meets: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield what fusing messages saves on each."""
+    """Yield the seconds per message that fusing messages saves."""
     transfer, group = priced.transfer, priced.group
     many = ceil(meets)
     fused, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent * many, group)
@@ -213,7 +213,7 @@ def _fewer_starts(priced: TransferPrice, meets: Any) -> Iterator[tuple[Any, ...]
 
 
 def _fewer_bytes(priced: TransferPrice) -> Iterator[tuple[Any, ...]]:
-    """Yield what half of the bytes, and hiding them, saves."""
+    """Yield the seconds saved by sending half the bytes, and by overlapping the transfer."""
     transfer, group = priced.transfer, priced.group
     half, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent / 2, group)
     yield "send half the bytes (a narrower type)", (half, "s"), (priced.whole - half, "s")
@@ -222,7 +222,7 @@ def _fewer_bytes(priced: TransferPrice) -> Iterator[tuple[Any, ...]]:
 
 
 def _size_text(bytes_: Real) -> str:
-    """Return bytes as a sentence has them.
+    """Return bytes as text for a sentence.
 
     >>> _size_text(179.2e6), _size_text(12.5)
     ('179.2 MB', '12.5 B')

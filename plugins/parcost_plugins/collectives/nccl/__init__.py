@@ -1,12 +1,12 @@
-"""What NCCL and RCCL run: the fastest pair of algorithm and protocol, by the library's table.
+"""NCCL and RCCL: the fastest pair of algorithm and protocol, by the library's table.
 
-The library predicts ``latency + n / bandwidth`` for each pair from a table of its release, and
-runs the least. The table is a block of the catalogue that the device names. ``collectives {
-tuning = ... }`` names another. Channels and bandwidths are those of the group's links.
+The library predicts ``latency + n / bandwidth`` for each pair from a table of its release, and runs
+the fastest. The table is a catalogue block that the device names; ``collectives { tuning = ... }``
+names another. Channels and bandwidths come from the links of the group.
 
-Each pair is an algorithm, such as ``ring_ll`` or ``tree_simple``: ``auto`` takes the fastest, and
+Each pair is an algorithm, such as ``ring_ll`` or ``tree_simple``: ``auto`` chooses the fastest, and
 a report names it. ``nccl`` is the library's own prediction on a machine that the study describes.
-It does not know how long kernels take to start, nor how ranks meet.
+It includes neither kernel launch times nor the skew of ranks.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _BY_POINTS = {"ring_simple": Ring(), "tree_simple": DoubleTree()}
 
 
 def pair_names(operation: str) -> tuple[str, ...]:
-    """Return the names of the pairs that do *operation*."""
+    """Return the names of the pairs that support *operation*."""
     return tuple(_NAMES.get(pair, pair) for pair, has in OPERATIONS.items() if operation in has)
 
 
 def library_release(study: Study) -> LibraryRelease | None:
-    """Return the table of *study*: what `collectives` names, or else the device."""
+    """Return the library's table for *study*, named by `collectives` or by the device."""
     return study.query(_library_release)
 
 
@@ -85,7 +85,7 @@ def _library_release(study: Study) -> LibraryRelease | None:
 
 
 def _replays(study: Study) -> bool:
-    """Return whether calls are replayed with a graph: those of a whole step, and of a server."""
+    """Return whether calls are replayed in a CUDA graph of the whole step."""
     training, kernels = study.get(Training), study.get(KernelChoice)
     if training is None:
         return False
@@ -95,7 +95,7 @@ def _replays(study: Study) -> bool:
 
 @frozen(eq=False)
 class Nccl(Collective):
-    """The library on a *machine* that the study describes; without one, it cannot run."""
+    """The library on a *machine* described in the study; without one, it cannot run."""
 
     machine: Machine | None = None
 
@@ -110,18 +110,18 @@ class Nccl(Collective):
         return self if release is None else Nccl(release.described_machine())
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return whether the study has what the library needs."""
+        """Return whether the study has the inputs that the library needs."""
         return self.machine is not None
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Return what the library needs."""
+        """Return the requirements of the library."""
         return (
             "`tuning` with all of its rows, `generation`, `channels`, and `channel_bandwidth` or "
             "`links`, in `collectives`"
         )
 
     def choices(self, operation: str, n: Real, group: Group) -> dict[str, Real]:
-        """Return the time of each pair, infinite where it is not offered."""
+        """Return the seconds of each pair; infinity if it is not available."""
         if self.machine is None:
             return {}
         from parcost_plugins.collectives.nccl.pairs import pairs
@@ -129,7 +129,7 @@ class Nccl(Collective):
         return pairs(self.machine, operation, n, group)
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of the fastest pair."""
+        """Return the seconds of the fastest pair."""
         from parcost_plugins.collectives.nccl.pairs import fastest_seconds
 
         return fastest_seconds(self.choices(operation, n, group))
@@ -137,7 +137,7 @@ class Nccl(Collective):
 
 @frozen(eq=False)
 class LibraryPair(PhasedAlgorithm):
-    """One pair on the links of a group; without a table, it cannot run."""
+    """One pair of algorithm and protocol on the links of a group; it needs a table to run."""
 
     pair: str
     name: str
@@ -159,18 +159,18 @@ class LibraryPair(PhasedAlgorithm):
         return LibraryPair(self.pair, self.name, self.operations, self.by_name_only, release)
 
     def able(self, operation: str, group: Group) -> Mask:
-        """Return where the library offers the pair."""
+        """Return whether the library offers the pair for this group."""
         if group.flat.measured:
             return self.pair in _BY_POINTS
         found = self._cost(operation, 0.0, group)
         return False if found is None else found.runs | (group.ranks <= 1)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Return what the pair needs."""
+        """Return the requirements of the pair."""
         return _NEEDS.get(self.pair, "the `tuning` and `generation` of a device")
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm | None:
-        """Return the time of a ring as one expression, where its start-up is that of few bytes."""
+        """Return the time of a ring as one expression, with the start-up of a small message."""
         found = None if group.flat.measured else self._cost(operation, 0.0, group)
         laps = _LAPS.get(operation)
         if found is None or laps is None or not self.pair.startswith("ring"):
@@ -188,14 +188,14 @@ class LibraryPair(PhasedAlgorithm):
         )
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
-        """Return the call, the steps inside of a node, and those between nodes with the bytes."""
+        """Return the phases: call, steps in a node, and steps between nodes with the bytes."""
         if group.flat.measured and self.pair in _BY_POINTS:
             return list(_BY_POINTS[self.pair].phases(operation, n, group))
         found = self._cost(operation, n, group)
         return [] if found is None else self._phases(found, group)
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of *operation*; infinity where it cannot run."""
+        """Return the seconds of *operation*; infinity if it cannot run."""
         if group.flat.measured:
             return super().seconds(operation, n, group)
         found = self._cost(operation, n, group)
@@ -241,7 +241,7 @@ _LAPS = {
 
 
 def _near_link(link: Link, found: PairCost) -> AlphaBeta:
-    """Return the link of the steps inside of a node, which wait and carry no bytes."""
+    """Return the link for steps in a node, which have latency but no bytes."""
     latency = where(found.steps > 0, found.step, 0.0)
     return AlphaBeta(
         name=str(link.name),
@@ -253,7 +253,7 @@ def _near_link(link: Link, found: PairCost) -> AlphaBeta:
 
 
 def _wire_link(flat: Link, found: PairCost) -> AlphaBeta:
-    """Return the link of the bytes: *flat* with the steps and the bandwidth of the pair."""
+    """Return the link for the bytes: *flat* with the latency and the bandwidth of the pair."""
     latency = where(found.crossings > 0, found.crossing, 0.0)
     bandwidth = where(found.bandwidth > 0, found.bandwidth, 1.0)
     return AlphaBeta(
@@ -269,7 +269,7 @@ def _wire_link(flat: Link, found: PairCost) -> AlphaBeta:
 
 
 def _part(value: Real, whole: Real, of: Real | Formula, unit: str) -> Real | Formula:
-    """Return *value* as a part of the *whole*, which has a formula *of* its own."""
+    """Return *value* as a formula: a factor times *whole*, whose own formula is *of*."""
     if not any_of(value != whole):
         return of
     if not any_of(value > 0):
@@ -279,5 +279,5 @@ def _part(value: Real, whole: Real, of: Real | Formula, unit: str) -> Real | For
 
 @hookimpl
 def collectives() -> list[Collective]:
-    """Offer the library, and each of its pairs."""
+    """Return the library, and each of its pairs."""
     return [Nccl(), *(LibraryPair.of_pair(pair) for pair in OPERATIONS)]

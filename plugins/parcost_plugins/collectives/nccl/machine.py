@@ -1,8 +1,8 @@
-"""The machine as the library's topology search sees it, with the table of its release.
+"""The machine as in the library's topology search, with the table of its release.
 
-A study describes it (channels, and the bandwidth of each), or the links of a group do. By the
-links, a level's `latency` is that of a step with Simple: steps with other protocols take less of
-it, as they do in the table. A channel has the bandwidth of one NVLink of the generation.
+It comes from the study (channels, and the bandwidth of each) or from the links of a group. With
+links, a level's `latency` is the latency of a step with Simple; other protocols have a fraction of
+it, as in the table. A channel has the bandwidth of one NVLink of the generation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _rows(table: Tuning) -> Mapping[str, ProtocolTuning]:
 
 @frozen(kw_only=True, eq=False)
 class RankSpread:
-    """How the ranks of a group are spread: *local* on each of *nodes*."""
+    """The number of nodes of a group, and its ranks per node (*local*)."""
 
     ranks: Real
     local: Real
@@ -50,9 +50,9 @@ class RankSpread:
 
     @classmethod
     def of(cls, group: Group) -> RankSpread:
-        """Return how *group* is spread; its innermost levels are the node.
+        """Return the spread of *group*; its innermost levels are the node.
 
-        Nodes that hold different numbers of its ranks count as if all held the mean.
+        Unequal nodes count as if all held the mean number of ranks.
         """
         inside = host_levels(group)
         nodes = prod(group.shape[inside:], start=1.0)
@@ -69,16 +69,16 @@ class RankSpread:
         )
 
     def by_nodes(self, one: Real, two: Real, more: Real) -> Real:
-        """Return the value for one node, for two, or for more."""
+        """Return the value for one node, two nodes, or more."""
         return where(self.nodes <= 1, one, where(self.nodes <= 2, two, more))
 
     def beyond_one_node(self, value: Real) -> Real:
-        """Return *value* where there are several nodes, and 0 on one."""
+        """Return *value* for several nodes, 0 for one."""
         return where(self.nodes > 1, value, 0.0)
 
 
 def host_levels(group: Group) -> int:
-    """Return how many levels of *group* are in a host: the first, and those with `in_host`."""
+    """Return the number of levels in a host: the first, and those with `in_host`."""
     count = 1
     while count < len(group.links) and getattr(group.links[count].level, "in_host", False):
         count += 1
@@ -87,9 +87,9 @@ def host_levels(group: Group) -> int:
 
 @frozen(kw_only=True, eq=False)
 class Machine:
-    """A table, the row of the GPUs and of the host, and the channels.
+    """A table with its rows for the GPU and the host, and the channels.
 
-    *intra* and *inter* are the bandwidth of one channel inside of a node and between nodes.
+    *intra* and *inter* are the bandwidth of one channel within a node and between nodes, in B/s.
     """
 
     table: Tuning
@@ -102,24 +102,24 @@ class Machine:
     collnet: bool
 
     def protocol(self, name: str) -> ProtocolTuning:
-        """Return the latencies of a pair."""
+        """Return the row of latencies of a pair."""
         return _rows(self.table)[name]
 
     @property
     def start(self) -> Real:
-        """Seconds of a call beyond the table, which the library does not count."""
+        """The start-up seconds of a call, which the library's own prediction does not count."""
         return 0.0
 
     def ring_channel(self, spread: RankSpread, operation: str = "") -> Real:  # noqa: ARG002
-        """Return the bandwidth of a channel of a ring."""
+        """Return the bandwidth of one channel of a ring, in B/s."""
         return where(spread.nodes <= 2, self.intra, self.inter)
 
     def tree_channel(self, spread: RankSpread) -> Real:
-        """Return the bandwidth of a channel of a tree."""
+        """Return the bandwidth of one channel of a tree, in B/s."""
         return self.ring_channel(spread)
 
     def nvls_rate(self, spread: RankSpread, operation: str, outside: Real, cap: Real) -> Real:
-        """Return the bandwidth over NVLS, where a channel has *outside* and *cap* at most."""
+        """Return the bandwidth of NVLS; *outside* and *cap* limit each channel."""
         P, reduced = spread.ranks, operation == "all_reduce"
         share = 2.0 if reduced else (spread.local - 1) / spread.local
         channel = minimum(minimum(self.nvls_channel * share, outside), cap)
@@ -128,25 +128,25 @@ class Machine:
 
     @property
     def nvls_channel(self) -> Real:
-        """What NVLS makes of a channel, of which one is kept for the reduction."""
+        """The bandwidth of a channel with NVLS; one channel is reserved for the reduction."""
         channels = self.channels
         return self.intra * self.generation.nvls_efficiency * (channels - 1) / channels
 
     def collnet_rate(self, rate: Real) -> Real:
-        """Return the bandwidth over CollNet, of which the node has *rate*."""
+        """Return the bandwidth of CollNet on a node with *rate*."""
         return rate
 
     def inside(self, row: ProtocolTuning, spread: RankSpread) -> Real:
-        """Return the time of a step inside of a node."""
+        """Return the seconds of a step within a node."""
         return where(spread.pcie, _step_seconds(row.pcie), _step_seconds(row.nvlink))
 
     def outside(self, row: ProtocolTuning, protocol: str) -> Real:
-        """Return the time of a step between nodes."""
+        """Return the seconds of a step between nodes."""
         cards = self.table.simple_ports if protocol == "simple" else 1.0
         return _step_seconds(row.network) + self.card_latency * cards
 
     def crosses(self, protocol: str) -> Mask:  # noqa: ARG002
-        """Return whether a protocol crosses the network."""
+        """Return whether the network supports the protocol."""
         return True
 
     def correction(self, protocol: str, n: Real) -> Real:
@@ -160,7 +160,7 @@ class Machine:
         return self.factor_at(percent, maximum(n / table.correction_from, 1.0))
 
     def factor_at(self, percent: tuple[int, ...], size: Real) -> Real:
-        """Return the factor at *size*, in units of the first; 1 beyond the last."""
+        """Return the factor at *size*, given in units of the first entry; 1 beyond the last."""
         place = floor_log2(size)
         factor: Real = 1.0
         for i, value in enumerate(percent):
@@ -170,10 +170,11 @@ class Machine:
 
 @frozen(kw_only=True, eq=False)
 class LinkMachine(Machine):
-    """The same by the links of a group, and as measured: its times are of calls that ran.
+    """The machine from the links of a group, in agreement with measured times of calls.
 
-    *ring* and *tree* are what all channels carry together. Steps take *near* and *far* times as
-    long as in the table. The factor on a tree is interpolated, so that no longer message is faster.
+    *ring* and *tree* are the total bandwidth of all channels. Step latencies are the table's times
+    the factors *near* and *far*. The factor on a tree is interpolated, so that time grows with the
+    size.
     """
 
     ring: Real
@@ -186,23 +187,23 @@ class LinkMachine(Machine):
 
     @property
     def start(self) -> Real:
-        """Seconds until the kernels of all ranks run."""
+        """The seconds until the kernels of all ranks run."""
         return self.table.start if self.launched else 0.0
 
     def ring_channel(self, spread: RankSpread, operation: str = "") -> Real:
-        """Return the bandwidth of a channel; an all-reduce of two in a node does not fill it."""
+        """Return the bandwidth of a channel; an all-reduce of two ranks does not fill it."""
         share = self.table.two_ranks if operation == "all_reduce" else 1.0
         two = where((spread.ranks <= 2) & (spread.nodes <= 1), share, 1.0)
         return self.ring * two / self.channels
 
     def tree_channel(self, spread: RankSpread) -> Real:  # noqa: ARG002
-        """Return the bandwidth of a channel of a tree."""
+        """Return the bandwidth of one channel of a tree, in B/s."""
         return self.tree / self.channels
 
     def nvls_rate(self, spread: RankSpread, operation: str, outside: Real, cap: Real) -> Real:
-        """Return the bandwidth: n (1 + 1/g) bytes pass a port, n (g - 1)/g of a gather.
+        """Return the bandwidth: n (1 + 1/g) bytes pass a port, n (g - 1)/g in a gather.
 
-        A node of k sends at least 2 (k - 1)/k of an all-reduce, which the table does not count.
+        With k nodes each node sends at least 2 (k - 1)/k of an all-reduce, which the table ignores.
         """
         P, g, reduced = spread.ranks, spread.local, operation == "all_reduce"
         passed = (1 + 1 / g) if reduced else maximum(g - 1, 1.0) / g
@@ -215,23 +216,23 @@ class LinkMachine(Machine):
         return minimum(self.node * self.table.nvls_reach / passed, beyond)
 
     def collnet_rate(self, rate: Real) -> Real:
-        """Return the bandwidth over CollNet: each card sends its part up, and gets the sum."""
+        """Return the bandwidth of CollNet: each NIC sends its part up, and receives the sum."""
         return minimum(rate, self.channels * self.inter)
 
     def inside(self, row: ProtocolTuning, spread: RankSpread) -> Real:
-        """Return the time of a step inside of a node."""
+        """Return the seconds of a step within a node."""
         return super().inside(row, spread) * self.near
 
     def outside(self, row: ProtocolTuning, protocol: str) -> Real:  # noqa: ARG002
-        """Return the time of a step between nodes."""
+        """Return the seconds of a step between nodes."""
         return _step_seconds(row.network) * self.far
 
     def crosses(self, protocol: str) -> Mask:
-        """Return whether a protocol crosses the network."""
+        """Return whether the network supports the protocol."""
         return True if protocol == "simple" else self.flags
 
     def factor_at(self, percent: tuple[int, ...], size: Real) -> Real:
-        """Return the factor at *size*, between those of the powers of two around it."""
+        """Return the factor at *size*, interpolated between powers of two."""
         place = log2(size)
         factor: Real = 1.0
         parts: Iterable[int] = range(len(percent))
@@ -246,9 +247,9 @@ class LinkMachine(Machine):
 
 @frozen(kw_only=True, eq=False)
 class LibraryRelease:
-    """What of a machine does not depend on the group: the table, and its rows in use.
+    """The part of a machine that does not depend on the group: the table, and its rows in use.
 
-    Calls are *launched* by the host, or replayed with a graph, where nothing waits for it.
+    Calls are *launched* by the host, or replayed in a CUDA graph without launch time.
     """
 
     table: Tuning
@@ -267,7 +268,7 @@ class LibraryRelease:
         *,
         launched: bool = True,
     ) -> LibraryRelease | None:
-        """Return the rows of a *table*, or None where it leaves something out."""
+        """Return the rows of a *table*, None if it lacks one of them."""
         if table is None:
             return None
         row = next((g for g in table.generations if block_name(g) == generation), None)
@@ -277,7 +278,7 @@ class LibraryRelease:
         return cls(table=table, generation=row, host=host, choice=choice, launched=launched)
 
     def described_machine(self) -> Machine | None:
-        """Return the machine that the study describes, or None where it does not."""
+        """Return the machine described in the study, None if it describes none."""
         choice = self.choice
         if choice.channels is None:
             return None
@@ -299,18 +300,18 @@ class LibraryRelease:
         )
 
     def group_machine(self, group: Group) -> tuple[LinkMachine, RankSpread]:
-        """Return the machine that the links of *group* make, and how its ranks are spread.
+        """Return the machine from the links of *group*, and the spread of its ranks.
 
-        All pairs are priced on one group before the next, so the last one is kept.
+        All pairs are estimated on one group before the next, so the last one is cached.
         """
         if not self._last or self._last[0][0] is not group:
             self._last[:] = [(group, self.on_links(group), RankSpread.of(group))]
         return self._last[0][1:]
 
     def on_links(self, group: Group) -> LinkMachine:
-        """Return the machine that the links of *group* make.
+        """Return the machine from the links of *group*.
 
-        A tree over two nodes sends the buffer once each way, where a ring sends it nearly twice.
+        A tree over two nodes sends the buffer once in each direction, a ring nearly twice.
         """
         inside = host_levels(group)
         step = _rows(self.table)[_STEP]
@@ -361,7 +362,7 @@ _LONGEST = 1e18  # B/s: of a group of one rank, which crosses nothing
 
 
 def _ring_rate(flat: Link, node: Real, network: Real) -> Real:
-    """Return the bandwidth of a ring through every port, which no boundary is slower than."""
+    """Return the bandwidth of a ring over all ports, limited by the slowest boundary."""
     return minimum(flat.bandwidth, minimum(node, network))
 
 
@@ -370,6 +371,6 @@ def _step_seconds(time: Real | None) -> Real:
 
 
 def machine(choice: CollectiveChoice) -> Machine | None:
-    """Return the machine that *choice* describes, or None where it leaves something out."""
+    """Return the machine described in *choice*, None if it is incomplete."""
     release = LibraryRelease.of(choice, choice.tuning, choice.generation)
     return None if release is None else release.described_machine()

@@ -1,6 +1,6 @@
 """The time of every pair of algorithm and protocol, as the library predicts it.
 
-A pair calls once, steps inside of a node and between nodes, and moves bytes. Its time is the sum.
+The time is the sum of one call, steps within a node and between nodes, and the bytes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
 
 @frozen(kw_only=True, eq=False)
 class PairCost:
-    """What a pair does in one call, where it is *offered*.
+    """The cost of a pair in one call, if the pair is *offered*.
 
-    It starts after *call* seconds. It takes *steps* of *step* seconds inside of a node, and
-    *crossings* of *crossing* seconds between nodes. Its *bytes_* pass at *bandwidth*. A rank adds
-    *reduced* bytes, which the library takes for a part of the copy.
+    It starts after *call* seconds. It takes *steps* of *step* seconds in a node, and *crossings* of
+    *crossing* seconds between nodes. Its *bytes_* pass at *bandwidth*. A rank adds *reduced* bytes,
+    which the library counts as part of the copy.
     """
 
     call: Real
@@ -53,7 +53,7 @@ class PairCost:
 
     @property
     def runs(self) -> Mask:
-        """Where it is offered, and every step that it takes has a time."""
+        """Whether the pair is offered, and all its steps have finite latency."""
         known = ((self.steps <= 0) | (self.step < INFINITY)) & (
             (self.crossings <= 0) | (self.crossing < INFINITY)
         )
@@ -74,7 +74,7 @@ class PairCost:
 
     @property
     def seconds(self) -> Real:
-        """The time of the call; infinity where it does not run."""
+        """The seconds of the call; infinity if it cannot run."""
         start = self.call + _total_time(self.steps, self.step)
         start = start + _total_time(self.crossings, self.crossing)
         bandwidth = where(self.bandwidth > 0, self.bandwidth, 1.0)
@@ -86,7 +86,7 @@ _NOTHING = PairCost(call=0.0, bytes_=0.0, bandwidth=1.0, offered=False)
 
 
 def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, Real]:
-    """Return seconds by pair; infinity where the library does not offer it."""
+    """Return the seconds of each pair; infinity if the library does not offer it."""
     spread = RankSpread.of(group)
     found: dict[str, Real] = {}
     for name, operations in OPERATIONS.items():
@@ -98,7 +98,7 @@ def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, 
 
 
 def pair_cost(name: str, machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
-    """Return what the pair called *name* does for *n* bytes."""
+    """Return the cost of the pair *name* for *n* bytes."""
     algorithm, _, protocol = name.partition("_")
     if algorithm == "ring":
         return _ring(machine, spread, operation, n, protocol)
@@ -300,18 +300,18 @@ _OTHERS: Mapping[str, Callable[[Machine, RankSpread, str, Real], PairCost]] = {
 
 
 def _total_time(times: Real, step: Real) -> Real:
-    """Return the time of so many steps: none takes nothing, also where one takes for ever."""
+    """Return the seconds of *times* steps; 0 for no steps, even if a step is infinite."""
     return times * where(times > 0, step, 0.0)
 
 
 def _crosses(machine: Machine, spread: RankSpread, protocol: str) -> Mask:
-    """Return whether a protocol passes what is between the ranks: LL128 no PCIe in a node."""
+    """Return whether a protocol works on the group's links; LL128 does not work over PCIe."""
     offered = (spread.nodes <= 1) | machine.crosses(protocol)
     return offered & (spread.pcie ^ True) if protocol == "ll128" else offered
 
 
 def _multicasts(machine: Machine, spread: RankSpread) -> Mask:
-    """Return whether the switch of the nodes adds: the library asks for three ranks in a node."""
+    """Return whether NVLS runs: reducing switches, and at least three ranks per node."""
     row = machine.protocol("nvls")
     able = spread.reduces and row.nvlink is not None and machine.generation.nvls_efficiency != 0
     return (spread.pcie ^ True) & (spread.local > _FEWEST_OF_NVLS) & able
@@ -323,7 +323,7 @@ def _ll_cap(machine: Machine, spread: RankSpread) -> Real:
 
 
 def fastest_seconds(costs: Mapping[str, Real]) -> Real:
-    """Return the least of the times of some pairs."""
+    """Return the smallest of the times of pairs."""
     best: Real = INFINITY
     for seconds in costs.values():
         best = minimum(best, seconds)
