@@ -1,9 +1,9 @@
-"""Elementwise functions that stay in plain floats for plain floats.
+"""Elementwise functions for floats and NumPy arrays; a float gives a float.
 
-A quantity is a float or a NumPy array; formulas treat both alike. NumPy's own
-functions cost a microsecond on a float, which is most of the time of evaluating one
-spec; these give the same answer and cost a tenth of it. Formulas use them in place
-of ``if`` and of ``np.minimum`` and friends.
+A quantity is a float or a NumPy array; formulas treat both alike. NumPy's own functions cost a
+microsecond on a float, which is most of the time of evaluating one spec. These functions give the
+same result and cost a tenth of it. Formulas use them instead of ``if`` and of ``np.minimum`` and
+the like.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def is_array(*values: Any) -> bool:
 
 
 def array_kind(value: object) -> str:
-    """Return the letter by which NumPy knows the items of an array, "" for anything else."""
+    """Return the NumPy kind code of an array's items, such as "f"; "" for other values."""
     return str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
 def array_rank(value: object) -> int:
-    """Return the dimensions of an array, 0 of anything else."""
+    """Return the number of dimensions of an array; 0 for other values."""
     return int(getattr(value, "ndim", 0))
 
 
@@ -154,7 +154,7 @@ def exp(a: Real) -> Real:
 
 
 def expm1(a: Real) -> Real:
-    """Return e to the power of *a*, less 1, elementwise; exact where *a* is small."""
+    """Return e to the power of *a*, minus 1, elementwise; exact where *a* is small."""
     if isinstance(a, (float, int)):
         return math.expm1(a)
     found: Real = (_np or _numpy()).expm1(a)
@@ -162,9 +162,9 @@ def expm1(a: Real) -> Real:
 
 
 def ratio(part: Real, whole: Real) -> Real:
-    """Return ``part / whole``; nothing of nothing is 0, anything else of it is infinite.
+    """Return ``part / whole``; 0 / 0 is 0, and any other division by 0 is infinite.
 
-    A step takes no time when the plugins that price it are off.
+    A step takes no time when the plugins that model it are off.
 
     >>> ratio(1.0, 4.0), ratio(0.0, 0.0), ratio(1e9, 0.0)
     (0.25, 0.0, inf)
@@ -176,7 +176,7 @@ def ratio(part: Real, whole: Real) -> Real:
 
 
 def divides(a: Real, b: Real) -> Mask:
-    """Return where *a* divides *b*, by remainder and never by a rounded quotient.
+    """Return where *a* divides *b*, computed by remainder instead of a rounded quotient.
 
     >>> divides(8.0, 96.0)
     True
@@ -185,9 +185,9 @@ def divides(a: Real, b: Real) -> Mask:
 
 
 def quiet() -> AbstractContextManager[Any]:
-    """Return a context in which what is not finite is no warning: rules look for it.
+    """Return a context without NumPy warnings about infinity and NaN, which rules check.
 
-    NumPy may be imported only inside, by a plugin that warns from then on.
+    NumPy may be imported inside the context only, by a plugin; warnings are off then too.
     """
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -204,7 +204,7 @@ def all_of(mask: Mask) -> bool:
 
 
 def max_of(a: Real) -> float:
-    """Return the largest of the numbers that *a* holds, or the one that it is."""
+    """Return the largest element of *a*, or *a* itself if it is a number."""
     return float(a.max()) if hasattr(a, "max") else float(a)
 
 
@@ -216,7 +216,7 @@ def any_of(mask: Mask) -> bool:
 
 
 def _numpy() -> Any:
-    """Return NumPy, imported when it is needed first."""
+    """Return NumPy, imported on first use."""
     global _np  # noqa: PLW0603  a name instead of a statement in every function
     import numpy as np
 

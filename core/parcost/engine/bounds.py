@@ -45,7 +45,7 @@ def lower_bound(
 
 
 def ends(plan: PipelinePlan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
-    """Return seconds before which no device is done: a first micro-batch has to reach it."""
+    """Return the earliest end of each device in seconds: first arrival plus its own work."""
     firsts = [min(order.first[d] for _, order in plan.orders) for d in range(len(plan.held))]
     own, before = device_seconds(plan, times, micro_batches), _so_far(times.F)
     return [before[first] + seconds for first, seconds in zip(firsts, own, strict=True)]

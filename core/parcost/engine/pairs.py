@@ -23,7 +23,7 @@ KERNELS = ("compute", "hbm")
 
 @record(kw_only=True, eq=False)
 class PairTimes:
-    """A pair: its *seconds*, and by work what was *exposed* of it, of which some *gain* hides."""
+    """A pair: its *seconds*, the *exposed* seconds of its works apart, and the *gain* (s)."""
 
     seconds: Real
     exposed: Mapping[int, Real]

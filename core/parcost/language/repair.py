@@ -169,7 +169,7 @@ class Stop:
         return index
 
     def _enter(self) -> bool:
-        """Go back to the words of the block that a ``{`` opens, if it has any."""
+        """Unwind to the ``{`` of a block whose header was read; return whether there is one."""
         machine = self.machine
         states, values = machine.states.copy(), machine.values.copy()
         while machine.states[-1].keys().isdisjoint(("_item", "_items")):

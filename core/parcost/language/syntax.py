@@ -107,7 +107,7 @@ Word = Path | Text
 
 @record
 class Provenance:
-    """``@measured("nccl-tests, 2024-06")``: where a value comes from."""
+    """The source of a value: ``@measured("nccl-tests, 2024-06")``."""
 
     kind: Name
     source: Text | None

@@ -29,7 +29,7 @@ class Source:
 
     @cached_property
     def _starts(self) -> array[int]:
-        """Where each line begins, and one past the end; small also for millions of lines."""
+        """The offset of each line's start, and one past the end; an array, to save memory."""
         starts = array("Q", (0,))
         starts.extend(match.end() for match in re.finditer("\n", self.text))
         starts.append(len(self.text) + 1)
@@ -45,7 +45,7 @@ class Source:
         return line, offset - self._starts[line - 1] + 1
 
     def note(self, offset: int) -> str:  # noqa: ARG002
-        """Return what a reader has to know of what stands at *offset*; "" if nothing."""
+        """Return a remark about the text at *offset* for diagnostics; "" if there is none."""
         return ""
 
     def line(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Syntax errors in the words of those who write .par files, not of grammars."""
+"""Messages of syntax errors, in the words of users of .par files instead of grammar terms."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _WORD_OPERATORS = {"and": "write `&&` for and", "or": "write `||` for or"}
 
 
 def describe_token(kind: str, text: str) -> str:
-    """Return what stands there, as a message names it."""
+    """Return the name of a token for messages."""
     if kind == "_NL":
         return "end of line"
     if kind == "END":
@@ -64,7 +64,7 @@ def describe_token(kind: str, text: str) -> str:
 
 
 def describe_expected(accepted: set[str]) -> str:
-    """Return the tokens that are expected there, without improbable ones."""
+    """Return the list of expected tokens for messages, without improbable ones."""
     closers = [_SPELLED[kind] for kind in ("RSQB", "RPAR") if kind in accepted]
     if accepted >= _VALUE:
         return " or ".join(["a value", *closers])
@@ -81,7 +81,7 @@ def describe_expected(accepted: set[str]) -> str:
 
 
 def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None:
-    """Return what to do about a habit from another language, if it looks like one."""
+    """Return a hint for syntax that belongs to another language, or None."""
     wants_value = accepted >= _VALUE
     if before + text in _PAIRS:
         return _PAIRS[before + text]
@@ -105,7 +105,7 @@ def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None
 
 
 def describe_stray(character: str) -> tuple[str, str | None]:
-    """Return the name of a character that is not of the language, and a way out.
+    """Return the name of a character that is not in the language, and a hint.
 
     >>> describe_stray("≤")
     ('`≤` (U+2264, less-than or equal to)', 'write `<=`')
@@ -125,7 +125,7 @@ def describe_stray(character: str) -> tuple[str, str | None]:
 
 
 def begins_with_digit(text: str) -> bool:
-    """Return whether a number reads like a name, as ``8b`` does.
+    """Return whether a number looks like a name that starts with a digit, such as ``8b``.
 
     >>> begins_with_digit("8b"), begins_with_digit("8 b"), begins_with_digit("80")
     (True, False, False)

@@ -1,1 +1,1 @@
-"""Reports and diagnostics, drawn for people and spelled out for programs."""
+"""Output of reports and diagnostics: for people, and as data for programs."""

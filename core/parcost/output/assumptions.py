@@ -1,4 +1,4 @@
-"""What the file of a study assumes: values with ``@assumed``, and the reason of each."""
+"""The assumptions in the file of a study: values with ``@assumed``, each with its reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AssumedValue:
 
 
 def assumptions(study: Study) -> list[AssumedValue]:
-    """Return what the study's file assumes: references first, entries of a catalogue not."""
+    """Return the assumed values in the study's file: references first, no catalogue entries."""
     # Results of a cache are written without them, and need no study.
     from parcost.binding.foreign import ForeignSource
     from parcost.contract.schema import block_type
@@ -69,9 +69,9 @@ def assumptions(study: Study) -> list[AssumedValue]:
 
 
 def assumed_line(result: Result, *, hints: bool = True) -> Iterator[Item]:
-    """Yield one line of what is assumed: the first values, and how many more there are.
+    """Yield one line with the first assumed values, and the number of the others.
 
-    Without *hints* at the option that prints them, yield all.
+    Without *hints* (the name of the option that prints all), yield all.
     """
     found = assumptions(result.study)
     if not found:
@@ -85,7 +85,7 @@ def assumed_line(result: Result, *, hints: bool = True) -> Iterator[Item]:
 
 
 def assumed_section(result: Result) -> Iterator[Item]:
-    """Yield a table of all that is assumed."""
+    """Yield a table of all assumed values."""
     found = assumptions(result.study)
     if found:
         yield Heading("Assumed")

@@ -1,4 +1,4 @@
-"""Small things in words, for every page alike."""
+"""Text of cells, shares and notes, the same on every page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def cell(value: Any) -> str:
-    """Return one cell: a plugin's pair is a number and its unit.
+    """Return the text of one cell; a pair is a number and its unit.
 
     >>> cell("x"), cell((0.25, "s")), cell(4.0)
     ('x', '250 ms', '4')
@@ -29,7 +29,7 @@ def cell(value: Any) -> str:
 
 
 def cells(values: Sequence[Any]) -> list[str]:
-    """Return the cells of one column; bytes are told in units of one kind.
+    """Return the texts of the cells of one column; bytes have units of one kind.
 
     >>> cells([(2**30, "B"), (25e6, "B"), "-"])
     ['1 GiB', '23.84 MiB', '-']
@@ -63,7 +63,7 @@ def axis_value(report: Report, name: str, value: Any) -> str:
 
 
 def plugin_note(plugins: PluginSet) -> str:
-    """Return, to stand behind a verdict, which plugins came from outside and were left out."""
+    """Return a suffix for a verdict that names third-party and excluded plugins, or ""."""
     installed = [
         str(plugin)
         for plugin in plugins.foreign

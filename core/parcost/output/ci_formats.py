@@ -42,7 +42,7 @@ class CheckedClaim:
 
 
 def cases_of(file: str, problems: Sequence[Problem]) -> list[CheckedClaim]:
-    """Return a case for each error of a file, or one that passes."""
+    """Return a test case for each error of a file, or a single case that passes."""
     found = [
         CheckedClaim(
             file=str(problem["file"] or file),
@@ -99,7 +99,7 @@ def _counts(cases: Sequence[CheckedClaim]) -> dict[str, str]:
 
 
 def sarif(problems: Iterable[Problem], pages: Mapping[str, RulePage] = MappingProxyType({})) -> str:
-    """Return problems as a SARIF log, each id being a rule, with its page if it has one.
+    """Return problems as a SARIF log, with a rule for each id and its page if it has one.
 
     A problem with a ``reason`` is one that its spec switches off.
     """
@@ -120,7 +120,7 @@ def sarif(problems: Iterable[Problem], pages: Mapping[str, RulePage] = MappingPr
 
 
 def _rule(id: str, page: RulePage | None) -> dict[str, Any]:
-    """Return a rule, with what a viewer shows of it."""
+    """Return a SARIF rule, with the texts that a viewer shows."""
     if page is None:
         return {"id": id}
     return {

@@ -1,4 +1,4 @@
-"""What may stand as the value of an attribute, in words: for the reference and for editors."""
+"""The valid values of an attribute in words, for the language reference and for editors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MEASURES = {
 
 
 def value(field: Field) -> str:
-    """Return what may stand as the value of an attribute."""
+    """Return the valid values of an attribute, in words."""
     match field.kind:
         case "quantity":
             return _number(field)
@@ -72,7 +72,7 @@ def _number(field: Field) -> str:
 
 
 def default(type_: BlockType, name: str) -> str:
-    """Return the default of an attribute as it would be written."""
+    """Return the default of an attribute as a spec would write it."""
     field = type_.fields[name]
     if field.kind == "children":
         return ""
@@ -92,7 +92,7 @@ def default(type_: BlockType, name: str) -> str:
 
 
 def flow(text: str | None, *, first: bool = False) -> str:
-    """Return a docstring in one line; of one that is *first* alone, the first paragraph."""
+    """Return a docstring in one line; with *first*, only its first paragraph."""
     paragraphs = (text or "").strip().split("\n\n")
     flowing = " ".join(" ".join(paragraphs[:1] if first else paragraphs).split())
     return flowing.replace("``", "`")

@@ -66,7 +66,7 @@ def github_of(problem: Mapping[str, Any]) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """Return *text* with the characters that end a workflow command spelled out."""
+    """Return *text* with the characters escaped that would end a workflow command."""
     for character in ("%", "\r", "\n", *also):
         text = text.replace(character, f"%{ord(character):02X}")
     return text

@@ -1,4 +1,4 @@
-"""One term, explained: how it comes about, who says so, and where it stands in the step."""
+"""The explanation of one term: its formula, its source, and its place in the step."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _WHOLE = {"F": "forward", "R": "backward", "B": "backward", "W": "backward"}
 
 
 def names(result: Result) -> list[str]:
-    """Return what can be explained, in the order of the report."""
+    """Return the names that can be explained, in the order of the report."""
     found = [figure.name for _, figure in result.figures]
     if result.outcome is not None:
         found += [line.name for line in result.outcome.ledger]
@@ -64,7 +64,7 @@ def names(result: Result) -> list[str]:
 
 
 def listed_names(result: Result) -> Iterator[Item]:
-    """Yield what can be explained, in a table for each part of the report."""
+    """Yield the names that can be explained, in a table for each part of the report."""
     shown = {figure.name for _, figure in result.figures}
     details = [(f.name, f.title) for _, f in result.details if f.name not in shown]
     parts: list[tuple[str, list[tuple[str, str]]]] = [
@@ -82,16 +82,16 @@ def listed_names(result: Result) -> Iterator[Item]:
 
 
 def point_options(report: Report) -> str:
-    """Return what the command line says to see one point of a sweep."""
+    """Return the command-line options that select one point of a sweep."""
     options = [f"--set {shlex.quote(setting)}" for setting in settings(report)]
     lets = [f"one value of `{name}` in the file" for name, _ in report.axes if "." not in name]
     return " and ".join(filter(None, [" ".join(options), *lets]))
 
 
 def settings(report: Report) -> list[str]:
-    """Return what sets a swept scenario to one of its points: the first that may run.
+    """Return the settings that select the first valid point of a swept scenario.
 
-    A sweep that stands in a `let` is left out: no path leads there.
+    A sweep in a `let` is omitted, because no path leads to it.
     """
     points = report.rows()
     point = next((p for p in points if p["feasible"]), points[0])
@@ -100,7 +100,7 @@ def settings(report: Report) -> list[str]:
 
 
 def _setting(report: Report, name: str, value: Any) -> str:
-    """Return an axis with its path and its value as the language spells them."""
+    """Return ``path=value`` for an axis, as `--set` takes it."""
     owner, _, attribute = name.rpartition(".")
     path, word = name, ""
     for within, block in _blocks(report.results[0].study):
@@ -116,7 +116,7 @@ def _setting(report: Report, name: str, value: Any) -> str:
 
 
 def _blocks(study: Study) -> Iterator[tuple[str, Any]]:
-    """Yield every block with the beginning of its path: those inside of others by these."""
+    """Yield every block with the prefix of its path; inner blocks have their outer block's name."""
     for blocks in study.blocks.values():
         for block in blocks:
             yield "", block
@@ -127,7 +127,7 @@ def _blocks(study: Study) -> Iterator[tuple[str, Any]]:
 
 
 def explain(result: Result, term: str) -> Iterator[Item]:
-    """Yield everything called *term*; nothing where nothing is."""
+    """Yield the explanation of each figure, ledger line, memory line and cause called *term*."""
     outcome, leaves = result.outcome, _Leaves(result.study, long_figures(result))
     shown = {figure.name for _, figure in result.figures}
     more = [(p, f) for p, f in result.details if f.name not in shown]
@@ -152,7 +152,7 @@ def explain(result: Result, term: str) -> Iterator[Item]:
 
 
 def explain_section(result: Result, term: str) -> Iterator[Item]:
-    """Yield the section, or the rows of a section, called *term*; sections take long to make."""
+    """Yield the section, or the rows of a section, called *term*; computing sections is slow."""
     for _, section in result.sections:
         if _matches_name(section.title, term):
             yield from section_page(section)
@@ -161,7 +161,7 @@ def explain_section(result: Result, term: str) -> Iterator[Item]:
 
 
 def _causes(outcome: Outcome) -> list[tuple[str, list[str]]]:
-    """Return the causes of time and of memory, the largest first, by the heading on the screen."""
+    """Return the causes of time and of memory, the largest first, each under its heading."""
     sums = ((_STEP_TIME, outcome.seconds_by_cause), (_PEAK_MEMORY, outcome.memory_by_cause))
     return [
         (title, sorted((cause for cause in found if found[cause]), key=lambda c: -found[c]))
@@ -170,7 +170,7 @@ def _causes(outcome: Outcome) -> list[tuple[str, list[str]]]:
 
 
 def _matches_cause(cause: str, term: str) -> bool:
-    """Return whether *term* is a cause, or another word for it.
+    """Return whether *term* is the name or a synonym of a cause.
 
     >>> _matches_cause(Cause("TP communication", "tensor"), "Tensor")
     True
@@ -217,13 +217,13 @@ def _seconds(value: Any) -> str:
 
 
 def _matches_name(name: str, term: str) -> bool:
-    """Return whether *term* means *name*: whole, or without the stage that it ends with."""
+    """Return whether *term* matches *name*, in full or without the stage at its end."""
     meant, name = _words(term), _words(name)
     return meant in (name, name.partition(",")[0])
 
 
 def _words(name: str) -> str:
-    """Return a name as it is looked up: `Pipeline bubble` is `pipeline_bubble`."""
+    """Return the lookup form of a name: `Pipeline bubble` is `pipeline_bubble`."""
     return " ".join(name.lower().replace("_", " ").split())
 
 
@@ -303,7 +303,7 @@ def _formula(formula: Formula, write: _Writer) -> list[tuple[str, str]]:
 
 
 def _formula_text(formula: Formula) -> str:
-    """Return a formula in symbols; a sum of terms that the table below lists is named so."""
+    """Return a formula in symbols; a sum over the table below is shown as "sum over terms"."""
     shown = fractions(formula.shown)
     return (
         shown.replace("sum(", "sum over terms ").rstrip(")") if _SERIES.fullmatch(shown) else shown
@@ -317,7 +317,7 @@ def _equation(formula: Formula, write: _Writer) -> str:
 
 
 def _numbers(formula: Formula, write: _Writer) -> str:
-    """Return a formula with numbers, "" where it has none or the table of symbols adds them up."""
+    """Return a formula with numbers; "" if it has none, or only sums the table of symbols."""
     if _SERIES.fullmatch(formula.text):
         return ""
     numbers = filled(formula, write)
@@ -326,16 +326,16 @@ def _numbers(formula: Formula, write: _Writer) -> str:
 
 @record(eq=False)
 class _Leaves:
-    """Where the letters of a *study* end: at what its spec says, and at other pages.
+    """The ends of a formula tree: attributes of the *study*, and figures with a page of their own.
 
-    *figures* are by the id of a formula the names of those that have a long page of their own.
+    *figures* are the names of such figures, by the id of their formula.
     """
 
     study: Study
     figures: Mapping[int, str]
 
     def origin(self, of: Formula) -> str:
-        """Return where the value of an attribute stands in brackets, "" where it is unknown."""
+        """Return the place of an attribute's value in brackets, "" if unknown."""
         origin = None if of.attribute is None else self.study.origin(*of.attribute)
         if origin is None:
             return ""
@@ -343,13 +343,13 @@ class _Leaves:
         return f" ({said}, @{origin.kind})" if origin.kind else f" ({said})" if said else ""
 
     def command(self, of: Formula) -> str:
-        """Return the command that explains a formula, "" where its letters are few."""
+        """Return the command that explains a formula with a page of its own, else ""."""
         name = self.figures.get(id(of))
         return f"parcost explain {shlex.quote(self.study.path)} {name}" if name else ""
 
 
 def _letters(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item]:
-    """Yield a table of the letters, and below each the letters of its own formula, once."""
+    """Yield a table of the symbols; below each, once, the symbols of its own formula."""
     rows: list[Row] = []
     seen: set[int] = set()
     waiting = [(letter, value, unit, 0) for letter, value, unit in formula.letters()][::-1]
@@ -381,7 +381,7 @@ def _letters(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item
 
 
 def _writer(unit: str) -> _Writer:
-    """Return how bytes are written beside a figure of that *unit*: in powers of its kind."""
+    """Return a function that formats bytes in the kind of prefix of *unit*: powers of 10 or 2."""
     return _traffic if unit.endswith("B") and "i" not in unit and unit != "B" else _memory_amount
 
 

@@ -1,7 +1,7 @@
-"""The page of one result: does it run, what does it cost, where does that go, and why.
+"""The full page of one result: its validity, its cost by term, and the reasons.
 
-The order is the order in which people ask. Nothing here knows a formula, a keyword or
-a plugin: names, titles and units come from the terms themselves.
+The order follows the usual order of questions. This module knows no formula, keyword or plugin:
+names, titles and units come from the terms.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RIGHT: Literal["right"] = "right"
 
 
 def result_items(result: Result, view: View) -> Iterator[Item]:
-    """Yield what there is to say about a single point."""
+    """Yield the full page of a single point."""
     sections = result.sections  # asked first: a plugin that fails now makes this incomplete too
     yield from verdict(result)
     yield from assumed_section(result)
@@ -65,12 +65,12 @@ def result_items(result: Result, view: View) -> Iterator[Item]:
 
 
 def runs(result: Result) -> bool:
-    """Whether the point can run and fits."""
+    """Return whether the point is valid and fits in memory."""
     return result.legal and all_of(result.feasible)
 
 
 def approval(result: Result) -> str:
-    """Return the verdict of a step that runs, or which plugins it is incomplete for."""
+    """Return the verdict of a valid step, or the plugins whose failure makes it incomplete."""
     if failure := step_failure(result):
         return failure
     named = deciding_check(result)
@@ -79,7 +79,7 @@ def approval(result: Result) -> str:
 
 
 def refusal(result: Result) -> str:
-    """Return in a sentence why a point may not run: one without a step computes answers."""
+    """Return a sentence on why a point is invalid; without training, "not calculated"."""
     if not problems(result) and (failure := judgment_failure(result)):
         return failure
     if not result.study.trains:
@@ -92,26 +92,26 @@ def refusal(result: Result) -> str:
 
 
 def refusal_word(result: Result) -> str:
-    """Return the same in a word or two, for tables."""
+    """Return the reason for which a point is invalid in a word or two, for tables."""
     if not problems(result) and judgment_failure(result):
         return "not judged"
     return _named_failure(result) or INVALID
 
 
 def ignored(result: Result) -> str:
-    """Return what the figures of a step that cannot run leave out of account."""
+    """Return the limits or rules that the figures of an invalid step ignore."""
     return "these rules" if _named_failure(result) is None else "the memory limit"
 
 
 def problems(result: Result) -> list[Diagnostic]:
-    """Return the errors of a point apart from claims that fail."""
+    """Return the errors of a point, except failed claims."""
     claims = {id(e.diagnostic) for e in result.expectations}
     errors = (d for d in result.diagnostics if d.severity is Severity.ERROR)
     return [problem for problem in errors if id(problem) not in claims]
 
 
 def _named_failure(result: Result) -> str | None:
-    """Return the verdict that an error names, where that is the only error."""
+    """Return the verdict that the only error of a point names, or None."""
     if len(problems(result)) != 1:
         return None
     named = deciding_check(result)
@@ -119,7 +119,7 @@ def _named_failure(result: Result) -> str | None:
 
 
 def verdict(result: Result) -> Iterator[Item]:
-    """Yield whether it runs and fits; if not, why."""
+    """Yield the verdict, the errors and the warnings of a result."""
     chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
@@ -140,7 +140,7 @@ def verdict(result: Result) -> Iterator[Item]:
 
 
 def suppression_lines(suppressions: Sequence[Suppression]) -> Iterator[Line]:
-    """Yield how many warnings the spec switches off, and each with its reason."""
+    """Yield the number of warnings that the spec switches off, and each with its reason."""
     if not suppressions:
         return
     count = len(suppressions)
@@ -171,7 +171,7 @@ def _note(figure: Figure, result: Result) -> str:
 
 
 def _intervals(result: Result) -> Iterator[Item]:
-    """Yield how the interval of each figure comes about."""
+    """Yield the formulas of the interval of each figure."""
     units = {figure.name: figure for _, figure in result.figures}
     rows = []
     for _, interval in result.intervals:
@@ -186,16 +186,16 @@ def _intervals(result: Result) -> Iterator[Item]:
 
 
 def page_figures(figures: Sequence[Figure], claims: Sequence[Expectation]) -> Sequence[Figure]:
-    """Return the figures that a page shows: headlines, and details that a claim is about."""
+    """Return the figures that a page shows: headlines, and details that a claim names."""
     claimed = {claim.figure.name for claim in claims}
     return [f for f in figures if not f.detail or f.name in claimed]
 
 
 def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
-    """Yield where the time goes; exposed seconds add up to the step.
+    """Yield the tables of step time by term; exposed seconds add up to the step time.
 
-    In order of execution the terms of a pass are as the reducer has them; in order of size
-    the largest part comes first, and the largest term of it.
+    In order of execution, the terms of a pass are in the order of the reducer. In order of size,
+    the largest part comes first, with its largest term first.
     """
     step = outcome.step_seconds
     scale = numbers.ColumnScale(step, "s")
@@ -254,7 +254,7 @@ def _time(
     own: bool = True,
     rule: bool = False,
 ) -> Row:
-    """Return the row of one line, or of several together."""
+    """Return a table row for one ledger line, or for the sum of several."""
     exposed, hidden = sum(x.exposed for x in lines), sum(x.hidden for x in lines)
     plugin = lines[0].plugin if own else None
     return Row(
@@ -273,7 +273,7 @@ def _time(
 
 
 def memory(outcome: Outcome) -> Iterator[Item]:
-    """Yield where the memory goes on the busiest device; the terms add up to it."""
+    """Yield the table of memory by term on the busiest device; the terms add up to its peak."""
     total = outcome.memory_bytes
     scale = numbers.ColumnScale(total, "B", digits=5)
     lines = sorted(outcome.memory_lines, key=lambda line: -line.bytes_)

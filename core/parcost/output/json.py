@@ -68,7 +68,7 @@ _SUFFIXES: Mapping[Dimension, str] = {
 
 
 def header() -> dict[str, Any]:
-    """Return what stands at the head of every document."""
+    """Return the fields at the start of every document: versions of the schema and of parcost."""
 
     return {"schema_version": SCHEMA_VERSION, "parcost_version": __version__}
 
@@ -120,7 +120,7 @@ def report(whole: Report, *, sections: bool = True) -> Json:
 def points(whole: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]:
     """Return every point of a report, with its headlines or *figures*.
 
-    The reason of one says which plugins failed there as well.
+    The reason of a point also names the plugins that failed there.
     """
 
     names = [name for name, _ in whole.axes]
@@ -140,7 +140,7 @@ def points(whole: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]
 
 
 def rejection(entry: Rejection) -> dict[str, Any]:
-    """Return a file without a report."""
+    """Return a file without a report as plain data."""
     return {
         "path": entry.path,
         "exit_code": entry.exit_code,
@@ -149,16 +149,16 @@ def rejection(entry: Rejection) -> dict[str, Any]:
 
 
 def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return diagnostics."""
+    """Return diagnostics as plain data."""
 
     return [as_data(diagnostic) for diagnostic in found]
 
 
 def formula(of: Formula, figures: Mapping[int, str] = MappingProxyType({})) -> Json:
-    """Return a formula as JSON: its text, its inputs by letter, and its source.
+    """Return a formula as JSON: its text, its inputs by symbol, and its source.
 
-    An input that has a formula itself has it beside its value, where it comes first. One of the
-    *figures* that are known by their formulas has its name there.
+    An input with a formula has that formula next to its value at its first occurrence. If the
+    formula is that of one of *figures*, the name of the figure replaces it.
     """
     return _formula(of, figures, set(), 0)
 
@@ -199,13 +199,13 @@ def _number_start(value: float, unit: str) -> str:
 
 @lru_cache(_LEAVES)
 def _leaf(title: str, written: str, source: str) -> str:
-    """Return a formula without inputs: an attribute of a spec, which many lines have."""
+    """Return a formula without inputs, such as an attribute of a spec; many lines share it."""
     shown = Formula(written, title=title).shown
     return f',"formula":{{"text":{text(shown)},"inputs":{{}},"source":{text(source)}}}'
 
 
 def plugin(of: Plugin | None) -> dict[str, str] | None:
-    """Return who contributed something; None is the core, which only adds up."""
+    """Return the contributing plugin as plain data; None for the core."""
     if of is None:
         return None
     return {"name": of.name, "distribution": of.distribution, "version": of.version}

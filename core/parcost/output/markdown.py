@@ -1,4 +1,4 @@
-"""Pages as Markdown. Whatever came from a spec is escaped."""
+"""Pages as Markdown. All text from a spec is escaped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def draw(items: Sequence[Item]) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Return *text* in a line, with what Markdown or a terminal might act on escaped.
+    r"""Return *text* in a line, with the special characters of Markdown and terminals escaped.
 
     >>> escape("dp_reduce <b>")
     'dp\\_reduce \\<b\\>'

@@ -1,4 +1,4 @@
-"""One part of a full page, by what its title contains."""
+"""One part of a full page, selected by its title."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ VERDICT = "verdict"  # what stands before the first title
 
 
 def part(items: Sequence[Item], name: str, path: str) -> list[Item]:
-    """Return the parts of a page whose title contains *name*, under the title of the page.
+    """Return the parts of a page whose title contains *name*, after the title of the page.
 
     Raises:
-        SpecError: No title does.
+        SpecError: No title contains it.
     """
     parts: dict[str, list[Item]] = {VERDICT: []}
     head: list[Item] = []
@@ -40,7 +40,7 @@ def part(items: Sequence[Item], name: str, path: str) -> list[Item]:
 
 
 def _plain(title: str) -> str:
-    """Return a title without what follows a comma or a bracket, in small letters.
+    """Return a title in lower case, up to a comma or a bracket.
 
     >>> _plain("Step time by term, in ms (stage 3)")
     'step time by term'

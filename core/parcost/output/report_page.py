@@ -1,4 +1,4 @@
-"""The page of a report, as the user asked for it."""
+"""The page of a report, in the view that the user chose."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parcost.report.report import Report
 
 
 def report_page(report: Report, view: View | None = None) -> list[Item]:
-    """Return the page of a report, as *view* has it: without one, everything."""
+    """Return the page of a report for a *view*; without one, the full page."""
     view = view or View()
     if view.kind == "line" or (view.kind == "compare" and not report.axes):
         items_of = studies.line if view.kind == "line" else studies.column

@@ -40,7 +40,7 @@ class _Entry:
 def resolved(study: Study) -> str:
     """Return the spec of *study*: every block with every attribute.
 
-    Blocks of the study's own file come first, as it has them, then what those refer to.
+    Blocks of the study's own file come first, in their order, then the blocks that they refer to.
     """
     labels = _labels(study)
     axes = dict(study.axes)
@@ -56,9 +56,9 @@ def resolved(study: Study) -> str:
 
 @frozen
 class AttributeText:
-    """An attribute as a spec writes it, and where its value comes from.
+    """An attribute as a spec writes it, and the origin of its value.
 
-    *text* ends in the *provenance*, if it has one. Of an attribute without a value *implied* is the
+    *text* ends in the *provenance*, if it has one. If the attribute has no value, *implied* is the
     value in use, if there is any.
     """
 
@@ -71,7 +71,7 @@ class AttributeText:
 
 @frozen(kw_only=True)
 class BlockText:
-    """A block of a study with its attributes as texts; *path* is what their paths begin with.
+    """A block of a study with its attributes as texts; *path* is the prefix of their paths.
 
     *owner* is the block that holds it, or itself.
     """
@@ -84,10 +84,11 @@ class BlockText:
 
 
 def attributes(study: Study, other: Study | None = None) -> Mapping[str, AttributeText]:
-    """Return every attribute that has a value by its path: ``cluster.devices``, ``node.latency``.
+    """Return every attribute with a value by its path: ``cluster.devices``, ``node.latency``.
 
-    Blocks that other blocks hold stand behind their label: ``hgx_h100.node.bandwidth``. Those that
-    the *other* study has too, such as a catalogue's, are left out.
+    The path of an inner block begins with the label of its outer block:
+    ``hgx_h100.node.bandwidth``. Blocks that the *other* study has too, such as a catalogue's, are
+    omitted.
     """
     labels, axes = _labels(study), dict(study.axes)
     common = labels.items() & _labels(other).items() if other is not None else set()
@@ -102,7 +103,7 @@ def attributes(study: Study, other: Study | None = None) -> Mapping[str, Attribu
 
 
 def block_texts(study: Study) -> Mapping[str, Sequence[BlockText]]:
-    """Return every block under what it is to the study's file; those inside follow theirs."""
+    """Return all blocks by their relation to the study's file; inner blocks follow outer ones."""
     labels, axes = _labels(study), dict(study.axes)
     return {
         title: [text for block in blocks for text in _block_texts(block, "", study, labels, axes)]
@@ -147,7 +148,7 @@ def _block_texts(
 
 @frozen
 class SpecBlock:
-    """A block as a spec writes it, with kind and label of those that it refers to by attribute.
+    """A block as a spec writes it; *references* are (kind, label) of other blocks, by attribute.
 
     It *is_referred* to if another block of the study names it, and *is_given* if the study's own
     file has it.
@@ -183,10 +184,10 @@ def spec_blocks(study: Study) -> Sequence[SpecBlock]:
 
 
 def resolved_attributes(study: Study, outside: Collection[str]) -> Mapping[str, AttributeText]:
-    """Return the values in use by the kind of their block: ``precision.weights``.
+    """Return the values in use by block kind and attribute: ``precision.weights``.
 
-    Those that a framework decides are included. Blocks of the kinds *outside* are not, and neither
-    is what only they refer to.
+    Values that a framework decides are included. Blocks of the kinds *outside* are not, nor are
+    blocks that only they refer to.
     """
     labels = _labels(study)
     found: dict[str, AttributeText] = {}
@@ -230,14 +231,14 @@ def _add_resolved(
 
 
 def _references(block: Any) -> dict[str, Any]:
-    """Return the blocks that *block* refers to by their attributes."""
+    """Return the blocks that *block* refers to, by attribute."""
     fields = block_type(type(block)).fields
     named = {n: getattr(block, n) for n, field in fields.items() if field.kind == "reference"}
     return {name: other for name, other in named.items() if other is not None}
 
 
 def _by_place(study: Study) -> dict[str, list[Any]]:
-    """Return every block under what it is to the study's file."""
+    """Return all blocks by their relation to the study's file: own, referred to, or other."""
     blocks = _reachable_blocks(study)
     starts = {id(block): min(_starts(block, study), default=None) for block in blocks}
     own = [block for block in blocks if starts[id(block)] is not None]
@@ -253,7 +254,7 @@ def _by_place(study: Study) -> dict[str, list[Any]]:
 
 
 def _starts(block: Any, study: Study) -> Iterator[int]:
-    """Yield where the study's file gives attributes of *block*; what is set comes first."""
+    """Yield the offsets of attributes of *block* in the study's file; 0 if set from outside."""
     for name, field in block_type(type(block)).fields.items():
         if field.kind == "children":
             for child in getattr(block, name):
@@ -265,7 +266,7 @@ def _starts(block: Any, study: Study) -> Iterator[int]:
 
 
 def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the names stand for that expressions over a sweep are written with."""
+    """Yield `let` lines for the names in expressions that depend on a sweep."""
     asked: list[str] = []
     for block in _reachable_blocks(study):
         asked += _expressions(block, study, axes)
@@ -294,7 +295,7 @@ def _expressions(block: Any, study: Study, axes: Mapping[str, Any]) -> Iterator[
 
 
 def _with_own_names(text: str, study: Study) -> str:
-    """Return an expression with names of its own for what it takes from an import."""
+    """Return an expression whose imported names are replaced by local ones without dots."""
     return _NAME.sub(lambda m: _flat(m[0]) if m[0] in study.lets else m[0], text)
 
 
@@ -303,13 +304,13 @@ def _flat(name: str) -> str:
 
 
 def _reachable_blocks(study: Study) -> list[Any]:
-    """Return the study's blocks, and those that they refer to by an import's name."""
+    """Return the study's blocks, and the blocks that they refer to by an import's name."""
     blocks = [block for blocks in study.blocks.values() for block in blocks]
     return sorted(_closure(blocks), key=lambda b: (block_type(type(b)).kind, b.label))
 
 
 def _closure(blocks: Sequence[Any]) -> list[Any]:
-    """Return *blocks*, then what they refer to, then what that does."""
+    """Return *blocks*, followed by all blocks that they refer to, directly or indirectly."""
     found = {id(block): block for block in blocks}
     waiting = list(found.values())
     for block in waiting:
@@ -321,7 +322,7 @@ def _closure(blocks: Sequence[Any]) -> list[Any]:
 
 
 def _labels(study: Study) -> Mapping[int, str]:
-    """Return a label for each block, told apart where two of a kind share one."""
+    """Return a unique label for each block, even if two of a kind share one."""
     labels: dict[int, str] = {}
     taken: set[tuple[type, str]] = set()
     for block in _reachable_blocks(study):
@@ -381,9 +382,9 @@ def _attribute(
 
 
 def _resolve(study: Study, type_: BlockType, name: str, axes: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return the value in use of an attribute that no spec gives, and why; None where none is.
+    """Return the value in use of an attribute that no spec sets, and the reason; None if unknown.
 
-    The points of a sweep may differ in it.
+    It is unknown in a sweep, whose points may differ in it.
     """
     function = type_.resolvers.get(name)
     if function is None or axes:
@@ -440,7 +441,7 @@ def _provenance(origin: Origin) -> str:
 
 
 def place_of(origin: Origin | None) -> str:
-    """Return where a value was decided."""
+    """Return the place that sets a value: file and line, "default", or "set from outside"."""
     if origin is None:
         return ""
     if origin.how == "default":

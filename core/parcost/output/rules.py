@@ -17,7 +17,7 @@ _OUTCOME = "`parcost eval` reports it: the rule needs the time or memory of the 
 
 
 def rule_items(page: RulePage) -> Iterator[Item]:
-    """Yield a rule for a terminal."""
+    """Yield the page of a rule for a terminal."""
     yield Heading(page.id, 1, aside=f"{_kind(page)}, {_origin(page)}")
     yield Line(_sentence(page.title))
     for title, text in _paragraphs(page):
@@ -30,13 +30,13 @@ def rule_items(page: RulePage) -> Iterator[Item]:
 
 
 def by_subject(pages: Iterable[RulePage]) -> Sequence[tuple[str, Sequence[RulePage]]]:
-    """Return the subjects of *pages* with the rules of each: those of the core first."""
+    """Return the subjects of *pages* with the rules of each; subjects of the core come first."""
     ordered = sorted(pages, key=lambda page: (page.plugin is not None, page.book, page.id))
     return [(book, list(inside)) for book, inside in groupby(ordered, key=lambda page: page.book)]
 
 
 def listing(pages: Iterable[RulePage]) -> Iterator[Item]:
-    """Yield a line for each rule, under the subject that it belongs to."""
+    """Yield a line for each rule, under its subject."""
     for subject, inside in by_subject(pages):
         yield Heading(subject, 2)
         rows = [Row((page.id, _kind(page), page.title)) for page in inside]
@@ -50,7 +50,7 @@ def markdown(page: RulePage) -> str:
 
 
 def short_markdown(page: RulePage, depth: int) -> str:
-    """Return a rule in Markdown, of whose examples only the lines that fix it are shown."""
+    """Return a rule in Markdown; its examples are reduced to the lines that differ."""
     parts = _markdown_head(page, depth)
     if changes := _changes(page):
         parts.append("\n".join(["```diff", *changes, "```"]))
@@ -58,14 +58,14 @@ def short_markdown(page: RulePage, depth: int) -> str:
 
 
 def _markdown_head(page: RulePage, depth: int) -> list[str]:
-    """Return all but the examples."""
+    """Return the Markdown parts of a rule before its examples."""
     title = f"{_sentence(page.title)} ({_kind(page)}, {_origin(page)})"
     texts = (f"**{name}.** {text}" for name, text in _paragraphs(page))
     return [f"{'#' * depth} {page.id}", title, *texts]
 
 
 def _changes(page: RulePage) -> Sequence[str]:
-    """Return the lines by which the examples of a rule differ."""
+    """Return the lines that differ between the failing and the passing example, as a diff."""
     fails, passes = (text.splitlines() for text in (page.fails, page.passes))
     found = unified_diff(fails, passes, n=0, lineterm="")
     return [line for line in found if not line.startswith(("---", "+++", "@@"))]
@@ -82,7 +82,7 @@ def rule_link(page: RulePage) -> str:
 
 
 def listing_markdown(pages: Iterable[RulePage], link: Callable[[RulePage], str] = own_link) -> str:
-    """Return a table with a line for each rule, which leads to where *link* says."""
+    """Return a table with a line for each rule; *link* returns the target of its link."""
     rows = [f"| [`{page.id}`]({link(page)}) | {_kind(page)} | {page.title} |" for page in pages]
     return "\n".join(["| rule | severity | what |", "| :-- | :-- | :-- |", *rows, ""])
 

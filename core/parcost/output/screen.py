@@ -1,9 +1,8 @@
-"""A report on one screen: the verdict, the headline figures, and where time and memory go.
+"""A report on one screen: the verdict, the headline figures, and time and memory by cause.
 
-A person who runs one spec wants an answer that does not scroll away: at most 40 lines at 80
-columns for a study without a sweep. What stands here is what plugins mark for it: figures
-with a ``brief`` note, the causes of terms, and the ``lead`` rows of sections. Everything else
-is one option away, and the last line says which.
+The page has at most 40 lines at 80 columns for a study without a sweep. Plugins mark its content:
+figures with a ``brief`` note, the causes of terms, and the ``lead`` rows of sections. Everything
+else is one option away, and the last line names the option.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ _MORE = "More: --full, --section NAME, `parcost explain`, `parcost figures`"
 def page(report: Report, view: View) -> Sequence[Item]:
     """Return the page of a report without a sweep.
 
-    With figures in *view*, the page has the verdict and these figures alone. The tables of causes
-    are as long as there is room for, and never shorter than a few rows; then warnings are counted
+    With figures in *view*, the page has only the verdict and these figures. The tables of causes
+    fill the remaining lines, with at least a few rows; if space is short, warnings are counted
     instead of printed.
     """
     if not view.hints:
@@ -104,7 +103,7 @@ def _result(result: Result, view: View, causes: int | None, shown: int | None) -
 
 
 def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item]:
-    """Yield whether the study runs, what it claims, and what is wrong with it."""
+    """Yield the verdict, the failed claims, the errors and the warnings of a study."""
     chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
@@ -129,7 +128,7 @@ def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item
 def warning_lines(
     diagnostics: Sequence[Diagnostic], shown: int | None = _WARNINGS
 ) -> Iterator[Item]:
-    """Yield the first *shown* warnings, which cost most, and how many more there are.
+    """Yield the first *shown* warnings, by descending cost, and the number of the others.
 
     With None, yield all.
     """
@@ -142,7 +141,7 @@ def warning_lines(
 
 
 def suppression_count(suppressions: Sequence[Suppression]) -> Iterator[Item]:
-    """Yield how many warnings the spec switches off."""
+    """Yield the number of warnings that the spec switches off."""
     if suppressions:
         ids = ", ".join(dict.fromkeys(one.diagnostic.id for one in suppressions))
         plural = "s" * (len(suppressions) > 1)
@@ -162,7 +161,7 @@ def _problems(result: Result) -> Iterator[Item]:
 
 
 def _claim_count(claims: Sequence[Expectation]) -> str:
-    """Return how many claims hold, to stand behind a verdict."""
+    """Return the number of claims that hold, as a suffix for a verdict."""
     if not claims:
         return ""
     held = sum(bool(all_of(claim.holds)) for claim in claims)
@@ -170,12 +169,12 @@ def _claim_count(claims: Sequence[Expectation]) -> str:
 
 
 def _claim_style(claims: Sequence[Expectation]) -> Style:
-    """Return the style of a verdict: no verdict is good above a claim that fails."""
+    """Return the style of a verdict: not good if a claim fails."""
     return "good" if all(all_of(claim.holds) for claim in claims) else "bad"
 
 
 def _comparisons(claims: Sequence[Expectation], most: int | None = _CLAIMS) -> Iterator[Item]:
-    """Yield the claims that fail, and those whose value lies outside of an interval."""
+    """Yield the claims that fail, and claims whose value lies outside of an interval."""
     compared = sorted((c for c in claims if c.outcome), key=lambda claim: all_of(claim.holds))
     for claim in compared[:most]:
         if all_of(claim.holds):
@@ -188,7 +187,7 @@ def _comparisons(claims: Sequence[Expectation], most: int | None = _CLAIMS) -> I
 
 
 def figure_table(result: Result, names: Sequence[str]) -> Table:
-    """Return figures with their notes and intervals: those of *names*, or those of the screen."""
+    """Return figures with notes and intervals: those in *names*, or the default ones."""
     shown = select(result, names) if names else [f for _, f in result.figures]
     rows: list[Row] = []
     for figure in shown:
@@ -208,20 +207,20 @@ def figure_table(result: Result, names: Sequence[str]) -> Table:
 
 
 def _note(figure: Figure) -> str:
-    """Return what stands beside a figure: ``of 75.2 GiB usable (66.29 %)``."""
+    """Return the note next to a figure: ``of 75.2 GiB usable (66.29 %)``."""
     part = _part(figure)
     return f"{_whole(figure)} ({part})" if part else figure.brief or ""
 
 
 def _part(figure: Figure) -> str:
-    """Return what part of its whole a figure is, "" where it has none."""
+    """Return the share of a figure in its whole, in percent; "" if it has no whole."""
     if figure.whole is None or is_array(figure.whole, figure.value) or not figure.whole:
         return ""
     return numbers.quantity(figure.value / figure.whole, "%")
 
 
 def _whole(figure: Figure) -> str:
-    """Return what a figure is a part of: ``of 75.2 GiB usable``."""
+    """Return the whole that a figure is a part of: ``of 75.2 GiB usable``."""
     return f"of {numbers.quantity(figure.whole, figure.unit)} {figure.brief or ''}".rstrip()
 
 
@@ -255,7 +254,7 @@ def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int | None) -> T
 
 
 def ranking(sums: Mapping[str, Any], most: int | None) -> Sequence[tuple[str, Any]]:
-    """Return causes in order of size; what has no room among *most* counts as other.
+    """Return causes by descending size; causes beyond *most* rows are added to "other".
 
     >>> ranking({"other": 1.0, "a": 3.0, "b": 2.0, "c": 0.5, "d": 0.0}, 3)
     [('a', 3.0), ('b', 2.0), ('other', 1.5)]
@@ -270,7 +269,7 @@ def ranking(sums: Mapping[str, Any], most: int | None) -> Sequence[tuple[str, An
 
 
 def _bar(amount: Any, longest: Any) -> str:
-    """Return a bar.
+    """Return a bar of block characters, with a length relative to *longest*.
 
     >>> _bar(1.0, 2.0), _bar(0.0, 2.0)
     ('██████████████', '')
@@ -279,7 +278,7 @@ def _bar(amount: Any, longest: Any) -> str:
 
 
 def _first_rows(section: Section) -> Iterator[Item]:
-    """Yield the first rows of a section; one with a command has the head of its table too."""
+    """Yield the first rows of a section; if it has a command, with the head of the table."""
     yield Heading(section.title, 3)
     spelled = [cells(column) for column in zip(*section.rows[: section.lead], strict=True)]
     heads = section.columns if section.command else [""] * len(spelled)
@@ -289,7 +288,7 @@ def _first_rows(section: Section) -> Iterator[Item]:
 
 
 def _worksheet(result: Result, view: View) -> Iterator[Item]:
-    """Yield the answers of calculations: as many figures and rows as a screen holds."""
+    """Yield the results of calculations: as many figures and rows as fit on a screen."""
     names = view.figures
     if not view.hints:
         yield from _whole_worksheet(result, names)

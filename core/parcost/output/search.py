@@ -1,7 +1,7 @@
 """The full page of a search: the best layouts, why others are slower, the rejected, and the front.
 
-The best layouts are evaluated once more as ordinary studies, so that every second of them
-belongs to a term; what a runner-up loses by is the difference of these ledgers.
+The best layouts are evaluated once more as ordinary studies, so that every second belongs to a
+term. The differences of these ledgers show why a layout is slower than the best.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradi
 
 @frozen(kw_only=True, eq=False)
 class RankedLayout:
-    """A layout and its evaluation, with what it loses by against the best, in seconds."""
+    """A layout and its evaluation; *lost_by* are the seconds lost against the best, by term."""
 
     layout: SearchedLayout
     result: Result
@@ -62,7 +62,7 @@ def rank_layouts(found: SearchResult) -> list[RankedLayout]:
 
 
 def _seconds(result: Result) -> Mapping[str, float]:
-    """Return the exposed seconds of a step by term; copies of one on other stages together."""
+    """Return the exposed seconds of a step by term; equal terms of different stages are added."""
     found: dict[str, float] = {}
     for line in result.outcome.ledger if result.outcome is not None else ():
         name = line.name.partition(", stage")[0]
@@ -74,9 +74,9 @@ def _seconds(result: Result) -> Mapping[str, float]:
 def time_differences(
     best: Mapping[str, float], other: Mapping[str, float]
 ) -> list[tuple[str, float]]:
-    """Return by how much terms are longer than in the best layout, the longest first.
+    """Return the seconds by which terms exceed those of the best layout, the largest first.
 
-    Sums of the same numbers in another order differ by their rounding, which is no reason.
+    Differences within rounding are omitted.
     """
     more = {name: other.get(name, 0.0) - best.get(name, 0.0) for name in {*best, *other}}
     least = _LEAST_REASON * sum(best.values())
@@ -125,13 +125,13 @@ def search_page(
 
 
 def faults(found: SearchResult, best: Sequence[RankedLayout]) -> list[str]:
-    """Return which plugins failed so far, each message once: advice is only asked for late."""
+    """Return the failures of plugins so far, each once, including those of late evaluations."""
     late = fault_lines(best[0].result)
     return list(dict.fromkeys([*found.faults, *late]))
 
 
 def indifferent_attributes(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
-    """Return other values of attributes that make no difference."""
+    """Return the other values of attributes that do not change the cost."""
     found: dict[str, list[Any]] = {}
     for other in near:
         if other.same:
@@ -140,9 +140,9 @@ def indifferent_attributes(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
 
 
 def layout_counts(found: SearchResult, *, brief: bool = False) -> Iterator[Line]:
-    """Yield how many layouts were evaluated, and whether the ranking is proven.
+    """Yield the number of evaluated layouts, and whether the ranking is proven.
 
-    A *brief* page has no counts that the end of the page repeats.
+    A *brief* page omits counts that the end of the page repeats.
     """
     rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
     ended = "interrupted" if found.interrupted else "out of time"
@@ -166,7 +166,7 @@ def layout_counts(found: SearchResult, *, brief: bool = False) -> Iterator[Line]
 
 
 def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
-    """Return whether the ranking is proven, and the command that continues, with a style."""
+    """Return a sentence on whether the ranking is proven and how to continue, and its style."""
     more = f"Not proven; continue with --budget {_longer_budget(found)}"
     if found.gap is None:
         return f"{more} ({ended}: {found.looked:,} of {found.structures:,} parts done)", "warning"
@@ -185,19 +185,19 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
 
 
 def _longer_budget(found: SearchResult) -> int:
-    """Return a time limit in seconds, five times the minutes of the search."""
+    """Return a time limit in seconds: five times that of the search, in whole minutes."""
     return 5 * 60 * max(1, round(found.seconds / 60.0))
 
 
 def eval_command(space: Space, entry: RankedLayout) -> str:
-    """Return the command that evaluates a layout by itself."""
+    """Return the command that evaluates a single layout."""
     return " ".join(eval_words(space, entry))
 
 
 def eval_words(space: Space, entry: RankedLayout, *, brief: bool = False) -> list[str]:
-    """Return the command that evaluates a layout, with each option and its value in one string.
+    """Return the command that evaluates a layout; an option and its value are one string.
 
-    A *brief* command leaves out values that the spec has without them.
+    A *brief* command omits values that the spec already has.
     """
     scenario = space.scenario
     layout = settings(scenario, entry.layout.values)
@@ -208,7 +208,7 @@ def eval_words(space: Space, entry: RankedLayout, *, brief: bool = False) -> lis
 
 
 def _new_settings(scenario: Scenario, layout: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of *layout* without those that the spec has already."""
+    """Return the settings of *layout* except those that the spec already has."""
     swept = {name for name, _ in scenario.axes}
     wanted = scenario.replace(layout).first
     kept = {p: v for p, v in layout.items() if p in swept or not _agree(scenario.first, wanted, p)}
@@ -223,13 +223,13 @@ def _agree(study: Study, other: Study, path: str) -> bool:
 
 
 def _short(path: str) -> str:
-    """Return an attribute without its block, which a kind is one of."""
+    """Return the attribute name of a path; for `kind`, the name of the block."""
     block, _, attribute = path.rpartition(".")
     return block if attribute == "kind" else attribute
 
 
 def _axis_name(path: str, value: str) -> str:
-    """Return what an axis is called beside its value: a switch by its block, which it is about."""
+    """Return the name of an axis next to a value; a switch keeps the name of its block."""
     return path if value in ("on", "off") else _short(path)
 
 
@@ -271,18 +271,18 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
 
 
 def derived_values(space: Space, entry: RankedLayout) -> dict[str, Any]:
-    """Return the attributes that follow from the axes, with their values in one layout."""
+    """Return the attributes that follow from the axes, with their values for one layout."""
     study = entry.result.study
     return {a.attribute: plain_value(derived_value(a, study)) for a in space.follows}
 
 
 def _is_step(found: SearchResult) -> bool:
-    """Return whether the objective is the step itself, which every table has."""
+    """Return whether the objective is the step time, which every table has."""
     return all(layout.value == layout.seconds for layout in found.best)
 
 
 def objective_values(entry: RankedLayout) -> dict[str, tuple[Objective, float]]:
-    """Return the objectives that stand beside every layout, with what this one comes to."""
+    """Return the objectives that are columns of every result, with their values for one layout."""
     seconds, study = entry.layout.seconds, entry.result.study
     return {
         o.name: (o, float(o.value(o.cost(seconds))))
@@ -292,16 +292,16 @@ def objective_values(entry: RankedLayout) -> dict[str, tuple[Objective, float]]:
 
 
 def headroom(entry: RankedLayout) -> float:
-    """Return the bytes that the fullest device has left."""
+    """Return the free memory in bytes on the device with the most memory in use."""
     study = entry.result.study
     rooms = map(float, rooms_of(study, study.faults, "usable_memory"))
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
 def step_times(shown: Sequence[RankedLayout]) -> Sequence[Figure]:
-    """Return the figures of the first layout, besides the step time, that are one with an interval.
+    """Return the first layout's figures in seconds, besides the step time, that have an interval.
 
-    A plugin has such a figure where it corrects what is predicted.
+    A plugin provides such a figure if it corrects the prediction.
     """
     result = shown[0].result
     return [
@@ -367,7 +367,7 @@ def _left_out(found: SearchResult) -> Iterator[Item]:
 
 
 def _other_values(axis: Axis) -> str:
-    """Return which values of *axis* were not looked at, why, and how to include them."""
+    """Return the values of *axis* that were not searched, the reason, and the option for them."""
     name = _short(axis.attribute)
     others = [
         f"{value} ({remark})" if remark else f"{value}" for value, remark in axis.others.items()

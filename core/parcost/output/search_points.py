@@ -43,11 +43,11 @@ FORMATS = ("csv", "jsonl", "parquet")
 
 
 class PointsError(ParcostError):
-    """The points cannot be written as asked."""
+    """The points cannot be written in the requested format."""
 
 
 def integer_axes(space: Space) -> set[str]:
-    """Return the axes of whole numbers."""
+    """Return the axes whose values are all integers."""
     return {
         axis.attribute
         for axis in space.axes
@@ -67,13 +67,13 @@ def _numbers(space: Space) -> list[str]:
 
 
 def _objectives(study: Study) -> dict[str, Objective]:
-    """Return the objectives that stand beside every layout, by the names of their columns."""
+    """Return the objectives that are columns of every result, by column name."""
     offered = [objective for _, objective in study.contributions("objectives")]
     return {key(o.name, o.unit): o for o in offered if o.short and not o.needs}
 
 
 class Points:
-    """Spells layouts in *format_* and hands the text to *put*."""
+    """Writes layouts as text in *format_*, through the function *put*."""
 
     def __init__(self, space: Space, format_: str, put: Callable[[str], None]) -> None:
         self._names = columns(space)
@@ -116,7 +116,7 @@ class Points:
 
 
 def _figures(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> dict[str, list[Any]]:
-    """Return the figures of layouts, None where they are not known exactly."""
+    """Return the figures of layouts by column; None where they are not exact."""
     shape, base = scored.legal.shape, scored.structure.study
     seconds, bytes_, exact = (
         np.broadcast_to(value, shape)[where]
@@ -142,7 +142,7 @@ def _figures(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> dict[s
 def _exact_figures(
     scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the figures of layouts that are scored exactly, as an evaluation has them."""
+    """Return the figures of exactly scored layouts, equal to those of an evaluation."""
     study = scored.structure.study
     outcome = outcome_of(scored, where)
     links = {link.name for _, group in study.contributions("groups") for link in group.links}
@@ -157,7 +157,7 @@ def _exact_figures(
 
 
 def _as_csv(rows: Iterator[Sequence[Any]]) -> str:
-    """Return rows as the files of evaluations have them."""
+    """Return rows as CSV, in the same spelling as evaluations."""
     return _as_text(
         [_YES.get(cell, cell) if isinstance(cell, bool) else cell for cell in row] for row in rows
     )
@@ -174,7 +174,7 @@ def _as_text(rows: Iterator[Sequence[Any]]) -> str:
 
 
 class ParquetPoints:
-    """Collects points as text, which DuckDB makes into Parquet in the end."""
+    """Collects points in a temporary CSV file, which DuckDB finally converts to Parquet."""
 
     def __init__(self, space: Space) -> None:
         try:
@@ -205,7 +205,7 @@ class ParquetPoints:
         """Write the file at *path*.
 
         Raises:
-            PointsError: There is no room for it, or DuckDB fails in another way.
+            PointsError: The disk is full, or DuckDB fails in another way.
         """
         import duckdb
 
@@ -234,7 +234,7 @@ class ParquetPoints:
             raise PointsError(" ".join(str(error).split())) from error
 
     def close(self) -> None:
-        """Remove what was collected."""
+        """Remove the temporary file."""
         with suppress(OSError):  # what could not be written cannot be flushed either
             self._file.close()
         self._folder.remove()

@@ -77,7 +77,7 @@ def search_screen(
 
 
 def _first_rows(best: Sequence[RankedLayout], space: Space) -> Sequence[RankedLayout]:
-    """Return the layouts of the table: a limited number, with few different settings."""
+    """Return the best layouts, up to a limit of rows and of different settings."""
     words = [path for path, value in best[0].layout.values.items() if isinstance(value, str)]
     found: list[RankedLayout] = []
     cut = any(_values(space, entry)[path] for entry in best[:_ROWS] for path in _cuts(space))
@@ -158,7 +158,7 @@ def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -
 
 
 def _cuts(space: Space) -> list[str]:
-    """Return the attributes with text that follow from the axes, such as the cut of the layers."""
+    """Return the attributes with text values that follow from the axes, such as the layer split."""
     return [axis.attribute for axis in space.follows if axis.short and axis.value is not None]
 
 
@@ -223,7 +223,7 @@ def _figure_columns(
 
 
 def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]:
-    """Yield how the layouts are sorted, and how far to trust their order."""
+    """Yield how the layouts are sorted, and the accuracy of their order."""
     places = [entry.layout.rank_by_time for entry in shown]
     if places != sorted(places):
         yield Line(
@@ -253,7 +253,7 @@ def _command(words: Sequence[str]) -> Iterator[Line]:
 
 
 def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:
-    """Yield for some layouts which terms take longer than in the first, a line each."""
+    """Yield a line for some layouts, with the terms that take longer than in the first layout."""
     first = shown[0].layout.seconds
     slower = [(n, x) for n, x in enumerate(shown, start=1) if x.layout.seconds > first]
     for place, entry in slower[:_REASONS]:

@@ -1,8 +1,8 @@
-"""Settings of other tools, and what they leave out of a study.
+"""Export of a study as settings of another tool, and the attributes that are lost.
 
-A writer's text is read back by the importer of its tool. Blocks that the importer makes stand in
-for those of the study, and blocks of the machine stay. The study of both is compared with the
-original, attribute by attribute: `recompute.mlp` of a tool without such a switch is a difference.
+A writer's text is read back by the importer of its tool. Blocks that the importer makes replace
+those of the study, and blocks of the machine stay. The result is compared with the original study,
+attribute by attribute: `recompute.mlp` of a tool without such a switch is a difference.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_VALUES = 6  # of one block, in a remark
 
 @record(kw_only=True, eq=False)
 class ExportedSettings:
-    """The settings of a study as the text of a file, and what people need to know of them."""
+    """The settings of a study as the text of a file, and remarks for the user."""
 
     text: str
     remarks: Sequence[str]
@@ -43,9 +43,9 @@ class ExportedSettings:
 
 @frozen
 class LostAttribute:
-    """An attribute whose value the settings do not have.
+    """An attribute whose value the settings do not preserve.
 
-    *value* is that of the study, and *other* what a tool with these settings has.
+    *value* is the value in the study, and *other* the value that a tool with these settings uses.
     """
 
     path: str
@@ -54,7 +54,7 @@ class LostAttribute:
 
 
 def writer_of(session: Session, name: str) -> SettingsWriter:
-    """Return the writer of the settings of a tool.
+    """Return the settings writer called *name*.
 
     Raises:
         SpecError: No plugin has it.
@@ -75,7 +75,7 @@ def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSe
 
     Raises:
         SpecError: The tool cannot run the study, or would run another job.
-        PluginError: The writer fails, or writes what its own tool does not read.
+        PluginError: The writer fails, or the importer of the tool cannot read its text.
     """
     if not study.trains:
         message = f"`{study.name}` trains nothing: there is no job to start"
@@ -133,7 +133,7 @@ def read_back(study: Study, writer: SettingsWriter, text: str, session: Session)
 def lost_attributes(
     study: Study, other: Study, writer: SettingsWriter, session: Session
 ) -> list[LostAttribute]:
-    """Return the attributes of *study* that are not so in *other*."""
+    """Return the attributes of *study* whose values differ in *other*."""
     before, after = (resolved_attributes(one, writer.outside) for one in (study, other))
     absent = AttributeText()
     lost = [
@@ -153,7 +153,7 @@ def lost_attributes(
 
 
 def _definitions(session: Session) -> set[str]:
-    """Return the kinds of blocks without an effect of their own: others refer to them."""
+    """Return the kinds of blocks that only have an effect through references to them."""
     types = session.plugins.blocks.values()
     return {field.target for type_ in types for field in type_.fields.values() if field.target}
 
@@ -196,7 +196,7 @@ def _completed(
     stand_in: Mapping[str, str],
     own: Mapping[str, str],
 ) -> ImportedBlock:
-    """Return a block with the references and attributes that the tool has no part in.
+    """Return a block with the references and attributes added that the tool has no setting for.
 
     A reference points to the block of its kind in *stand_in*, if the tool has one.
     """
@@ -218,7 +218,7 @@ def _completed(
 
 
 def _has_effect(study: Study, values: Mapping[str, str]) -> bool:
-    """Return whether other values of some attributes, by the kind of the block, cost otherwise.
+    """Return whether changed *values* of attributes, by block kind, change step time or memory.
 
     An attribute without a value stays as it is.
     """
@@ -244,7 +244,7 @@ def _is_essential(writer: SettingsWriter, path: str) -> bool:
 
 
 def _refuse(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute]) -> None:
-    """Raise an error of each difference that makes another job."""
+    """Raise an error for each difference that makes it another job."""
     found = []
     for one in lost:
         if _is_essential(writer, one.path):
@@ -266,7 +266,7 @@ def _diagnostic(study: Study, path: str, message: str, help: str | None) -> Diag
 def _remarks(
     study: Study, writer: SettingsWriter, settings: ToolSettings, lost: Iterable[LostAttribute]
 ) -> Iterator[str]:
-    """Yield what stands in the comments of the settings, and on stderr."""
+    """Yield the remarks for the comments of the settings, and for stderr."""
     yield f"`{study.name}` of `{study.path}` for {writer.title}, by parcost {__version__}."
     shown: dict[str, list[str]] = {}
     for one in lost:
@@ -289,9 +289,7 @@ def _remarks(
 
 
 def _covering(paths: Iterable[str], path: str) -> str:
-    """Return which of *paths* an attribute is, or stands below.
-
-    The nearest one does.
+    """Return the longest of *paths* that is *path* or a parent of it, or "".
 
     >>> _covering(["schedule", "layout.tp"], "schedule.kind"), _covering(["layout.t"], "layout.tp")
     ('schedule', '')
@@ -301,7 +299,7 @@ def _covering(paths: Iterable[str], path: str) -> str:
 
 
 def _equal(one: str, other: str) -> bool:
-    """Return whether two values are equal, but for the last digits of numbers.
+    """Return whether two values are equal, ignoring rounding of numbers.
 
     >>> _equal("8 B", "8 B"), _equal("0.1", "0.10000000000000001"), _equal("on", "off")
     (True, True, False)
@@ -317,10 +315,10 @@ def _equal(one: str, other: str) -> bool:
 
 
 def _call(writer: SettingsWriter, function: Callable[..., T], *arguments: object) -> T:
-    """Return what a function of a writer returns.
+    """Return the result of a function of a writer.
 
     Raises:
-        PluginError: It raises.
+        PluginError: The function raises.
     """
     try:
         return call(function, *arguments)

@@ -1,9 +1,9 @@
 """Several studies on one page: a line for each, or one column for each.
 
-A page of one study is made where the study is evaluated, maybe in another process; the pages
-are then joined. A *line* is a table of one row, and tables with the same head become one. A
-*comparison* is tables of two columns, and those under one heading become one with a column
-for each study. What went wrong comes last.
+A page of one study is made where the study is evaluated, maybe in another process; the pages are
+then joined. A *line* is a table of one row, and tables with the same head become one. A
+*comparison* is tables of two columns, and those under one heading become one with a column for each
+study. Errors come last.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MARGIN = 2
 
 
 def line(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
-    """Yield a study in one line, and below it a line for each thing that is wrong."""
+    """Yield a study in one line, followed by a line for each error."""
     if report.axes:
         yield Line(f"{_place(report)}: {sweep_summary(report, names)}")
     else:
@@ -71,19 +71,19 @@ def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
 
 
 def _place(report: Report) -> str:
-    """Return what a study is called among others: its file, and its name if that is another."""
+    """Return the title of a study on a shared page: its file, and its name if that differs."""
     path = PurePath(report.path)
     file = _without_suffix(path)
     return file if path.stem == report.name else f"{file}{_WITHIN}{report.name}"
 
 
 def _without_suffix(path: PurePath) -> str:
-    """Return a path without its suffix; a folder that could not be read has none."""
+    """Return a path without its suffix."""
     return path.as_posix().removesuffix(path.suffix)
 
 
 def headline_figures(result: Result, names: Sequence[str]) -> Sequence[Figure]:
-    """Return the figures that *names* choose, or those that plugins have as columns."""
+    """Return the figures in *names*, or else the figures that plugins mark as columns."""
     if names:
         return select(result, names)
     figures = [figure for _, figure in result.figures if not figure.detail]
@@ -92,12 +92,12 @@ def headline_figures(result: Result, names: Sequence[str]) -> Sequence[Figure]:
 
 
 def head(figure: Figure) -> str:
-    """Return the head of a column: short, and breaking at most once or twice."""
+    """Return the title of a column: short, with few words to wrap."""
     return figure.name.replace("_per_second", "/s").replace("_per_", " /").replace("_", " ")
 
 
 def sweep_summary(report: Report, names: Sequence[str]) -> str:
-    """Return how many points of a sweep run, and the range of its first figures."""
+    """Return the number of valid points of a sweep, and the range of its first figures."""
     points = rows(report.axes, report.results, names)
     run = [point for point in points if point["feasible"]]
     counted = f"{len(run):,} of {len(points):,} points run"
@@ -127,13 +127,13 @@ def _errors(report: Report, result: Result) -> Iterator[Item]:
 
 
 def _first_message(messages: Sequence[str]) -> str:
-    """Return the first of *messages*, and how many more there are."""
+    """Return the first of *messages*, and the number of the others."""
     more = len(messages) - 1
     return f"{messages[0]} (and {more} more)" if more else messages[0]
 
 
 def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
-    """Yield a study without a sweep as one column of a comparison, and what is wrong."""
+    """Yield a study without a sweep as one column of a comparison, followed by its errors."""
     (result,) = report.results
     outcome = result.outcome
     if names:
@@ -169,7 +169,7 @@ def _comparison(title: str, name: str, rows: Sequence[tuple[str, str]]) -> Itera
 
 
 def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[Item]:
-    """Return one page of all *entries*: lines one below another, or columns *beside* each other."""
+    """Return one page of all *entries*: as rows, or as columns *beside* each other."""
     pages = [entry.page() for entry in entries if not entry.rejected]
     whole = [item for page in pages if _has_title(page) for item in page]
     pages = [page for page in pages if not _has_title(page)]
@@ -185,12 +185,12 @@ def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[It
 
 
 def _has_title(page: Sequence[Item]) -> bool:
-    """Return whether *page* stands for itself, as that of a sweep does in a comparison."""
+    """Return whether *page* has a title of its own, like the page of a sweep in a comparison."""
     return bool(page) and isinstance(page[0], Heading) and page[0].level == 1
 
 
 def _strip_common(item: Item, common: str) -> Item:
-    """Return an item of a page without what the names of all studies begin with."""
+    """Return an item of a page with the *common* prefix removed from the names of studies."""
     match item:
         case Line(style="bad"):
             return item  # it names the file as the user does
@@ -207,7 +207,7 @@ def _strip_common(item: Item, common: str) -> Item:
 
 
 def _common_start(entries: Sequence[Entry]) -> str:
-    """Return the file of all studies, or the folder of all files, which goes without saying."""
+    """Return the common prefix of names: the file of all studies, or the folder of all files."""
     paths = {PurePath(entry.path) for entry in entries}
     if len(paths) == 1:
         return _without_suffix(paths.pop()) + _WITHIN
@@ -217,7 +217,7 @@ def _common_start(entries: Sequence[Entry]) -> str:
 
 
 def _join_tables(pages: Sequence[Sequence[Item]]) -> list[Item]:
-    """Return the tables of *pages* with those that have the same head as one."""
+    """Return the tables of *pages*, with tables of the same head joined."""
     found: dict[tuple[str, ...], tuple[Table, list[Row]]] = {}
     for page in pages:
         for table in page:
@@ -228,7 +228,7 @@ def _join_tables(pages: Sequence[Sequence[Item]]) -> list[Item]:
 
 
 def _group_by_file(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield *rows*, studies that are named otherwise than their file below a row for that."""
+    """Yield *rows*, with a header row for each file whose studies have names of their own."""
     last = ""
     for row in rows:
         file, within, name = row.cells[0].rpartition(_WITHIN)
@@ -239,7 +239,7 @@ def _group_by_file(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _align(pages: Sequence[Sequence[Item]], width: int) -> list[Item]:
-    """Return the tables under each heading as one, in parts where they are too wide."""
+    """Return the tables under each heading joined side by side, split where they are too wide."""
     found: dict[str, list[Table]] = {}
     for page in pages:
         title = ""
@@ -257,7 +257,7 @@ def _align(pages: Sequence[Sequence[Item]], width: int) -> list[Item]:
 
 
 def _parts(tables: Sequence[Table], width: int) -> Iterator[Table]:
-    """Yield as many *tables* beside each other as there is room for, and then the rest."""
+    """Yield joined tables, each of as many *tables* side by side as fit into *width*."""
     names = list(dict.fromkeys(row.cells[0] for table in tables for row in table.rows))
     begun: list[Table] = []
     for table in tables:

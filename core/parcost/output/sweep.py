@@ -1,4 +1,4 @@
-"""The page of a sweep: one row for each point, where claims hold, and why points cannot run."""
+"""The page of a sweep: one row for each point, claims by point, and reasons of invalid points."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FAIL: tuple[str, Style] = ("FAIL", "bad")
 
 
 def sweep_items(report: Report, view: View) -> Iterator[Item]:
-    """Yield the page of a sweep: axis values, figures, and why a point cannot run."""
+    """Yield the page of a sweep: axis values, figures, and the reasons of invalid points."""
     points = rows_of(report.axes, report.results, view.figures)
     axes = [name for name, _ in report.axes]
     short = view.kind in ("screen", "compare")
@@ -96,7 +96,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
 
 
 def _figures(report: Report, view: View) -> Mapping[str, Figure]:
-    """Return the figures of the page by name: those that the user chose, or else headlines."""
+    """Return the figures of the page by name: the user's choice, or else headlines."""
     if view.figures:
         legal = [result for result in report.results if result.legal]
         return {f.name: f for result in legal for f in select(result, view.figures)}
@@ -113,7 +113,7 @@ def _remainder(left: int, *, hints: bool) -> Iterator[Item]:
 
 
 def _sections(report: Report) -> Iterator[Item]:
-    """Yield the tables of calculations that are the same at every point, and name the others."""
+    """Yield the tables of calculations that are equal at every point; of others, the title."""
     made: dict[str, list[Section]] = {}
     for result in report.results:
         for _, section in result.sections:
@@ -128,7 +128,7 @@ def _sections(report: Report) -> Iterator[Item]:
 
 
 def _heads(names: Sequence[str]) -> list[str]:
-    """Return what to call each axis: the last part of its name if that tells."""
+    """Return the title of each axis: the last part of its name if it is unique."""
     last = [name.rpartition(".")[2] for name in names]
     return [s if last.count(s) == 1 else name for s, name in zip(last, names, strict=True)]
 
@@ -144,7 +144,7 @@ def _where(report: Report, point: Point) -> list[str]:
 def _costs(
     report: Report, points: Sequence[Point], figures: Sequence[Figure], *, given: bool
 ) -> Table:
-    """Return one row for each point; what there is no room for is what tells least.
+    """Return one row for each point; columns that do not fit are dropped from the right.
 
     Figures that are *given* by the user stay in that order.
     """
@@ -165,7 +165,7 @@ def _costs(
 
 
 def _expected(report: Report, points: Sequence[Point]) -> Table:
-    """Return for each claim at how many points it holds, and the first where it does not."""
+    """Return, for each claim, the number of points at which it holds, and the first failure."""
     names = [name for name, _ in report.axes]
     claims = claims_by_point(report.axes, report.results)
     rows = []

@@ -1,8 +1,8 @@
 """Pages as lines of text: plain for pipes and files, coloured for a terminal.
 
-ASCII unless the paper takes more. Rich was tried instead. It takes 42 ms to import, and 225 ms for
-a table of 600 rows that takes 17 ms here. At 34 columns it cut words to `gradi...`. Here no cell is
-ever cut, and columns that have no room are named.
+The text is ASCII unless the paper allows Unicode. Rich was tried instead. It takes 42 ms to import,
+and 225 ms for a table of 600 rows that takes 17 ms here. At 34 columns it cut words to `gradi...`.
+Here no cell is ever cut, and columns that do not fit are named.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BAR = re.compile("[█#]+$")
 
 
 def draw(items: Sequence[Item], paper: Paper) -> str:
-    """Return the page as text, coloured where the paper takes colour."""
+    """Return the page as text, coloured if the paper has color."""
     return "".join(f"{_paint(t, s, paper)}\n" for t, s in lines(items, paper))
 
 
@@ -116,7 +116,7 @@ def _wrapped(line: Line, paper: Paper) -> list[str]:
 
 
 def _table(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a table, no wider than the paper where that is possible."""
+    """Yield the lines of a table, no wider than the paper if possible."""
     table, left_out = _fitting(table, paper.width - len(_MARGIN))
     gap, room = _GAP, widths(table, paper.width - len(_MARGIN))
     if _cuts_words(table, room):

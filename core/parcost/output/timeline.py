@@ -1,8 +1,7 @@
-"""What every device does when, drawn in text.
+"""The activity of every device over time, drawn as text.
 
-One line per device; a pass is as wide as it is long, and idle time is dots. Where the
-whole does not fit, the middle is left out: what differs between schedules is how a
-pipeline fills and drains.
+One line per device; the width of a pass is proportional to its time, and idle time is dots. If the
+whole does not fit, the middle is left out: schedules differ in how a pipeline fills and drains.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _KEY = {
 
 
 def page(trace: StepTrace, width: int) -> Iterator[Item]:
-    """Yield the timeline of *trace*, for paper of some *width*, and what it says."""
+    """Yield the timeline of *trace* under its title, for a page *width* in characters."""
     at = ", ".join(f"{key} = {cell(value)}" for key, value in trace.at.items())
     part = f": {trace.part}" if trace.part else ""
     yield Heading(f"{trace.name}{part}, {at}" if at else f"{trace.name}{part}", 1, aside=trace.path)
@@ -40,7 +39,7 @@ def page(trace: StepTrace, width: int) -> Iterator[Item]:
 
 
 def drawing(trace: StepTrace, width: int) -> Iterator[Item]:
-    """Yield the lines of a pipeline's devices, and what each does."""
+    """Yield the lines of a pipeline's devices, and a table of their phases."""
     devices, cut = trace.activities(), trace.pipeline
     end = max(device[-1].end for device in devices)
     chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
@@ -57,7 +56,7 @@ def drawing(trace: StepTrace, width: int) -> Iterator[Item]:
 
 
 def draw(devices: Sequence[Sequence[Activity]], width: int) -> Iterator[str]:
-    """Yield a line for each device, none longer than *width* where that can be.
+    """Yield a line for each device, at most *width* long if possible.
 
     >>> f, b = Activity(Op("F", 0, 0), 0.0, 1.0), Activity(Op("BW", 0, 0), 2.0, 4.0)
     >>> list(draw([[f, b]], 40))
@@ -94,7 +93,7 @@ def _rows(devices: Sequence[Sequence[Activity]]) -> tuple[int, list[str]]:
 
 
 def _column(devices: Sequence[Sequence[Activity]]) -> float:
-    """Return the seconds of a column: the shortest pass has room for its name."""
+    """Return the seconds per character, so that the shortest pass has room for its name."""
     taken = [a.end - a.start for device in devices for a in device if a.end > a.start]
     if not taken:
         return 1.0
@@ -114,7 +113,7 @@ def _ops(op: Op | Pair) -> Sequence[Op]:
 
 
 def _places(device: Sequence[Activity]) -> dict[int, str]:
-    """Return a letter for each virtual stage of a device that has several."""
+    """Return a letter for each virtual stage of a device with several, else ""."""
     held = sorted({op.stage for activity in device for op in _ops(activity.op)})
     letters = _CHUNKS if 1 < len(held) <= len(_CHUNKS) else [""] * len(held)
     return dict(zip(held, letters, strict=False))
@@ -136,11 +135,11 @@ def _unit(devices: Sequence[Sequence[Activity]]) -> str:
 
 
 def _phases(trace: StepTrace, end: float) -> Table:
-    """Return how each device fills, works and drains.
+    """Return a table of warm-up, steady state and drain of each device, in passes.
 
-    The steady state begins with the forward pass before the first backward one, and
-    ends with the backward pass behind the last forward one. Without it all forward
-    passes are warm-up, as in GPipe.
+    The steady state begins with the forward pass before the first backward one, and ends with the
+    backward pass after the last forward one. Without it all forward passes are warm-up, as in
+    GPipe.
     """
     head = ("device", "stages", "warm-up", "steady", "drain", "idle", "in flight")
     rows = []

@@ -1,4 +1,4 @@
-"""Which page a report is drawn as, and what of it the user chose."""
+"""The view of a report: the kind of page, and the content that the user chose."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which plugins a run has, and guarded calls of their hooks."""
+"""The plugins of a run, and guarded calls of their hooks."""

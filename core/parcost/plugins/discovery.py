@@ -52,7 +52,7 @@ _ONE_NAME = ("groups", "terms", "memory", "figures", "intervals")
 
 @frozen(eq=False)
 class DeferredPart:
-    """A part of a package that is imported when something of what it *offers* is asked for."""
+    """A part of a package that is imported on the first call of a hook in *offers*."""
 
     plugin: Plugin
     load: Callable[[], object]
@@ -78,22 +78,22 @@ class Plugins:
 
     @property
     def foreign(self) -> tuple[Plugin, ...]:
-        """The plugins that come from outside of this distribution."""
+        """The plugins that are not part of parcost itself."""
         return tuple(plugin for plugin in self.plugins if plugin.distribution != OWN_DISTRIBUTION)
 
     @cached_property
     def registry(self) -> Registry:
-        """The plugins that fit, and what they offer by name; asked for once.
+        """The valid plugins, and the objects that they register by name; computed once.
 
-        It is without deferred parts, unless another plugin offers what they do: of two with one
-        name to offer, one is left out.
+        It excludes deferred parts, unless another plugin implements the same hooks: if two register
+        one name, one of them must be left out.
         """
         found = register(self.loaded)
         return self.whole.registry if any(map(found.hooks.get, self._later)) else found
 
     @cached_property
     def whole(self) -> Plugins:
-        """The same plugins with all parts imported; they note what cannot be."""
+        """The same plugins with all parts imported; parts that fail are recorded as faults."""
         if not self.deferred:
             return self
         parts = _Loading(found={plugin.name: plugin for plugin in self.loaded})
@@ -107,7 +107,7 @@ class Plugins:
         return made
 
     def _unnamed(self, registry: Registry) -> Iterator[Fault]:
-        """Yield a fault for each answer of a deferred part that its package does not name."""
+        """Yield a fault for each hook of a deferred part that ``OFFERS`` of its package omits."""
         parts = {part.plugin.name: part for part in self.deferred}
         for hook, answers in registry.hooks.items():
             for plugin, _, _ in answers:
@@ -117,12 +117,12 @@ class Plugins:
 
     @cached_property
     def _later(self) -> frozenset[str]:
-        """What deferred parts offer."""
+        """The hooks of deferred parts."""
         return frozenset().union(*(part.offers for part in self.deferred))
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """The plugins that take part."""
+        """The valid plugins."""
         taking_part = {plugin.name: plugin for plugin in self.registry.plugins}
         for part in self.deferred:
             taking_part.setdefault(part.plugin.name, part.plugin)
@@ -130,12 +130,12 @@ class Plugins:
 
     @property
     def broken(self) -> tuple[Fault, ...]:
-        """The faults of those that do not: they cannot be imported, or do not fit."""
+        """The faults of excluded plugins: they cannot be imported, or are invalid."""
         return (*self.unloadable, *self.registry.faults)
 
     @property
     def absences(self) -> Sequence[str]:
-        """A sentence for each plugin that takes no part, for diagnostics of what is missing."""
+        """A sentence for each excluded plugin, for diagnostics about something missing."""
         broken = [f"plugin {fault.plugin} {fault.message}" for fault in self.broken]
         found = [f"plugin `{name}` is left out by `--without`" for name in self.left_out] + broken
         more = len(found) - MOST_ABSENCES
@@ -143,16 +143,16 @@ class Plugins:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Every fault so far, those in answers about studies included, each once."""
+        """Every fault so far, each once, including faults in answers about studies."""
         return tuple({**{str(fault): fault for fault in self.broken}, **self.noted}.values())
 
     def note(self, fault: Fault) -> None:
-        """Remember a fault in an answer about a study."""
+        """Record a fault in an answer about a study."""
         if len(self.noted) < MOST_FAULTS:
             self.noted.setdefault(str(fault), fault)
 
     def implementing(self, hook: str) -> Sequence[Plugin]:
-        """Return the plugins that answer *hook*, in the order in which they are asked."""
+        """Return the plugins that implement *hook*, in the order of their calls."""
         return [plugin for plugin, _, _ in self.registry.hooks.get(hook, ())]
 
     def ask(
@@ -163,13 +163,13 @@ class Plugins:
         only: int | None = None,
         **arguments: Any,
     ) -> Iterator[tuple[Plugin, Any]]:
-        """Yield what each plugin contributes to *hook*, stamped with the plugin.
+        """Yield the contributions of each plugin to *hook*, each with its plugin.
 
-        With *only*, yield the contributions of the plugin in that position of :meth:`implementing`.
+        With *only*, yield the contributions of the plugin at that position of :meth:`implementing`.
 
         A plugin has a fault if it raises, returns another type than the hook declares, or repeats a
         name. The fault is added to *faults*; without a list it is raised as a :class:`PluginError`.
-        Spec errors raised by a plugin pass through. A note names a plugin of a third party.
+        Spec errors raised by a plugin pass through, with a note that names a third-party plugin.
         """
         asked = self.registry.hooks.get(hook, ())
         taken: dict[Any, Plugin] = {}
@@ -217,10 +217,10 @@ class Plugins:
         message: str,
         cause: BaseException | None = None,
     ) -> None:
-        """Note what *plugin* did, or was wrong with what it gave; it may have raised *cause*.
+        """Record a fault of *plugin*, which may have raised *cause*.
 
         Raises:
-            PluginError: There is no list to note it in, or another plugin was named already.
+            PluginError: There is no list for faults, or the error already names another plugin.
         """
         named = isinstance(cause, ParcostError) and type(cause) is not PluginError
         if faults is None or named:
@@ -230,7 +230,7 @@ class Plugins:
         self.note(fault)
 
     def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
-        """Return what plugins offer under a registry hook, by name."""
+        """Return the objects that plugins register under a hook, by name, with their plugins."""
         known = self.whole if hook in self._later else self
         return known.registry.offers[hook]
 
@@ -248,17 +248,17 @@ def load(
 ) -> Plugins:
     """Return the installed plugins, built-in ones included, those in *files*, and any *extra*.
 
-    *extra* are pairs of name and plugin object or module; *without* are names to leave
-    out; *files* are modules, or folders that are packages, by path. A plugin that cannot
-    be imported is kept in ``Plugins.broken``.
+    *extra* are pairs of name and plugin object or module; *without* are names to leave out; *files*
+    are modules, or folders that are packages, by path. A plugin that cannot be imported is listed
+    in ``Plugins.broken``.
 
     A package names modules of its own in ``PARTS``. Each of them is a plugin too: the part
-    ``attention`` of ``model`` is ``model.attention``. Where it names in ``OFFERS`` what they offer
-    without a study, they are imported when that is asked for.
+    ``attention`` of ``model`` is ``model.attention``. If ``OFFERS`` lists the hooks that the parts
+    implement without a study, they are imported on the first call of such a hook.
 
     Raises:
-        PluginError: Nothing installed has a name in *without*, or one that was asked for
-            has the name of another.
+        PluginError: Nothing installed has a name in *without*, or a requested plugin has the
+            name of another.
     """
     points = sorted(entry_points(group=GROUP), key=_entry_order) if installed else []
     loading = _Loading(skipped=frozenset(without), may_defer=True)
@@ -295,7 +295,7 @@ def load_selection(selection: PluginSelection) -> Plugins:
     """Return the plugins of a *selection*.
 
     Raises:
-        PluginError: Nothing installed has a name that it leaves out, or two share a name.
+        PluginError: Nothing installed has an excluded name, or two plugins share a name.
     """
     return load(without=selection.without, files=selection.files)
 
@@ -310,7 +310,7 @@ def names_of_parts(subject: str) -> Sequence[str]:
 
 
 def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:
-    """Return what sorts entry points; of one name, that of parcost comes first."""
+    """Return the sort key of an entry point; of equal names, that of parcost comes first."""
     return point.name, not point.value.startswith(_OWN_MODULES), point.value
 
 
@@ -321,7 +321,7 @@ def _origin(distribution: Distribution | None) -> tuple[str, str]:
 
 @define(eq=False)
 class _Loading:
-    """The plugins that are loaded so far, and the names of all that there are."""
+    """The plugins loaded so far, and the names of all plugins."""
 
     skipped: frozenset[str] = frozenset()
     may_defer: bool = False
@@ -331,9 +331,9 @@ class _Loading:
     deferred: list[DeferredPart] = field(factory=list)
 
     def load(self, load_module: Callable[[], object], plugin: Plugin) -> None:
-        """Load a plugin and its parts, but for those skipped.
+        """Load a plugin and its parts, except skipped ones.
 
-        A part that cannot be imported leaves the others in place.
+        If a part cannot be imported, the others stay.
         """
         try:
             module = call(load_module)
@@ -360,10 +360,10 @@ class _Loading:
         self.found[plugin.name] = plugin
 
     def check_skipped(self) -> None:
-        """Check that each name that is skipped is the name of a plugin.
+        """Check that each skipped name is the name of a plugin.
 
         Raises:
-            PluginError: One is not.
+            PluginError: A name is not.
         """
         unseen = {*self.skipped, *(fault.plugin.name for fault in self.broken)}
         absent = [
@@ -393,10 +393,10 @@ def _parts(module: object) -> Mapping[str, str]:
 
 
 def _offers_of_parts(module: object) -> frozenset[str]:
-    """Return the hooks that a package names as all that its parts answer.
+    """Return the hooks that a package lists as all hooks of its parts.
 
     Raises:
-        TypeError: ``OFFERS`` is no list of hooks that are asked without a study.
+        TypeError: ``OFFERS`` is no list of hooks that are called without a study.
     """
     if not isinstance(module, ModuleType):
         return frozenset()
@@ -423,19 +423,19 @@ def _names_in(
 def _plugin_error(
     plugin: Plugin, hook: str, message: str, cause: BaseException | None = None
 ) -> PluginError:
-    """Return the error of a plugin that a study cannot do without, and where its code failed."""
+    """Return the error of a failed plugin, with the place in its code, if known."""
     at = place_in_code(cause, plugin.module) if cause is not None else ""
     return FaultError(f"plugin {plugin} failed in `{hook}`: {message}{at}")
 
 
 def _with_note(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
-    """Return a spec error that says which plugin was asked as it came about."""
+    """Return a spec error with a note that names the called plugin and hook."""
     note = f"plugin {plugin} was asked for `{hook}`"
     return SpecError([evolve(d, notes=(*d.notes, note)) for d in error.diagnostics])
 
 
 def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plugin]) -> str:
-    """Claim the name of an answer for *plugin*; return what is wrong if it is taken."""
+    """Reserve the name of an answer for *plugin*; return an error if it is taken, else ""."""
     if hook in _ONE_ANSWER:
         key: Any = ""
     elif hook in _ONE_NAME and found:

@@ -57,14 +57,14 @@ class ScheduleOfVersion2(Schedule):
         self.frameworks, self.search_default = schedule.frameworks, schedule.search_default
 
     def for_study(self, study: Study) -> Schedule:
-        """Return the schedule with what the study says of it."""
+        """Return the schedule with its options from the study."""
         found = self._schedule.for_study(study)
         if id(found) not in self._of_studies:  # which keeps it, so that its id stays its own
             self._of_studies[id(found)] = ScheduleOfVersion2(found)
         return self._of_studies[id(found)]
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why the schedule does not exist there."""
+        """Return why the schedule does not exist for *shape*, or None."""
         return self._schedule.limits(shape)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
@@ -72,17 +72,17 @@ class ScheduleOfVersion2(Schedule):
         return self._schedule.order(stages, micro_batches, chunks)
 
     def closed_form(self, case: Case) -> tuple[Real, Mask] | None:
-        """Return the makespan of a single pipeline."""
+        """Return the makespan of a single pipeline in seconds, and where it is exact."""
         former = _former(case)
         return None if former is None else self._schedule.closed_form(former)  # type: ignore[arg-type]
 
     def lower_bound(self, case: Case) -> Real | None:
-        """Return a bound of a single pipeline."""
+        """Return a lower bound of the makespan of a single pipeline in seconds."""
         former = _former(case)
         return None if former is None else self._schedule.lower_bound(former)  # type: ignore[arg-type]
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:
-        """Return when the first stage of each run starts and ends."""
+        """Return the start and end times of the first stage of each run, in seconds."""
         former = _former(case)
         found = None if former is None else self._schedule.spans(former)  # type: ignore[arg-type]
         if former is None or found is None:
@@ -95,7 +95,7 @@ class ScheduleOfVersion2(Schedule):
 
 
 def _former(case: Case) -> CaseOfVersion2 | None:
-    """Return *case* as version 2 has it, None of many pipelines and of pairs that save time."""
+    """Return *case* in version 2; None for several pipelines, or for pairs that save time."""
     if is_array(case.stages, case.chunks, *case.counts) or any_of(case.saved != 0):
         return None
 

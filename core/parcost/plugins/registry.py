@@ -1,15 +1,15 @@
-"""The registry: plugins with valid hooks and unique names of their offers.
+"""The registry: plugins with valid hooks, and the uniquely named objects that they register.
 
-The offers of a plugin are read once, before any study: its blocks, catalogues, collectives,
-libraries, schedules, kernels and formats. A plugin that fails here is left out whole, because its
-terms would miss its blocks. A fault names it. All others stay, with unchanged answers.
+Registered objects of a plugin are read once, before any study: its blocks, catalogues, collectives,
+libraries, schedules, kernels and formats. A plugin that fails here is left out completely, because
+its terms would miss its blocks. A fault names it. All others stay, with unchanged answers.
 
     plugin     has                      becomes
     ring       collectives: ring        used
     faster     collectives: ring        left out: `ring` is offered by plugin `ring`
     custom     hook `termz`             left out: no hook is called `termz`
 
-Of two plugins with one name to offer, one of parcost's own keeps it, or else the first by name.
+If two plugins register one name, one of parcost's own keeps it, or else the first by name.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ Hook = tuple["Plugin", Callable[..., Any], tuple[str, ...]]
 
 
 class OfferError(Exception):
-    """What a plugin offers by name does not fit."""
+    """An object that a plugin registers is invalid."""
 
 
 @frozen(eq=False)
 class Registry:
-    """The plugins that fit, what they offer by name, and the faults of those that do not."""
+    """The valid plugins, the objects that they register by name, and the faults of the others."""
 
     plugins: tuple[Plugin, ...]
     hooks: Mapping[str, Sequence[Hook]]
@@ -122,12 +122,12 @@ def register(plugins: Sequence[Plugin]) -> Registry:
 
 
 def precedence(plugin: Plugin) -> tuple[bool, str]:
-    """Return what to sort plugins by: of two that claim one name, the first keeps it."""
+    """Return the sort key of a plugin: if two claim one name, the first keeps it."""
     return plugin.distribution != OWN_DISTRIBUTION, plugin.name
 
 
 def _order(offered: Mapping[str, tuple[Plugin, Any]]) -> Callable[[str], tuple[str, int]]:
-    """Return what sorts offers by their plugin, and those of one plugin as it gave them."""
+    """Return a sort key for registered names: by plugin, then in the plugin's own order."""
     position = {name: i for i, name in enumerate(offered)}
     return lambda name: (offered[name][0].name, position[name])
 
@@ -140,7 +140,7 @@ def _fault(plugin: Plugin, hook: str, message: str) -> Fault:
 
 
 class _Manager(pluggy.PluginManager):
-    """Skip what no hook can be: pluggy takes 10 to 20 us for each name of a module."""
+    """Skips names that cannot be hooks: pluggy takes 10 to 20 us for each name of a module."""
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
         if isinstance(plugin, ModuleType):
@@ -151,7 +151,7 @@ class _Manager(pluggy.PluginManager):
 
 
 def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Sequence[Hook]]:
-    """Return the hooks of those plugins whose hooks fit, by name and in order of precedence."""
+    """Return the hooks of all valid plugins, by name and in order of precedence."""
     left = sorted(plugins, key=precedence)
     while True:
         manager = _Manager(GROUP)
@@ -175,7 +175,7 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
 
 
 def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
-    """Register *plugin*; return what does not fit, if anything."""
+    """Register *plugin*; return a fault if it is invalid, else None."""
     wanted = _version(plugin)
     if wanted not in (_SCHEDULES_BY_STAGE, API_VERSION):
         message = f"needs version {quote(wanted)} of the contract, and this is {API_VERSION}"
@@ -203,7 +203,7 @@ def _version(plugin: Plugin) -> Any:
 
 
 def _hook_of(error: pluggy.PluginValidationError) -> str:
-    """Return the hook that *error* is about."""
+    """Return the name of the hook in a validation error."""
     for line in str(error).splitlines():
         _, found, rest = line.partition("for hook '")
         if found:
@@ -224,10 +224,10 @@ def _offers_of(
     offers: Mapping[str, Mapping[str, tuple[Plugin, Any]]],
     before: Sequence[tuple[str, str, Any]],
 ) -> Iterator[tuple[str, str, Any]]:
-    """Yield what a plugin offers under *hook*: the hook, its name, and the thing itself.
+    """Yield the objects that a plugin registers under *hook*: hook, name, object.
 
     Raises:
-        OfferError: Something does not fit, or has a name that is taken.
+        OfferError: An object is invalid, or its name is taken.
     """
     plugin, function, _ = implementation
 
@@ -255,10 +255,10 @@ def _offers_of(
 
 
 def _name(hook: str, thing: Any) -> str:
-    """Return the name under which *thing* is offered.
+    """Return the name under which *thing* is registered.
 
     Raises:
-        OfferError: It is not what *hook* asks for.
+        OfferError: It is not of the type of *hook*.
     """
     if hook == "blocks":
         if not isinstance(thing, type):
@@ -288,7 +288,7 @@ def _name(hook: str, thing: Any) -> str:
 
 
 def _former(thing: Any, change: str) -> str:
-    """Return the complaint about what is written for a former version of the contract."""
+    """Return the error for an object that is written for a former version of the contract."""
     return (
         f"returned {type_name(thing)}, written for version 1 of the contract: "
         f"{change}; {_GUIDE} lists the changes"
@@ -296,7 +296,7 @@ def _former(thing: Any, change: str) -> str:
 
 
 def _members(thing: Any) -> Mapping[str, Any]:
-    """Return what an object and its classes define, by name."""
+    """Return the attributes of an object and its classes, by name."""
     kinds = [vars(kind) for kind in reversed(type(thing).__mro__)]
     try:
         own = vars(thing)
@@ -306,7 +306,7 @@ def _members(thing: Any) -> Mapping[str, Any]:
 
 
 def _required(method: Any) -> int:
-    """Return how many arguments a method needs, itself included; 0 of what is no function."""
+    """Return the number of required arguments of a method, with self; 0 if it is no function."""
     if not isinstance(method, FunctionType):
         return 0
     return method.__code__.co_argcount - len(method.__defaults__ or ())
@@ -319,7 +319,7 @@ def _are_words(names: Any) -> bool:
 
 
 def _word(name: Any) -> str:
-    """Return *name*, which a spec can spell.
+    """Return *name* if a spec can spell it.
 
     Raises:
         OfferError: It cannot.

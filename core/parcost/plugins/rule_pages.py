@@ -48,7 +48,7 @@ _KEYS = {*_TEXTS, *_FLAGS, "edit", "change"}
 
 @record(kw_only=True)
 class RulePage:
-    """What there is to know of a rule. *plugin* is None of the core.
+    """The documentation of a rule. *plugin* is None for rules of the core.
 
     *fails* and *passes* are specs, "" where a rule *needs* more than a spec to fail.
     """
@@ -69,7 +69,7 @@ class RulePage:
 
     @property
     def allowable(self) -> bool:
-        """Whether a spec may switch the rule off: no error, which leaves no numbers to trust."""
+        """Whether a spec may switch the rule off: only a warning, as an error leaves no numbers."""
         return self.severity == "warning"
 
 
@@ -117,7 +117,7 @@ def _pages(text: str, book: str, plugin: Plugin | None) -> Mapping[str, RulePage
     """Return the pages of a rulebook.
 
     Raises:
-        PluginError: It is no table of rules.
+        PluginError: The rulebook is no table of rules.
     """
     import tomllib  # only where a page is read
 
@@ -171,7 +171,7 @@ def _page(
 def _examples(
     table: Mapping[str, Any], base: str, wrong: Callable[[str], PluginError]
 ) -> tuple[str, str]:
-    """Return the spec that breaks a rule, and the one that does not."""
+    """Return the spec that breaks a rule, and the spec that passes."""
     added = table.get("fails", "").strip()
     if not added and not table.get("edit"):
         return "", ""
@@ -184,7 +184,7 @@ def _examples(
 
 
 def _changed(text: str, changes: Any, wrong: Callable[[str], PluginError]) -> str:
-    """Return *text* with each of *changes*, an old part and a new one, made once."""
+    """Return *text* with *changes* applied: pairs of an old part, found once, and a new one."""
     for change in changes:
         if not isinstance(change, list) or list(map(type, change)) != [str, str]:
             raise wrong(f"the change {quote(change)}, which is no pair of texts")

@@ -1,8 +1,8 @@
-"""Which plugins a run has, in words that another process understands; those in files.
+"""The selection of plugins for a run, as data that another process can use; plugin files.
 
-The code of a file is found by its text: an edited file is another module, beside the older
-one, which studies may still use. Byte code is neither read nor left behind, because an edit
-within the second would not be seen.
+The code of a file is identified by its text: an edited file becomes another module, next to the
+older one, which studies may still use. Byte code is neither read nor written, because an edit
+within one second would be missed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def _in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 @frozen
 class PluginSelection:
-    """The installed plugins *without* some, by name, and those in *files*, by path."""
+    """The plugins of a run: the installed ones except *without* (names), and *files* (paths)."""
 
     without: tuple[str, ...] = field(default=(), converter=_in_order)
     files: tuple[str, ...] = field(default=(), converter=_in_order)
 
 
 def name_of(path: str) -> str:
-    """Return what the plugin in a file, or in a folder, is called.
+    """Return the name of the plugin in a file, or in a folder.
 
     >>> name_of("work/eager-1f1b.py"), name_of("work/data.loader")
     ('eager_1f1b', 'data_loader')
@@ -51,7 +51,7 @@ def name_of(path: str) -> str:
 def texts(path: str) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of a file, or of every file in a folder, in a fixed order.
 
-    What is hidden, compiled or not a plain file is no part of a plugin.
+    Hidden and compiled files, and special files such as pipes, are skipped.
 
     Raises:
         SpecError: It cannot be read, or is too large.
@@ -65,9 +65,9 @@ def texts(path: str) -> Iterator[tuple[str, bytes]]:
 
 
 def files_of(folder: Path) -> Iterator[Path]:
-    """Yield the plain files in *folder* and below, through links as well, in a fixed order.
+    """Yield the regular files in *folder* and below, in a fixed order; links are followed.
 
-    What is hidden or compiled is left out, and nothing is entered twice.
+    Hidden and compiled files are skipped, and no folder is entered twice.
     """
     entered: set[Path] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
@@ -84,10 +84,10 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 
 def module_of(path: str) -> object:
-    """Return the module in a file, or in a folder that is a package, run once for each text.
+    """Return the module in a file, or in a package folder; it runs once for each text.
 
     Raises:
-        ImportError: There is none, or nothing in it is a hook.
+        ImportError: There is no module, or it has no hook.
         SpecError: It cannot be read, or is too large.
     """
     place = Path(path).resolve()
@@ -122,7 +122,7 @@ def module_of(path: str) -> object:
 
 
 class _Source(SourceFileLoader):
-    """Reads source, whatever byte code lies beside it."""
+    """Loads a module from its source, ignoring byte code."""
 
     def get_code(self, fullname: str) -> Any:
         path = self.get_filename(fullname)

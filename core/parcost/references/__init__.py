@@ -1,1 +1,1 @@
-"""The pages that are generated: the Python interface and the language."""
+"""Generated documentation: the Python interface, the language and the rules."""

@@ -107,7 +107,7 @@ def api_reference() -> str:
 
 
 def _core_set() -> Iterator[str]:
-    """Yield the table of the core set."""
+    """Yield the table of the most important names."""
     yield "## The core set\n"
     yield f"Most plugins need no more than these {len(CORE_SET)} names.\n"
     yield from ("| name | what it is |", "| :-- | :-- |")
@@ -118,7 +118,7 @@ def _core_set() -> Iterator[str]:
 
 
 def _first_paragraph(lines: Iterator[str]) -> str:
-    """Return the first text of a description behind the call."""
+    """Return the first paragraph of a description, after the call."""
     text = "\n".join(lines).removeprefix("```text\n")
     text = text.partition("```\n")[2] if "```\n" in text else text
     return " ".join(text.strip().partition("\n\n")[0].split()).replace("|", "\\|")
@@ -171,7 +171,7 @@ def _description(name: str, value: Any) -> Iterator[str]:
 
 
 def _members(cls: type) -> Iterator[str]:
-    """Yield the table of public methods and properties of a class, in the order of its text."""
+    """Yield the table of public methods and properties of a class, in source order."""
     rows = []
     for owner in reversed(cls.__mro__):
         if not owner.__module__.startswith("parcost"):
@@ -196,7 +196,7 @@ def _members(cls: type) -> Iterator[str]:
 
 
 def _call(value: Any, *, method: bool = False) -> str:
-    """Return the parameters of a call as they would be written, "" where there are none to give."""
+    """Return the parameters of a call as a user would write them; "" without parameters."""
     if getattr(value, "_is_protocol", False):
         return ""  # a plugin writes a class of its own
     try:
@@ -219,7 +219,7 @@ def _call(value: Any, *, method: bool = False) -> str:
 
 
 class _Verbatim:
-    """Text that a signature shows without quotation marks."""
+    """Text whose ``repr`` has no quotation marks, for signatures."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -235,7 +235,7 @@ def _annotation(annotation: Any) -> Any:
 
 
 def _default(parameter: inspect.Parameter) -> Any:
-    """Return a default that reads the same in every process and version of Python."""
+    """Return a default value whose text is the same in every process and version of Python."""
     default = parameter.default
     if default is inspect.Parameter.empty:
         return default

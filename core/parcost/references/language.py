@@ -1,4 +1,4 @@
-"""The language reference, made from what plugins declare.
+"""The language reference, made from the declarations of plugins.
 
     python -m parcost.references.language                     prints it
     python -m parcost.references.language docs/language.md    rewrites that part of the file
@@ -41,7 +41,7 @@ def reference(plugins: Plugins) -> str:
 
 
 def _provenances(plugins: Plugins) -> Mapping[tuple[str, str], str]:
-    """Return what preludes give every study, with where it is from, by block and attribute."""
+    """Return the values in preludes with their provenance, by block and attribute."""
 
     return {
         (block.kind.text, item.name.text): _with_origin(item)

@@ -60,7 +60,7 @@ def _subject_page(subject: str, pages: Sequence[RulePage]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the pages, or write them into the named folder in place of those it has."""
+    """Print the pages, or write them into the named folder, replacing its old pages."""
     pages = rules_reference(load())
     if not arguments:
         sys.stdout.write("\n".join(pages.values()))

@@ -1,1 +1,1 @@
-"""What is known of a scenario once it is evaluated: records only."""
+"""The results of an evaluated scenario, as records."""

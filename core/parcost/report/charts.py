@@ -1,4 +1,4 @@
-"""Charts as plain data, and those of a report."""
+"""The charts of a report, and charts as plain data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _point_table(axes: Axes, results: Sequence[Result], units: Mapping[str, str]
 
 
 def chart_data(chart: Chart) -> dict[str, Any]:
-    """Return a chart as plain data, as :class:`parcost.contract.entries.ChartData` has it."""
+    """Return a chart as plain data, the input of :class:`parcost.contract.entries.ChartData`."""
     rows = [dict(_fields(row)) for row in chart.rows]
     texts = {name for row in rows for name in row if name.endswith(_TEXT)}
     columns = {
@@ -87,7 +87,7 @@ def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def formula_text(of: Formula, *, numbers: bool = True) -> str:
-    """Return a formula in letters, with its numbers, and its source."""
+    """Return a formula in symbols, with its numbers, and its source."""
     text = fractions(of.shown)
     in_numbers = filled(of) if numbers and of.is_expression else ""
     if in_numbers and in_numbers != text and len(in_numbers) <= _MOST_DRAWN:

@@ -1,4 +1,4 @@
-"""Plugins that failed, as lines of a report."""
+"""Failures of plugins, as lines of a report."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _SHOWN = (  # beside the step
 
 
 def fault_line(fault: Fault) -> str:
-    """Return that a plugin failed."""
+    """Return the line for a failed plugin."""
     return f"incomplete: {fault}"
 
 
 def fault_lines(result: Result) -> list[str]:
-    """Return a line for each plugin that failed, whose part the report lacks."""
+    """Return a line for each failed plugin, whose contributions the report lacks."""
     return [fault_line(fault) for fault in result.faults]
 
 
 def judgment_failure(result: Result) -> str:
-    """Return which plugins left a study without a verdict, as a rule failed; "" if none did."""
+    """Return a sentence that names the plugins whose failed rules prevent a verdict, or ""."""
     faults = dict.fromkeys(str(f.plugin) for f in result.faults if f.hook in RULES)
     if not faults:
         return ""
@@ -41,7 +41,7 @@ def judgment_failure(result: Result) -> str:
 
 
 def step_failure(result: Result) -> str:
-    """Return which plugins failed in a hook that the step is made of; "" if none did."""
+    """Return a sentence that names the plugins that failed in a hook of the step, or ""."""
     faults = [f for f in result.faults if f.hook not in (*RULES, *_SHOWN)]
     hooks = dict.fromkeys(f"`{fault.hook}`" for fault in faults)
     owners = dict.fromkeys(str(fault.plugin) for fault in faults)
@@ -49,7 +49,7 @@ def step_failure(result: Result) -> str:
 
 
 def _plugins(names: Iterable[str]) -> str:
-    """Return plugins by name.
+    """Return the names of plugins, with "plugin" or "plugins" in front.
 
     >>> _plugins(["`a`"]), _plugins(["`a`", "`b`"])
     ('plugin `a`', 'plugins `a` and `b`')

@@ -1,4 +1,4 @@
-"""The figures that a user chose by name, and intervals for reading."""
+"""The figures that a user chose by name, and intervals as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def figures_by_name(result: Result) -> Mapping[str, Figure]:
 
 
 def select(result: Result, names: Sequence[str]) -> Sequence[Figure]:
-    """Return the figures of a result called *names*, in that order; it may lack some."""
+    """Return the figures of a result called *names*, in that order; missing ones are skipped."""
     headlines = {figure.name: figure for _, figure in result.figures}
     known = headlines if all(name in headlines for name in names) else figures_by_name(result)
     return [known[name] for name in names if name in known]
@@ -57,7 +57,7 @@ def missing_names(results: Sequence[Result], names: Sequence[str]) -> Mapping[st
 
 
 def interval_of(interval: Interval, unit: str) -> str:
-    """Return an interval for reading, with the share of cases that it holds.
+    """Return an interval as text, with the share of cases that it covers.
 
     >>> from parcost.contract.formulas import Formula
     >>> from parcost.contract.figures import Interval

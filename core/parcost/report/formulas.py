@@ -1,4 +1,4 @@
-"""Formulas as people read them: in letters, and with their numbers filled in."""
+"""Formulas as text: in symbols, and with their numbers filled in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JOINING = re.compile(r" [-+<>=?:]|[<>=]= ")  # what a fraction would tear apart
 
 
 def filled(of: Formula, write: Callable[..., str] = quantity) -> str:
-    """Return the expression of a formula with each letter replaced by its number.
+    """Return the expression of a formula with each symbol replaced by its number.
 
     >>> from parcost.contract.formulas import formula
     >>> f = formula("2 (P - 1) n / (P B), ring", P=8.0, n=(2.0**20, "B"), B=(450e9, "B/s"))
@@ -41,7 +41,7 @@ def filled(of: Formula, write: Callable[..., str] = quantity) -> str:
 
 
 def _digits(of: Formula, write: Callable[..., str]) -> int:
-    """Return the digits of inputs that give the value to a thousandth; of arrays the fewest."""
+    """Return the digits of inputs needed to reproduce the value to 0.1 %; for arrays the fewest."""
     numbers = {letter: value for letter, (value, _) in of.inputs.items()}
     if not numbers or is_array(of.value, *numbers.values()) or not math.isfinite(of.value):
         return _DIGITS[0]
@@ -57,7 +57,7 @@ def _digits(of: Formula, write: Callable[..., str]) -> int:
 
 
 def _read(text: str, value: Any) -> Any:
-    """Return a number as it is printed, *value* where the text is a word."""
+    """Return the number in a printed text, or *value* if the text is a word."""
     number, _, name = text.partition(" ")
     try:
         return float(number.replace(",", "")) * (unit(name)[0] if name else 1.0)
@@ -66,9 +66,9 @@ def _read(text: str, value: Any) -> Any:
 
 
 def long_figures(result: Result) -> Mapping[int, str]:
-    """Return the headline figures whose formulas have many letters, by the id of the formula.
+    """Return the headline figures whose formulas have many symbols, by the id of the formula.
 
-    Where one is part of another formula, its name stands in place of its letters.
+    Inside another formula, the name of such a figure replaces its symbols.
     """
     return {
         id(figure.formula): figure.name for _, figure in result.figures if _is_long(figure.formula)
@@ -112,7 +112,7 @@ def fractions(text: str, factor: re.Pattern[str] = _LETTER) -> str:
 
 
 def _joins(text: str) -> bool:
-    """Return whether a sum, a comparison or a choice stands outside of brackets."""
+    """Return whether the text has a sum, a comparison or a choice outside of brackets."""
     depth, outside = 0, ""
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -121,7 +121,7 @@ def _joins(text: str) -> bool:
 
 
 def _is_enclosed(text: str) -> bool:
-    """Return whether one pair of brackets, maybe of a function, holds all of *text*."""
+    """Return whether one pair of brackets, possibly of a function call, encloses all of *text*."""
     name, bracket, _ = text.partition("(")
     if not bracket or not (name.isidentifier() or not name) or not text.endswith(")"):
         return False

@@ -42,12 +42,12 @@ class Plot:
         return shown
 
     def save(self, path: str | Path) -> None:
-        """Write the pictures in the format that the suffix of *path* names.
+        """Write the pictures in the format of the suffix of *path*.
 
-        The file appears whole or not at all.
+        The file appears when it is complete.
 
         Raises:
-            ValueError: No plugin has a format of that name which draws.
+            ValueError: No plugin has a drawing format of that name.
             OSError: The file cannot be written.
             PluginError: The plugin of the format fails.
         """
@@ -66,10 +66,12 @@ class Plot:
 
 
 def plot(path: str, name: str, charts: Iterable[Chart], picture: str, plugins: Any) -> Plot:
-    """Return the *picture* of a study called *name* in *path*, of those in *charts*; all for "".
+    """Return a plot of the chart called *picture*, or of all *charts* if it is "".
+
+    *path* and *name* are the file and the title of the study.
 
     Raises:
-        KeyError: There is none of that name.
+        KeyError: No chart has that name.
     """
     drawn = list(charts)
     chosen = [chart_data(chart) for chart in drawn if chart.name == picture or not picture]

@@ -77,7 +77,7 @@ class Report:
 
     @property
     def suppressions(self) -> Sequence[Suppression]:
-        """Every warning that the spec switches off, once."""
+        """Every warning that the spec switches off, each listed once."""
         found = [one for result in self.results for one in result.suppressions]
         return list({id(one.diagnostic): one for one in found}.values())
 
@@ -85,7 +85,7 @@ class Report:
     def exit_code(self) -> int:
         """0 good; 1 a rule or an expectation failed or nothing fits; 3 a plugin failed.
 
-        A sweep is good where one of its points runs, and every claim holds at all that run.
+        A sweep is good if one of its points is valid, and every claim holds at all valid points.
         """
         if any(result.faults for result in self.results):
             return 3

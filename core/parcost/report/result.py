@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Expectation:
     """One claim of an ``expect`` block, and whether it holds.
 
-    *outcome* compares the value of the claim with the figure, in one sentence. Where the claim
-    holds, there is one only if its value lies outside of the interval of the figure.
+    *outcome* compares the value of the claim with the figure, in one sentence. If the claim holds,
+    it is empty unless the value lies outside of the interval of the figure.
     """
 
     text: str  # as written: "mfu = 41 % +- 3 %"
@@ -37,7 +37,7 @@ class Expectation:
 
 @record(kw_only=True, eq=False)
 class Infeasible:
-    """A point of a sweep that breaks rules, and what each of them says."""
+    """A point of a sweep that breaks rules, and the messages of the rules."""
 
     at: Mapping[str, Any]
     reasons: Sequence[str]
@@ -83,14 +83,14 @@ class Result:
 
     @property
     def feasible(self) -> Mask:
-        """Whether the study may run, and its step meets every verdict."""
+        """Whether the study is valid, and its step passes every rule about the outcome."""
         return self.legal if self.outcome is None else self.outcome.feasible
 
     def figure(self, name: str) -> Real:
-        """Return the value of the figure called *name*, a detail included.
+        """Return the value of the figure called *name*, details included.
 
         Raises:
-            KeyError: There is none, because no plugin gave it or the study may not run.
+            KeyError: There is none, because no plugin provides it or the study is invalid.
         """
         for _, figure in self.figures:
             if figure.name == name:
@@ -106,7 +106,7 @@ class Result:
         raise KeyError(f"no figure is called `{name}`{hint}")
 
     def interval(self, name: str) -> Interval | None:
-        """Return where the measured value of the figure called *name* lies, if that is known."""
+        """Return the prediction interval of the figure called *name*, or None if unknown."""
         return next((interval for _, interval in self.intervals if interval.name == name), None)
 
     def __repr__(self) -> str:
@@ -115,41 +115,41 @@ class Result:
 
     @cached_property
     def details(self) -> Sequence[tuple[Plugin, Figure]]:
-        """Further figures: volumes, counts, ratios, bounds; made when first read."""
+        """Further figures: volumes, counts, ratios, bounds; computed on first read."""
         return self.make_details()
 
     @cached_property
     def missing(self) -> Mapping[str, str]:
-        """What this study needs to have a figure that it lacks, by name; made when first read."""
+        """The figures that this study lacks, by name, each with what it needs."""
         return self.make_missing()
 
     @cached_property
     def sections(self) -> Sequence[tuple[Plugin, Section]]:
-        """Tables of calculations, then advice, sensitivities and the like; made when first read."""
+        """Tables of calculations, then sections such as advice; computed on first read."""
         return self.make_sections()
 
     @cached_property
     def charts(self) -> Sequence[tuple[Plugin, Chart]]:
-        """Pictures of the step, of pipelines by themselves and of sections; made when first read.
+        """Pictures of the step, of pipelines by themselves and of sections; made on first read.
 
-        A sweep has none: its points are drawn.
+        A sweep has none; charts of its points replace them.
         """
         drawn = [(p, section.chart) for p, section in self.sections if section.chart is not None]
         return (*self.make_charts(), *self.timeline_charts, *drawn)
 
     @cached_property
     def timeline_charts(self) -> Sequence[tuple[Plugin, Chart]]:
-        """Pictures of pipelines over time; made when first read."""
+        """Pictures of pipelines over time; made on first read."""
         return self.make_timeline_charts()
 
 
 def figure_text(figure: Figure) -> str:
-    """Return the value of a figure for reading, or the ends of what a sweep gives."""
+    """Return the value of a figure as text, or the range of its values in a sweep."""
     return quantity(figure.value, figure.unit)
 
 
 def headline(result: Result) -> str:
-    """Return whether a result runs, and its first figure."""
+    """Return the validity of a result, and its first figure."""
     if not result.legal:
         return "may not run"
     first = next((figure for _, figure in result.figures), None)
@@ -158,7 +158,7 @@ def headline(result: Result) -> str:
 
 
 def verdicts(result: Result) -> list[Diagnostic]:
-    """Return what the step itself fails, such as to fit: not the rules before, nor claims."""
+    """Return the errors of rules about the outcome, such as memory; no earlier rules or claims."""
     if result.outcome is None:
         return []
     claims = {id(claim.diagnostic) for claim in result.expectations}
@@ -167,7 +167,7 @@ def verdicts(result: Result) -> list[Diagnostic]:
 
 
 def is_good(result: Result) -> bool:
-    """Return whether a result has a point that runs, and claims hold at all that do."""
+    """Return whether a result has a valid point, and claims hold at all valid points."""
     if not result.swept:
         errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
         return result.legal and not errors
@@ -175,7 +175,7 @@ def is_good(result: Result) -> bool:
 
 
 def runnable(result: Result) -> Any:
-    """Return for each point whether it runs."""
+    """Return, for each point, whether it is valid and fits."""
     import numpy as np
 
     feasible = np.asarray(result.legal and result.feasible, dtype=bool)
@@ -183,11 +183,11 @@ def runnable(result: Result) -> Any:
 
 
 def meets_claims(result: Result) -> bool:
-    """Return whether every claim holds at every point that runs."""
+    """Return whether every claim holds at every valid point."""
     runs = runnable(result)
     return all(bool((claim.holds | ~runs).all()) for claim in result.expectations)
 
 
 def point_count(result: Result) -> int:
-    """Return how many points a result is of."""
+    """Return the number of points of a result."""
     return len(result.study.axes[0][1]) if result.study.axes else 1

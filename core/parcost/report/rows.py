@@ -1,4 +1,4 @@
-"""A report, point by point: what a sweep looks like as a table."""
+"""A report point by point: the rows of a sweep's table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(
 ) -> Sequence[Mapping[str, Any]]:
     """Return one mapping per point, in the order of the sweep.
 
-    It has axis values and figures by name, those called *wanted* or else the headlines. It has
+    It has axis values and figures by name: the figures *wanted*, or else the headlines. It has
     ``verdict``, ``feasible``, and ``reason`` where it is not feasible.
     """
     names = [name for name, _ in axes]
@@ -54,7 +54,7 @@ def claims_by_point(
 
 
 def key_of(point: Mapping[str, Any], axes: Axes) -> Key:
-    """Return what tells a point from the others: its swept values, as text."""
+    """Return the key of a point: its swept values, as text."""
     return tuple(str(point[name]) for name, _ in axes)
 
 

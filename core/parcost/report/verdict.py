@@ -40,7 +40,7 @@ def verdict(result: Result, point: int = 0) -> str:
 
 
 def deciding_check(result: Result, point: int = 0) -> Check | None:
-    """Return the failed rule that names the verdict of a point: errors first; None if none does."""
+    """Return the failed rule that names the verdict of a point, errors first; None without one."""
     if result.outcome is None:
         return None
     named = [
@@ -50,7 +50,7 @@ def deciding_check(result: Result, point: int = 0) -> Check | None:
 
 
 def is_told(result: Result, diagnostic: Diagnostic) -> bool:
-    """Return whether the line of the verdict says what a warning says."""
+    """Return whether the line of the verdict already has the message of a warning."""
     named = deciding_check(result)
     same = named is not None and named.id == diagnostic.id
     return same and diagnostic.severity is not Severity.ERROR

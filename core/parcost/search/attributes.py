@@ -1,4 +1,4 @@
-"""Attributes of a study by their paths, and the values that they may have."""
+"""Attributes of a study by their paths, and their possible values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:
-    """Return *axis* with its values as the block holds them."""
+    """Return the choice for *axis*, with its values in the form that the block stores."""
     block, attribute = find(study, axis.attribute)
     held = [_object_value(scenario, axis.attribute, value, study) for value in axis.values]
     return Choice(
@@ -42,7 +42,7 @@ def find(study: Study, path: str) -> tuple[Any, str]:
 
 
 def _blocks(found: Sequence[Any]) -> Iterator[Any]:
-    """Yield blocks, and then those inside of them."""
+    """Yield blocks, each list followed by the blocks inside."""
     yield from found
     inner = [x for block in found for held in vars(block).values() for x in _held_by(held)]
     if inner:
