@@ -271,6 +271,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         f"{_FP8}{_KERNELS.format(**_ALL_FLASH_2, slow_type='fp8', fast_type='wide')}",
         f"{_FP8}{_KERNELS.format(**_ALL_FLASH_2, slow_type='wide', fast_type='fp8')}",
     ),
+    "schedule.messages": (
+        "dense",
+        "layout { pp = 2, sequence_parallel = off }",
+        "layout { pp = 2, sequence_parallel = off }\nschedule { messages = scattered }",
+    ),
     # A framework beside what its attributes are about.
     **{
         f"framework.{name}": (
@@ -382,6 +387,12 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             ),
             "reduces_by_matrix": ("sharded", "", "reduces_by_matrix = on", ""),
             "transfers": ("dense", "", "transfers = blocking", "layout { pp = 2 }"),
+            "messages": (
+                "dense",
+                "issue = 1 us",
+                "issue = 1 us, messages = scattered",
+                "layout { pp = 2, sequence_parallel = off }",
+            ),
             "interleaved_transfers": (
                 "dense",
                 "",

@@ -225,7 +225,7 @@ def test_more_work_is_never_faster() -> None:
 
 
 def test_no_collective_of_a_step_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not list(below_their_bounds(22, range(20), monkeypatch))
+    assert not list(below_their_bounds(23, range(20), monkeypatch))
 
 
 @pytest.mark.slow
@@ -267,4 +267,4 @@ def test_the_laws_see_a_step_that_breaks_them(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_laws_see_a_collective_that_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ring, "phases", lambda *_: [])
-    assert any("by ring" in line for line in below_their_bounds(22, range(20), monkeypatch))
+    assert any("by ring" in line for line in below_their_bounds(23, range(20), monkeypatch))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import LONGEST_ORDER, Edge, Op, PipelineShape, Schedule, Study
+from parcost import LONGEST_ORDER, Edge, Op, PipelineShape, Schedule, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.parallelism.pipeline import _ways_to_divide
 
@@ -31,6 +31,37 @@ def failures(study: Study, *ids: str) -> dict[str, Any]:
 
 
 # --- hops ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("messages", "backward"), [("whole", None), ("scattered", 1.0), ("partitioned", 2.0)]
+)
+def test_ranks_that_send_their_shares_gather_the_whole(
+    bind: Bind, messages: str, backward: float | None
+) -> None:
+    """4 ranks send a fourth each of 1024 tokens x 1024 x 2 B; 3 of 4 stages receive, 3 send."""
+    values = {
+        "cluster.devices": 16,
+        "layout.pp": 4,
+        "layout.tp": 4,
+        "schedule.messages": messages,
+        "training.global_batch": 8,
+    }
+    study = bind(values)
+    found = [t for _, t in study.contributions("terms")]
+    (edge,) = (t for t in found if isinstance(t, Edge))
+    whole = 1024 * 1024 * 2
+    assert edge.bytes_ == whole / (1 if backward is None else 4)
+    gathers = [t for t in found if isinstance(t, Work) and "all-gather of a" in t.name]
+    of = {p: [t for t in gathers if t.pass_ == p] for p in "FB"}
+    assert len(of["F"]) == (backward is not None)
+    assert len(of["B"]) == (backward or 0)
+    expected = study.collective("all_gather", float(whole), "tp", "auto").seconds
+    for gather in gathers:
+        assert gather.bytes_ == whole
+        assert gather.seconds == pytest.approx(expected, rel=1e-12)
+        counts = tuple(gather.count.of(study) if hasattr(gather.count, "of") else gather.count)
+        assert counts == ((0, 1, 1, 1) if gather.pass_ == "F" else (1, 1, 1, 0))
 
 
 @pytest.mark.parametrize(("sequence_parallel", "shards"), [("on", 2.0), ("off", 1.0)])

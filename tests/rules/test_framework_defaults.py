@@ -60,6 +60,25 @@ def test_overlap_by_framework(
     assert run_choices.blocks_on_transfers(made) is blocks
 
 
+@pytest.mark.parametrize(
+    ("framework", "layout", "messages"),
+    [
+        # Megatron-LM until 2023: --no-scatter-gather-tensors-in-pipeline turns it off.
+        ("megatron_lm_2021", "tp = 2, pp = 2", "scattered"),
+        ("megatron_lm_2023", "tp = 2, pp = 2, sequence_parallel = on", "whole"),
+        ("megatron_core", "tp = 2, pp = 2", "whole"),
+        # DeepSpeed: pipe_partitioned and grad_partitioned are on.
+        ("deepspeed", "tp = 2, pp = 2", "partitioned"),
+        ("megatron_deepspeed_2023", "tp = 2, pp = 2", "partitioned"),
+    ],
+)
+def test_messages_between_stages_by_framework(framework: str, layout: str, messages: str) -> None:
+    assert run_choices.stage_messages(study(framework, layout)) == messages
+    own = study(framework, layout, "schedule { messages = scattered }")
+    split = "sequence_parallel" not in layout
+    assert run_choices.stage_messages(own) == ("scattered" if split else "whole")
+
+
 def test_messages_of_megatron_overlap_with_interleaving() -> None:
     more = "schedule { kind = interleaved, chunks = 2 }"
     assert not run_choices.blocks_on_transfers(study("megatron_core", "tp = 2, pp = 4", more))

@@ -58,6 +58,7 @@ UNREAD = [
         "checkpoint { node_bandwidth = 5 GB/s }",
     ),
     ("schedule { transfers = blocking }", "`transfers`", "layout { pp = 2 }"),
+    ("schedule { messages = scattered }", "`messages`", "layout { pp = 2, tp = 2 }"),
     ("schedule { count_head = on }", "`count_head`", "layout { pp = 2 }"),
     ("schedule { count_embedding = on }", "`count_embedding`", "layout { pp = 2 }"),
     (
@@ -120,6 +121,15 @@ def test_an_unread_attribute_is_a_warning(written: str, named: str, needs: str) 
     assert found.help.startswith("it needs ")
     if needs:
         assert unread_warnings(merged(written, needs)) == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "warnings"),
+    [("pp = 2", 1), ("pp = 2, tp = 2", 0), ("pp = 2, tp = 2, sequence_parallel = on", 1)],
+)
+def test_ranks_send_shares_of_what_they_all_have(layout: str, warnings: int) -> None:
+    found = unread_warnings(f"layout {{ {layout} }}\nschedule {{ messages = scattered }}")
+    assert [d.message for d in found] == ["`schedule.messages` has no effect"] * warnings
 
 
 @pytest.mark.parametrize(("offload", "warnings"), [("on", 0), ("off", 1)])

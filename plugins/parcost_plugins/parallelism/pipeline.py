@@ -19,14 +19,17 @@ from parcost import (
     Figure,
     Formula,
     Outcome,
+    Pass,
     Pipeline,
     PipelineShape,
     Real,
     Rulebook,
     Sheet,
     Study,
+    Work,
     formula,
     hookimpl,
+    link_resources,
 )
 from parcost.numeric import all_of, is_array, max_of, where
 from parcost_plugins.vocabulary import (
@@ -36,7 +39,7 @@ from parcost_plugins.vocabulary import (
     Training,
     virtual_stages,
 )
-from parcost_plugins.vocabulary.causes import HOPS
+from parcost_plugins.vocabulary.causes import HOPS, TENSOR
 from parcost_plugins.vocabulary.neighbours import all_divisors, next_to
 from parcost_plugins.vocabulary.offers import usual_schedules
 from parcost_plugins.vocabulary.partition import (
@@ -50,7 +53,7 @@ from parcost_plugins.vocabulary.partition import (
     stages_of_devices,
 )
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
-from parcost_plugins.vocabulary.run_choices import blocks_on_transfers
+from parcost_plugins.vocabulary.run_choices import blocks_on_transfers, stage_messages
 
 _UNEVEN = "shorten the first and last stage: `schedule.assignment = short_ends`"
 _NO_ENDS = " without counted ends"
@@ -78,44 +81,99 @@ def pipelines(study: Study) -> list[Pipeline]:
 
 
 @hookimpl
-def terms(study: Study) -> list[Edge]:
+def terms(study: Study) -> Iterator[Edge | Work]:
     """Estimate the send/recv of a micro-batch: its message is the residual stream.
 
-    With sequence parallelism a tensor-parallel rank sends its share of the sequence;
-    without it, every rank sends the whole. A context-parallel rank has no more than its
-    share anyway.
+    With sequence parallelism a tensor-parallel rank sends its share of the sequence. Without
+    it, every rank sends the whole, or its share as ``schedule.messages`` says. A
+    context-parallel rank has no more than its share anyway.
     """
     pp = stages(study)
     if all_of(pp == 1):
-        return []
+        return
+    yield _send_recv(study, pp)
+    yield from _gathers(study)
+
+
+def _send_recv(study: Study, pp: Real) -> Edge:
     message = _message(study)
     group, algorithm = study.group("pp"), study[CollectiveChoice].pipeline
     call = study.collective("point_to_point", message, group, algorithm)
-    return [
-        Edge(
-            name="activation send/recv",
-            cause=HOPS,
-            seconds=call.formula if not is_array(pp) else where(pp > 1, call.seconds, 0.0),
-            formula=call.formula,
-            resource=group.hop.name,
-            bytes_=message.value,
-            boundaries=_boundaries(study, call, message.value),
-        )
+    return Edge(
+        name="activation send/recv",
+        cause=HOPS,
+        seconds=call.formula if not is_array(pp) else where(pp > 1, call.seconds, 0.0),
+        formula=call.formula,
+        resource=group.hop.name,
+        bytes_=message.value,
+        boundaries=_boundaries(study, call, message.value),
+    )
+
+
+def _gathers(study: Study) -> Iterator[Work]:
+    """Yield what a stage gathers of the shares that its tensor-parallel ranks have.
+
+    Those of the activation that it received, and of the gradient. A ``partitioned`` output is
+    gathered for backward as well, which needs its graph.
+    """
+    kind, tp = stage_messages(study), study[Layout].tp
+    if kind == "whole" or (isinstance(tp, float) and tp == 1.0):
+        return
+    stream = _residual_stream(study, 1.0)
+    call = study.collective("all_gather", stream, "tp", study[CollectiveChoice].tensor)
+    behind, ahead = (study.row(row, total=lambda: 1.0) for row in (_receivers, _senders))
+    named: list[tuple[str, Pass, Sequence[float]]] = [
+        ("all-gather of a received activation", "F", behind),
+        ("all-gather of a received gradient", "B", ahead),
     ]
+    if kind == "partitioned":
+        named.append(("all-gather of a sent activation", "B", ahead))
+    for name, pass_, count in named:
+        yield Work(
+            name=name,
+            cause=TENSOR,
+            seconds=call.formula,
+            pass_=pass_,
+            count=count,
+            bytes_=stream.value,
+            latency=call.latency,
+            **link_resources(study.group("tp").flat),
+        )
 
 
 def _message(study: Study) -> Formula:
     """Return the bytes that one rank hands to the next stage."""
-    layout, training = study[Layout], study[Training]
+    layout = study[Layout]
+    shares = layout.sequence_parallel or stage_messages(study) != "whole"
+    return _residual_stream(study, layout.tp if shares else 1.0)
+
+
+def _residual_stream(study: Study, shares: Real) -> Formula:
+    """Return the bytes of the hidden states of a micro-batch, or of one of *shares* of them."""
+    training = study[Training]
     return formula(
         "s b h e / t",
-        s=training.sequence / layout.cp,
+        s=training.sequence / study[Layout].cp,
         b=training.micro_batch,
         h=training.model.hidden,
         e=(training.precision.activation, "B"),
-        t=layout.tp if layout.sequence_parallel else 1.0,
+        t=shares,
         source="hidden states of a micro-batch",
     )
+
+
+def _receivers(study: Study) -> tuple[float, ...]:
+    """Return 1 on each virtual stage that receives its activations from another device."""
+    if study.schedule.copies > 1:  # each copy of a stage hands on to another's
+        return (0.0, *[1.0] * (virtual_stages(study) - 1))
+    at = {s: d for d, held in enumerate(stages_of_devices(study)) for s in held}
+    return (0.0, *[float(at[s] != at[s + 1]) for s in range(len(at) - 1)])
+
+
+def _senders(study: Study) -> tuple[float, ...]:
+    """Return 1 on each virtual stage that sends its activations to another device."""
+    received = _receivers(study)
+    return (*received[1:], received[0])
 
 
 def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
@@ -193,10 +251,7 @@ def _crossings(study: Study) -> float:
 
     A schedule in the shape of a V turns it round on the last device without a message.
     """
-    if study.schedule.copies > 1:  # each copy of a stage hands on to another's
-        return virtual_stages(study) - 1.0
-    at = {s: d for d, held in enumerate(stages_of_devices(study)) for s in held}
-    return float(sum(at[s] != at[s + 1] for s in range(len(at) - 1)))
+    return sum(_receivers(study))
 
 
 @hookimpl

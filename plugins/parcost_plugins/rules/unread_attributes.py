@@ -89,6 +89,11 @@ def _spreads(study: Study) -> Mask:
     return (study[Training].model.experts == 0) | (study[Layout].ep > 1)
 
 
+def _repeats_stream(study: Study) -> Mask:
+    """Return whether several ranks have the same residual stream."""
+    return (study[Layout].tp > 1) & (not study[Layout].sequence_parallel)
+
+
 def _hides(study: Study) -> Mask:
     """Return whether some collective may run beside compute: also those within a layer may."""
     layout = study[Layout]
@@ -140,9 +145,15 @@ _IDLE = (
     ),
     _UnreadAttributes(
         ScheduleChoice,
-        ("transfers", "assignment", "count_embedding", "count_head"),
+        ("transfers", "messages", "assignment", "count_embedding", "count_head"),
         lambda study: stages(study) > 1,
         "`layout.pp` above 1",
+    ),
+    _UnreadAttributes(
+        ScheduleChoice,
+        ("messages",),
+        lambda study: (stages(study) == 1) | _repeats_stream(study),
+        "`layout.tp` above 1, without `layout.sequence_parallel`",
     ),
     _UnreadAttributes(
         Overlap,

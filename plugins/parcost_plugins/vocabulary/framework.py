@@ -43,6 +43,8 @@ CUDA_GRAPHS = ("none", "layer", "iteration")
 TENSOR_OVERLAPS = ("off", "on", "weight_gradients", "pipelined", "split_batch")
 #: Whether a device works on while it sends to its neighbour.
 TRANSFERS = ("overlapped", "blocking")
+#: What a tensor-parallel rank sends to the next stage, where all have the whole residual stream.
+MESSAGES = ("whole", "scattered", "partitioned")
 #: How ranks with a share of the sequence get to all keys and values.
 CONTEXTS = ("ring", "all_gather", "ulysses", "hybrid")
 #: When gradients are reduced under ZeRO 2 and 3.
@@ -343,6 +345,12 @@ class Framework:
         *TRANSFERS,
         default="overlapped",
         doc="messages between stages with several chunks, unless the run sets it",
+    )
+    messages: str = word(
+        *MESSAGES,
+        default="whole",
+        doc="what a tensor-parallel rank sends to the next stage unless the run sets it, as of "
+        "`schedule.messages`",
     )
     accumulate: str = word(
         *ACCUMULATIONS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import ONE, Real, block, fraction, integer, integers, quantity, string, switch, word
-from parcost_plugins.vocabulary.framework import ASSIGNMENTS, TRANSFERS
+from parcost_plugins.vocabulary.framework import ASSIGNMENTS, MESSAGES, TRANSFERS
 
 #: Names of Megatron-LM, NeMo, DeepSpeed, Hugging Face and torchtitan.
 _DEGREES = {
@@ -116,6 +116,14 @@ class ScheduleChoice:
         default=None,
         doc="whether a device works on while it sends to its neighbour; what the framework does "
         "where it is left out",
+    )
+    messages: str | None = word(
+        *MESSAGES,
+        default=None,
+        doc="what a tensor-parallel rank sends to the next stage without sequence parallelism: "
+        "the residual stream (`whole`), or its share of it, which the group gathers on arrival "
+        "(`scattered`); with `partitioned` the output is gathered for backward too, as a share of "
+        "it is kept. What the framework does where it is left out",
     )
     overlap: Real = fraction(
         doc="how much of the communication that a forward and a backward pass could hide under "

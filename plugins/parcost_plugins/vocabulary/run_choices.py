@@ -75,6 +75,16 @@ def blocks_on_transfers(study: Study) -> bool:
     return usual == "blocking"
 
 
+def stage_messages(study: Study) -> str:
+    """Return what a tensor-parallel rank sends to the next stage.
+
+    With sequence parallelism a rank has no more than its share.
+    """
+    if study[Layout].sequence_parallel:
+        return "whole"
+    return study[ScheduleChoice].messages or study[Training].framework.messages
+
+
 def _interleaves(study: Study) -> bool:
     return study[ScheduleChoice].chunks > 1
 
@@ -166,6 +176,11 @@ def _tensor(study: Study) -> tuple[str, str]:
 @resolver(ScheduleChoice, "transfers")
 def _transfers(study: Study) -> tuple[str, str]:
     return ("blocking" if blocks_on_transfers(study) else "overlapped"), _by_framework(study)
+
+
+@resolver(ScheduleChoice, "messages")
+def _messages(study: Study) -> tuple[str, str]:
+    return study[Training].framework.messages, _by_framework(study)
 
 
 @resolver(ScheduleChoice, "assignment")
