@@ -310,9 +310,9 @@ class Scores:
             for scored in self._layouts(place, points, wanted):
                 with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
                     plan = SketchPlan.of(scored.schedule, scored.pipeline, scored.legal)
-                    yield self._held(scored, plan, steady)
+                    yield self._peak_bytes(scored, plan, steady)
 
-    def _held(
+    def _peak_bytes(
         self, scored: ScoredLayouts, plan: SketchPlan, steady: dict[Any, Sequence[Real]]
     ) -> ScoredLayouts:
         terms, m = [term for _, term in scored.memory], scored.pipeline.micro_batches
@@ -330,7 +330,7 @@ class Scores:
                 place, points, self._first, self._hosts, wanted
             ):
                 with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-                    held = self._held(scored, timed.plan, steady)
+                    held = self._peak_bytes(scored, timed.plan, steady)
                     seconds = timed.minimum_seconds()
                 _blame_schedule(scored, timed)
                 yield evolve(held, terms=(), seconds=seconds)
