@@ -1,9 +1,9 @@
-"""The catalogue that parcost ships: devices, fabrics, models, precision recipes, defaults.
+"""The catalogue of parcost: devices, fabrics, models, precision recipes, defaults.
 
-It is data, not code: one labelled block per file, named like its file, every value with
-its provenance. This module only says where the files are, through the same hook that a
-site's own catalogue would use. ``defaults.par`` is the file from which every study
-starts, and ``example.par`` one to begin with.
+It is data, not code: one labelled block per file, named like its file, every value with its
+provenance. This module only returns the location of the files, through the same hook as a site's
+own catalogue. ``defaults.par`` is the file from which every study starts, and ``example.par`` an
+example to begin with.
 """
 
 from importlib.resources import files
@@ -13,7 +13,7 @@ from parcost import Catalogue, hookimpl
 
 @hookimpl
 def catalogues() -> list[Catalogue]:
-    """Offer the directory of this package as ``catalog``."""
+    """Return the directory of this package as the catalogue ``catalog``."""
     return [
         Catalogue(
             name="catalog",

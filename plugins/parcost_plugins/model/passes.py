@@ -46,18 +46,18 @@ class LayerSpan:
         return single_run(self.count) if kept else self
 
     def times(self, factor: int) -> LayerSpan:
-        """Return the span of something that occurs *factor* times in each layer."""
+        """Return the span of a part that occurs *factor* times in each layer."""
         count, again = map_stages(mul, self.count, factor), map_stages(mul, self.reruns, factor)
         return LayerSpan(count, again, self.rivals)
 
     @cached_property
     def kept_count(self) -> Counts:
-        """Those that are not run again."""
+        """The number of layers that are not recomputed."""
         return map_stages(sub, self.count, self.reruns)
 
     @cached_property
     def held_count(self) -> Counts:
-        """One where a layer is run again whose tensors are held meanwhile."""
+        """One on each stage with a recomputed layer, whose tensors are then held; else zero."""
         rivals = self.rivals
         if rivals is None:
             return map_stages(_at_most_one, self.reruns)
@@ -78,12 +78,12 @@ def linear(
     source: str = SPLIT,
     again: Real | None = None,
 ) -> Iterator[Gemm]:
-    """Yield the products of a linear layer with *k* inputs and *n* outputs.
+    """Yield the matrix products of a linear layer with *k* inputs and *n* outputs.
 
-    Forward multiplies *m* tokens by the weights; backward multiplies the gradient of
-    the output by the weights and by the input. All may carry the name of a *host*, for
-    communication to hide under. Recomputation makes *again* of the outputs, or all. *load* is the
-    tokens over those of the mean rank.
+    Forward multiplies *m* tokens by the weights; backward multiplies the gradient of the output by
+    the weights and by the input. All may have the name of a *host* under which communication can
+    hide. Recomputation computes *again* of the outputs, or all. *load* is the number of tokens over
+    that of the mean rank.
     """
     passes: list[tuple[Pass, Real, Real, Real, Counts]] = [
         ("F", m, n, k, span.count),
@@ -109,7 +109,7 @@ def linear(
 
 
 def single_run(count: Counts) -> LayerSpan:
-    """Return the span of something that is never run again, such as what is outside of layers."""
+    """Return the span of a part that is never recomputed, such as parts outside of layers."""
     return LayerSpan(count, map_stages(_zero, count))
 
 

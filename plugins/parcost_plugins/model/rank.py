@@ -1,4 +1,4 @@
-"""The sizes that one tensor-parallel rank works on, and how it runs and keeps things."""
+"""The sizes on one tensor-parallel rank, and its recomputation and saved tensors."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Rank:
 
     @cached_property
     def recompute(self) -> Recompute:
-        """Which modules backward runs forward again."""
+        """The modules that are recomputed in backward."""
         chosen = self.study.get(Recompute)
         return _NOTHING if chosen is None else chosen
 
     @cached_property
     def fusion(self) -> Fusion:
-        """Which kernels element-wise operators run as."""
+        """The implementation of element-wise kernels."""
         return self.study.query(_fusion)
 
     @cached_property
@@ -74,7 +74,7 @@ class Rank:
 
     @cached_property
     def attention_spans(self) -> list[tuple[bool, LayerSpan]]:
-        """Whether a window bounds attention, and the layers where it does or does not."""
+        """Pairs of whether attention is windowed, and the layers of that kind."""
         if not self.model.window:
             return [(False, self.all_layers)]
         spans = [(windowed, self._span(windowed=windowed)) for windowed in (False, True)]
@@ -89,33 +89,33 @@ class Rank:
 
     @property
     def tokens(self) -> Real:
-        """Tokens of a micro-batch that are on this rank."""
+        """Tokens of a micro-batch on this rank."""
         return self.sequence * self.training.micro_batch
 
     @property
     def sequence(self) -> Real:
-        """Tokens of a sequence that are on this rank; attention meets the keys of all."""
+        """Tokens of a sequence on this rank; attention reads the keys of all ranks."""
         return self.training.sequence / self.layout.cp
 
     @property
     def element(self) -> Real:
-        """Bytes of an element of an activation."""
+        """Bytes per element of an activation."""
         return self.training.precision.activation
 
     @property
     def saved_element_size(self) -> Real:
-        """Bytes of an element of the input of a linear layer while it waits for backward."""
+        """Bytes per element of a linear layer's input, as saved for backward."""
         return self.training.precision.kept
 
     @property
     def core_output_size(self) -> Real:
-        """Bytes of an element of the attention output that core and projection read."""
+        """Bytes per element of the attention output, as saved for backward."""
         kept = self.training.precision.kept_core
         return self.saved_element_size if kept is None else kept
 
     @property
     def activation_input_size(self) -> Real:
-        """Bytes of an element of the inputs of the activation of experts while they wait."""
+        """Bytes per element of the inputs of the experts' activation, as saved for backward."""
         kept = self.training.precision.kept_gate
         return self.element if kept is None else kept
 
@@ -131,7 +131,7 @@ class Rank:
 
     @property
     def ffn(self) -> Real:
-        """Columns of the MLP of this rank."""
+        """FFN columns of this rank."""
         return self.model.ffn / self.layout.tp
 
     @property
@@ -141,7 +141,7 @@ class Rank:
 
     @property
     def residual_shards(self) -> Real:
-        """Parts that the residual stream is cut into between the products."""
+        """The number of shards of the residual stream between matrix products."""
         return self.layout.tp if self.layout.sequence_parallel else 1.0
 
     @property
@@ -151,42 +151,42 @@ class Rank:
 
     @property
     def residual_text(self) -> str:
-        """The formula of those elements, in letters."""
+        """The formula of :attr:`residual_elements`, in symbols."""
         return "s b h / t" if self.layout.sequence_parallel else "s b h"
 
     @cached_property
     def writes_scores(self) -> bool:
-        """Whether the attention core is several kernels, with scores in memory between them."""
+        """Whether attention is not fused, so that scores are written to memory."""
         return writes_scores(self.study)
 
     @property
     def remakes_outputs(self) -> bool:
-        """Whether backward's own kernels make outputs of norms and activations again."""
+        """Whether backward kernels recompute outputs of norms and activations themselves."""
         framework, chosen = self.training.framework, self.study[KernelChoice].mode
         return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
 
     @property
     def gathered_elements_text(self) -> str:
-        """The formula of the elements of the input of a layer split by columns, as kept."""
+        """The formula of the saved input elements of a column-parallel layer, in symbols."""
         return "s b h" if self.training.framework.keeps_gathers else self.residual_text
 
     @property
     def reruns_core(self) -> bool:
-        """Whether backward runs every attention core forward again, as a pass of its own.
+        """Whether backward recomputes every attention core in a separate forward pass.
 
-        A fused kernel keeps no scores: selective recomputation is built into it, and only some
-        frameworks run it again all the same.
+        A fused kernel stores no scores, so selective recomputation is built into it; only some
+        frameworks still run it again.
         """
         again = self.writes_scores or self.training.framework.reruns_core
         return self.training.recompute == "selective" and again
 
     def keeps(self, part: str) -> bool:
-        """Return whether layers that are recomputed as a whole keep this *part*."""
+        """Return whether fully recomputed layers keep this *part*."""
         whole = self.training.recompute == "full"
         return whole and self.recompute.keeps(part, gated=self.model.gated)
 
     def keys(self, windowed: bool) -> Real:
-        """Return to how many tokens a token attends on average, in its own document."""
+        """Return the average number of keys per query, within its document."""
         return attended_tokens(self.training, windowed=windowed)
 
     def saved_tensor(
@@ -199,12 +199,12 @@ class Rank:
         freed: Real = 0.0,
         source: str = SAVED,
     ) -> Iterator[Memory]:
-        """Yield a tensor of the layers of *span* that backward needs.
+        """Yield a tensor of the layers of *span* that is saved for backward.
 
-        It is kept for every layer and micro-batch alive; if recomputed, only for the layer in
+        It is kept for every layer and micro-batch in flight; if recomputed, only for the layer in
         recomputation. Of offloaded tensors, those of the current layer are on the device. If
-        transfers overlap, those of a neighbour are too. *more* are letters of *text* besides those
-        of a rank; *freed* is that of :meth:`kept_memory`.
+        transfers overlap, those of a neighbouring layer are too. *more* are symbols of *text*
+        besides those of a rank; *freed* is as in :meth:`kept_memory`.
         """
         bytes_ = self.formula(text, more, source=source)
         kept = span.kept_count
@@ -240,7 +240,7 @@ class Rank:
         freed: Real = 0.0,
         tag: str = "",
     ) -> Memory:
-        """Return memory that every micro-batch has from its forward to its backward pass.
+        """Return memory that every micro-batch holds from its forward to its backward pass.
 
         Separate weight gradients need the inputs of products and the gradients of their outputs.
         The gradients replace the outputs. Only the share *freed* of a tensor is freed before.
@@ -259,7 +259,7 @@ class Rank:
     def formula(
         self, text: str, more: Mapping[str, Any] | None = None, *, source: str = SAVED
     ) -> Formula:
-        """Return the bytes of a tensor: *text* over the letters of a rank and *more*."""
+        """Return the bytes of a tensor: the formula *text* with symbols of a rank and *more*."""
         given = more or {}
         letters = {
             name: given[name] if name in given else _LETTERS[name](self)
@@ -300,6 +300,6 @@ def _fusion(study: Study) -> Fusion:
 
 
 def rank_of(study: Study) -> Rank:
-    """Return what a rank of *study* sees, which reads it as its parts are used."""
+    """Return the rank of *study*; its values are computed on access."""
     training = study[Training]
     return Rank(study[Layout], training, training.model, study)

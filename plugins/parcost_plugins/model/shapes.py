@@ -1,4 +1,4 @@
-"""What the attributes of a model, of a packed sequence and of recomputation must agree on."""
+"""Consistency rules of the attributes of a model, of packed sequences and of recomputation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parcost_plugins.vocabulary import Model, Recompute, Training
 
 
 class _Needs(NamedTuple):
-    """An attribute that means something beside another one only."""
+    """An attribute that has an effect only together with another one."""
 
     id: str
     attribute: str
@@ -23,7 +23,7 @@ class _Needs(NamedTuple):
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rules that fail or may fail; a plain dense model meets them all at once."""
+    """Return the rules that fail or may fail; a plain dense model meets all of them."""
     training = study[Training]
     model = training.model
     yield from _mixture(model)
@@ -89,7 +89,7 @@ def _mixture(model: Model) -> Iterator[Check]:
 
 
 def _listed_layers(model: Model) -> Iterator[Check]:
-    """Require that listed layers exist, and that a count does not state them as well."""
+    """Require that listed layers exist, and that they are not also stated by a count."""
     lists: tuple[tuple[str, Sequence[int], str, bool], ...] = (
         ("full_layers", model.full_layers, "full_every", model.full_every > 0),
         (

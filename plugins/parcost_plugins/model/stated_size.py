@@ -1,9 +1,8 @@
 """A model of a stated size: for planning, before there is an architecture.
 
-Its parameters are spread evenly over its layers, and every token multiplies all of them:
-2 FLOPs per parameter forward, 6 in training. Attention counts where the shape says how
-much there is of it, and activations as far as ``saved`` says. The other parts of a model
-say nothing about it.
+Its parameters are spread evenly over its layers, and every token uses all of them: 2 FLOPs per
+parameter forward, 6 in training. Attention counts if the heads are given, and activations as stated
+by ``saved``. The other parts of a model contribute nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ PAIRS = (
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require a shape of every model, or a total in place of it."""
+    """Require the shape of every model, or its total parameters."""
     model, layout = study[Training].model, study[Layout]
     if model.is_nominal:
         if not isinstance(model.hidden, float) or model.hidden == 0.0:
@@ -83,7 +82,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 
 @hookimpl
 def flops(study: Study) -> Iterator[ModelFlops]:
-    """Return 2 FLOPs per parameter, and the core where heads are given."""
+    """Return 2 FLOPs per parameter, and attention if heads are given."""
     rank = rank_of(study)
     if rank.model.is_nominal:
         yield ModelFlops(
@@ -98,7 +97,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
-    """Return two pairs of equal products per layer, as deep as the model is wide, and the core.
+    """Return two pairs of equal products per layer, with the model's width, and attention.
 
     Like attention and MLP, each pair is split by columns and then by rows.
     """
@@ -119,7 +118,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return bytes saved per layer, from the model."""
+    """Return the saved bytes per layer, stated in the model."""
     rank = rank_of(study)
     model = rank.model
     if model.is_nominal and not _is_zero(model.saved):

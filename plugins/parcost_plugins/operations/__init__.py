@@ -1,7 +1,7 @@
 """Operation of a run beyond its steps: data, failures, checkpoints, days, cost, energy.
 
-Most of it needs no step, so it is a calculation: for example an interval between checkpoints. Days,
-cost and energy follow the step of the study. Without a step they follow published values of a run.
+Most of it needs no step, so it is a calculation, such as a checkpoint interval. Days, cost and
+energy use the step time of the study. Without a step they use published values of a run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ASKED = (Checkpoint, Energy, Price, Reliability, Run)
 
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
-    """Return the wait for data."""
+    """Return the data loading stall."""
     if not study.all(Data):
         return
     from parcost_plugins.operations import data
@@ -38,7 +38,7 @@ def terms(study: Study) -> Iterator[Once]:
 
 @hookimpl
 def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
-    """Warn where the loaders are slower than the step."""
+    """Warn if the data loaders are slower than the step."""
     if not study.all(Data):
         return
     from parcost_plugins.operations import data
@@ -71,7 +71,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
 
 @hookimpl
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return days, cost and energy of a run of such steps."""
+    """Return the days, cost and energy of a run with these steps."""
     if any(study.all(schema) for schema in _ASKED):
         from parcost_plugins.operations.account import account
         from parcost_plugins.operations.speed import step_speed
@@ -82,7 +82,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return what goodput, cost and energy are made of."""
+    """Return the parts of goodput, cost and energy."""
     if any(study.all(schema) for schema in _ASKED):
         from parcost_plugins.operations.account import account
         from parcost_plugins.operations.goodput import losses
@@ -95,7 +95,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def missing_figures(study: Study) -> Iterator[MissingFigure]:
-    """Return days, cost and energy where a block that they need is not written."""
+    """Return days, cost and energy as missing if a required block is missing."""
     from parcost_plugins.operations.account import needs
 
     yield from needs(study)

@@ -1,7 +1,7 @@
-"""What a run takes: days, device-hours, money, energy, carbon dioxide.
+"""The resources of a run: days, device-hours, cost, energy, carbon dioxide.
 
-A device that waits for a restart is paid for like one that works, so everything counts
-wall time. It is taken to draw what it does on average in a step, which is a little too much.
+A device that waits for a restart costs as much as one that works, so all count wall time. Its power
+is taken as the average of a step, which is slightly too high.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEEDS = {
 
 
 def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
-    """Return the headline figures of a run at *speed*, and what is made on demand."""
+    """Return the headline figures of a run at *speed*, and its details."""
     run, price, energy = study.get(Run), study.get(Price), study.get(Energy)
     headline: list[Figure] = []
     further = [_rate(speed)]
@@ -55,7 +55,7 @@ def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
 
 
 def needs(study: Study) -> Iterator[MissingFigure]:
-    """Return each figure of a run that lacks a block or an attribute, with all that it lacks."""
+    """Return each figure that cannot be computed, with the missing blocks and attributes."""
     energy, cluster = study.get(Energy), study.get(Cluster)
     power = energy is not None and energy.power is not None
     power = power or (cluster is not None and cluster.device.power is not None)
@@ -75,9 +75,9 @@ def needs(study: Study) -> Iterator[MissingFigure]:
 
 
 def draw(study: Study, energy: Energy, busy: Real | Formula = 1.0) -> Formula | None:
-    """Return the power of the site for one device, or None if its power is unknown.
+    """Return the site power per device in W, None if it is unknown.
 
-    *busy* is the share of the time in which it computes.
+    *busy* is the share of time in which the device computes.
     """
     power = energy.power
     cluster = study.get(Cluster)

@@ -1,8 +1,7 @@
-"""One checkpoint: its size, the time to write it, and the time that training stands still.
+"""One checkpoint: its size, its write time, and the time that training is blocked.
 
-Every device that holds something that no other holds writes it; replicas write nothing.
-The slowest of three ends it: the storage as a whole, the busiest node's way there, and
-the host that makes a shard into a file.
+Every device with unique state writes it; replicas write nothing. The slowest of three determines
+the time: the storage, the busiest node's link to it, and serialisation on the host.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from parcost_plugins.vocabulary.run_choices import shards_states
 
 @frozen(kw_only=True, eq=False)
 class CheckpointCost:
-    """One checkpoint. Unknown values are None; rules report the needed ones."""
+    """The cost of one checkpoint. Unknown values are None; rules report the needed ones."""
 
     size: Formula | None
     shard: Formula | None
@@ -26,7 +25,7 @@ class CheckpointCost:
 
 
 def checkpoint_cost(study: Study, checkpoint: Checkpoint) -> CheckpointCost:
-    """Return the checkpoint that *study* writes."""
+    """Return the cost of a checkpoint of *study*."""
     size = _size(study, checkpoint)
     shards = _shards(study, checkpoint)
     shard = None
@@ -56,7 +55,7 @@ def _size(study: Study, checkpoint: Checkpoint) -> Formula | None:
 
 
 def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
-    """Return the devices that hold different state: all once ZeRO shards it over all replicas."""
+    """Return the number of devices with distinct state: all if ZeRO shards it over all replicas."""
     if checkpoint.shards is not None:
         return checkpoint.shards
     if not study.all(Training):
@@ -68,7 +67,7 @@ def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
 def _writing(
     study: Study, checkpoint: Checkpoint, size: Formula, shard: Formula | None
 ) -> Formula | None:
-    """Return the time to write, by what limits it: storage, the way of a node, serialisation."""
+    """Return the write time in seconds, the slowest of storage, node link and serialisation."""
     ends: dict[str, Formula] = {}
     if checkpoint.storage is not None:
         ends["storage"] = formula("n / B", n=(size, "B"), B=(checkpoint.storage, "B/s"))
@@ -85,7 +84,7 @@ def _writing(
 
 
 def _nodes(study: Study, checkpoint: Checkpoint) -> Real | None:
-    """Return the nodes that write: units of the fabric's first level, no more than shards."""
+    """Return the number of nodes that write: units of the first level, at most the shards."""
     if checkpoint.nodes is not None:
         return checkpoint.nodes
     cluster = study.get(Cluster)
@@ -97,7 +96,7 @@ def _nodes(study: Study, checkpoint: Checkpoint) -> Real | None:
 
 
 def _copying(study: Study, checkpoint: Checkpoint, shard: Formula | None) -> Formula | None:
-    """Return the time to copy one shard to its host."""
+    """Return the seconds to copy one shard to its host."""
     rate = checkpoint.host_bandwidth
     cluster = study.get(Cluster)
     if rate is None and cluster is not None:

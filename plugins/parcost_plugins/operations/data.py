@@ -1,7 +1,7 @@
-"""The wait for training data.
+"""The data loading stall.
 
-Loaders work beside the devices. With prefetching they have a whole step for the next
-batch, so they either keep up or set the pace; without, every step begins with a wait.
+Loaders work beside the devices. With prefetching they have a whole step for the next batch, so they
+either keep up or limit the step time; without, every step begins with a wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary.causes import LOADING
 
 
 def stall(study: Study) -> Iterator[Once]:
-    """Yield what a step waits before the first forward pass of its first stage."""
+    """Yield the stall before the first forward pass of the first stage."""
     data = study.get(Data)
     if data is None:
         return
@@ -35,7 +35,7 @@ def stall(study: Study) -> Iterator[Once]:
 
 
 def loader_warning(study: Study, outcome: Outcome) -> Iterator[Check]:
-    """Yield the warning that loaders which prefetch are slower than the step."""
+    """Yield a warning if prefetching loaders are slower than the step."""
     data = study.get(Data)
     if data is None or data.rate is None or not data.prefetch:
         return

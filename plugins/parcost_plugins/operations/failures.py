@@ -1,4 +1,4 @@
-"""Failures and checkpoints: the best interval, and the share of useful time.
+"""Failures and checkpoints: the best checkpoint interval, and goodput.
 
 Failures are taken to be memoryless, independent and seen at once. Fleets show early
 failures and correlated ones too; then take the mean time between them as measured.
@@ -21,7 +21,7 @@ _LARGEST = 700.0  # exponents beyond this leave nothing of the time
 
 
 def young(C: Real, M: Real) -> Real:
-    """Return Young's interval.
+    """Return Young's checkpoint interval in seconds.
 
     >>> round(young(30.0, 11135.08), 1)
     817.4
@@ -30,7 +30,7 @@ def young(C: Real, M: Real) -> Real:
 
 
 def daly(C: Real, M: Real) -> Real:
-    """Return Daly's interval; where a checkpoint takes twice as long as M, M.
+    """Return Daly's checkpoint interval in seconds; M if C is at least 2 M.
 
     >>> round(daly(30.0, 11135.08), 1)
     797.5
@@ -41,7 +41,7 @@ def daly(C: Real, M: Real) -> Real:
 
 
 def lasting_share(tau: Real, C: Real, M: Real, R: Real) -> Real:
-    """Return the share of wall time that is work that lasts; a restart may fail too.
+    """Return the share of wall time that is useful work; a restart may fail too.
 
     >>> round(lasting_share(798.0, 30.0, 11135.08, 600.0), 5)
     0.87968
@@ -50,7 +50,7 @@ def lasting_share(tau: Real, C: Real, M: Real, R: Real) -> Real:
 
 
 def lasting_share_without_failures(tau: Real, C: Real) -> Real:
-    """Return what checkpoints leave of a job that never fails."""
+    """Return the share of useful work of a job without failures."""
     return tau / (tau + C)
 
 

@@ -1,4 +1,4 @@
-"""Goodput: the share of wall time that is work that lasts."""
+"""Goodput: the share of wall time that is useful work."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SHORTEST = 1e-6  # seconds: the best interval between checkpoints that cost not
 
 @frozen(kw_only=True, eq=False)
 class Rhythm:
-    """How a job saves and fails: *interval* tau, *blocking* C, *restart* R, *mtbf* M.
+    """Checkpoints and failures of a job: *interval* tau, *blocking* C, *restart* R, *mtbf* M.
 
-    M is None where nothing fails.
+    Times are in seconds. M is None without failures.
     """
 
     interval: Real
@@ -31,7 +31,7 @@ class Rhythm:
 
     @property
     def useful_share(self) -> Real:
-        """The share of wall time that is work that lasts."""
+        """The share of wall time that is useful work."""
         if self.mtbf is None:
             return failures.lasting_share_without_failures(self.interval, self.blocking)
         share = failures.lasting_share(self.interval, self.blocking, self.mtbf, self.restart)
@@ -39,13 +39,13 @@ class Rhythm:
 
 
 def useful_share(study: Study) -> Real:
-    """Return the share of wall time that is work that lasts; all of it by default."""
+    """Return the share of wall time that is useful work; 1 by default."""
     found = rhythm(study)
     return 1.0 if found is None else found.useful_share
 
 
 def rhythm(study: Study) -> Rhythm | None:
-    """Return how the job of *study* saves and fails, or None if that is unknown."""
+    """Return the checkpoints and failures of *study*, None if unknown."""
     checkpoint = study.get(Checkpoint)
     if checkpoint is None:
         return None
@@ -74,7 +74,7 @@ def rhythm(study: Study) -> Rhythm | None:
 
 
 def failing_devices(study: Study, reliability: Reliability) -> Real | None:
-    """Return the devices that can stop the job, or None if they are unknown."""
+    """Return the number of devices whose failure stops the job, None if unknown."""
     if reliability.devices is not None:
         return reliability.devices
     cluster = study.get(Cluster)
@@ -82,7 +82,7 @@ def failing_devices(study: Study, reliability: Reliability) -> Real | None:
 
 
 def job_mtbf(study: Study, reliability: Reliability) -> Real | None:
-    """Return the mean time between failures of the job, or None if it is unknown."""
+    """Return the mean time between failures of the job in seconds, None if unknown."""
     if reliability.mtbf is not None:
         return reliability.mtbf
     devices = failing_devices(study, reliability)
@@ -95,7 +95,7 @@ def _device_rate(study: Study, reliability: Reliability) -> Real:
 
 
 def goodput(study: Study) -> Iterator[Figure]:
-    """Yield the headline."""
+    """Yield the goodput."""
     found = rhythm(study)
     if found is None:
         return
@@ -121,7 +121,7 @@ def goodput(study: Study) -> Iterator[Figure]:
 
 
 def losses(study: Study) -> Iterator[Figure]:
-    """Yield what goodput is made of."""
+    """Yield the losses of goodput."""
     reliability, checkpoint = study.get(Reliability), study.get(Checkpoint)
     mtbf = None if reliability is None else job_mtbf(study, reliability)
     if reliability is not None and mtbf is not None:

@@ -1,4 +1,4 @@
-"""Rules of runs: what has to be known, and what contradicts itself."""
+"""Rules of runs: required inputs, and contradictions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary.plausibility import plausibility
 
 
 def input_checks(study: Study) -> Generator[Check, None, bool]:
-    """Yield every rule, and return whether one of them leaves nothing to work with."""
+    """Yield every rule; return whether an error was found."""
     broken = False
     for check in _rules(study):
         yield check
@@ -49,7 +49,7 @@ def _rules(study: Study) -> Iterator[Check]:
 
 
 def _plausibility(study: Study) -> Iterator[Check]:
-    """Warn of tokens, prices and electricity that exceed all that is known."""
+    """Warn of implausible tokens, prices and electricity."""
     for run in study.all(Run):
         yield from plausibility(
             study,
@@ -100,7 +100,7 @@ def _plausibility(study: Study) -> Iterator[Check]:
 
 
 def _parameters(study: Study) -> Real:
-    """Return the parameters of the model, those of all experts included."""
+    """Return the parameters of the model, including all experts."""
     held: Real = sum((each.total * sum(each.count) for each in study.parameters), 0.0)
     return held
 

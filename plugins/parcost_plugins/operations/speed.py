@@ -1,4 +1,4 @@
-"""How fast a run is: by its steps, or by what was published of it."""
+"""The throughput of a run, from its steps or from published values."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _OWN_RESOURCES = ("compute", "hbm")  # of a device: kernels keep them busy
 
 @frozen(kw_only=True, eq=False)
 class Speed:
-    """*tokens* per second of wall time, on so many *devices*; *source* says by what.
+    """Throughput in *tokens* per second of wall time, on *devices* devices, with its *source*.
 
-    *useful* is the share of wall time that steps take; the rest is lost to failures. *busy* is the
-    share of a step in which devices compute, 1 where only the whole run is known.
+    *useful* is the share of wall time spent in steps; the rest is lost to failures. *busy* is the
+    share of a step in which devices compute, 1 if only the whole run is known.
     """
 
     tokens: Real
@@ -30,7 +30,7 @@ class Speed:
 
 
 def step_speed(study: Study, outcome: Outcome) -> Speed:
-    """Return the speed of the steps of *study*, less what failures take."""
+    """Return the throughput of the steps of *study*, reduced by losses to failures."""
     training = study[Training]
     share = useful_share(study)
     lines = (line for line in outcome.ledger if line.resource in _OWN_RESOURCES)
@@ -51,9 +51,9 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
 
 
 def published_speed(study: Study) -> Speed | None:
-    """Return the speed of a published run, or None if it is unknown.
+    """Return the throughput of a published run, None if unknown.
 
-    Device-hours are all that a run took. A speed is taken to be that of its steps.
+    Device-hours include all losses. A published throughput is taken as that of its steps.
     """
     run = study.get(Run)
     if run is None:
@@ -78,5 +78,5 @@ def published_speed(study: Study) -> Speed | None:
 
 
 def run_devices(study: Study, run: Run) -> Real:
-    """Return the devices of a run: its own, or those of the cluster."""
+    """Return the number of devices of a run: its own, or the cluster's."""
     return study[Cluster].devices if run.devices is None else run.devices

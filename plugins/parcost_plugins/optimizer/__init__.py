@@ -1,4 +1,4 @@
-"""What happens to gradients on a rank: they accumulate, are clipped, and update parameters.
+"""Work on gradients: accumulation, clipping, and the optimizer update.
 
 All of it streams through the device's memory and multiplies nothing.
 """
@@ -15,12 +15,12 @@ from parcost_plugins.vocabulary import Stream
 
 @hookimpl
 def operators(study: Study) -> Iterator[Stream]:
-    """Return what adds the gradients of a micro-batch to those of the ones before."""
+    """Return the accumulation of gradients over micro-batches."""
     yield from accumulation(study)
 
 
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
-    """Estimate the gradient norm with its clipping, and the update, after all have drained."""
+    """Estimate gradient clipping and the optimizer update, after all stages have drained."""
     yield from clipping(study)
     yield from update(study)

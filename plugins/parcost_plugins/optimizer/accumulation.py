@@ -1,9 +1,9 @@
-"""Gradients of one micro-batch, added to the sum of those before.
+"""Accumulation of the gradients of one micro-batch into the sum.
 
-A weight-gradient product that is fused with the addition writes into the sum, without extra cost.
-Without fusion the product writes the type of activations. A kernel for each tensor reads that, and
-reads and writes the sum. The gradient of a lookup is as large as its table. It is not a product, so
-a kernel always adds it.
+A weight-gradient product with fused accumulation writes into the sum without extra cost. Otherwise
+the product writes the type of activations. A kernel per tensor reads that, and reads and writes the
+sum. The gradient of a lookup is as large as its table. It is not a product, so a kernel always adds
+it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ BESIDE: Pass = "W"  # the gradient that is added is the one that has just been c
 
 
 def accumulation(study: Study) -> Iterator[Stream]:
-    """Yield an addition for each tensor, of what a rank keeps of it.
+    """Yield the accumulation of each tensor, for the part that a rank keeps.
 
-    From ZeRO 2 on that is the share that its reduce-scatter has left.
+    From ZeRO 2 on this is its shard after the reduce-scatter.
     """
     fused = study[KernelChoice].fused_accumulation
     precision = study[Training].precision

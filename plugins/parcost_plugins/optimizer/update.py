@@ -1,11 +1,9 @@
-"""The end of a step: the norm of the gradients, clipping, and the optimizer's update.
+"""The end of a step: the gradient norm, clipping, and the optimizer update.
 
-Under ZeRO a rank does all three for its share only. They read and write more than any
-other kernel, so they run at the rate of large streams. Each device has a norm of its own,
-one number, and the devices add them up.
-
-Optimizer state on the host is updated there, or moves to the device and back. The memory plugins
-price its transfers.
+Under ZeRO a rank processes only its shard. These kernels read and write more than any other, so
+they run at the rate of large streams. Each device has a norm of its own, one number, and the
+devices add them up. Optimizer state on the host is updated there, or moves to the device and back.
+The memory plugins estimate its transfers.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ NUMBER = 4.0  # bytes of the norm, in fp32
 
 
 def clipping(study: Study) -> Iterator[Once]:
-    """Estimate the norm, which reads every gradient, and the scaling, which rewrites them."""
+    """Estimate the norm, which reads every gradient, and clipping, which rewrites them."""
     traffic = study[Training].precision.norm_traffic
     source = "the norm reads each gradient once, clipping reads and writes it"
     yield from _streams(study, "gradient norm and clipping", traffic, source)
@@ -51,7 +49,7 @@ def clipping(study: Study) -> Iterator[Once]:
 
 
 def update(study: Study) -> Iterator[Once]:
-    """Estimate the optimizer."""
+    """Estimate the optimizer update."""
     traffic = study[Training].precision.update_traffic
     source = "Adam with an fp32 master copy reads and writes all of its state once"
     offload = study[Offload]
@@ -67,7 +65,7 @@ def _memory_origins(device: Device, decides: object) -> dict[str, Any]:
 
 
 def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[Once]:
-    """Yield *traffic* bytes for each parameter that a rank updates."""
+    """Yield the streaming of *traffic* bytes for each parameter that a rank updates."""
     device = study[Cluster].device
     choice = study[KernelChoice]
     decides = device if choice.memory_efficiency is None else choice

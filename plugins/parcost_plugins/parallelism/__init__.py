@@ -1,1 +1,1 @@
-"""How a model is spread over devices: tensor, pipeline and data parallelism."""
+"""Parallelism: tensor, context, pipeline, expert and data."""

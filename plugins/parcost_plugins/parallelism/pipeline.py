@@ -1,7 +1,7 @@
-"""Pipeline parallelism: how the step is cut, and the messages between neighbouring stages.
+"""Pipeline parallelism: the split into stages, and messages between neighbouring stages.
 
-What the cut costs is not said here. The schedule orders the passes, and the replay of
-that order finds what the bubble and the messages add.
+The cost of the split is found elsewhere: the schedule orders the passes, and the replay of that
+order gives the bubble and the effect of messages.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LEFT_OUT = "leave `schedule.stages` out"
 
 @hookimpl
 def pipelines(study: Study) -> list[Pipeline]:
-    """Cut the step as ``layout`` and ``schedule`` say; a study may be calculations alone."""
+    """Return the pipeline of ``layout`` and ``schedule``; a study may have calculations only."""
     if study.get(Training) is None and study.calculates:
         return []
     choice = study[ScheduleChoice]
@@ -84,9 +84,9 @@ def pipelines(study: Study) -> list[Pipeline]:
 def terms(study: Study) -> Iterator[Edge | Work]:
     """Estimate the send/recv of a micro-batch: its message is the residual stream.
 
-    With sequence parallelism a tensor-parallel rank sends its share of the sequence. Without
-    it, every rank sends the whole, or its share as ``schedule.messages`` says. A
-    context-parallel rank has no more than its share anyway.
+    With sequence parallelism a tensor-parallel rank sends its shard of the sequence. Without
+    it, every rank sends the whole, or a share by ``schedule.messages``. A context-parallel
+    rank has only its shard in any case.
     """
     pp = stages(study)
     if all_of(pp == 1):
@@ -142,7 +142,7 @@ def _gathers(study: Study) -> Iterator[Work]:
 
 
 def _message(study: Study) -> Formula:
-    """Return the bytes that one rank hands to the next stage."""
+    """Return the bytes that one rank sends to the next stage."""
     layout = study[Layout]
     shares = layout.sequence_parallel or stage_messages(study) != "whole"
     return _residual_stream(study, layout.tp if shares else 1.0)
@@ -177,7 +177,7 @@ def _senders(study: Study) -> tuple[float, ...]:
 
 
 def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
-    """Return the seconds of a message over each boundary; nothing where they are equal."""
+    """Return the seconds of a message over each boundary; () if all are equal."""
     group = study.group("pp")
     links = [group.hop_after(rank) for rank in range(int(max_of(stages(study))) - 1)]
     algorithm = study[CollectiveChoice].pipeline
@@ -194,7 +194,7 @@ def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return what crosses the boundary of two devices: activations there, gradients back."""
+    """Return the traffic between two devices: activations forward, gradients backward."""
     cut = outcome.pipeline
     if cut.stages == 1:
         return
@@ -247,16 +247,16 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def _crossings(study: Study) -> float:
-    """Return how often a micro-batch changes devices on its way through all virtual stages.
+    """Return how often a micro-batch moves to another device on its way through all stages.
 
-    A schedule in the shape of a V turns it round on the last device without a message.
+    A V-shaped schedule turns on the last device without a message.
     """
     return sum(_receivers(study))
 
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that the layers fill the stages, and that the schedule exists there."""
+    """Require that the layers fill the stages, and that the schedule supports this shape."""
     if study[ScheduleChoice].stages:
         yield from _stage_list_checks(study)
     else:
@@ -305,7 +305,7 @@ def _division_check(study: Study) -> Check:
 
 
 def _uneven_check(study: Study) -> Iterator[Check]:
-    """Yield a warning where the framework needs an option for the cut, and the spec names none."""
+    """Yield a warning if the framework needs an option for this split, and the spec names none."""
     if not cuts_by_option(study):
         return
     layers, cut = study[Training].model.layers, stages(study) * chunks(study)
@@ -367,7 +367,7 @@ def _stage_list_checks(study: Study) -> list[Check]:
 
 
 def _limits(study: Study) -> Iterator[Check]:
-    """Yield what the schedule itself says: it is asked once per number of micro-batches."""
+    """Yield the limits of the schedule, queried once per number of micro-batches."""
     m, virtual = study[Training].micro_batches, stages(study) * chunks(study)
     yield Check(
         id="schedule-length",
@@ -419,7 +419,7 @@ def _limits(study: Study) -> Iterator[Check]:
 
 
 def _runs(study: Study, each: Sequence[int]) -> tuple[bool, ...]:
-    """Return whether the schedule runs, by numbers of micro-batches."""
+    """Return whether the schedule runs, for each number of micro-batches."""
     cut, limits = study.pipeline, study.schedule.limits
     return tuple(
         not limits(PipelineShape(stages=cut.stages, micro_batches=m, chunks=cut.chunks))
@@ -428,7 +428,7 @@ def _runs(study: Study, each: Sequence[int]) -> tuple[bool, ...]:
 
 
 def _written_attribute(study: Study) -> str:
-    """Return which attribute of the schedule a user wrote, who reads of it in a diagnostic."""
+    """Return the attribute of the schedule to name in diagnostics: the one that the user wrote."""
     choice = study[ScheduleChoice]
     kind = study.origin(choice, "kind")
     usual = kind is None or kind.how == "default"
@@ -436,7 +436,7 @@ def _written_attribute(study: Study) -> str:
 
 
 def _other_schedules(study: Study, micro_batches: int) -> str:
-    """Return the schedules that have an order for these stages, as a help line."""
+    """Return the schedules that support these stages, as a help line."""
     cut, offered = study.pipeline, study.plugins.offers("schedules")
     shape = PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
     found = [
@@ -448,7 +448,7 @@ def _other_schedules(study: Study, micro_batches: int) -> str:
 
 
 def _micro_batch_counts(micro_batches: Real) -> list[int]:
-    """Return the whole numbers of micro-batches that occur; others break another rule."""
+    """Return the distinct whole numbers of micro-batches; fractions violate another rule."""
     if isinstance(micro_batches, (float, int)):
         found = {micro_batches}
     else:
@@ -464,7 +464,7 @@ def _stages(study: Study) -> str:
 
 
 def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
-    """Return the nearest numbers of stages that divide, and a list that fits this one."""
+    """Return the nearest numbers of stages that divide the layers, or how to list stages."""
     uneven = _UNEVEN + _NO_ENDS * (ends > 0)
     if chunks > 1 and (layers + ends) % pp == 0:
         near = next_to(chunks, all_divisors((layers + ends) // pp))

@@ -1,9 +1,8 @@
-"""Low precision: what a narrow type costs beside the products that it speeds up.
+"""Low precision: costs of FP8 or FP4 beside the products that it speeds up.
 
-The kernel models run products in the type of the recipe. Here is what has to happen for
-that: elements are cast, weights are cast once per step, ranks agree on the greatest
-values, copies are held. What shrinks is said by the recipe, tensor class by tensor class;
-gradients, sums over ranks and what pipeline stages hand on stay as they were.
+The kernel models run products in the type of the recipe. This package adds casts, the cast of
+weights once per step, the amax all-reduce, and copies of weights. The recipe states which tensor
+classes shrink; gradients, sums over ranks and messages between pipeline stages keep their type.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from parcost_plugins.vocabulary import Training
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate casts and the agreement on greatest values."""
+    """Estimate casts and the amax all-reduce."""
     if study[Training].precision.narrow == "none":
         return
     from parcost_plugins.precision import casts
@@ -30,7 +29,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return the narrow copies of the weights."""
+    """Return the low-precision copies of the weights."""
     if study[Training].precision.narrow == "none":
         return
     from parcost_plugins.precision import casts
@@ -40,13 +39,13 @@ def memory(study: Study) -> Iterator[Memory]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Reject recipes that contradict themselves."""
+    """Reject contradicting attributes of a recipe."""
     yield from rules.recipe(study)
 
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return bits per element, and the utilisation of the narrow peak."""
+    """Return bits per element, and the utilisation of the low-precision peak."""
     from parcost_plugins.precision import classes, utilisation
 
     yield from classes.figures(study)
@@ -55,7 +54,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study) -> list[Section]:
-    """Return which bytes shrink, where any can."""
+    """Return the table of tensor classes that shrink, if the recipe has low precision."""
     if study[Training].precision.narrow == "none":
         return []
     from parcost_plugins.precision import classes

@@ -1,4 +1,4 @@
-"""What is spent on making numbers narrow, and on holding copies of them."""
+"""The cost of casts to low precision, and of copies of weights."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ AMAX = "Transformer Engine: one greatest value per tensor, over the amax group, 
 
 
 def operands(study: Study) -> Iterator[Work]:
-    """Yield the casts of activations forward, and of gradients backward.
+    """Yield the casts of activations in forward, and of gradients in backward.
 
-    A weight gradient takes both as they are by then; a copy laid out for it is part of
-    the traffic of the cast.
+    A weight gradient uses both as cast; a transposed copy for it is part of the cast's traffic.
     """
     precision, choice = study[Training].precision, study[KernelChoice]
     if _nothing(precision.cast) or not choice.memory_bound:
@@ -62,7 +61,7 @@ def operands(study: Study) -> Iterator[Work]:
 
 
 def _narrow_products(study: Study) -> Iterator[Gemm]:
-    """Yield the products whose operands are cast, as often as they run in the narrow type."""
+    """Yield the products with cast operands, counted where they run in low precision."""
     precision = study[Training].precision
     every_layer = not (precision.wide_first or precision.wide_last)
     operators = (
@@ -84,7 +83,7 @@ def _narrow_products(study: Study) -> Iterator[Gemm]:
 
 
 def weights(study: Study) -> Iterator[Once]:
-    """Yield the cast of the updated weights, which every replica makes for itself."""
+    """Yield the cast of updated weights; every replica casts all of them."""
     traffic = study[Training].precision.weight_cast
     if _nothing(traffic) or not study[KernelChoice].memory_bound:
         return
@@ -103,7 +102,7 @@ def weights(study: Study) -> Iterator[Once]:
 
 
 def maximum_agreement(study: Study) -> Iterator[Once]:
-    """Yield the agreement on greatest values, of the stage with the most tensors."""
+    """Yield the amax all-reduce, for the stage with the most tensors."""
     precision = study[Training].precision
     if precision.amax_group == "none":
         return
@@ -123,7 +122,7 @@ def maximum_agreement(study: Study) -> Iterator[Once]:
 
 
 def copies(study: Study) -> Iterator[Memory]:
-    """Yield what is held beside the weights. Under ZeRO 3 nothing is: layers come and go."""
+    """Yield low-precision copies of weights; ZeRO 3 holds none, as layers come and go."""
     each = study[Training].precision.copies(study[Cluster].device)
     if _nothing(each) or shards_weights(study):
         return
@@ -142,7 +141,7 @@ def copies(study: Study) -> Iterator[Memory]:
 
 
 def _most_tensors(study: Study) -> float:
-    """Return the tensors with a greatest value on the stage that has the most."""
+    """Return the largest number of scaled tensors on any stage."""
     precision = study[Training].precision
     tensors = [0.0] * virtual_stages(study)
     for gemm in study.operators:
@@ -152,9 +151,10 @@ def _most_tensors(study: Study) -> float:
 
 
 def _linear(study: Study) -> Iterator[tuple[str, Real, Sequence[float]]]:
-    """Yield kinds of stages: which they are, their parameters of linear layers, one on each stage.
+    """Yield kinds of stages: a label, their linear parameters on a rank, and the count on each
+    stage.
 
-    They are those of the layers that tensor parallelism splits. Biases are among them.
+    They are the parameters of layers split by tensor parallelism, biases included.
     """
     if study.has_structures:
         held = _split_layers(p for _, p in study.contributions_by_row("parameters"))
@@ -199,5 +199,5 @@ def _price(operator: Stream, study: Study) -> Formula:
 
 
 def _nothing(bytes_: Any) -> bool:
-    """Whether there is none at all; a sweep never decides that."""
+    """Return whether the size is zero; never true for a sweep."""
     return isinstance(bytes_, float) and bytes_ == 0.0

@@ -1,4 +1,4 @@
-"""Which bytes a recipe shrinks, tensor class by tensor class."""
+"""The tensor classes that a recipe shrinks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Class(NamedTuple):
 
 
 def _classes(study: Study) -> list[_Class]:
-    """Return the classes with what an element has in the recipe, None if all are wide."""
+    """Return the tensor classes with bytes per element in the recipe and in its wide type."""
     recipe, context = study[Training].precision, study[Context]
     wide, routing = recipe.activation, study[Routing]
     there = recipe.dispatch if routing.dispatch is None else routing.dispatch
@@ -51,7 +51,7 @@ def _classes(study: Study) -> list[_Class]:
 
 
 def figures(study: Study) -> Iterator[Figure]:
-    """Yield bits per element of the narrow type, and bytes of each class against the wide one."""
+    """Yield bits per low-precision element, and the bytes of each class over the wide type."""
     recipe = study[Training].precision
     if recipe.narrow == "none":
         return

@@ -20,7 +20,7 @@ _NEEDS = {
 
 
 def recipe(study: Study) -> Iterator[Check]:
-    """Return what the attributes of a recipe must agree on."""
+    """Return the consistency rules of a recipe."""
     training = study[Training]
     precision, layers = training.precision, training.model.layers
     name = block_name(precision)
@@ -84,5 +84,5 @@ def recipe(study: Study) -> Iterator[Check]:
 
 
 def _is_absent(value: object) -> bool:
-    """Whether an attribute was left at nothing; of a sweep, everywhere."""
+    """Return whether an attribute is zero; for a sweep, at all points."""
     return not any_of(value != 0)

@@ -1,4 +1,4 @@
-"""How much of the narrow peak a step uses, and how much of its products is narrow."""
+"""The utilisation of the low-precision peak, and the share of FLOPs in low precision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOURCE = "the same FLOPs over another peak: say which when the figure is quoted"
 
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the utilisation against the narrow peak, and the share of FLOPs that is narrow."""
+    """Yield the utilisation of the low-precision peak, and the share of low-precision FLOPs."""
     training, cluster = study[Training], study[Cluster]
     precision = training.precision
     if precision.narrow == "none":

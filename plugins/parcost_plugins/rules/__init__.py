@@ -1,7 +1,7 @@
-"""Rules that join several blocks: the layout multiplies up, the batch divides, and so on.
+"""Rules across blocks: degrees multiply to the devices, the batch divides, and so on.
 
-Rules that concern one subject stand with it (layers with the pipeline, heads with
-tensor parallelism).
+Rules about one subject are with that subject (layers with the pipeline, heads with tensor
+parallelism).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from parcost_plugins.rules import batch, layout, overlap, peaks, plausibility, u
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rules of the layout, the batch, the overlap, the peaks and what is plausible."""
+    """Return the rules of layout, batch, overlap, peaks and plausibility."""
     yield from layout.rules(study)
     yield from batch.rules(study)
     yield from overlap.rules(study)
@@ -26,7 +26,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 @hookimpl
 def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:  # noqa: ARG001
-    """Return warnings of a step that runs: attributes without which it takes as long."""
+    """Return warnings for a valid step: attributes without effect on its time."""
     yield from unread_attributes.priced_rules(study)
 
 

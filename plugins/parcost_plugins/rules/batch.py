@@ -16,7 +16,7 @@ _THOUSANDS = re.compile(r"\bsequence\s*=\s*([0-9.]+)\s*k\b")
 def rules(study: Study) -> Iterator[Check]:
     """Return the rules of the batch.
 
-    Each presumes the ones before it, and that dp is whole: one mistake, one message.
+    Each assumes that the rules before it hold, and that dp is whole: one mistake gives one message.
     """
     training, dp = study[Training], study[Layout].dp
     batch, micro, count = training.global_batch, training.micro_batch, training.micro_batches
@@ -65,7 +65,7 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def _decimal_sequence(study: Study) -> Iterator[Check]:
-    """Warn of a sequence such as `8k`, which is no power of two."""
+    """Warn of a sequence such as `8k`, which is 8,000 tokens and not 8,192."""
     span = study.where("training.sequence")
     written = _THOUSANDS.search(span.text) if span is not None else None
     if written is None:
@@ -88,7 +88,7 @@ def _decimal_sequence(study: Study) -> Iterator[Check]:
 
 
 def _micro_batches(training: Training, dp: Real) -> str:
-    """Return the sizes of a micro-batch that divide the share of a replica, as a help line."""
+    """Return the micro-batch sizes that divide the batch of a replica, as a help line."""
     if not all_of(divides(dp, training.global_batch)):
         return ""
     near = divisors(training.global_batch / dp, training.micro_batch)

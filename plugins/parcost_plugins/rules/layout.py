@@ -20,10 +20,10 @@ from parcost_plugins.vocabulary.run_choices import shards_states
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Return the rules that join the layout and the cluster.
+    """Return the rules that relate layout and cluster.
 
-    A mistake is reported once. Degrees that do not divide are not also compared with the product,
-    which their dp cannot satisfy.
+    A mistake is reported once: if a degree is invalid, the product is not compared with the
+    devices.
     """
     layout, devices = study[Layout], study[Cluster].devices
     tp, cp, pp, dp = layout.tp, layout.cp, stages(study), layout.dp
@@ -69,7 +69,7 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def _copies(study: Study) -> Real:
-    """Return on how many ranks the same parameters are, of all layers or of experts."""
+    """Return how many ranks hold the same parameters: the maximum of dense and experts."""
     layout = study[Layout]
     ranks: Real = layout.dp * layout.cp
     if not study[Training].model.experts:
@@ -78,7 +78,7 @@ def _copies(study: Study) -> Real:
 
 
 def _fitting(study: Study) -> str:
-    """Return the largest degree that fits in place of one that is too large, for a help line."""
+    """Return the largest valid degree below one that is too large, for a help line."""
     for name, degree, legal in _legal_degrees(study, ("pp", "cp", "tp")):
         fitting = [n for n in legal if n < degree]
         if fitting:
@@ -87,9 +87,9 @@ def _fitting(study: Study) -> str:
 
 
 def _legal_degrees(study: Study, names: Sequence[str]) -> Iterator[tuple[str, Real, Sequence[int]]]:
-    """Yield each degree with the values that divide the devices, all others as they are.
+    """Yield each degree with its valid values: divisors of the devices, other degrees fixed.
 
-    These also divide what the degree splits. A sweep has none.
+    These also divide the split dimension. A sweep has none.
     """
     layout, devices = study[Layout], study[Cluster].devices
     degrees = {"tp": layout.tp, "cp": layout.cp, "pp": stages(study)}
@@ -104,7 +104,7 @@ def _legal_degrees(study: Study, names: Sequence[str]) -> Iterator[tuple[str, Re
 
 
 def _experts(study: Study) -> Iterator[Check]:
-    """Require that experts are there to be split, over the ranks that there are."""
+    """Require that experts exist if they are split, and enough ranks for them."""
     layout = study[Layout]
     ep, etp = layout.ep, layout.etp
     split: Mask = (ep == 1) & (etp == 1)
@@ -142,7 +142,7 @@ def _experts(study: Study) -> Iterator[Check]:
 
 
 def _divisors_of_experts(study: Study, ranks: Real) -> str:
-    """Return the nearest legal ep, or the nearest etp where no ep is legal."""
+    """Return the nearest valid ep, or the nearest etp if no ep is valid."""
     layout, model = study[Layout], study[Training].model
     ep, etp = layout.ep, layout.etp
     if all_of(divides(etp, ranks)):
@@ -154,7 +154,7 @@ def _divisors_of_experts(study: Study, ranks: Real) -> str:
 
 
 def _degrees(study: Study) -> str:
-    """Return the values of a degree next to its own that divide, as the start of a help line."""
+    """Return the nearest valid values of a degree, as the start of a help line."""
     for name, degree, legal in _legal_degrees(study, ("tp", "cp", "pp")):
         near = next_to(degree, legal)
         if near:
@@ -163,9 +163,9 @@ def _degrees(study: Study) -> str:
 
 
 def _tensor(study: Study, devices: int) -> list[int]:
-    """Return the tensor-parallel degrees that divide *devices*, and heads, MLP and sequence.
+    """Return the tensor-parallel degrees that divide *devices*, heads, MLP and sequence.
 
-    One rank is no degree for sequence parallelism, which shards nothing there.
+    With sequence parallelism 1 is left out, as it would shard nothing.
     """
     model, layout = study[Training].model, study[Layout]
     if is_array(model.heads, model.kv_heads, model.ffn):
@@ -190,7 +190,7 @@ def _cuts_sequence(study: Study, tp: Real, cp: Real) -> bool:
 
 
 def _stages(study: Study, devices: int) -> list[int]:
-    """Return the numbers of stages that divide *devices*, and among which layers divide."""
+    """Return the numbers of stages that divide *devices* and the layers."""
     choice, found = study[ScheduleChoice], all_divisors(devices)
     if choice.stages:
         return found

@@ -1,4 +1,4 @@
-"""Traffic that hides under compute leaves compute something to run on."""
+"""Hidden communication must leave multiprocessors for compute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parcost_plugins.vocabulary.run_choices import gradient_bucket
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Return the rules of the overlap: what it leaves of the device, and of the buckets."""
+    """Return the rules of overlap: remaining multiprocessors, and buckets."""
     taken, of = multiprocessors_taken(study), study[Cluster].device.multiprocessors
     overlap = study[Overlap]
     yield Check(

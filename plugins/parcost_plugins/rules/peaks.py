@@ -21,10 +21,9 @@ _REACHED = ("gemm_efficiency", "attention_forward_efficiency", "attention_backwa
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Return the rules that compare neighbouring types of the device in use.
+    """Return the rules that compare neighbouring data types of the device in use.
 
-    A figure that is twice too high differs from both of its neighbours; that is one
-    mistake, and is told once.
+    A figure that is twice too high differs from both of its neighbours; it is reported once.
     """
     device = study[Cluster].device
     told: Mask = False
@@ -39,7 +38,7 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def _power(study: Study, device: Device) -> Iterator[Check]:
-    """Require that a power cap leaves something, and is one."""
+    """Require that a power cap leaves power for compute, and lies below the design power."""
     cap, power = device.power_cap, device.power
     kernels = study[KernelChoice]
     if has_law(device):

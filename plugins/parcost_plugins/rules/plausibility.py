@@ -1,4 +1,4 @@
-"""Warnings of devices, batches and buckets that are legal and unlike any."""
+"""Warnings of implausible devices, batches and buckets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PEAKS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Return what the device, the batch and the buckets exceed of all that is known."""
+    """Return warnings of values beyond those of all known devices, batches and buckets."""
     device, training = study[Cluster].device, study[Training]
     name = block_name(device)
     yield from plausibility(

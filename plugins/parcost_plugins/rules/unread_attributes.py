@@ -59,7 +59,7 @@ from parcost_plugins.vocabulary.run_choices import (
 
 
 def _holds_by_power(device: Device) -> bool:
-    """Return whether the power of a device says what it holds of some rate."""
+    """Return whether the sustained rate of a device is derived from its power."""
     stated = device.sustained is not None and device.narrow_sustained is not None
     return has_law(device) and not stated
 
@@ -71,7 +71,7 @@ def _power_limits(device: Device) -> bool:
 
 @frozen
 class _UnreadAttributes:
-    """Attributes of a block, when they are read, and what else they wait for."""
+    """Attributes of a block, the condition under which they are read, and the enabling value."""
 
     schema: type[Any]
     attributes: tuple[str, ...]  # empty is all
@@ -80,12 +80,12 @@ class _UnreadAttributes:
 
 
 def _dispatches(study: Study, *dispatchers: str) -> bool:
-    """Return whether one of *dispatchers* sends tokens, or a model has no experts."""
+    """Return whether the token dispatcher is one of *dispatchers*, or the model is dense."""
     return study[Training].model.experts == 0 or dispatcher_of(study) in dispatchers
 
 
 def _spreads(study: Study) -> Mask:
-    """Return whether experts are on several ranks, or a model has none."""
+    """Return whether experts are on several ranks, or the model is dense."""
     return (study[Training].model.experts == 0) | (study[Layout].ep > 1)
 
 
@@ -95,34 +95,34 @@ def _repeats_stream(study: Study) -> Mask:
 
 
 def _hides(study: Study) -> Mask:
-    """Return whether some collective may run beside compute: also those within a layer may."""
+    """Return whether any collective may overlap with compute."""
     layout = study[Layout]
     within = (layout.tp > 1) | (layout.cp > 1) | (layout.ep > 1)
     return within | hides_gradients(study) | hides_parameters(study)
 
 
 def _is_offloaded(study: Study) -> Mask:
-    """Return whether a host keeps anything of a device."""
+    """Return whether any state is offloaded to the host."""
     away, local = study[Offload], study[LocalUpdates]
     shares = (away.optimizer > 0) | (away.parameters > 0) | (away.activations > 0)
     return shares | (local.offload and local.method == "outer")
 
 
 def _recomputes_all(study: Study) -> bool:
-    """Return whether backward makes every layer again as a whole."""
+    """Return whether backward fully recomputes every layer."""
     recompute = study[Recompute]
     return study[Training].recompute == "full" and recompute.every == 1 and recompute.layers == 0
 
 
 def _has_table(study: Study) -> bool:
-    """Return whether a library picks algorithms by a table."""
+    """Return whether a library chooses algorithms by a tuning table."""
     cluster = study.get(Cluster)
     device = None if cluster is None else cluster.device.tuning
     return (study[CollectiveChoice].tuning or device) is not None
 
 
 def _names_library(study: Study) -> bool:
-    """Return whether anything asks for what NCCL predicts on a machine that is described."""
+    """Return whether any collective uses `nccl`, the prediction for a described machine."""
     choice = study[CollectiveChoice]
     named = {choice.tensor, choice.data, choice.pipeline, choice.context, choice.expert}
     named |= {transfer.algorithm for transfer in study.all(Transfer)}
@@ -480,7 +480,7 @@ _IDLE = (
 
 
 def _blocks_of(study: Study, schema: type[Any]) -> Iterable[Any]:
-    """Return the blocks of a kind that the step reads: of definitions, the one that it names."""
+    """Return the blocks of a kind that the step uses; of models, devices and precisions, one."""
     training, cluster = study.get(Training), study.get(Cluster)
     match schema:
         case _ if schema is Model:
@@ -493,7 +493,7 @@ def _blocks_of(study: Study, schema: type[Any]) -> Iterable[Any]:
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Warn of attributes that the study's file writes and nothing reads."""
+    """Warn of attributes set in the study's file that have no effect."""
     for idle in _IDLE:
         for block in _blocks_of(study, idle.schema):
             names = idle.attributes or block_type(idle.schema).fields
@@ -513,9 +513,9 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def priced_rules(study: Study) -> Iterator[Check]:
-    """Warn of attributes of levels without which every term takes as long.
+    """Warn of attributes of levels without effect on any term.
 
-    Only of a study that breaks no rule: its terms are estimated twice.
+    Only for a valid study, as its terms are estimated twice.
     """
     yield from _levels(study, priced=True)
 
@@ -538,7 +538,7 @@ _OF_LEVELS = {
 
 
 def _levels(study: Study, *, priced: bool = False) -> Iterator[Check]:
-    """Warn of attributes of levels without which all links, or all *priced* terms, are the same."""
+    """Warn of attributes of levels without effect on any link, or on any *priced* term."""
     cluster: Any = study.get(Cluster)
     training = study.get(Training)
     if cluster is None or training is None:
@@ -583,7 +583,7 @@ def _levels(study: Study, *, priced: bool = False) -> Iterator[Check]:
 
 
 def _links(study: Study, *, job: bool) -> list[Real]:
-    """Return the latencies and bandwidths of all links that the groups of a study cross."""
+    """Return the latencies and bandwidths of all links used by the groups of a study."""
     numbers: list[Real] = []
     for _, group in study.contributions("groups"):
         if group.name != "job" or job:
@@ -592,7 +592,7 @@ def _links(study: Study, *, job: bool) -> list[Real]:
 
 
 def _times(study: Study) -> list[Real]:
-    """Return the seconds of all that a step and the transfers take."""
+    """Return the seconds of all terms and transfers."""
     terms = [term for _, term in study.contributions("terms")]
     figures = [f for _, f in study.contributions("calculations") if isinstance(f, Figure)]
     return [*(getattr(t, "seconds", 0.0) for t in terms), *(f.value for f in figures)]
@@ -620,7 +620,7 @@ def _are_equal(these: list[Real], those: list[Real]) -> bool:
 
 
 def _is_given(study: Study, block: object, attribute: str) -> bool:
-    """Return whether a value is assigned, in any file."""
+    """Return whether a value is assigned in any file."""
     origin = study.origin(block, attribute)
     return origin is not None and origin.how == "given"
 
@@ -633,7 +633,7 @@ def _is_written(study: Study, block: object, attribute: str) -> bool:
 
 
 def _default(study: Study, block: object, attribute: str) -> Any:
-    """Return what *attribute* is where no spec writes it: often another attribute, by its path."""
+    """Return the default of *attribute*: a value, often that of another attribute."""
     type_ = block_type(type(block))
     found = type_.defaults.get(attribute)
     if not isinstance(found, str) or type_.fields[attribute].kind != "quantity":

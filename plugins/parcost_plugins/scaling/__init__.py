@@ -1,4 +1,4 @@
-"""What happens when something grows: the model, the batch, the number of devices."""
+"""Scaling: larger models, larger batches, more devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parcost_plugins.vocabulary.answers import mark_details
 
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
-    """Return the wait for the slowest rank."""
+    """Return the wait for the slowest rank (jitter)."""
     if study.get(Jitter) is None:
         return
     from parcost_plugins.scaling import jitter
@@ -22,7 +22,7 @@ def terms(study: Study) -> Iterator[Once]:
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Check]:
-    """Return the figures of every calculator of this subject."""
+    """Return the figures of all scaling calculators."""
     if any(study.all(asked) for asked in (ScalingLaw, BatchScaling, EquivalentDevices, Jitter)):
         yield from _calculated(study)
 

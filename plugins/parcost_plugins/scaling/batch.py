@@ -1,4 +1,4 @@
-"""Efficiency against the batch: compute grows with it, traffic does not.
+"""Efficiency over the batch size: compute grows with it, traffic does not.
 
 Intensity is FLOP per byte sent; the ridge is that of the machine, peak over bandwidth. Their ratio
 is r. The efficiency is min(r, 1) if traffic hides under compute, and r / (1 + r) if it does not.
@@ -16,7 +16,7 @@ ROOFLINE = "Williams et al. 2009, roofline, with the link in the place of memory
 
 
 def figures(scaling: BatchScaling) -> Iterator[Figure]:
-    """Yield intensity, ridge, efficiency and the batches that matter."""
+    """Yield intensity, ridge, efficiency and the critical batch."""
     sheet = Sheet(
         block_name(scaling),
         source=ROOFLINE,

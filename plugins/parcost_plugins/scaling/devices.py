@@ -1,4 +1,4 @@
-"""Efficiency as a number of devices: what the job does, and what it loses."""
+"""Efficiency as a number of devices: equivalent, and lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parcost_plugins.vocabulary import EquivalentDevices, Targets
 
 
 def figures(job: EquivalentDevices, targets: Targets) -> Iterator[Figure]:
-    """Yield the devices' worth of work, and of idling."""
+    """Yield the equivalent devices at full efficiency, and the devices lost."""
     sheet = Sheet(block_name(job), N=job.devices, e=job.efficiency)
     yield sheet(
         "devices",
@@ -23,7 +23,7 @@ def figures(job: EquivalentDevices, targets: Targets) -> Iterator[Figure]:
 
 
 def rating(efficiency: Real, targets: Targets) -> str:
-    """Return what practitioners call it; nothing for many points at once."""
+    """Return a rating such as "fair"; "" for arrays of points."""
     if is_array(efficiency, targets.excellent, targets.very_good, targets.fair):
         return ""
     if efficiency >= targets.excellent:

@@ -1,7 +1,7 @@
-"""The wait for the slowest of many ranks that differ by chance.
+"""The wait for the slowest of many ranks with random step times.
 
-Times of ranks are taken to be normal and independent. So the slowest of N lies so many
-deviations above the mean as the largest of N normal deviates does.
+Times of ranks are assumed normal and independent. So the slowest of N is above the mean by the
+expected maximum of N normal deviates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SOURCE = "Gumbel 1958, extremes of the normal distribution"
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Yield that the ranks are known."""
+    """Yield the rule that the number of ranks is known."""
     jitter = study[Jitter]
     yield Check(
         id="jitter-ranks-unknown",
@@ -46,7 +46,7 @@ def wait(study: Study) -> Iterator[Once]:
 
 
 def figures(study: Study) -> Iterator[Figure]:
-    """Yield the wait and the deviations that it comes from."""
+    """Yield the wait, and its number of standard deviations."""
     jitter = study[Jitter]
     ranks = _ranks(study, jitter)
     if ranks is None:
@@ -74,7 +74,7 @@ def _wait(jitter: Jitter, ranks: Real) -> Formula:
 
 
 def _deviations(ranks: Real) -> Formula:
-    """Return the expected largest of standard normal deviates; 0 for a single one."""
+    """Return the expected maximum of N standard normal deviates; 0 for one."""
     root = formula("sqrt(2 ln(max(N, 2)))", N=ranks)
     return formula(
         "N > 1 ? r - (ln(ln(N)) + ln(4 pi)) / (2 r) + gamma / r : 0, gamma of Euler",

@@ -1,4 +1,4 @@
-"""The arithmetic of a power law of the loss.
+"""Power laws of the loss.
 
 The exponents are small, so that factors in size are astonishing: with 0.076, half the loss
 takes more than nine thousand times the parameters.
@@ -15,7 +15,7 @@ KAPLAN = "Kaplan et al. 2020, section 1.2"
 
 
 def rules(law: ScalingLaw) -> Iterator[Check]:
-    """Yield what has to hold of a law."""
+    """Yield the rules of a scaling law."""
     given = law.scale is None or law.small is not None or law.large is not None
     yield Check(
         id="scaling-law-size",
@@ -35,7 +35,7 @@ def rules(law: ScalingLaw) -> Iterator[Check]:
 
 
 def figures(law: ScalingLaw) -> Iterator[Figure]:
-    """Yield the growth that an improvement takes, and what sizes come to."""
+    """Yield the growth needed for an improvement, and the loss at given sizes."""
     sheet = Sheet(
         block_name(law),
         source=KAPLAN,

@@ -1,9 +1,9 @@
 """Looped breadth-first: every micro-batch through a chunk before the next chunk starts.
 
 Lamy-Poirier 2023. Chunk c of device r is virtual stage ``c p + r``. All forward passes of a chunk
-precede those of the next; backward is in reverse. The bubble is that of interleaving, and every
-micro-batch is alive. Once-per-chunk work is early: of v chunks all but one have their gradients
-ready while others still compute.
+precede those of the next; backward is in reverse. The bubble is that of interleaving, and all
+micro-batches are in flight. Work once per chunk is early: of v chunks all but one have their
+gradients ready while others still compute.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BreadthFirst(Schedule):
     }
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         if shape.chunks == 1:
             return "with one chunk per device there is no breadth: take chunks = 2, or gpipe"
         return None
@@ -38,11 +38,10 @@ class BreadthFirst(Schedule):
         ]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan where virtual stages are equal.
+        """Return the makespan for equal virtual stages.
 
-        After the last micro-batch of a chunk the first device may wait for the first micro-batch of
-        the next. It waits if that is still on its way back. Otherwise only the path down and back
-        counts, once.
+        After the last micro-batch of a chunk the first device waits if the first micro-batch of the
+        next chunk has not returned. Otherwise only the path down and back counts, once.
         """
         hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
         f, both = case.F[0], case.backward[0]

@@ -17,13 +17,13 @@ from parcost_plugins.schedules.stage_times import is_uniform, multiples, one_chu
 
 
 class Chimera(Schedule):
-    """Units of as many micro-batches as there are devices, an even number."""
+    """Units of p micro-batches on p devices, p even."""
 
     name = "chimera"
     copies = 2
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         if why := one_chunk(chunks):
             return why
@@ -39,9 +39,9 @@ class Chimera(Schedule):
         return [[op for _, op in sorted(_slots(d, stages, micro_batches))] for d in range(stages)]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan of equal stages whose passes take as long, or of one unit.
+        """Return the makespan of equal stages with equal forward and backward time, or of one unit.
 
-        Passes that take as long fill their slots. In a unit alone backward may be longer.
+        Equal passes fill their slots. In a single unit backward may be longer.
         """
         hop, stages, micro_batches = case.hop, case.stages, case.micro_batches
         f, b = case.F[0], case.backward[0]
@@ -52,7 +52,7 @@ class Chimera(Schedule):
 
 
 def _slots(d: int, stages: int, micro_batches: int) -> Iterator[tuple[int, Op]]:
-    """Yield what device *d* does, and in which slot."""
+    """Yield the passes of device *d* with their slots."""
     half = stages // 2
     for first in range(0, micro_batches, stages):
         for s, begin in ((d, first), (stages - 1 - d, first + half)):

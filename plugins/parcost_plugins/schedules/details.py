@@ -1,8 +1,8 @@
 """Two measures of a schedule: the makespan and the span.
 
-A step ends when the last device does: the makespan. Without a barrier before the optimizer the next
-step fills while this one drains. Then only the span counts: the time from the first to the last op
-of the busiest device. Publications measure zero-bubble schedules by it.
+A step ends when the last device ends: the makespan. Without a barrier before the optimizer the next
+step fills while this one drains. Then only the span counts: the time from the first to the last
+pass of the busiest device. Publications measure zero-bubble schedules by it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from parcost.numeric import is_array
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield what only the timeline of a single candidate knows."""
+    """Yield the span of the busiest device, from the timeline of a single point."""
     cut = outcome.pipeline
     if study.axes or cut.stages == 1 or is_array(outcome.makespan_seconds):
         return

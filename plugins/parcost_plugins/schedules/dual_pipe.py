@@ -1,10 +1,10 @@
-"""DualPipe and DualPipeV: forward and backward passes at once (DeepSeek-AI 2024, 2025).
+"""DualPipe and DualPipeV: overlapped forward and backward passes (DeepSeek-AI 2024, 2025).
 
 Every device has two phases, the streams of micro-batches that it serves. In DualPipe they are
-directions. Half of the micro-batches enter at the first device and half at the last. Every virtual
-stage is held twice. In DualPipeV they are two chunks in the shape of a V, held once. In the steady
-state a forward pass of one phase and a backward pass of the other run at once. They hide
-communication of each other. Weight gradients are deferred if gradients then leave earlier.
+directions: half of the micro-batches enter at the first device and half at the last, and every
+virtual stage is held twice. In DualPipeV they are two chunks in the shape of a V, held once. In the
+steady state a forward pass of one phase overlaps with a backward pass of the other; each hides
+communication of the other. Weight gradients are deferred if input gradients can be sent earlier.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DualPipe(Schedule):
     copies = 2
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         if chunks != 1:
             return "its two stages per device are its two directions: chunks = 1"
@@ -39,7 +39,7 @@ class DualPipe(Schedule):
         return None
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:  # noqa: ARG002
-        """Return what each device does, in order."""
+        """Return the passes of each device, in order."""
         half, middle = micro_batches // 2, stages // 2
         down, up = range(half), range(half, micro_batches)
         lists = []
@@ -52,9 +52,9 @@ class DualPipe(Schedule):
         return lists
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan of equal stages in two cases: W as long as F, and half of it.
+        """Return the makespan of equal stages, with W as long as F or half as long.
 
-        B is as long as F, and running passes at once saves nothing.
+        B is as long as F, and overlapped passes save no time.
         """
         f, b, w = case.F[0], case.B[0], case.W[0]
         seconds = case.micro_batches * (f + b + w) + (case.stages / 2 - 1) * (f + 2 * b - w)
@@ -62,7 +62,7 @@ class DualPipe(Schedule):
 
 
 class DualPipeV(Schedule):
-    """The same on a V: half of the devices, one direction, every stage once."""
+    """DualPipe on a V: half of the devices, one direction, every stage once."""
 
     name = "dualpipe_v"
     frameworks: Mapping[str, str] = {
@@ -70,7 +70,7 @@ class DualPipeV(Schedule):
     }
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         if micro_batches < 2 * stages:
             least = f"2 pp = {2 * stages}"
@@ -78,7 +78,7 @@ class DualPipeV(Schedule):
         return two_chunks(chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:  # noqa: ARG002
-        """Return what each device does, in order."""
+        """Return the passes of each device, in order."""
         batches = range(micro_batches)
         return [
             _device(
@@ -93,21 +93,21 @@ class DualPipeV(Schedule):
         ]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan of equal stages in two cases: W as long as F, and half of it."""
+        """Return the makespan of equal stages, with W as long as F or half as long."""
         f, b, w = case.F[0], case.B[0], case.W[0]
         seconds = 2 * case.micro_batches * (f + b + w) + (case.stages - 1) * (f + 2 * b - w)
         return seconds, _is_balanced(case)
 
 
 def _is_balanced(case: Case) -> Mask:
-    """Return whether stages are equal, B is as long as F, W as long or half, and nothing hides."""
+    """Return whether stages are equal, B = F, W = F or F / 2, and overlap saves no time."""
     f, b, w = case.F[0], case.B[0], case.W[0]
     mask = (case.hop == 0) & (case.saved == 0) & is_uniform(case.F, case.B, case.W)
     return mask & (f == b) & ((w == f) | (2 * w == f))
 
 
 class _Phases:
-    """The ops of one device, listed as its two phases take their turns."""
+    """Collects the passes of one device, as its two phases alternate."""
 
     def __init__(self, phases: Sequence[tuple[Sequence[int], int]]) -> None:
         self.ops: list[Op | Pair] = []
@@ -116,11 +116,11 @@ class _Phases:
         self._put_off: deque[Op] = deque()
 
     def forward(self, phase: int) -> None:
-        """List the next forward pass."""
+        """Add the next forward pass."""
         self.ops.append(next(self._forward[phase]))
 
     def backward(self, phase: int, *, put_off: bool = False) -> None:
-        """List the next backward pass, and its weight gradient unless that is put off."""
+        """Add the next backward pass, and its weight gradient unless *put_off*."""
         op = next(self._backward[phase])
         if put_off:
             self.ops.append(op._replace(kind="B"))
@@ -129,15 +129,15 @@ class _Phases:
             self.ops.append(op)
 
     def add_pair(self, forward: int, backward: int) -> None:
-        """List a forward pass of one phase and a backward pass of the other at once."""
+        """Add an overlapped forward pass of one phase and backward pass of the other."""
         self.ops.append(Pair(next(self._forward[forward]), next(self._backward[backward])))
 
     def weights(self) -> None:
-        """List the weight gradient that has been put off longest."""
+        """Add the oldest deferred weight gradient."""
         self.ops.append(self._put_off.popleft())
 
     def add_rest(self) -> None:
-        """List all weight gradients that are left."""
+        """Add all remaining weight gradients."""
         while self._put_off:
             self.weights()
 
@@ -155,10 +155,10 @@ def _device(
     stages: int,
     last: bool,
 ) -> Sequence[Op | Pair]:
-    """Return what the device *r* steps from where phase 0 enters does.
+    """Return the passes of the device *r* steps after the entry of phase 0.
 
-    The way in is *half* devices long and the whole way *stages*; each phase has *batches*
-    micro-batches. The steps are those of DeepSeek's description, by number.
+    The entry path is *half* devices long and the whole path *stages*; each phase has *batches*
+    micro-batches. The steps follow DeepSeek's description, by number.
     """
     todo = _Phases(phases)
     behind = half - r - 1

@@ -1,9 +1,8 @@
 """GPipe: all forward passes, then all backward passes (Huang et al. 2019).
 
-Each phase is a line of stages that a train of equal micro-batches moves through: the
-first takes the sum of the stages, the rest follow at the pace of the slowest. Messages
-only put the stages further apart. So the closed form is exact for any stages and hops,
-equal or not.
+Each phase is a line of stages that equal micro-batches move through: the first takes the sum of the
+stages, the others follow at the pace of the slowest. Messages only add delays between stages. So
+the closed form is exact for any stages and messages, equal or not.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from parcost_plugins.schedules.stage_times import one_chunk
 
 
 class GPipe(Schedule):
-    """The simplest schedule, with every micro-batch alive on every stage."""
+    """The simplest schedule, with all micro-batches in flight on every stage."""
 
     name = "gpipe"
     frameworks: Mapping[str, str] = {
@@ -27,7 +26,7 @@ class GPipe(Schedule):
     hop_by_boundary = True
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         return one_chunk(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
@@ -43,13 +42,13 @@ class GPipe(Schedule):
         return next(_ends(case, case.F)) + next(_ends(case, case.backward)), True
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]]:
-        """Return when stages start their first forward and end their last backward pass."""
+        """Return the start of the first forward and the end of the last backward per stage."""
         turn, starts = next(_ends(case, case.F)), map(add, case.before(case.F), case.messages)
         return list(starts), [turn + end for end in _ends(case, case.backward)]
 
 
 def _ends(case: Case, seconds: Sequence[Real]) -> Iterator[Real]:
-    """Yield when the last micro-batch has passed all stages from each run to the last."""
+    """Yield the seconds from each run to the end of the last micro-batch on the last stage."""
     before, hops, more = case.before(seconds), case.messages, case.micro_batches - 1
     whole, across = before[-1] + seconds[-1], hops[-1]
     slowest = list(accumulate(reversed(seconds), maximum))[::-1]

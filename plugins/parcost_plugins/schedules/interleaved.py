@@ -1,8 +1,8 @@
 """Interleaved 1F1B: several model chunks per device (Narayanan et al. 2021, Megatron-LM).
 
-Chunk c of device r is virtual stage c p + r. Micro-batches pass in groups, each group
-through every chunk before the next group starts. So the bubble is that of a chunk and not
-of a stage. The price is messages: as many as there are virtual stages.
+Chunk c of device r is virtual stage c p + r. Micro-batches pass in groups, each group through every
+chunk before the next group starts. So the bubble is that of a chunk and not of a stage. The cost is
+messages: as many as there are virtual stages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parcost_plugins.vocabulary import ScheduleChoice
 
 
 class Interleaved(Schedule):
-    """Groups of *group* micro-batches; as many as there are devices where it is None."""
+    """Groups of *group* micro-batches; None means as many as pipeline devices."""
 
     name = "interleaved"
     frameworks: Mapping[str, str] = {
@@ -30,11 +30,11 @@ class Interleaved(Schedule):
         self._group = group
 
     def for_study(self, study: Study) -> Interleaved:
-        """Return the schedule with the groups that the study asks for."""
+        """Return the schedule with the group size of the study."""
         return _in_groups(study[ScheduleChoice].group)
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         group = self._group or stages
         if chunks == 1:
@@ -60,11 +60,11 @@ class Interleaved(Schedule):
         return [_device(r, stages, chunks, group, table) for r in range(stages)]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan where virtual stages are equal and messages are short.
+        """Return the makespan for equal virtual stages and short messages.
 
         If a group has as many micro-batches as devices, a message over every boundary of virtual
         stages counts once. Larger groups have other work in that time. Then only one path down and
-        back counts. This holds if a pass each way takes at least two messages.
+        back counts. This holds if a pass in each direction takes at least two messages.
         """
         hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
         group = self._group or stages

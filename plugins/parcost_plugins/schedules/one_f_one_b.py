@@ -1,9 +1,9 @@
-"""1F1B: as many forward passes as there are stages behind, then one of each in turn.
+"""1F1B: warm-up with one forward pass per later stage, then forward and backward alternate.
 
 Narayanan et al. 2021 (PipeDream-Flush, Megatron). Without message time the makespan is that of
-GPipe, with at most ``p - s`` micro-batches alive on stage s. Since no more are in flight, every
-round trip of p micro-batches waits for two hops over each boundary. The exception is a last stage
-that is slow enough to be the bottleneck.
+GPipe, with at most ``p - s`` micro-batches in flight on stage s. Since no more are in flight, every
+round trip of p micro-batches waits for two messages over each boundary. The exception is a last
+stage that is slow enough to be the bottleneck.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parcost_plugins.schedules.stage_times import (
 
 
 class OneFOneB(Schedule):
-    """The usual schedule, one model chunk per device."""
+    """The usual schedule, with one model chunk per device."""
 
     name = "one_f_one_b"
     frameworks: Mapping[str, str] = {
@@ -32,7 +32,7 @@ class OneFOneB(Schedule):
     search_default = True
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         return one_chunk(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
@@ -40,10 +40,10 @@ class OneFOneB(Schedule):
         return [_stage(s, min(stages - 1 - s, micro_batches), micro_batches) for s in range(stages)]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan where stages are equal, or the last one is the bottleneck.
+        """Return the makespan for equal stages, or with the last stage as the bottleneck.
 
-        Equal stages, any hop c: ``(m + p - 1) t``, and 2 c for each boundary once. Add 2 c for each
-        of the ``m - 2 - floor((m - 2) / p)`` micro-batches that wait for a round trip.
+        Equal stages, any message time c: ``(m + p - 1) t``, and 2 c for each boundary once. Add 2 c
+        for each of the ``m - 2 - floor((m - 2) / p)`` micro-batches that wait for a round trip.
 
         Bottleneck: the last stage is busy longer than any other by 2 c. Then it never waits after
         its first micro-batch, if the stages before it fill in time. They do if no forward pass is
@@ -63,10 +63,11 @@ class OneFOneB(Schedule):
         return where(even, equal, paced), even | (pace & (longest <= shortest))
 
     def lower_bound(self, case: Case) -> Real:
-        """Return a time that no makespan is below, and that of a single slow stage.
+        """Return a lower bound of the makespan, which is exact for a single slow stage.
 
-        What stages in front of the slowest do before and after it does not overlap. What
-        those behind it do overlaps only with the p - 1 - s other passes that it then has.
+        Work of the stages before the slowest, ahead of its first and after its last pass, does not
+        overlap. Work of the stages after it overlaps only with the p - 1 - s other passes that it
+        then has.
         """
         backward = case.backward
         both = [f + b for f, b in zip(case.F, backward, strict=True)]
@@ -83,10 +84,10 @@ class OneFOneB(Schedule):
         return longest
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]]:
-        """Return when stages start their first forward and end their last backward pass.
+        """Return the start of the first forward and the end of the last backward pass, per stage.
 
-        In both cases the first micro-batch runs forward and the last one runs backward
-        through the stages without a wait.
+        In both cases the first micro-batch runs forward and the last one runs backward through the
+        stages without waiting.
         """
         seconds, _ = self.closed_form(case)
         starts = case.before([f + case.hop for f in case.F])
@@ -95,9 +96,9 @@ class OneFOneB(Schedule):
 
 
 def _run_ends(count: Real) -> Sequence[Real]:
-    """Return the first and the last place in a run, between which a bound is no higher.
+    """Return the first and the last position in a run; a bound is largest at one of them.
 
-    A run of no stages has the last place of the run in front of it, which is counted already.
+    A run of no stages has the last position of the run before it, which is already counted.
     """
     if not is_array(count) and count <= 1:
         return (count - 1,)

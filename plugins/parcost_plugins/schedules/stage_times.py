@@ -1,4 +1,4 @@
-"""Legal values next to one that is not, and stages that take equally long."""
+"""Suggestions of valid values, and tests for equal stages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parcost.numeric import maximum, minimum
 
 
 def multiples(value: int, unit: int, least: int = 0) -> str:
-    """Return the multiples of *unit* next to *value*, none of them below *least*.
+    """Return the multiples of *unit* nearest to *value*, none of them below *least*.
 
     >>> multiples(10, 4), multiples(3, 4), multiples(10, 4, 16)
     ('8 or 12', '4', '16')
@@ -20,18 +20,18 @@ def multiples(value: int, unit: int, least: int = 0) -> str:
 
 
 def one_chunk(chunks: int) -> str | None:
-    """Return why a schedule with one model chunk per device does not take *chunks*."""
+    """Return the reason why a schedule with one chunk per device rejects *chunks*, or None."""
     return None if chunks == 1 else "it has one model chunk per device: chunks = 1"
 
 
 def two_chunks(chunks: int) -> str | None:
-    """Return why a schedule in the shape of a V does not take *chunks*."""
+    """Return the reason why a V-shaped schedule rejects *chunks*, or None."""
     why = "it has two model chunks per device, one on the way down and one on the way up"
     return None if chunks == 2 else f"{why}: chunks = 2"
 
 
 def is_uniform(*columns: Sequence[Real]) -> Mask:
-    """Return whether each of *columns* has the same on every stage."""
+    """Return whether each of *columns* has equal values on all stages."""
     mask: Mask = True
     for column in columns:
         for time in column[1:]:

@@ -1,8 +1,8 @@
 """ZB-V: zero bubble with two chunks in the shape of a V (Qi et al. 2024).
 
 Device r holds virtual stage r on the way down and ``2 p - 1 - r`` on the way up. So micro-batches
-turn at the last device without a message. Every device holds the same memory: no more than the
-first stage of 1F1B.
+turn at the last device without a message. Every device has the same memory: no more than the first
+stage of 1F1B.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ class ZBV(Schedule):
     }
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         if shape.stages == 1:
             return "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"
         return two_chunks(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
-        """Return what each device does, in order.
+        """Return the passes of each device, in order.
 
-        The pattern needs 2 p - 1 micro-batches; of fewer, the rest is left out of it.
+        The pattern needs 2 p - 1 micro-batches; with fewer, passes of missing micro-batches are
+        skipped.
         """
         return [
             [op for op in _device(r, stages, micro_batches) if op.micro_batch < micro_batches]
@@ -41,7 +42,7 @@ class ZBV(Schedule):
         ]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan where all passes of all virtual stages are equal."""
+        """Return the makespan if all passes of all virtual stages are equal."""
         hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
         f = case.F[0]
         mask = (hop == 0) & (micro_batches >= 2 * stages - 1)
@@ -60,7 +61,7 @@ def _device(r: int, stages: int, micro_batches: int) -> list[Op]:
         return [Op(kind, batches.pop(0), stage[chunk])] if batches else []
 
     def append_passes(times: int, *passes: str) -> None:
-        """List the next of *passes*, that many times, where any are left."""
+        """Add the next of *passes*, *times* times, as long as any are left."""
         for each in passes * times:
             ops.extend(next_passes(_KINDS[each[0]], int(each[1])))
 

@@ -14,9 +14,9 @@ from parcost_plugins.schedules.stage_times import is_uniform, one_chunk
 
 
 class ZeroBubble(Schedule):
-    """Weight gradients fill the bubble, in 1F1B's memory (H1) or in about twice that (H2).
+    """Weight gradients fill the bubble, with 1F1B's memory (H1) or about twice as much (H2).
 
-    Stage s starts ``many (p - s) - (many - 1)`` F and keeps ``many s`` W back.
+    Stage s starts ``many (p - s) - (many - 1)`` F and delays ``many s`` W.
     """
 
     def __init__(self, name: str, many: int) -> None:
@@ -24,13 +24,13 @@ class ZeroBubble(Schedule):
         self._many = many
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason why the schedule does not support *shape*, None if it does."""
         if shape.stages == 1:
             return "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"
         return one_chunk(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
-        """Return what each device does, in order."""
+        """Return the passes of each device, in order."""
         many = self._many
         return [
             _stage(s, many * (stages - s) - (many - 1), many * s, micro_batches)
@@ -38,10 +38,10 @@ class ZeroBubble(Schedule):
         ]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan where stages are equal and messages take no time.
+        """Return the makespan for equal stages and messages without time.
 
-        With ZB-H1 messages may take time: every stage waits for two messages each way. This holds
-        if W is the shortest pass and a round trip is no longer than W.
+        With ZB-H1 messages may take time: every stage waits for two messages in each direction.
+        This holds if W is the shortest pass and a round trip is no longer than W.
         """
         hop, stages, micro_batches = case.hop, case.stages, case.micro_batches
         f, b, w = case.F[0], case.B[0], case.W[0]
@@ -56,7 +56,7 @@ class ZeroBubble(Schedule):
 
 
 def _stage(s: int, ahead: int, kept: int, micro_batches: int) -> list[Op]:
-    """Return what stage *s* does: *ahead* F before its first B, *kept* W behind its B."""
+    """Return the passes of stage *s*: *ahead* F before its first B, W delayed by *kept* B."""
     forwards, weights = ([Op(kind, j, s) for j in range(micro_batches)] for kind in ("F", "W"))
     ops, forwards = forwards[:ahead], forwards[ahead:]
     for j in range(micro_batches):

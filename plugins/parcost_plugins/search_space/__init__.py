@@ -1,4 +1,4 @@
-"""What a search of layouts may choose, and what it may look for."""
+"""The axes and the objectives of a layout search."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from parcost_plugins.vocabulary.partition import (
 
 @hookimpl
 def axes(study: Study) -> Iterator[Axis]:
-    """Return degrees that divide what they cut, and every choice that the framework has."""
+    """Return the degrees that divide the split dimensions, and all choices of the framework."""
     for axis in _axes(study):
         yield _supported_axis(study, axis)
 
 
 def _supported_axis(study: Study, axis: Axis) -> Axis:
-    """Return *axis* without what the framework lacks; all of it where it has none of that."""
+    """Return *axis* without values that the framework does not support, unless none is left."""
     framework = study[Training].framework
     if not offers_of(framework, axis.attribute):
         return axis
@@ -80,13 +80,13 @@ def _axes(study: Study) -> Iterator[Axis]:
 
 @hookimpl
 def objectives(study: Study) -> Iterator[Objective]:
-    """Return the time of a step, and what follows from it."""
+    """Return the objectives: step time, and values derived from it."""
     yield from objective.all_of(study)
 
 
 @hookimpl
 def search_goals(study: Study) -> Iterator[Goal]:
-    """Return what the block ``search`` says."""
+    """Return the goal in the block ``search``."""
     yield goal.goal(study)
 
 
@@ -98,13 +98,13 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _cut(study: Study) -> str:
-    """Return the layers of the stages, first to last, as text; one stage has none."""
+    """Return the layers of all stages as text, "" for one stage."""
     counts = layers(study)
     return cut_text(counts) if len(counts) > 1 else ""
 
 
 def _chunks(study: Study, cuts: Collection[int]) -> list[int]:
-    """Return numbers of chunks: divisors of the layers, and powers of two where any cut runs."""
+    """Return the numbers of chunks: divisors of the layers, and powers of two if allowed."""
     layers = int(study[Training].model.layers) + sum(end_layers(study))
     found = set(all_divisors(layers))
     if not must_divide(study):
@@ -113,9 +113,9 @@ def _chunks(study: Study, cuts: Collection[int]) -> list[int]:
 
 
 def _schedules(study: Study) -> Axis:
-    """Return the schedule of the spec, those that a search takes by default, and the rest.
+    """Return the axis of schedules: that of the spec, the search defaults, and the others.
 
-    Of a framework that says which it has, those are all that it has.
+    If the framework lists its schedules, those are the values instead of the defaults.
     """
     kinds, others = {study[ScheduleChoice].kind}, {}
     stated = offers_of(study[Training].framework, "schedule.kind")
@@ -134,7 +134,7 @@ def _schedules(study: Study) -> Axis:
 
 
 def _common_divisors(whole: int, also: int, ends: int | None = None) -> list[int]:
-    """Return the numbers, up to *ends*, that divide both.
+    """Return the common divisors of both numbers, at most *ends*.
 
     >>> _common_divisors(96, 1024)
     [1, 2, 4, 8, 16, 32]

@@ -1,4 +1,4 @@
-"""What a search is for, as the block ``search`` says it."""
+"""The goal of a search, from the block ``search``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def goal(study: Study) -> Goal:
 
 
 def complexity(study: Study) -> Sequence[float]:
-    """Return what makes a layout complex: chunks, sharding, degrees above one, an uneven cut."""
+    """Return the complexity of a layout: chunks, ZeRO stage, degrees above 1, uneven stages."""
     layout, choice = study[Layout], study[ScheduleChoice]
     degrees = (layout.tp, layout.cp, layout.pp, layout.ep, layout.etp)
     uneven = len(set(layers(study))) > 1
@@ -43,7 +43,7 @@ def complexity(study: Study) -> Sequence[float]:
 
 
 def limits(study: Study) -> Iterator[Limit]:
-    """Yield what the block demands of a layout."""
+    """Yield the limits that the block sets."""
     search, devices = study[Search], study[Cluster].devices
     tokens = study[Training].global_batch * study[Training].sequence
     if search.most_memory is not None:
@@ -72,7 +72,7 @@ def limits(study: Study) -> Iterator[Limit]:
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Require that limits can be judged."""
+    """Require that all inputs of the limits are given."""
     search = study[Search]
     if (search.deadline is None) is not (search.tokens is None):
         lacks = "tokens" if search.tokens is None else "deadline"

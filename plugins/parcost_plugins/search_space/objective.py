@@ -1,4 +1,4 @@
-"""What layouts are compared by. All follow from the step time, the devices and the batch."""
+"""Objectives of a search. All follow from the step time, the devices and the batch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def flops_per_token(study: Study) -> Real:
 
 
 def peak_of(study: Study) -> Real | None:
-    """Return the peak of a device in the type that computes, or None where none is known."""
+    """Return the peak FLOP/s of a device in the compute type, None if unknown."""
     peak: Real | None = getattr(study[Cluster].device, study[Training].precision.compute)
     return peak
 
 
 def all_of(study: Study) -> Iterator[Objective]:
-    """Yield the objectives, and what the study lacks for one that it has no figures for."""
+    """Yield the objectives, each with the inputs that the study lacks for it."""
     training, cluster = study[Training], study[Cluster]
     devices, tokens = cluster.devices, training.global_batch * training.sequence
 

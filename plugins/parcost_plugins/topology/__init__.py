@@ -1,9 +1,9 @@
 """Groups of ranks on the nested levels of a fabric.
 
-``layout.order`` says which degree varies fastest over neighbouring devices. The dense part
-of a model is cut by tp, cp, dp and pp; its experts are cut by etp, ep, edp and pp over the
-same ranks. Placement depends on the product of the degrees before a group, its *stride*,
-alone. So equal axes are placed once.
+``layout.order`` says which degree varies fastest over neighbouring devices. The dense part of a
+model is split by tp, cp, dp and pp; its experts are split by etp, ep, edp and pp over the same
+ranks. The placement of a group depends only on its axes: the degree, and its *stride*, the product
+of the degrees before it. So equal axes are placed once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTS = ("checks", "details", "views")
 
 @hookimpl
 def groups(study: Study) -> Iterator[Group]:
-    """Place every group of the job, and those of experts where there are any."""
+    """Place every group of the job, and the groups of experts if there are any."""
     cluster = study[Cluster]
     ground = study.query(_ground)
     placed: list[tuple[Axes, Group]] = []
@@ -52,7 +52,7 @@ def groups(study: Study) -> Iterator[Group]:
 
 @record(kw_only=True, eq=False)
 class _Ground:
-    """What depends on the cluster and not on the layout."""
+    """The part of placement that depends on the cluster and not on the layout."""
 
     levels: Sequence[Tier]
     reduction: Real
@@ -75,7 +75,7 @@ def _ground(study: Study) -> _Ground:
 
 
 def _members(axes: Axes, devices: Real) -> Sequence[Sequence[int]]:
-    """Return the ranks of every group on *axes* of a single point; alone without axes."""
+    """Return the ranks of every group on *axes* of a single point; single ranks without axes."""
     count = int(devices)
     if not axes:
         return [[rank] for rank in range(count)]

@@ -1,4 +1,4 @@
-"""Rules of placement: the order names the degrees, the fabric reaches, tp stays close."""
+"""Rules of placement: a valid order, a large enough fabric, and tp in the fast domain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _order(study: Study) -> Iterator[Check]:
-    """Require that the order names every degree above 1 once, and nothing else."""
+    """Require that the order names every degree above 1 once, and no other word."""
     layout, known = study[Layout], degrees()
     sizes = {name: stages(study) if name == "pp" else getattr(layout, name) for name in known}
     named = layout.order.split("-") if layout.order else []
@@ -85,7 +85,7 @@ def _list_text(names: list[str]) -> str:
 
 
 def _nearest_order(named: list[str], used: list[str]) -> str:
-    """Return the legal order that is closest to what is *named* and places what is *used*.
+    """Return the valid order closest to *named* that places the degrees *used*.
 
     >>> _nearest_order(["tp", "pd", "pp"], ["tp", "dp"]), _nearest_order(["pp"], ["tp", "dp"])
     ('tp-dp-pp', 'pp-tp-dp')
@@ -135,7 +135,7 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
 
 
 def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Iterator[Check]:
-    """Warn of links that no vendor makes: bits and bytes are easily confused, as are us and s."""
+    """Warn of implausible links, from confusions of bits and bytes or us and s."""
     for tier in levels:
         outermost = tier is levels[-1] and len(levels) > 1
         most = known.network_bandwidth if outermost else known.device_bandwidth
@@ -173,10 +173,10 @@ def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Itera
 
 
 def _fast_domain(study: Study) -> Iterator[Check]:
-    """Warn where tensor-parallel groups leave the first level, and say what that costs.
+    """Warn if tensor-parallel groups leave the first level, with the extra time.
 
-    The price is one all-reduce of one activation, as placed and in a first level that is
-    large enough.
+    It is the time of one all-reduce of one activation, as placed, compared with a first level that
+    is large enough.
     """
     cluster, group = study[Cluster], study.group("tp")
     stays: Mask = True
@@ -231,6 +231,6 @@ def _fast_domain(study: Study) -> Iterator[Check]:
 
 
 def _is_cut(ranks: Real, capacity: Real) -> bool:
-    """Return whether a border cuts groups that are small enough to stay inside."""
+    """Return whether unit boundaries split groups that would fit in a unit."""
     left = capacity % ranks  # all of it, where the groups are larger
     return all_of((left != 0) & (left != capacity))

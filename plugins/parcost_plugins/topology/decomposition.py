@@ -1,4 +1,4 @@
-"""How a layout cuts the ranks of a job: along which axes every group extends."""
+"""The split of a job's ranks into groups: the axes of every group."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def degrees() -> list[str]:
 
 
 def dense_order(order: str) -> list[str]:
-    """Return the degrees of the dense part as *order* places them.
+    """Return the degrees of the dense part in the sequence of *order*.
 
-    Those that it leaves out come last.
+    Degrees that it omits come last.
 
     >>> dense_order("pp-tp-dp"), dense_order("dp-typo")
     (['pp', 'tp', 'dp', 'cp'], ['dp', 'tp', 'cp', 'pp'])
@@ -35,10 +35,10 @@ def dense_order(order: str) -> list[str]:
 
 
 def expert_order(order: str) -> list[str]:
-    """Return the degrees of the experts as *order* places them.
+    """Return the degrees of the experts in the sequence of *order*.
 
-    They take the place of the dense degrees: etp that of tp, edp that of dp with ep before
-    it. An order may place etp and ep elsewhere.
+    They replace the dense degrees: etp replaces tp, and ep and edp replace dp. An order may place
+    etp and ep elsewhere.
 
     >>> expert_order("tp-cp-dp-pp"), expert_order("ep-tp-pp-dp")
     (['etp', 'ep', 'edp', 'pp'], ['ep', 'etp', 'pp', 'edp'])
@@ -63,9 +63,9 @@ class Decomposition:
     """The axes of the groups of a layout, by name.
 
     Besides the degrees, *dp_cp* are the ranks that hold the same dense parameters. Of these,
-    *shard* split their state, *replicate* hold the same share, and *workers* train separately.
-    *edp* are the ranks that hold the same experts. *dense* and *experts* are the stride of pp in
-    either part, which must agree.
+    *shard* split the state, *replicate* hold the same shard, and *workers* train separately. *edp*
+    are the ranks that hold the same experts. *dense* and *experts* are the stride of pp in either
+    part; they must be equal.
     """
 
     axes: dict[str, Axes]
@@ -74,7 +74,7 @@ class Decomposition:
 
     @classmethod
     def of(cls, study: Study) -> Decomposition:
-        """Return how the layout of *study* cuts its ranks, and its experts where it has any."""
+        """Return the axes of all groups of *study*, those of experts included if there are any."""
         layout = study[Layout]
         tp, cp, pp, dp = layout.tp, layout.cp, stages(study), layout.dp
         sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}
@@ -114,7 +114,7 @@ def _strides(order: Sequence[str], sizes: dict[str, Real]) -> dict[str, Real]:
 
 
 def join(axes: Axes) -> Axes:
-    """Return *axes* from the narrowest on, without those of one rank, and in one where they join.
+    """Return *axes* by stride, without axes of one rank, with contiguous axes merged.
 
     >>> join([(4.0, 2.0), (1.0, 1.0), (2.0, 2.0)])
     [(2.0, 4.0)]
@@ -127,7 +127,7 @@ def join(axes: Axes) -> Axes:
 
 
 def split(axes: Axes, ranks: Real) -> tuple[Axes, Axes]:
-    """Return the *ranks* of *axes* that are nearest to one another, and those like them.
+    """Return *axes* split in two: the nearest *ranks* members, and the groups of such members.
 
     >>> split([(1.0, 2.0), (8.0, 4.0)], 4.0)
     ([(1.0, 2.0), (8.0, 2.0)], [(2.0, 1.0), (16.0, 2.0)])
@@ -142,7 +142,7 @@ def split(axes: Axes, ranks: Real) -> tuple[Axes, Axes]:
 
 
 def has_experts(study: Study) -> bool:
-    """Return whether a model of *study* has experts, or the layout splits some."""
+    """Return whether the model has experts, or the layout splits experts."""
     layout = study[Layout]
     if not (all_of(layout.ep == 1) and all_of(layout.etp == 1)):
         return True

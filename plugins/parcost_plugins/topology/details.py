@@ -1,4 +1,4 @@
-"""Figures of a placement: which link each degree uses, and how much of it a stage needs."""
+"""Figures of a placement: the link of each degree, and the load of stage boundaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary.exchange import rail_share
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield what a node and its ports carry, the links of the groups, and their headroom."""
+    """Yield node bandwidths, the links of the groups, and the headroom of stage boundaries."""
     yield from _machine(study)
     for _, group in study.contributions("groups"):
         if not all_of(group.ranks == 1):
@@ -26,7 +26,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study) -> Iterator[Section]:
-    """Say which traffic stays on a rail, where the fabric has rails."""
+    """Yield the share of traffic that stays on a rail, if the fabric has rails."""
     if study.get(Cluster) is None:
         return
     rows: list[tuple[Any, ...]] = []
@@ -57,7 +57,7 @@ def sections(study: Study) -> Iterator[Section]:
 
 
 def _rails(group: Group) -> Iterator[tuple[int, Any]]:
-    """Yield the levels that are rails and that *group* crosses, with their places."""
+    """Yield the rail levels that *group* crosses, each with its index."""
     for at, link in enumerate(group.links):
         level: Any = link.level
         if at and level is not None and level.kind == "rail" and any_of(group.shape[at] > 1):
@@ -70,7 +70,7 @@ def _members(group: Group, at: int) -> Real:
 
 
 def _rail(group: Group) -> Iterator[Figure]:
-    """Yield what stays on the rails of a level when every rank sends to every other."""
+    """Yield the share of an all-to-all that stays on the rails of a level."""
     sheet = Sheet()
     for at, level in _rails(group):
         share = "1, by way of the device on the other rail"
@@ -128,7 +128,7 @@ def _machine(study: Study) -> Iterator[Figure]:
 
 
 def _group(group: Group) -> Iterator[Figure]:
-    """Yield the slowest link of a group, which is named in the note."""
+    """Yield the slowest link of a group; the note names it."""
     flat = group.flat
     sheet = Sheet(B=(flat.explain_bandwidth(), "B/s"), P=group.ranks)
     yield sheet(
@@ -150,7 +150,7 @@ def _group(group: Group) -> Iterator[Figure]:
 
 
 def _boundary(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield what a boundary between stages needs all through the step, and what it has."""
+    """Yield the average bandwidth that a stage boundary needs, and the available one."""
     cut = outcome.pipeline
     hop = next((line.term for line in outcome.ledger if isinstance(line.term, Edge)), None)
     if hop is None:

@@ -1,4 +1,4 @@
-"""Rules of the kinds of levels: a level has what its kind has, and enough of it."""
+"""Rules of the kinds of levels: required attributes, and sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rules(levels: tuple[Tier, ...]) -> Iterator[Check]:
 
 
 def _kind_checks(tier: Tier) -> Iterator[Check]:
-    """Require that what only some kinds have is said of those alone."""
+    """Require that attributes of some kinds only are not set for others."""
     level = tier.level
     said = (
         ("dimensions", bool(level.dimensions), ("torus",)),
@@ -93,7 +93,7 @@ def _rail(tier: Tier, *, first: bool) -> Iterator[Check]:
 
 
 def _fat_tree(tier: Tier) -> Iterator[Check]:
-    """Require that three levels of switches reach all that the level joins."""
+    """Require that three levels of switches reach all ports of the level."""
     level, r = tier.level, tier.level.radix
     if r is None or level.kind not in ("rail", "fat_tree"):
         return
@@ -117,7 +117,7 @@ def _fat_tree(tier: Tier) -> Iterator[Check]:
 
 
 def _dragonfly(tier: Tier) -> Iterator[Check]:
-    """Require that straight routes exist where nothing else is allowed."""
+    """Require that every pair of groups has a direct link if routing is minimal."""
     level = tier.level
     if level.kind not in DRAGONFLIES:
         return

@@ -1,4 +1,4 @@
-"""Links: what a message costs, by the alpha-beta model or by measured points."""
+"""Links: the time of a message, by the alpha-beta model or from measured points."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _FAR = 100.0  # in natural logarithms: beyond any message size that there is
 
 @record(kw_only=True, eq=False)
 class MeasuredLink(Link):
-    """Measured times of one port by message size, *ports* of it to each rank.
+    """Measured times of one port by message size; a rank has *ports* ports.
 
-    Between points the time is interpolated in log-log. Outside, the nearest segment is
-    continued, but a longer message is never faster there, nor slower for each byte. A
-    rank with a share of a port sees the time of a message that is larger by as much.
-    What is measured contains the latency, so no message takes less than it.
+    Between points the time is interpolated in log-log. Outside, the nearest segment is continued,
+    but a longer message is never faster, nor slower per byte. A rank with a share of a port sees
+    the time of a proportionally larger message. Measured times contain the latency, so no message
+    takes less than it.
     """
 
     name: str
@@ -46,12 +46,12 @@ class MeasuredLink(Link):
 
     @property
     def measured(self) -> bool:
-        """True: times are read off points."""
+        """True: times come from measured points."""
         return True
 
     @property
     def bandwidth(self) -> Real:
-        """The bandwidth of the longest message that was measured."""
+        """The bandwidth of the longest measured message, in B/s."""
         return longest_message_bandwidth(self.curve) * self.ports
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
@@ -67,7 +67,7 @@ class MeasuredLink(Link):
 
 @record(kw_only=True, eq=False)
 class LinkSet(Link):
-    """Several links that a round waits for together, where each of them is *crossed*."""
+    """Several links used in the same round; *crossed* says which of them are."""
 
     name: str
     latency: Real
@@ -81,16 +81,16 @@ class LinkSet(Link):
 
     @property
     def resource(self) -> Any:
-        """The outermost level that it *spans*."""
+        """The outermost crossed level."""
         return self.name if self.spans is None else self.spans
 
     @property
     def measured(self) -> bool:
-        """Whether the times of any of the links are read off points."""
+        """Whether any of the links has measured times."""
         return any(isinstance(link, MeasuredLink) for link in self.links)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time by the slowest link that is crossed."""
+        """Return the time of the slowest crossed link."""
         slowest: Real = 0.0
         for link, crossed in zip(self.links, self.crossed, strict=True):
             slowest = maximum(slowest, where(crossed, link.seconds(rounds, bytes_), 0.0))
@@ -98,13 +98,13 @@ class LinkSet(Link):
 
 
 def longest_message_bandwidth(curve: Curve) -> float:
-    """Return the bandwidth of the longest message of *curve*."""
+    """Return the bandwidth of the longest message of *curve*, in B/s."""
     bandwidth: float = curve.sizes[-1] / curve.seconds[-1]
     return bandwidth
 
 
 def _extended_points(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the points of *curve* in logarithms, with one more far out at each end."""
+    """Return the points of *curve* as logarithms, extended by a distant point at each end."""
     import numpy as np
 
     x, y = np.log(curve.sizes), np.log(curve.seconds)

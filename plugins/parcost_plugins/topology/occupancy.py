@@ -1,4 +1,4 @@
-"""How a group of ranks falls on nested units of devices.
+"""The distribution of a group of ranks over nested units of devices.
 
 Ranks fill units in order. A group is a lattice of ranks: rank r has the members ``r + i * stride``
 along each of its axes. Most groups have one axis. So a unit of *cap* devices holds ``cap //
@@ -58,14 +58,14 @@ def occupancy(capacities: Sequence[Real], axes: Axes, devices: Real) -> tuple[Sh
 
 
 def is_aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
-    """Return where every unit that a group touches holds the same number of its members."""
+    """Return whether every unit that a group touches holds the same number of its members."""
     span = stride * size
     whole = _divides(span, cap) | _divides(cap, span)
     return (stride >= cap) | (cap >= devices) | (_divides(stride, cap) & whole)
 
 
 def is_crossed(cap: Real, stride: Real, rank: int) -> Mask:
-    """Return where *rank* of a group that lines up is in another unit than the rank before.
+    """Return whether *rank* of an aligned group is in another unit than the previous rank.
 
     >>> [is_crossed(8.0, 2.0, rank) for rank in range(1, 6)]  # four in each node
     [False, False, False, True, False]
@@ -74,12 +74,12 @@ def is_crossed(cap: Real, stride: Real, rank: int) -> Mask:
 
 
 def _divides(a: Real, b: Real) -> Mask:
-    """Return where *a* divides *b*, as exactly as the remainder does and faster on arrays."""
+    """Return whether *a* divides *b*: as exact as the remainder, and faster on arrays."""
     return floor(b / a) * a == b
 
 
 def _uneven_shapes(aligned: Mask, shape: Shape, key: tuple[Real, ...]) -> tuple[Shape, Shape]:
-    """Return the shapes with those that do not line up counted."""
+    """Return the shapes, with unaligned groups counted rank by rank."""
     if isinstance(aligned, bool):
         counted = _count(tuple(int(number) for number in key), len(shape))
         return counted[: len(shape)], counted[len(shape) :]
@@ -99,7 +99,7 @@ def _uneven_shapes(aligned: Mask, shape: Shape, key: tuple[Real, ...]) -> tuple[
 
 @lru_cache(maxsize=4096)
 def _count(key: tuple[int, ...], levels: int) -> tuple[float, ...]:
-    """Return the most per level, then the fewest, by looking at the ranks."""
+    """Return the most, then the fewest members per level, counted rank by rank."""
     numbers = [max(number, 1) for number in key]
     capacities, devices = numbers[: levels - 1], numbers[-1]
     axes = list(zip(numbers[levels - 1 : -1 : 2], numbers[levels:-1:2], strict=True))
@@ -122,7 +122,7 @@ def _count(key: tuple[int, ...], levels: int) -> tuple[float, ...]:
 
 
 def lattices(axes: Sequence[tuple[int, int]], ranks: int) -> Any:
-    """Return the members of every group on *axes* among *ranks*, a row for each group.
+    """Return the members of every group on *axes* among *ranks*, one row per group.
 
     >>> lattices([(2, 2)], 8).tolist()
     [[0, 2], [1, 3], [4, 6], [5, 7]]
@@ -143,7 +143,7 @@ def lattices(axes: Sequence[tuple[int, int]], ranks: int) -> Any:
 
 
 def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
-    """Return how many units *below* each touched *unit* holds, and whose group leaves it."""
+    """Return the units *below* in each touched *unit*, and whether its group leaves it."""
     import numpy as np
 
     new = np.ones(below.shape, dtype=bool)
@@ -156,7 +156,7 @@ def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
 
 
 def _bounds(capacities: Sequence[int], axes: Sequence[tuple[int, int]]) -> tuple[float, ...]:
-    """Return shapes that no group exceeds, for groups too large to be counted."""
+    """Return upper bounds of shapes, for groups too large to count."""
     size = prod(extent for _, extent in axes)
     span = axes[-1][0] * axes[-1][1]
     most, below = [], 1

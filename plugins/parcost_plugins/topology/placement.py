@@ -1,14 +1,14 @@
-"""Placing a group of ranks on the fabric: its shape, and what its links carry.
+"""Placement of a group of ranks on the fabric: its shape, and its share of the links.
 
 A plan is estimated for the moment when all ranks of the job communicate. Each does so in its own
 group of the same kind, because all ranks are in the same phase. Then
 
-- a rank has ``ports / devices`` of a port for itself: half of one where two devices
-  share a network card, four where each device has four, over which it stripes;
-- a group with u members in the unit has u times that. A ring over all its ranks crosses the
+- a rank has ``ports / devices`` of a port for itself: half of one if two devices share a NIC,
+  four if each device has four, over which it stripes;
+- a group with u members in the unit has u times as much. A ring over all its ranks crosses the
   boundary once per lap, and uses all of it;
-- a rank whose group crosses the boundary nowhere else may use idle ports of the other ``u - 1``. It
-  never uses more than one port, or its own ports if it has several.
+- a rank whose group crosses the boundary nowhere else may use idle ports of the other
+  ``u - 1``. It never uses more than one port, or its own ports if it has several.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def place(
 ) -> Group:
     """Return the group of the ranks on *axes*, on the *levels* of a fabric.
 
-    *reduction* is what a rank takes to sum one byte.
+    *reduction* is the time of a rank to add one byte, in seconds.
     """
     ranks: Real = 1.0
     reach: Real = 1.0
@@ -77,10 +77,10 @@ def place(
 
 @record(kw_only=True, eq=False)
 class _Crossing:
-    """Which of the *levels* a group crosses, and the latency of the slowest of them.
+    """The *levels* that a group crosses, and their largest latency.
 
-    *unhindered* is infinite where a level is not crossed, so that it limits no bandwidth.
-    A group of one rank is taken to cross the first.
+    *unhindered* is infinite for levels that are not crossed, so that they limit no bandwidth. A
+    group of one rank counts as crossing the first.
     """
 
     levels: Sequence[Tier]
@@ -92,7 +92,7 @@ class _Crossing:
 
     @classmethod
     def of(cls, levels: Sequence[Tier], shape: Sequence[Real]) -> _Crossing:
-        """Return what a group of this *shape* crosses."""
+        """Return the levels that a group of this *shape* crosses."""
         further: Mask = False
         for most in shape[1:]:
             further = further | (most > 1)
@@ -101,7 +101,7 @@ class _Crossing:
 
     @classmethod
     def where(cls, levels: Sequence[Tier], crossed: tuple[Mask, ...]) -> _Crossing:
-        """Return the *levels* that are *crossed*."""
+        """Return the crossing of the *levels* for which *crossed* holds."""
         latency: Real = 0.0
         outermost = levels[0]
         for tier, crosses in zip(levels, crossed, strict=True):
@@ -117,11 +117,11 @@ class _Crossing:
         )
 
     def slowest_link(self, ports: Sequence[Real]) -> Link:
-        """Return what the levels that are crossed make together, with *ports* of each.
+        """Return the crossed levels as one link, for a rank with *ports* ports on each.
 
-        It has the name of the level that limits long messages, which is the one to make
-        faster; of equals, of the outermost. Messages run in sequence on the outermost level
-        that is crossed, whichever limits them. The others are busy for a share of the time.
+        Its name is the level with the lowest bandwidth, the one to make faster; the outermost of
+        equal ones. Messages run in sequence on the outermost crossed level, whichever has the
+        lowest bandwidth. The other levels are busy for a share of the time.
         """
         bandwidth: Real = INFINITY
         at: Real = 0.0
@@ -168,9 +168,9 @@ class _Crossing:
     def explain(
         self, ports: Sequence[Real], bandwidth: Real
     ) -> tuple[Real | Formula, Real | Formula]:
-        """Return the latency and the bandwidth of the slowest level, by the levels crossed.
+        """Return the latency and the bandwidth of the slowest crossed level, with formulas.
 
-        They have no formula where points of a sweep cross different levels.
+        They have no formula if points of a sweep cross different levels.
         """
         if any(any_of(crosses) and not all_of(crosses) for crosses in self.crossed):
             return self.latency, bandwidth
@@ -187,9 +187,9 @@ class _Crossing:
 
 
 def _share(bandwidth: Real, rate: Real) -> Real:
-    """Return the share of the time in which a level is busy that could go faster.
+    """Return the busy share of a level with *rate*, on which a message runs at *bandwidth*.
 
-    One of which the rate is infinite is not crossed.
+    The rate is infinite for a level that is not crossed, so its share is 0.
     """
     if isinstance(bandwidth, float) and isinstance(rate, float):
         return bandwidth / rate if rate > 0 else 0.0
@@ -197,7 +197,7 @@ def _share(bandwidth: Real, rate: Real) -> Real:
 
 
 def _level_name(levels: Sequence[Tier], at: Real) -> Any:
-    """Return the name of the level in position *at*; names where candidates differ."""
+    """Return the name of the level at index *at*; an array of names if points differ."""
     if isinstance(at, (float, int)):
         return levels[int(at)].name
     first = float(at.reshape(-1)[0])
@@ -208,11 +208,11 @@ def _level_name(levels: Sequence[Tier], at: Real) -> Any:
 
 @record(kw_only=True, eq=False)
 class _Boundaries:
-    """The boundaries between neighbours in a group, of which few may leave a unit.
+    """The boundaries between neighbours in a group; only some of them leave a unit.
 
-    A message goes out at the outermost level where the two part. Groups that do not line
-    up with the units part elsewhere in each, and those of several axes are no chain; *hop* is
-    then the time of every boundary.
+    A message uses the outermost level that separates the two neighbours. In groups that are not
+    aligned with the units these boundaries differ from group to group, and groups of several axes
+    are no chain; *hop* is then the link of every boundary.
     """
 
     crossing: _Crossing
@@ -223,7 +223,7 @@ class _Boundaries:
     _links: dict[tuple[bool | bytes, ...], Link] = field(factory=dict, repr=False)
 
     def after(self, rank: int) -> Link:
-        """Return the link between *rank* and the next."""
+        """Return the link between *rank* and the next rank."""
         if len(self.axes) > 1 or sum(any_of(m) for m in self.crossing.crossed) == 1:
             return self.hop
         [(stride, size)] = self.axes

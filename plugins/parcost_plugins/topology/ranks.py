@@ -1,7 +1,6 @@
-"""The ranks of a job, looked at one by one: their coordinates, groups and units.
+"""The ranks of a job, enumerated: their coordinates, groups and units.
 
-Nothing here is a closed form, so that it says what the placement of groups must agree
-with.
+Nothing here is a closed form, so it serves as a reference for the placement of groups.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ DEGREES = ("tp", "cp", "dp", "pp", "etp", "ep", "edp")
 
 @frozen(kw_only=True, eq=False)
 class Ranks:
-    """All ranks: *groups* by name, as an array of members with a row for each group.
+    """All ranks: *groups* by name, as an array with one row of members per group.
 
-    *places* says by name which row and column of that a rank has; *units* by level which
-    unit it is in.
+    *places* has the row and the column of each rank in such an array, by name; *units* has the unit
+    of each rank, by level.
     """
 
     count: int
@@ -55,7 +54,7 @@ class Ranks:
         return cls(count=count, groups=groups, places=places, units=units)
 
     def coordinate(self, name: str, rank: int) -> int:
-        """Return which member of its group called *name* a *rank* is."""
+        """Return the index of *rank* in its group called *name*."""
         return int(self.places[name][1][rank])
 
     def at(self, **coordinates: int) -> list[int]:
@@ -72,5 +71,5 @@ class Ranks:
         return found
 
     def unit(self, level: str, ranks: Sequence[int]) -> list[int]:
-        """Return the units of *level* that *ranks* are in."""
+        """Return the units of *level* that hold *ranks*."""
         return sorted({int(self.units[level][rank]) for rank in ranks})

@@ -1,20 +1,21 @@
-"""The levels of a fabric, counted in devices, and what a port of each carries.
+"""The levels of a fabric, counted in devices, and the bandwidth of a port on each.
 
-A unit of the level below reaches a level through ``ports`` ports, one per device unless
-the level says otherwise. What a port is worth depends on the kind of the level:
+A unit of the level below reaches a level through ``ports`` ports, one per device unless the level
+states otherwise. The usable bandwidth of a port depends on the kind of the level:
 
-- in a mesh there is one port to each peer; all of them are busy when the members of a group
-  exchange parts, one when a rank has one partner;
-- the groups of a dragonfly have few links to each other group. Traffic to all groups fills them. If
-  every rank has a partner in the same other group, direct routes have ``1 / (G - 1)`` of the links.
-  Routes through random groups have half of them, because each message crosses two;
-- rails carry only what stays on them. The rest leaves the leaf, through what its
-  oversubscription leaves, unless it first moves inside the node (PXN).
+- in a mesh there is one port to each peer; all of them are busy if the members of a group
+  exchange parts, one if a rank has one partner;
+- the groups of a dragonfly have few links to each other group. Traffic to all groups fills
+  them. If every rank has a partner in the same other group, direct routes have ``1 / (G - 1)``
+  of the links. Routes through random groups have half of them, because each message crosses
+  two;
+- rails carry only traffic within a rail. Other traffic leaves the leaf, through uplinks that
+  may be oversubscribed, unless it first moves inside the node (PXN).
 
-Efficiency multiplies the bandwidth and collisions divide it. Oversubscription belongs to
-the way out of a unit: that of a level divides the bandwidth of every level further out,
-and leaves the level itself alone. The outermost level has nothing further out: there it
-belongs to the leaves of its own switches, and divides what goes from one leaf to another.
+Efficiency multiplies the bandwidth and collisions divide it. Oversubscription applies to traffic
+out of a unit: that of a level divides the bandwidth of every level further out, but not of the
+level itself. The outermost level has nothing further out: there it applies to the leaves of its own
+switches, and divides traffic from one leaf to another.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class Tier:
     """The level *name* of the fabric, counted in devices.
 
     *below* and *capacity* are the devices of one unit of the level below and of this one; *ports*
-    are those of the unit below for each of its devices. *share* is the share of them that the
-    levels below leave on the way out. *rate* is the bandwidth of one port, for the longest message
-    where it was measured. *to_all* and *to_one* are parts of a port: those usable by traffic to all
-    units, and to a single one. *latency* is that of the longest way through the level,
-    with so many *switches*.
+    are the ports of the unit below per device. *share* is the share of ports usable after
+    oversubscription of the levels below. *rate* is the bandwidth of one port, of the longest
+    message if it was measured. *to_all* and *to_one* are the parts of a port usable by traffic to
+    all units, and to a single one. *latency* is that of the longest path through the level, with
+    *switches* switches.
     """
 
     name: str
@@ -74,12 +75,12 @@ class Tier:
 
     @property
     def endpoints(self) -> Real:
-        """Ports of the units below that one network of switches joins; a rail has its own."""
+        """Ports of the units below in one network of switches; each rail is a network."""
         units = self.capacity / self.below
         return units if self.level.kind == "rail" else units * self.ports * self.below
 
     def over(self, reach: Real) -> Tier:
-        """Return the tier as a group sees it that reaches over so many devices."""
+        """Return the tier for a group that spans *reach* devices."""
         level = self.level
         hops = switches(level, self.endpoints, reach / self.capacity * self.endpoints)
         latency = level.latency + level.cable_latency + level.hop_latency * hops
@@ -92,8 +93,8 @@ class Tier:
     def off_rail(self, axes: Axes) -> Tier:
         """Return the tier for messages between any two ranks of the group on *axes*.
 
-        Where its members have different places in their units, messages leave their rails:
-        two switches more, and the way out of a leaf, which may be narrowed.
+        If its members have different places in their units, messages leave their rails: two
+        switches more, and the uplinks of a leaf, which may be oversubscribed.
         """
         if not self.leaves_leaf:
             return self
@@ -109,7 +110,7 @@ class Tier:
         )
 
     def link(self, ports: Real) -> Link:
-        """Return what a rank has that crosses this level through *ports* ports."""
+        """Return the link of a rank with *ports* ports on this level."""
         level = self.level
         if isinstance(level.bandwidth, Curve):
             scale = ports * self.rate / longest_message_bandwidth(level.bandwidth)
@@ -129,7 +130,7 @@ class Tier:
         )
 
     def explain(self, ports: Real) -> tuple[Formula, Formula]:
-        """Return the latency, and the bandwidth of so many *ports*, by what the spec says."""
+        """Return the latency, and the bandwidth of *ports* ports, with formulas."""
         level = self.level
         latency = attribute(level, "latency")
         if any_of(level.cable_latency != 0) or any_of(level.hop_latency != 0):
@@ -158,14 +159,14 @@ class Tier:
 
     @property
     def leaves_leaf(self) -> bool:
-        """Whether what is for another rail has to leave its leaf."""
+        """Whether messages to another rail leave their leaf."""
         return self.level.kind == "rail" and not self.level.pxn
 
 
 def tiers(cluster: Cluster) -> tuple[Tier, ...]:
     """Return the levels of the fabric of *cluster*, in devices.
 
-    A level without a size joins all that there is; a torus has that of its dimensions.
+    A level without a size connects all devices; the size of a torus follows from its dimensions.
 
     Raises:
         SpecError: The fabric has no levels.
@@ -202,14 +203,14 @@ def tiers(cluster: Cluster) -> tuple[Tier, ...]:
 
 
 def rate_of(level: Level) -> Real:
-    """Return what a port of *level* achieves, for the longest message where it was measured."""
+    """Return the bandwidth of a port of *level*, of the longest message if it was measured."""
     curve = level.bandwidth
     rate = longest_message_bandwidth(curve) if isinstance(curve, Curve) else curve
     return rate * level.efficiency / level.collisions
 
 
 def switches(level: Level, endpoints: Real, reach: Real) -> Real:
-    """Return the switches on the way between neighbours, out of *endpoints* of *level*.
+    """Return the switches on the path between neighbours, among *endpoints* of *level*.
 
     *reach* is how many endpoints lie between them at most. In a fat tree half of the ports
     of a switch go down, except at the top: of R ports, one switch joins R endpoints, two
@@ -234,9 +235,9 @@ def switches(level: Level, endpoints: Real, reach: Real) -> Real:
 
 
 def _routes(level: Level, links: Real, groups: Real) -> tuple[Real, Real]:
-    """Return the part of the *links* of a unit that traffic to all, and to one unit, can use.
+    """Return the usable parts of a unit's *links*, for traffic to all units and to one unit.
 
-    A group whose links do not reach every other sends most of its traffic by way of others.
+    A group without a direct link to every other sends most of its traffic through others.
     """
     if level.kind not in DRAGONFLIES:
         return 1.0, 1.0

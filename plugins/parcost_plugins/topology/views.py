@@ -1,4 +1,4 @@
-"""What ``parcost show`` prints of a placement: ``--ranks`` and ``--stages``."""
+"""Pages of ``parcost show`` about placement: ``--ranks`` and ``--stages``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _ranks(study: Study, only: Sequence[int]) -> Section:
 
 
 def _counts(ranks: Ranks, names: Sequence[str]) -> Iterator[str]:
-    """Yield how many process groups a job makes: 8 x 4 x 4 ranks have 16, 32 and 32."""
+    """Yield the number of process groups: 8 x 4 x 4 ranks have 16, 32 and 32."""
     if names:
         shapes = [(name, *ranks.groups[name].shape) for name in names]
         each = [f"{count} {name} groups of {members}" for name, count, members in shapes]
@@ -63,7 +63,7 @@ def _counts(ranks: Ranks, names: Sequence[str]) -> Iterator[str]:
 
 
 def _levels(study: Study, names: Sequence[str]) -> Iterator[str]:
-    """Yield the levels of the fabric that the groups of each name cross."""
+    """Yield the fabric levels crossed by the groups of each name."""
     placed = {group.name: group for _, group in study.contributions("groups")}
     each = []
     for name in names:
@@ -76,7 +76,7 @@ def _levels(study: Study, names: Sequence[str]) -> Iterator[str]:
 
 
 def _group_names(ranks: Ranks) -> Iterator[str]:
-    """Yield the names of the groups; those of the same ranks under their first name."""
+    """Yield the names of the groups; groups with equal ranks are listed once."""
     seen: set[bytes] = set()
     for name, members in ranks.groups.items():
         key = repr(members.shape).encode() + members.tobytes()
@@ -139,7 +139,7 @@ def _stages(study: Study, only: Sequence[int]) -> Section:
 
 
 def _neighbour_notes(study: Study) -> Iterator[str]:
-    """Return how many neighbouring stages share a unit, and whether another order does better."""
+    """Yield how many stage boundaries leave a unit, and whether another order has fewer."""
     layout = study[Layout]
     if layout.pp == 1:
         return
@@ -155,13 +155,13 @@ def _neighbour_notes(study: Study) -> Iterator[str]:
 
 
 def _separated_neighbours(stride: Real, stages: int, capacity: Real) -> int:
-    """Return how many neighbours of the first replica are in different units."""
+    """Return the number of stage boundaries of the first replica that are between units."""
     units = [int(stage * stride // capacity) for stage in range(stages)]
     return sum(here != there for here, there in pairwise(units))
 
 
 def _stages_by_device(study: Study) -> list[list[int]]:
-    """Return the virtual stages of each device, as the order of the schedule has them."""
+    """Return the virtual stages of each device, in the schedule."""
     cut = study.pipeline
     _, schedule = study.plugins.offers("schedules")[cut.schedule]
     lists = schedule.order(cut.stages, int(cut.micro_batches), cut.chunks)
@@ -173,7 +173,7 @@ def _ops(entry: Op | Pair) -> tuple[Op, ...]:
 
 
 def _fabric(study: Study) -> Section:
-    """Draw the levels, the outermost first, each inside the one before."""
+    """Return a drawing of the nested levels, outermost first."""
     found = tiers(study[Cluster])
     rows = []
     for depth, tier in enumerate(reversed(found)):

@@ -1,7 +1,7 @@
-"""What several plugins share: blocks, records, and what each of them would compute alike.
+"""Shared by plugins: blocks, records, and common computations.
 
-Anyone may import from here; a third-party plugin writes
-``from parcost_plugins.vocabulary import Layout, Training``.
+Any plugin may import from here; a third-party plugin writes ``from parcost_plugins.vocabulary
+import Layout, Training``.
 """
 
 from parcost import hookimpl
@@ -164,7 +164,7 @@ __all__ = [
 
 @hookimpl
 def blocks() -> list[type]:
-    """Offer the shared blocks."""
+    """Return the shared blocks."""
     return [
         Accuracy,
         Anchor,

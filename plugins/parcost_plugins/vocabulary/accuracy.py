@@ -1,9 +1,8 @@
 """Errors of predictions against measured runs: the source of the interval of a figure.
 
 The errors are measured / predicted, with the constants of the catalogue. Some of these were fitted
-to the same runs. They differ most between dense models and mixtures of experts,
-between families of devices and between frameworks. So each of these has a range of its own
-where enough models were measured.
+to the same runs. The errors differ most between dense and MoE models, between families of devices
+and between frameworks. So each of these has a range of its own, if enough models were measured.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from parcost import (
 
 @block("family", label="required")
 class Family:
-    """Devices of one architecture, whose kernels reach like shares of their peaks."""
+    """Devices of one architecture, whose kernels reach similar shares of peak."""
 
     spread: Real = quantity(
         ONE,
@@ -36,7 +35,7 @@ class Family:
 
 @block("observed", inside="accuracy", label="required")
 class ObservedErrors:
-    """The errors of one figure in measured runs that have something in common."""
+    """The errors of one figure in measured runs with common properties."""
 
     figure: str = word("step_time", "memory", doc="which figure")
     model: str = word("any", "dense", "experts", default="any", doc="which models")
@@ -48,7 +47,7 @@ class ObservedErrors:
     high: Real = quantity(ONE, positive=True, doc="high end of measured / predicted")
 
     def holds_for(self, model: str, family: str, framework: str) -> bool:
-        """Return whether a study of that kind belongs to these runs."""
+        """Return whether these runs have the same kind as a study with these properties."""
         return (
             self.model in ("any", model)
             and self.family in ("", family)
@@ -57,15 +56,15 @@ class ObservedErrors:
 
     @property
     def narrowness(self) -> int:
-        """How many properties its runs have in common."""
+        """The number of properties that its runs have in common."""
         return (self.model != "any") + bool(self.family) + bool(self.framework)
 
 
 @block("job_spread", inside="accuracy", label="required")
 class JobSpread:
-    """How far ln(measured / predicted) differs between jobs, and between layouts of a job.
+    """Standard deviations of ln(measured / predicted) between jobs, and between layouts of a job.
 
-    A job is one model on one device in one precision, as one source ran it.
+    A job is one model on one device in one precision, run by one source.
     """
 
     model: str = word("any", "dense", "experts", default="any", doc="which models")
@@ -100,12 +99,12 @@ class Accuracy:
     )
 
     def spread_of(self, model: str) -> JobSpread | None:
-        """Return the spread of jobs of the narrowest kind of models, if any."""
+        """Return the spread of jobs of the narrowest matching kind of model, if any."""
         found = [one for one in self.job_spreads if one.model in ("any", model)]
         return max(found, key=lambda one: one.model != "any", default=None)
 
     def find(self, figure: str, model: str, family: str, framework: str) -> ObservedErrors | None:
-        """Return the errors of the narrowest kind of runs that a study belongs to, if any."""
+        """Return the errors of the narrowest kind of runs that matches the study, if any."""
         found = [
             one
             for one in self.observed
@@ -114,5 +113,5 @@ class Accuracy:
         return max(found, key=lambda one: one.narrowness, default=None)
 
     def has_device(self, device: str) -> bool:
-        """Return whether *device* is one with measured runs."""
+        """Return whether *device* has measured runs."""
         return device in self.devices.split()

@@ -5,8 +5,8 @@
       settings  = "layout.tp = 4; training.micro_batch = 1"
     }
 
-An anchor is a run of the study as its file has it. *settings* are what the run had otherwise. A
-job is one model on one device in one precision. An anchor of another job does not count.
+An anchor is a run of the study as its file states it, changed by *settings*. A job is one model on
+one device in one precision. An anchor of another job is not used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from parcost import BYTES, ONE, SECONDS, Real, block, integer, quantity, string
     example="anchor { step_time = 4.1 s }",
 )
 class Anchor:
-    """A measured run of the job: its step time, its memory, and what differed from the file."""
+    """A measured run of the job: step time, memory, and settings that differ from the file."""
 
     step_time: Real | None = quantity(
         SECONDS, positive=True, default=None, doc="median of the steps after the first ones"
@@ -60,7 +60,7 @@ class Anchor:
 
 
 def read_settings(text: str) -> Mapping[str, str]:
-    """Return the attributes of a list by path.
+    """Return the attributes in a list of settings, by path.
 
     Raises:
         ValueError: A part of it is no `NAME = VALUE`.
@@ -82,7 +82,7 @@ def read_settings(text: str) -> Mapping[str, str]:
 
 
 def write_settings(values: Mapping[str, str]) -> str:
-    """Return attributes by path as a list.
+    """Return attributes by path as a list of settings.
 
     >>> write_settings({"layout.tp": "4", "layout.pp": "2"})
     'layout.tp = 4; layout.pp = 2'

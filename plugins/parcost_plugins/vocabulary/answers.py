@@ -1,4 +1,4 @@
-"""What a calculator says first, of all that it works out."""
+"""Headline and detail figures of calculators."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def mark_details(answers: Iterable[T], *headlines: str) -> Iterator[T]:
-    """Yield *answers*, with the figures of a block other than its *headlines* as details.
+    """Yield *answers*; figures of a block that are not *headlines* are marked as details.
 
-    Headlines are named without the label of the block. A block that has none of them has
-    no details either.
+    Headlines are named without the label of the block. A block without headlines has no details
+    either.
     """
     found = list(answers)
     named = [answer.name.rpartition(".") for answer in found if isinstance(answer, Figure)]
@@ -31,7 +31,7 @@ def mark_details(answers: Iterable[T], *headlines: str) -> Iterator[T]:
 
 
 def section_note(label: str) -> Section:
-    """Return the notice that the tables of a swept block are those of a single point."""
+    """Return the note that tables of a swept block are shown for single points only."""
     return Section(
         title=f"Tables, {label}",
         columns=("table",),

@@ -1,9 +1,9 @@
-"""Attention kernels by name, with the share of a device's peak that each reaches.
+"""Attention kernels by name, with the fraction of peak FLOP/s that each reaches.
 
-A kernel multiplies a block of queries by the keys that it attends to, block by block. A block of
-queries has fixed work: its loads, the masked part of the last block of keys, and its result. That
-takes as long as some additional keys: its *fill*. The share of the peak is then ``e k / (k +
-fill)`` at k keys. The value of e depends on the size of head and the pass.
+A kernel multiplies a block of queries by its keys, block by block. A block of queries has fixed
+work: its loads, the masked part of the last block of keys, and its result. That takes as long as
+some additional keys: its *fill*. The fraction of peak is then ``e k / (k + fill)`` at k keys. The
+value of e depends on the head size and the pass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FUSED_KERNELS = (
 
 @block("head_rate", inside="attention_kernel", label="required")
 class HeadRate:
-    """What a kernel reaches with heads of one size, the more keys the nearer."""
+    """The fraction of peak that a kernel reaches with heads of one size and many keys."""
 
     size: Real = quantity(ONE, positive=True, doc="of a head; of queries and values, the mean")
     forward: Real = fraction(positive=True, doc="of the peak, forward")
@@ -42,7 +42,7 @@ class HeadRate:
 
 @block("attention_kernel", inside="attention_table", label="required")
 class AttentionKernel:
-    """One kernel in one type."""
+    """One attention kernel in one data type."""
 
     kernel: str = word(*FUSED_KERNELS, doc="which")
     type: str = word("wide", "fp8", default="wide", doc="that it multiplies in; whose peak counts")
@@ -55,18 +55,18 @@ class AttentionKernel:
     )
 
     def efficiency(self, size: Real, *, backward: bool) -> Real:
-        """Return the share of the peak that heads of *size* approach with ever more keys."""
+        """Return the fraction of peak for heads of *size* with many keys."""
         points = [(head.size, head.backward if backward else head.forward) for head in self.heads]
         return _interpolate(points, size)
 
     def fill(self, *, backward: bool) -> Real:
-        """Return the keys that a block of queries costs beside those that it attends to."""
+        """Return the fixed work of a block of queries, expressed in keys."""
         return self.backward_fill if backward else self.forward_fill
 
 
 @block("attention_table", label="required")
 class AttentionTable:
-    """The attention kernels of a device, and what they reach."""
+    """The attention kernels of a device, and the fractions of peak that they reach."""
 
     auto: str = word(*FUSED_KERNELS, doc="the kernel that frameworks choose on the device")
     kernels: tuple[AttentionKernel, ...] = children(
@@ -82,7 +82,7 @@ class AttentionTable:
 
 
 def _interpolate(points: Sequence[tuple[Real, Real]], at: Real) -> Real:
-    """Return what is linear between *points* and constant beyond them."""
+    """Return the linear interpolation of *points* at *at*, constant beyond the ends."""
     (low, found), *others = points
     for high, value in others:
         part = minimum(maximum((at - low) / (high - low), 0.0), 1.0)

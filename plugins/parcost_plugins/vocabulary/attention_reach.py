@@ -1,4 +1,4 @@
-"""To how many tokens a token attends: in its own document, in a window, before itself."""
+"""The number of keys per query, with documents, windows and causality."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from parcost_plugins.vocabulary.training import KernelChoice, Training
 
 
 def writes_scores(study: Study) -> bool:
-    """Return whether attention writes its scores to memory: its kernels are not fused."""
+    """Return whether attention is not fused, so that scores are written to memory."""
     chosen = study[KernelChoice].attention or study[Training].framework.attention
     return not study[Training].flash_attention or chosen == "unfused"
 
 
 def attended_tokens(training: Training, *, windowed: bool) -> Real:
-    """Return to how many tokens a token attends on average."""
+    """Return the average number of keys per query."""
     lengths = list(_documents(training))
     if len(lengths) == 1:
         return _mean(training, lengths[0], windowed=windowed)
@@ -26,10 +26,10 @@ def attended_tokens(training: Training, *, windowed: bool) -> Real:
 
 
 def attended_tokens_of_busiest(training: Training, ranks: Real, *, windowed: bool) -> Real:
-    """Return to how many tokens one attends on average on the rank that has most to do.
+    """Return the average number of keys per query on the context-parallel rank with most work.
 
-    Each of *ranks* has one share of the sequence. In one causal document that is the last,
-    whose tokens have the most before them.
+    Each of *ranks* has one contiguous shard of the sequence. In one causal document the last rank
+    has the most keys before its queries.
     """
     sequence = training.sequence
     share = sequence / ranks
@@ -45,9 +45,9 @@ def attended_tokens_of_busiest(training: Training, ranks: Real, *, windowed: boo
 
 
 def attended_tokens_of_busiest_pair(training: Training, ranks: Real, *, windowed: bool) -> Real:
-    """Return the same where each of *ranks* has two parts of a document, one from either end.
+    """Return the same with zigzag: each of *ranks* has two parts of a document, from both ends.
 
-    All have the same to do then, but for windows: the first tokens have fewer before them.
+    All ranks then have equal work, except with windows: the first tokens have fewer keys.
     """
     lengths = list(_documents(training))
     most: Real = 0.0
@@ -62,9 +62,9 @@ def attended_tokens_of_busiest_pair(training: Training, ranks: Real, *, windowed
 
 
 def blocks_met(training: Training, parts: Real, *, windowed: bool) -> Real:
-    """Return in how many of *parts* of the sequence a token's keys are, all being equally long.
+    """Return in how many of *parts* equal parts of the sequence the keys of a query are.
 
-    A window reaches over the end of a part where it began before it.
+    A window that starts in one part reaches into the next.
     """
     if not windowed:
         return parts
@@ -78,7 +78,7 @@ def _most(ranks: Real) -> int:
 
 
 def _attended_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
-    """Return to how many the first *tokens* of a sequence attend in all."""
+    """Return the total number of keys over the first *tokens* queries of a sequence."""
     if training.documents:
         found: Real = 0.0
         start: Real = 0.0
@@ -94,7 +94,7 @@ def _attended_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
 
 
 def _causal_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
-    """Return to how many the first *tokens* of a causal document attend in all."""
+    """Return the total number of keys over the first *tokens* queries of a causal document."""
     if windowed and training.model.chunked:
         return _pairs_in_chunks(tokens, float(training.model.window)) / 2.0
     width = minimum(float(training.model.window), tokens) if windowed else tokens
@@ -110,7 +110,7 @@ def _mean(training: Training, length: Real, *, windowed: bool) -> Real:
 
 
 def _pairs_in_chunks(tokens: Real, width: Real) -> Real:
-    """Return the pairs of tokens that share a chunk of *width* tokens.
+    """Return the number of token pairs within chunks of *width* tokens.
 
     >>> _pairs_in_chunks(20.0, 8.0)
     144.0
@@ -121,7 +121,7 @@ def _pairs_in_chunks(tokens: Real, width: Real) -> Real:
 
 
 def _documents(training: Training) -> Iterator[Real]:
-    """Yield the tokens of each document of a sequence; once, where all are alike."""
+    """Yield the tokens of each document of a sequence; once if all are equal."""
     if training.documents:
         yield from map(float, training.documents)
     else:

@@ -1,4 +1,4 @@
-"""Axes and colors that charts share, as parts of Vega-Lite specifications."""
+"""Axes and colors shared by charts, as parts of Vega-Lite specifications."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def log_time_axis(title: str) -> dict[str, Any]:
 
 
 def time_axis(title: str, longest: float) -> dict[str, Any]:
-    """Return an axis from 0 to about *longest* seconds, in the one unit that suits it."""
+    """Return a linear axis from 0 to about *longest* seconds, in a suitable unit."""
     unit = next(name for least, name in _TIME_UNITS if longest >= least)
     return {
         "title": f"{title} ({unit})",
@@ -58,11 +58,11 @@ def number_axis(title: str, unit: str) -> dict[str, Any]:
 
 
 def colored_cause(cause: str) -> str:
-    """Return *cause* if it has a color, else ``other``, which has one."""
+    """Return *cause* if it has a color, else ``other``."""
     return cause if getattr(cause, "color", "") else OTHER
 
 
 def cause_scale(causes: Iterable[str]) -> dict[str, Any]:
-    """Return the scale of colors of :func:`colored_cause`."""
+    """Return the color scale of :func:`colored_cause`."""
     colors = {cause: getattr(cause, "color", "") for cause in map(colored_cause, causes)}
     return {"domain": list(map(str, colors)), "range": list(colors.values())}

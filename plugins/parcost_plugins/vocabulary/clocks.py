@@ -1,4 +1,4 @@
-"""The clock that a device holds under its power, and the rate of products at that clock.
+"""The clock that a device sustains under its power limit, and the rate of products then.
 
 A board of 700 W is capped to 500 W; 16 % of the 700 W are static. So 66 % of the dynamic power
 remain, which is 82 % of its clock:
@@ -27,11 +27,11 @@ _HALVINGS = {"fp32": -1, "tf32": -1, "fp16": 0, "bf16": 0, "fp8": 1, "fp4": 2}
 
 
 def clock(device: Device, choice: KernelChoice) -> Real:
-    """Return the clock that matrix units hold under the power cap, over that without.
+    """Return the sustained clock of matrix units under the power cap, over that without a cap.
 
-    After static power a part x of their dynamic power remains. It is proportional to f V^2, and the
-    voltage V falls with the clock f. The lowest voltage is w of the nominal one. So f is the cube
-    root of x, or ``x / w^2`` at the lowest voltage.
+    After static power a fraction x of the dynamic power remains. It is proportional to f V^2, and
+    the voltage V falls with the clock f. The lowest voltage is w of the nominal one. So f is the
+    cube root of x, or ``x / w^2`` at the lowest voltage.
     """
     cap, power = device.power_cap, device.power
     if cap is None or power is None:
@@ -41,22 +41,22 @@ def clock(device: Device, choice: KernelChoice) -> Real:
 
 
 def static_share(device: Device, choice: KernelChoice) -> Real:
-    """Return the share of the design power that a device draws whatever its clock is."""
+    """Return the static share of a device's design power, drawn at any clock."""
     return choice.static_power if device.static_power is None else device.static_power
 
 
 def _clock_at(left: Real, choice: KernelChoice) -> Real:
-    """Return the clock over the full one, where *left* of the dynamic power is there."""
+    """Return the clock relative to the full one, at a fraction *left* of the dynamic power."""
     left = minimum(maximum(left, 0.0), 1.0)
     floor = choice.lowest_voltage
     return where(left >= floor**3, left ** (1.0 / 3.0), left / floor**2)
 
 
 def held_share(device: Device, choice: KernelChoice, compute: str) -> Real:
-    """Return the share of the rate of its best product that a device holds in a step.
+    """Return the sustained rate in a step over the rate of the device's best product.
 
-    *compute* is the type of the products. What the device states counts, else its power; without a
-    power or an energy of products nothing is lost.
+    *compute* is the data type of the products. The device's stated value is used, else its power
+    limit; without a power or an energy per FLOP it is 1.
     """
     stated = device.narrow_sustained if _HALVINGS[compute] > 0 else device.sustained
     if stated is not None:
@@ -67,15 +67,15 @@ def held_share(device: Device, choice: KernelChoice, compute: str) -> Real:
 
 
 def has_law(device: Device) -> bool:
-    """Return whether the power of a device says what it holds."""
+    """Return whether the sustained rate of a device can be derived from its power."""
     return device.product_energy is not None and device.power is not None
 
 
 def power_share(device: Device, choice: KernelChoice, compute: str) -> Real:
-    """Return the share of the rate of its best product that the power of a device leaves.
+    """Return the rate at the power limit over the rate of the device's best product.
 
-    At full clock products draw their energy for each FLOP times their rate. What static power and
-    memory leave of the design power is a part x of that, which gives the clock.
+    At full clock the power of products is energy per FLOP times rate. The power left by static
+    power and memory is a fraction x of that, which gives the clock.
     """
     energy, power = device.product_energy, device.power
     assert energy is not None
@@ -112,7 +112,7 @@ def explain_held_share(device: Device, choice: KernelChoice, compute: str) -> Fo
 
 
 def _best_rate(device: Device, compute: str) -> Real:
-    """Return the rate of the best product of a type, at full clock."""
+    """Return the rate of the best product of a data type at full clock, in FLOP/s."""
     found: Real | None = getattr(device, compute)
     best = f"{compute}_matmul_efficiency" if _HALVINGS[compute] > 0 else "matmul_efficiency"
     share: Real = getattr(device, best)

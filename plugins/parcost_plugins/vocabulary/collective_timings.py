@@ -48,10 +48,10 @@ _OPERATIONS = {
 
 @frozen(kw_only=True, eq=False)
 class Timings:
-    """One table: *sizes* are n, the big buffer in bytes; *seconds* of one call.
+    """One table: buffer *sizes* in bytes, and *seconds* per call.
 
-    *operation*, *ranks* and *nodes* are empty or 0 where the log does not say. The table stands
-    from *start* to *end* of the text.
+    *operation*, *ranks* and *nodes* are "" or 0 if the log does not state them. The table is at
+    *start* to *end* of the text.
     """
 
     sizes: Sequence[float]
@@ -73,7 +73,7 @@ def read(text: str) -> list[Timings]:
     """Return the tables of *text*.
 
     Raises:
-        UnreadableError: There is none.
+        UnreadableError: There are none.
     """
     stripped = text.lstrip("\ufeff \t\r\n")
     if stripped.startswith("{"):
@@ -127,7 +127,7 @@ def _read_log(text: str) -> Iterator[Timings]:
 
 
 def _check_numbers(row: re.Match[str]) -> None:
-    """Raise UnreadableError if a number of a row is longer than any that nccl-tests prints."""
+    """Raise UnreadableError if a number has more digits than nccl-tests prints."""
     for name in ("size", "time", "algbw", "busbw", "wrong"):
         text = row[name] or ""
         if len(text) > _LONGEST_NUMBER:
@@ -159,12 +159,12 @@ def _table(
 
 
 def _median(ratios: Sequence[float]) -> float:
-    """Return the median of ratios; 0 of none."""
+    """Return the median of ratios; 0 if there are none."""
     return sorted(ratios)[len(ratios) // 2] if ratios else 0.0
 
 
 def _nonempty_rows(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the rows with something to send; runs of nothing take no time that counts."""
+    """Return the rows with a size above zero; empty calls are not timed meaningfully."""
     for size, seconds in rows:
         if not isfinite(size) or not isfinite(seconds):
             raise UnreadableError(f"a row has no finite numbers: {size:g} B, {seconds:g} s")
@@ -215,7 +215,7 @@ _COLUMN = re.compile(r"^\s*([\d.eE+]+)\s*([A-Za-z]*)\s*[,;\t ]\s*([\d.eE+-]+)\s*
 
 
 def _read_columns(text: str) -> Iterator[Timings]:
-    """Read rows such as ``1 MiB, 85.6 us``, or numbers under ``size_bytes,time_us``."""
+    """Parse rows such as ``1 MiB, 85.6 us``, or numbers under ``size_bytes,time_us``."""
     unit, rows = "", []
     for line in text.splitlines():
         if len(line) > _LONGEST_LINE:
@@ -243,7 +243,7 @@ def _operation(name: str) -> str:
 
 
 def bus_factor(operation: str, ranks: int) -> float:
-    """Return what nccl-tests multiplies size / time by, whichever algorithm ran.
+    """Return bus bandwidth over size / time, as defined by nccl-tests for any algorithm.
 
     >>> bus_factor("all_reduce", 16), bus_factor("all_to_all", 8), bus_factor("broadcast", 8)
     (1.875, 0.875, 1.0)
@@ -256,7 +256,7 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 
 def guess(timings: Timings, ranks: int) -> list[str]:
-    """Return the operations that the ratio of the two bandwidths allows over *ranks*.
+    """Return the operations whose bandwidth ratio over *ranks* matches the table.
 
     >>> guess(Timings(sizes=[1.0], seconds=[1.0], factor=1.875), 16)
     ['all_reduce']

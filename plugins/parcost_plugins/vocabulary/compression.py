@@ -1,4 +1,4 @@
-"""Gradients made smaller for the wire, and what that takes."""
+"""Gradient compression, and its cost."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
 class Compression:
     """How gradients are compressed before they are reduced.
 
-    Integers cannot be added up on the way round a ring: they are exchanged all to all,
-    added by one rank each, and gathered. So are signs. What top-k keeps stands at other
-    places on every rank, so that all of it is gathered.
+    Integers cannot be added in a ring: they are exchanged all-to-all, added by one rank each, and
+    gathered. So are signs. Top-k keeps other elements on every rank, so all of them are gathered.
     """
 
     method: str = word(
@@ -63,7 +62,7 @@ class Compression:
 
 @block("exchange", label="required")
 class ExchangeSketch:
-    """Gradients reduced over some ranks, compressed or not: what each of them sends."""
+    """The reduction of gradients over some ranks, compressed or not: the bytes that each sends."""
 
     elements: Real = quantity(ONE, positive=True, doc="gradients that every rank has")
     ranks: Real = integer(default=1, doc="that reduce them (P)")
@@ -105,7 +104,7 @@ class ExchangeSketch:
 
 @block("buckets", label="required")
 class BucketSketch:
-    """Gradients that leave in equal buckets while backward goes on, by themselves."""
+    """Gradients in equal buckets overlapped with backward, without a model."""
 
     gradients: Real = quantity(BYTES, positive=True, doc="reduced in all (G)")
     count: Real = integer(default=1, doc="buckets that they leave in (N)")

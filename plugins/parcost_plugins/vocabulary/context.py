@@ -61,20 +61,20 @@ class Context:
 
 
 def algorithm(study: Study) -> str:
-    """Return how the ranks get to all keys: as the spec says, or the framework does it."""
+    """Return the algorithm of context parallelism, from the spec or from the framework."""
     return study[Context].algorithm or study[Training].framework.context
 
 
 def sequence_parts(study: Study, cp: Real) -> Real:
-    """Return the parts of a sequence that *cp* ranks share: two each where work is balanced."""
+    """Return the parts of a sequence for *cp* ranks: two per rank with zigzag, else one."""
     zigzag = study[Context].balance == "zigzag" and study[Training].model.causal
     return where(cp > 1, cp * (2.0 if zigzag and algorithm(study) != "ulysses" else 1.0), 1.0)
 
 
 def sequence_step(study: Study, tp: Real, cp: Real) -> Real:
-    """Return the tokens of which a sequence is a multiple, whichever rule asks for it.
+    """Return the number of tokens that a sequence must be a multiple of.
 
-    Sequence parallelism wants equal shares of ``tp * cp`` ranks, context parallelism equal parts.
+    Sequence parallelism needs equal shards for ``tp * cp`` ranks, context parallelism equal parts.
     """
     parts = sequence_parts(study, cp)
     if not study[Layout].sequence_parallel:
@@ -84,7 +84,7 @@ def sequence_step(study: Study, tp: Real, cp: Real) -> Real:
 
 
 def all_to_all_degree(study: Study) -> Real:
-    """Return how many of the context-parallel ranks trade the sequence for heads."""
+    """Return the number of context-parallel ranks in a Ulysses group."""
     kind, cp = algorithm(study), study[Layout].cp
     if kind == "ulysses":
         return cp
@@ -92,7 +92,7 @@ def all_to_all_degree(study: Study) -> Real:
 
 
 def blocks_of_keys(study: Study, *, windowed: bool) -> Real:
-    """Return in how many blocks, one a kernel, the keys of a query arrive, masked ones left out."""
+    """Return the number of blocks in which the keys of a query arrive, without masked ones."""
     if algorithm(study) in ("all_gather", "ulysses"):
         return 1.0
     blocks = study[Layout].cp / all_to_all_degree(study)
@@ -101,5 +101,5 @@ def blocks_of_keys(study: Study, *, windowed: bool) -> Real:
 
 
 def latent_blocks(study: Study) -> Real:
-    """Return of how many ranks' tokens, its own included, one projects keys and values up."""
+    """Return the number of ranks whose compressed keys and values a rank projects up."""
     return study[Layout].cp / all_to_all_degree(study) if study[Context].latent else 1.0

@@ -1,4 +1,4 @@
-"""Cost terms that a user writes in the spec itself."""
+"""Cost terms defined by the user in the spec."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from parcost import BYTES, SECONDS, Real, block, integer, quantity, string, word
 
 @block("term", label="required")
 class CustomTerm:
-    """A cost that no plugin knows, written as an expression."""
+    """A cost defined by the user, as an expression."""
 
     seconds: Real = quantity(SECONDS, default=0.0, doc="time of one occurrence")
     memory: Real = quantity(BYTES, default=0.0, doc="bytes held on the device")

@@ -28,7 +28,7 @@ _DENSITY = {"dense": 1.0, "sparse": 0.5}
 
 @block("pipeline", label="required")
 class PipelineSketch:
-    """A pipeline of equal stages, by itself: what it idles and what it keeps alive."""
+    """A pipeline of equal stages, without a model: its bubble, and its activations in flight."""
 
     kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
     stages: int = integer(structural=True, maximum=1e5, doc="devices in a row (p)")
@@ -91,7 +91,7 @@ class PipelineSketch:
 
 @block("grid", label="required")
 class Grid:
-    """Ranks by their degrees of parallelism: how many, and where one of them stands."""
+    """Ranks by parallel degrees: their number, and the coordinates of one of them."""
 
     tp: Real = integer(default=1, doc="tensor parallel degree")
     cp: Real = integer(default=1, doc="context parallel degree")
@@ -120,7 +120,7 @@ class Grid:
 
 @block("estimate", label="required")
 class Estimate:
-    """A step by thumb: busy time, then collectives, then a bubble, nothing hidden."""
+    """A back-of-envelope step: busy time, then collectives, then a bubble, without overlap."""
 
     compute: Real | None = quantity(
         SECONDS, default=None, doc="busy time of a device; worked out where it is left out"

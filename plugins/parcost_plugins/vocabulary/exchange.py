@@ -3,17 +3,17 @@
 A link of a group connects one rank to its neighbours. Messages to distant ranks may share links
 with other messages. Then a byte takes *f* times as long:
 
-- On a torus or a line, messages pass the links between. Of a dimension with K ranks the
-  middle link carries ``n floor(K^2 / 4) / K``, half of it where the ends are joined: f is
-  that over the ``n (g - 1) / g`` that leave the rank. Of members that lie *t* places apart,
-  *t* groups share a link.
-- On rails, traffic to another rail leaves its leaf through uplinks, which may be oversubscribed. It
-  does not if it first moves inside the node (PXN).
+- On a torus or a line, messages pass the links between. In a dimension with K ranks the middle
+  link carries ``n floor(K^2 / 4) / K``, half of it with wrap-around: f is that over the
+  ``n (g - 1) / g`` that leave the rank. If members are *t* places apart, *t* groups share
+  a link.
+- On rails, traffic to another rail leaves its leaf through uplinks, which may be
+  oversubscribed. It does not if it first moves inside the node (PXN).
 
 Example: an all-to-all of 1 GB over 256 ranks of a 16 x 16 torus. With links of 50 GB/s it takes 40
 ms: 128 ranks send half of it over 32 links.
 
-A step, a ``transfer`` and a ``rail_exchange`` are estimated by these links alike.
+A step, a ``transfer`` and a ``rail_exchange`` all use these links.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from parcost.numeric import INFINITY, all_of, ceil, divides, floor, maximum, min
 
 @record(kw_only=True, eq=False)
 class AlphaBeta(Link):
-    """A start-up time per message and a bandwidth; other levels are busy for a share of it.
+    """A latency per message and a bandwidth; *also* are other levels that are busy for a share.
 
-    *spans* is the outermost of several levels. *explain* makes the formulas of the two.
+    *spans* is the outermost of several levels. *explain* returns the formulas of both.
     """
 
     name: str
@@ -44,11 +44,11 @@ class AlphaBeta(Link):
 
     @property
     def resource(self) -> Any:
-        """The outermost level that it *spans*, if there are several."""
+        """The outermost of several levels, else the name."""
         return self.name if self.spans is None else self.spans
 
     def explain_latency(self) -> Real | Formula:
-        """Return the start-up time with its formula."""
+        """Return the latency with its formula."""
         return self.latency if self.explain is None else self.explain()[0]
 
     def explain_bandwidth(self) -> Real | Formula:
@@ -62,53 +62,53 @@ class AlphaBeta(Link):
 
 @record(kw_only=True, eq=False)
 class SharedLink(Link):
-    """The *link* of one rank, of which every byte takes *factor* times as long."""
+    """The *link* of one rank with contention: every byte takes *factor* times as long."""
 
     link: Link
     factor: Real
 
     @property
     def name(self) -> Any:
-        """The level."""
+        """The name of the level."""
         return self.link.name
 
     @property
     def latency(self) -> Real:
-        """The start-up time of a message, which is not shared."""
+        """The latency of a message, which contention does not change."""
         return self.link.latency
 
     @property
     def bandwidth(self) -> Real:
-        """The share of one rank."""
+        """The bandwidth of one rank."""
         return self.link.bandwidth / self.factor
 
     @property
     def level(self) -> Any:
-        """The level's block."""
+        """The block of the level."""
         return self.link.level
 
     @property
     def measured(self) -> bool:
-        """Whether the times of the link are read off points."""
+        """Whether the link has measured times."""
         return self.link.measured
 
     def explain_latency(self) -> Real | Formula:
-        """Return the start-up time of a message with its formula."""
+        """Return the latency of a message with its formula."""
         return self.link.explain_latency()
 
     def explain_bandwidth(self) -> Formula:
-        """Return the share of one rank with its formula."""
+        """Return the bandwidth of one rank with its formula."""
         link = (self.link.explain_bandwidth(), "B/s")
         return formula("B / f, a byte takes f times as long", B=link, f=self.factor)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time of *rounds* messages, each of them longer by the factor."""
+        """Return the seconds of *rounds* messages, with bytes multiplied by the factor."""
         return self.link.seconds(rounds, bytes_ * self.factor)
 
 
 @record(kw_only=True, eq=False)
 class SlowestLink(Link):
-    """Several *links*, each of which all messages pass where it is *crossed*."""
+    """Several *links* passed by all messages; *crossed* says which of them are used."""
 
     name: Any
     links: tuple[Link, ...]
@@ -116,7 +116,7 @@ class SlowestLink(Link):
 
     @property
     def latency(self) -> Real:
-        """The largest start-up time."""
+        """The largest latency."""
         longest: Real = 0.0
         for link, crossed in zip(self.links, self.crossed, strict=True):
             longest = maximum(longest, where(crossed, link.latency, 0.0))
@@ -132,11 +132,11 @@ class SlowestLink(Link):
 
     @property
     def measured(self) -> bool:
-        """Whether the times of any link are read off points."""
+        """Whether any link has measured times."""
         return any(link.measured for link in self.links)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time by the slowest link."""
+        """Return the seconds on the slowest link."""
         longest: Real = 0.0
         for link, crossed in zip(self.links, self.crossed, strict=True):
             longest = maximum(longest, where(crossed, link.seconds(rounds, bytes_), 0.0))
@@ -144,14 +144,14 @@ class SlowestLink(Link):
 
 
 def exchange_links(group: Group) -> tuple[Link, ...]:
-    """Return the links by which each rank exchanges with its like in all units, per level."""
+    """Return the links between ranks at the same place of all units, per level."""
     return tuple(
         _shared_link(link, _torus_factor(group, i, link)) for i, link in enumerate(group.links)
     )
 
 
 def direct_links(group: Group) -> tuple[Link, ...]:
-    """Return the links by which each rank exchanges straight with every rank, per level."""
+    """Return the links for direct messages from each rank to every rank, per level."""
     return tuple(
         _shared_link(
             link, _larger_factor(_torus_factor(group, i, link), _rail_factor(group, i, link))
@@ -161,7 +161,7 @@ def direct_links(group: Group) -> tuple[Link, ...]:
 
 
 def partner_links(group: Group) -> tuple[Link, ...]:
-    """Return ``group.pairs`` for partners at growing distances, of the same place in units."""
+    """Return ``group.pairs`` for partners at growing distances, at the same place of units."""
     return tuple(
         _shared_link(link, _port_factor(_torus_factor(group, i, link)))
         for i, link in enumerate(group.pairs)
@@ -169,7 +169,7 @@ def partner_links(group: Group) -> tuple[Link, ...]:
 
 
 def partner_link(group: Group) -> Link:
-    """Return ``group.pair`` for partners at any distance and of any place in their units."""
+    """Return ``group.pair`` for partners at any distance and any place of units."""
     factors = [
         _port_factor(_larger_factor(_torus_factor(group, i, link), _rail_factor(group, i, link)))
         for i, link in enumerate(group.pairs)
@@ -184,7 +184,7 @@ def partner_link(group: Group) -> Link:
 
 
 def relayed_share(group: Group) -> Real:
-    """Return the share of what leaves a node that first moves inside of it (PXN)."""
+    """Return the share of bytes leaving a node that first move inside of it (PXN)."""
     if len(group.links) < 2:
         return 0.0
     level: Any = group.links[1].level
@@ -193,16 +193,16 @@ def relayed_share(group: Group) -> Real:
 
 
 def rail_share(group: Group, at: int) -> Real:
-    """Return the share of the bytes to all ranks further out that stay on a rail at level *at*.
+    """Return the share of bytes to all ranks further out that stays on a rail at level *at*.
 
-    Members of a unit have different places in it, each on a rail of its own.
+    Members of a unit are at different places in it, each on its own rail.
     """
     u = _members_inside(group, at)
     return where(_have_same_places(group, at), 1 / u, 0.0)
 
 
 def oversubscription_factor(leaving: Real, ratio: Real) -> Real:
-    """Return how much longer bytes take of which the share *leaving* goes up from its leaf.
+    """Return the slowdown by oversubscription if the share *leaving* uses the uplinks.
 
     >>> oversubscription_factor(7 / 8, 8.0), oversubscription_factor(0.2, 3.0)
     (7.0, 1.0)
@@ -211,7 +211,7 @@ def oversubscription_factor(leaving: Real, ratio: Real) -> Real:
 
 
 def _shared_link(link: Link, factor: Real | None) -> Link:
-    """Return *link* with its *factor*; None is a link without other traffic."""
+    """Return *link* with contention by *factor*; unchanged if it is None."""
     return link if factor is None else SharedLink(link=link, factor=factor)
 
 
@@ -222,7 +222,7 @@ def _larger_factor(one: Real | None, other: Real | None) -> Real | None:
 
 
 def _port_factor(factor: Real | None) -> Real | None:
-    """Return the factor of a rank that sends to a single partner, through one port."""
+    """Return the contention factor of a rank that sends to a single partner, through one port."""
     return None if factor is None else maximum(factor, 1.0)
 
 
@@ -231,12 +231,12 @@ def _kind(level: Any) -> str:
 
 
 def _members_inside(group: Group, at: int) -> Real:
-    """Return the members of a unit of the level below *at*."""
+    """Return the number of members in a unit of the level below *at*."""
     return prod(group.shape[:at], start=1.0)
 
 
 def _torus_factor(group: Group, at: int, link: Link) -> Real | None:
-    """Return the factor of a torus for bytes that go to all its units alike."""
+    """Return the contention factor of a torus for equal traffic to all units."""
     level: Any = link.level
     if _kind(level) != "torus" or not level.dimensions:
         return None
@@ -246,7 +246,7 @@ def _torus_factor(group: Group, at: int, link: Link) -> Real | None:
 
 
 def torus_load(dimensions: Sequence[int], g: Real, stride: Real = 1.0, *, wrap: bool) -> Real:
-    """Return the buffers of an all-to-all that the busiest link carries in one direction.
+    """Return the load of the busiest link in an all-to-all, in buffers per direction.
 
     The *g* ranks lie *stride* places apart, along the nearest dimensions first.
 
@@ -270,7 +270,7 @@ def torus_load(dimensions: Sequence[int], g: Real, stride: Real = 1.0, *, wrap: 
 
 
 def _rail_factor(group: Group, at: int, link: Link) -> Real | None:
-    """Return the factor of rails for bytes that go straight to all ranks of other units."""
+    """Return the contention factor of rails for direct traffic to all ranks of other units."""
     level: Any = link.level
     if at == 0 or _kind(level) != "rail" or level.pxn or all_of(level.oversubscription == 1):
         return None
@@ -282,7 +282,7 @@ def _rail_factor(group: Group, at: int, link: Link) -> Real | None:
 
 
 def _have_same_places(group: Group, at: int) -> Mask:
-    """Return whether the members of each unit below level *at* have the same places in it."""
+    """Return whether the members of all units below level *at* are at the same places."""
     stride = group.strides[at]
     near, far = maximum(stride, 1.0), maximum(1 / maximum(stride, 1e-9), 1.0)
     return divides(1.0, near) & divides(1.0, far)

@@ -1,8 +1,7 @@
 """The training framework: its host constants, and the behaviour of its code at a version.
 
-A value of a framework has its source, a file of its code or documentation at a version. Other
-choices of a run are attributes of their own blocks. Such an attribute is left out if the framework
-decides.
+A value of a framework has its source: a file of its code or documentation at a version. Other
+choices of a run are attributes of their own blocks; if left out, they take the framework's value.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ ACCUMULATIONS = ("shard", "whole")
 
 @block("offers", inside="framework", label="required")
 class Offer:
-    """What a framework has of one attribute; rules reject other values, and no search takes them.
+    """The values of one attribute that a framework supports; rules reject other values.
 
-    A framework that makes no such statement about an attribute rejects nothing of it.
+    A framework without an offer for an attribute supports all its values.
     """
 
     attribute: str = string(doc="which one, by block and name, as in `schedule.kind`")

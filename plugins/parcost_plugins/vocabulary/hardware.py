@@ -1,4 +1,4 @@
-"""Devices, fabrics and clusters: what the money buys."""
+"""Devices, fabrics and clusters: the hardware."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
     },
 )
 class Device:
-    """One accelerator, as a rank of the job sees it."""
+    """One accelerator: one rank of the job."""
 
     memory: Real = quantity(BYTES, positive=True, doc="capacity that the driver reports")
     memory_bandwidth: Real = quantity(RATE, positive=True, doc="peak rate of the memory")
@@ -203,7 +203,7 @@ class Device:
 
 @block("level", inside="fabric", label="required")
 class Level:
-    """One level of a fabric. Levels are written from the fastest outwards."""
+    """One level of a fabric. Levels are listed from the fastest outwards."""
 
     size: Real | None = integer(
         default=None,
@@ -309,7 +309,7 @@ class Fabric:
 
 @block("plausible", label="none")
 class PlausibleRange:
-    """The most that is plausible of each quantity, and the least of some.
+    """The largest plausible value of each quantity, and the smallest of some.
 
     Beyond it, another unit or another attribute was probably meant.
     """
@@ -352,7 +352,7 @@ class PlausibleRange:
     },
 )
 class Cluster:
-    """The devices of the job and the fabric that joins them."""
+    """The devices of the job and the fabric that connects them."""
 
     device: Device = reference("device", default="device", doc="which accelerator")
     devices: Real = integer(doc="how many take part in the job")

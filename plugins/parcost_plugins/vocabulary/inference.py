@@ -1,7 +1,7 @@
-"""A model that serves: prompts in, tokens out, a KV cache between them.
+"""Serving: prompts in, tokens out, and a KV cache.
 
-Serving is no step. A ``serving`` block is a calculation that may stand beside a training
-job of the same model, or alone.
+Serving has no step. A ``serving`` block is a calculation that may stand beside a training job of
+the same model, or alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary.model import Model
 
 @block("serving", label="required")
 class Serving:
-    """One replica of a model that answers requests, or several behind shared experts."""
+    """One replica of a model for inference, or several with shared experts."""
 
     model: Model = reference("model", default="model", doc="which model")
     device: Device = reference("device", default="device", doc="which accelerator")

@@ -1,4 +1,4 @@
-"""What communication takes from the compute that it hides under."""
+"""The slowdown of compute by hidden communication."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def multiprocessors_taken(study: Study) -> Real:
-    """Return the multiprocessors that a collective runs on while compute has the others.
+    """Return the multiprocessors that a collective occupies beside compute.
 
-    That is up to the library that runs on a device, unless the study says otherwise.
+    They follow from the device's library, unless the study states them.
     """
     said = study[Overlap].multiprocessors
     return study[Cluster].device.collective_multiprocessors if said is None else said
 
 
 def slowdown(study: Study) -> Real:
-    """Return what one second of hidden traffic adds to the compute above it.
+    """Return the seconds added to compute per second of hidden communication.
 
-    That is infinite where traffic takes every multiprocessor, which a rule rejects.
+    It is infinite if communication takes every multiprocessor, which a rule rejects.
     """
     taken, of = multiprocessors_taken(study), study[Cluster].device.multiprocessors
     return ratio(taken, maximum(of - taken, 0.0))

@@ -1,4 +1,4 @@
-"""How the model is laid out over the devices."""
+"""The parallel layout of the model over the devices."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _BARE = {
     },
 )
 class Layout:
-    """The parallel layout. Degrees multiply up to the devices of the cluster."""
+    """The parallel layout. Degrees multiply to the devices of the cluster."""
 
     tp: Real = integer(default=1, doc="tensor parallel degree (t)")
     cp: Real = integer(default=1, doc="context parallel degree (c): ranks that split the sequence")
@@ -100,7 +100,7 @@ class Layout:
     },
 )
 class ScheduleChoice:
-    """The pipeline schedule and how layers are dealt to stages."""
+    """The pipeline schedule and the assignment of layers to stages."""
 
     kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
     chunks: int = integer(

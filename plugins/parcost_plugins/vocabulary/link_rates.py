@@ -1,4 +1,4 @@
-"""Rates of links, which vendors print for one direction or for both together."""
+"""Rates of links, per direction or for both directions together."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ DIRECTIONS = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 def link_rate(*, doc: str, **options: Any) -> Any:
-    """Declare a rate of a link, behind which a spec names the direction that it counts."""
+    """Declare a rate of a link; a spec must name its direction after the value."""
     options = {"qualifiers": DIRECTIONS, **options}
     return quantity(RATE, positive=True, must_qualify=True, doc=doc, **options)

@@ -1,4 +1,4 @@
-"""The limits of memory: up to where a step fits, is tight, or does not fit."""
+"""The limits of memory: a step fits, is tight, or does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transformers, as their configuration files describe them."""
+"""Transformers, in terms of their configuration files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from parcost_plugins.vocabulary.layout import Layout
 
 
 class AttentionInput(NamedTuple):
-    """A tensor that every tensor-parallel rank needs whole for its heads.
+    """A tensor that every tensor-parallel rank needs in full for its heads.
 
-    *name* is empty for the residual stream. What is *multiplied* is needed again for the
-    gradient of the weights.
+    *name* is "" for the residual stream. A *multiplied* tensor is needed again for the weight
+    gradient.
     """
 
     name: str
@@ -58,7 +58,7 @@ class AttentionInput(NamedTuple):
     },
 )
 class Model:
-    """A transformer, dense or with experts; or, by its stated size alone, a nominal one."""
+    """A transformer, dense or with experts; or a nominal model with a size only."""
 
     layers: int = integer(structural=True, maximum=1e5, doc="transformer layers")
     hidden: Real = integer(default=0, minimum=0, doc="width of the residual stream (h)")
@@ -227,17 +227,17 @@ class Model:
 
     @property
     def is_nominal(self) -> bool:
-        """Whether the model is known by its stated size alone."""
+        """Whether only the model's size is known."""
         return self.parameters is not None
 
     @property
     def is_latent(self) -> bool:
-        """Whether attention is multi-head latent attention."""
+        """Whether attention is multi-head latent attention (MLA)."""
         return self.kv_lora > 0
 
     @property
     def norm_vectors(self) -> Real:
-        """Learned vectors of a norm."""
+        """The number of learned vectors in a norm."""
         if self.norm_weights is not None:
             return self.norm_weights
         return 2.0 if self.norm == "layer" else 1.0
@@ -259,7 +259,7 @@ class Model:
 
     @property
     def qk_dim(self) -> Real:
-        """Size of a query head and of a key head."""
+        """Size of a query or key head."""
         return self.nope_dim + self.rope_dim if self.kv_lora else self.head_dim
 
     @property
@@ -269,7 +269,7 @@ class Model:
 
     @property
     def attention_inputs(self) -> tuple[AttentionInput, ...]:
-        """What the products of attention that are split by columns read of a token."""
+        """The inputs of the column-parallel products of attention, per token."""
         if not self.is_latent:
             return (AttentionInput("", self.hidden),)
         queries = (
@@ -285,7 +285,7 @@ class Model:
 
     @property
     def shared_width(self) -> Real:
-        """Inner width of all shared experts together."""
+        """Total FFN hidden size of all shared experts."""
         return self.shared_experts * self.shared_ffn
 
     def padded_vocabulary(self, layout: Layout) -> Real:

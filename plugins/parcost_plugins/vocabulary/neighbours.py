@@ -1,4 +1,4 @@
-"""The nearest values that would do, for the help of a rule."""
+"""The nearest valid values, for the help of a rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parcost.numeric import ceil_div, is_array, maximum, where
 
 
 def multiples(of: Real, near: Real) -> tuple[Real, Real]:
-    """Return the multiples of *of* next to *near*, or the first two if none is below.
+    """Return the multiples of *of* nearest to *near*, or the first two if none is below.
 
     >>> multiples(8.0, 30.0)
     (24.0, 32.0)
@@ -26,7 +26,7 @@ _LARGEST = 1e12
 
 
 def divisors(of: Real, near: Real) -> str:
-    """Return the divisors of *of* next to *near*, in words.
+    """Return the divisors of *of* nearest to *near*, as text.
 
     That is "" for a sweep, of no whole number, and of one that takes too long to divide.
 
@@ -39,7 +39,7 @@ def divisors(of: Real, near: Real) -> str:
 
 
 def divisors_of_both(of: Real, also: Real, near: Real) -> str:
-    """Return the common divisors of two numbers next to *near*, in words; all divide 0.
+    """Return the common divisors of two numbers nearest to *near*, as text; all divide 0.
 
     >>> divisors_of_both(8.0, 64.0, 64.0), divisors_of_both(256.0, 0.0, 48.0)
     ('8', '32 or 64')
@@ -50,7 +50,7 @@ def divisors_of_both(of: Real, also: Real, near: Real) -> str:
 
 
 def all_divisors(of: int) -> list[int]:
-    """Return every divisor of a whole number, ascending; none of one that takes too long.
+    """Return all divisors of an integer, ascending; [] if it is too large to factor.
 
     >>> all_divisors(12), all_divisors(16)
     ([1, 2, 3, 4, 6, 12], [1, 2, 4, 8, 16])
@@ -62,7 +62,7 @@ def all_divisors(of: int) -> list[int]:
 
 
 def tensor_degrees(heads: int, kv_heads: int, ffn: int) -> list[int]:
-    """Return the tensor-parallel degrees that divide heads and MLP, KV heads being copied.
+    """Return the tensor-parallel degrees that divide heads and MLP; KV heads may be copied.
 
     >>> tensor_degrees(12, 4, 3072)
     [1, 2, 4, 12]
@@ -71,7 +71,7 @@ def tensor_degrees(heads: int, kv_heads: int, ffn: int) -> list[int]:
 
 
 def next_to(near: Real, legal: Iterable[int]) -> str:
-    """Return the values of *legal*, which ascends, on either side of *near*, in words.
+    """Return the values of *legal* (ascending) on either side of *near*, as text.
 
     >>> next_to(6.0, [1, 2, 4, 8, 16])
     '4 or 8'
@@ -82,7 +82,7 @@ def next_to(near: Real, legal: Iterable[int]) -> str:
 
 
 def first_failure(holds: Mask, value: Real) -> float:
-    """Return *value* at the first point where *holds* does not, which a message shows."""
+    """Return *value* at the first point where *holds* is false, for a message."""
     if isinstance(value, (float, int)):
         return value
     point = 0 if isinstance(holds, (bool, int)) else int(holds.argmin())

@@ -1,4 +1,4 @@
-"""Networks by themselves: how many switches and links they take, and what those carry."""
+"""Networks without a job: switches, links, and their bandwidth."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary.link_rates import link_rate
 
 @block("network", label="required")
 class Network:
-    """The geometry of a network: a fat tree, a dragonfly or a torus that joins devices."""
+    """The geometry of a network that connects devices: a fat tree, a dragonfly or a torus."""
 
     kind: str = word(
         "fat_tree", "rail", "dragonfly", "dragonfly_plus", "torus", doc="what it is built as"
@@ -68,7 +68,7 @@ class Network:
 
 @block("rail_exchange", label="required")
 class RailExchange:
-    """An all-to-all over nodes: straight to every rank, or first inside the node (PXN)."""
+    """An all-to-all over nodes: direct to every rank, or first inside the node (PXN)."""
 
     bytes_per_rank: Real = quantity(
         BYTES, positive=True, doc="that a rank sends, with the part that it keeps (n)"
@@ -85,14 +85,14 @@ class RailExchange:
 
 @block("resource", inside="sharing", label="required")
 class Resource:
-    """Something that several flows go through at once: a port, an uplink."""
+    """A shared resource of flows: a port, an uplink."""
 
     bandwidth: Real = link_rate(doc="of all flows together")
 
 
 @block("flow", inside="sharing", label="required")
 class Flow:
-    """Bytes on their way over one or more resources."""
+    """Bytes sent over one or more resources."""
 
     bytes: Real = quantity(BYTES, doc="to move")
     over: str = string(doc='the resources that it takes, such as "port uplink"')
@@ -101,7 +101,7 @@ class Flow:
 
 @block("sharing", label="required")
 class Sharing:
-    """Flows at the same time over shared resources, each with its fair share."""
+    """Concurrent flows over shared resources, each with its fair share."""
 
     resources: tuple[Resource, ...] = children("resource", doc="what is shared")
     flows: tuple[Flow, ...] = children("flow", doc="what moves")

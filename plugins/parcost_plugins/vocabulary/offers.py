@@ -1,4 +1,4 @@
-"""What a framework has of an attribute, by its profile. Definitions, not rules."""
+"""The values that a framework supports, from its profile. Definitions, not rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value = str | float
 
 
 class Target(NamedTuple):
-    """The attribute that an offer is about, in a study that has its block."""
+    """The attribute of an offer, in a study that has its block."""
 
     block: Any
     name: str
@@ -26,21 +26,21 @@ class Target(NamedTuple):
 
 
 def value_texts(offer: Offer) -> list[str]:
-    """Return the values of *offer*, as they are written."""
+    """Return the values of *offer* as text of a spec."""
     return [text for part in offer.values.split(",") if (text := part.strip())]
 
 
 def values_of(offer: Offer, kind: str) -> list[Value]:
-    """Return the values of *offer*, those of a number as numbers.
+    """Return the values of *offer*, parsed as numbers for attributes of that *kind*.
 
     Raises:
-        ValueError: One of them is no number.
+        ValueError: A value is not a number.
     """
     return [float(text) if kind == "quantity" else text for text in value_texts(offer)]
 
 
 def target_of(study: Study, offer: Offer) -> Target | None:
-    """Return the attribute that *offer* is about, if *study* has it."""
+    """Return the attribute of *offer*, None if *study* lacks its block."""
     kind, _, name = offer.attribute.rpartition(".")
     for schema, found in study.blocks.items():
         type_ = block_type(schema)
@@ -50,9 +50,9 @@ def target_of(study: Study, offer: Offer) -> Target | None:
 
 
 def holds(study: Study, offer: Offer, value: Any, kind: str) -> Mask:
-    """Return whether the framework has *value* in the layout of *study*.
+    """Return whether *offer* supports *value* in the layout of *study*.
 
-    What is left out is left to the framework.
+    None is supported, as the framework then decides.
     """
     if value is None:
         return True
@@ -66,14 +66,14 @@ def holds(study: Study, offer: Offer, value: Any, kind: str) -> Mask:
 
 
 def switch_text(value: Any) -> Any:
-    """Return *value* as the language writes it where it is a switch."""
+    """Return a bool as "on" or "off", any other value unchanged."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 def has(study: Study, attribute: str, value: Value) -> bool:
-    """Return whether any statement of the framework lets *attribute* have *value*.
+    """Return whether the framework supports *value* for *attribute* in any layout.
 
-    A framework without a statement about it supports every value.
+    A framework without offers for the attribute supports every value.
     """
     offers = offers_of(study[Training].framework, attribute)
     return not offers or any(
@@ -82,19 +82,19 @@ def has(study: Study, attribute: str, value: Value) -> bool:
 
 
 def offers_of(framework: Framework, attribute: str) -> Sequence[Offer]:
-    """Return what *framework* says of *attribute*."""
+    """Return the offers of *framework* for *attribute*."""
     return [offer for offer in active_offers(framework) if offer.attribute == attribute]
 
 
 def active_offers(framework: Framework) -> Sequence[Offer]:
-    """Return what *framework* says that it has; statements without values are withdrawn."""
+    """Return the offers of *framework*; those without values are withdrawn and left out."""
     return [offer for offer in framework.offers if value_texts(offer)]
 
 
 def usual_schedules(study: Study) -> list[str]:
-    """Return the schedules that a search takes by default, by name.
+    """Return the schedules that a search tries by default, by name.
 
-    Of a framework that says which it has, those are all that it has.
+    If the framework lists its schedules, those are all of them.
     """
     stated = offers_of(study[Training].framework, "schedule.kind")
     return [

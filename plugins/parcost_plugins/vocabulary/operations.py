@@ -1,7 +1,7 @@
-"""What a run is beside its steps: data, failures, checkpoints, days, money, energy.
+"""A run beyond its steps: data, failures, checkpoints, days, cost, energy.
 
-None of these blocks changes what a step costs unless it is written. What is customary and
-not measured about machines in general stands in ``datacenter``, which the prelude fills.
+None of these blocks changes the step time unless it is in the spec. Typical values of machines that
+are not measured are in ``datacenter``, which the prelude fills.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from parcost import (
 
 @block("datacenter", label="none")
 class Datacenter:
-    """What a site adds to its devices: how often they fail, and what runs beside them."""
+    """Properties of a site: failure rates, and power beside the devices."""
 
     device_mtbf: Real = quantity(
         SECONDS, positive=True, doc="mean time between failures that stop a job, of one device"
@@ -49,9 +49,9 @@ class Datacenter:
 
 @block("run", label="none", example="run { tokens = 15e12 }")
 class Run:
-    """A whole training run: so many tokens.
+    """A whole training run over a number of tokens.
 
-    It takes what the step says, or where there is no step, what is known of it.
+    Its duration follows from the step time, or without a step from published values.
     """
 
     tokens: Real = quantity(
@@ -77,7 +77,7 @@ class Run:
 
 @block("reliability", label="none")
 class Reliability:
-    """How often the job stops, and what a stop takes."""
+    """The failure rate of the job, and the cost of a failure."""
 
     restart: Real = quantity(
         SECONDS, doc="from a failure until work goes on: detection, scheduling, loading (R)"
@@ -103,7 +103,7 @@ class Reliability:
 
 @block("checkpoint", label="optional")
 class Checkpoint:
-    """How the state is saved, and how often."""
+    """How state is saved, and how often."""
 
     interval: Real | None = quantity(
         SECONDS,
@@ -162,7 +162,7 @@ class Checkpoint:
 
 @block("data", label="optional")
 class Data:
-    """How training data arrives."""
+    """The supply of training data."""
 
     stall: Real = quantity(
         SECONDS, default=0.0, doc="that every step waits for its batch, where it was measured"
@@ -181,7 +181,7 @@ class Data:
 
 @block("price", label="none", example="price { device_hour = 2.5 USD/h }")
 class Price:
-    """What the devices cost."""
+    """The price of devices."""
 
     device_hour: Real = quantity(
         DOLLARS / SECONDS, doc="of one device, with its share of everything: 2 USD/h"
@@ -190,7 +190,7 @@ class Price:
 
 @block("energy", label="optional")
 class Energy:
-    """What the devices draw, and what that emits."""
+    """The power of devices, and its carbon emissions."""
 
     power: Real | None = quantity(
         WATTS,

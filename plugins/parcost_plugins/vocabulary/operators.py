@@ -1,10 +1,10 @@
-"""What model plugins offer and cost plugins price: operators, parameters, FLOPs.
+"""Records exchanged between model plugins and cost plugins: operators, parameters, FLOPs.
 
-All sizes are of one rank and one micro-batch; ``count`` is the occurrences per
-micro-batch on each virtual stage, as in ``parcost.Work``.
+All sizes are of one rank and one micro-batch; ``count`` is the occurrences per micro-batch on each
+virtual stage, as in ``parcost.Work``.
 
-Communication hides under operators by the name of their ``host``, pass by pass. Tensor and context
-parallelism search for the names below. A layer has one pair of column-parallel and row-parallel
+Communication hides under operators with its ``host`` name, pass by pass. Tensor and context
+parallelism look for the names below. A layer has one pair of column-parallel and row-parallel
 products for each host of those names.
 """
 
@@ -39,9 +39,9 @@ CORE_PRODUCTS: Mapping[Pass, tuple[int, int]] = {"F": (1, 1), "R": (1, 1), "B": 
 class Gemm(Operator):
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
 
-    *role* says what it is part of, which decides whether a recipe runs it in low precision;
-    a *wide* one it never does. *load* is what this rank multiplies over what the mean rank does,
-    where the sizes are those of the busiest rank, for which the others wait.
+    *role* is its place in the model, which decides whether it runs in low precision; a *wide* one
+    never does. If the sizes are those of the busiest rank, for which the others wait, *load* is its
+    work over that of the mean rank.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Gemm(Operator):
 
     @property
     def flops(self) -> Real:
-        """A multiplication and an addition for each of m n k."""
+        """The FLOPs: 2 m n k per product of the batch."""
         return 2.0 * self.batch * self.m * self.n * self.k
 
     @property
@@ -70,9 +70,9 @@ class Gemm(Operator):
 
 @record(kw_only=True, eq=False)
 class FusedAttention(Operator):
-    """The attention core in one kernel; *flops* are those that it executes.
+    """Fused attention in one kernel; *flops* are the executed ones.
 
-    *windowed* says that a window of the model bounds it.
+    *windowed* says whether a window of the model limits it.
     """
 
     name: str
@@ -86,7 +86,7 @@ class FusedAttention(Operator):
 
     @property
     def mean_flops(self) -> Real:
-        """FLOPs of the mean rank, which are the same."""
+        """FLOPs of the mean rank, equal to :attr:`flops`."""
         return self.flops
 
 
@@ -117,9 +117,9 @@ STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 @record(kw_only=True, eq=False)
 class Stream(Operator):
-    """A memory-bound operator that reads and writes *bytes_* in all, in so many *kernels*.
+    """A memory-bound operator that moves *bytes_* in all, in *kernels* kernels.
 
-    Its kernels make *steps* elements, one by one where they are of a *step_kind*.
+    Its kernels compute *steps* elements; a *step_kind* has a time per element.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Stream(Operator):
 
     @property
     def flops(self) -> float:
-        """None that count: norms, softmax and activations are not matrix products."""
+        """Zero: norms, softmax and activations are not counted as FLOPs."""
         return 0.0
 
     mean_flops = flops
@@ -145,12 +145,11 @@ class Stream(Operator):
 class Parameters(ParameterGroup):
     """Parameters held on a virtual stage.
 
-    *elements* on one rank, padding and copies included; *total* over the
-    tensor-parallel group, without them. Both times *count*. *replicated* says that
-    every tensor-parallel rank holds all. *place* is where they stand in the model:
-    before the first layer, in every layer, or behind the last. *expert* parameters are
-    split over expert-parallel ranks: their gradients are reduced over the group ``edp``,
-    all others over ``dp_cp``.
+    *elements* is the number on one rank, padding and copies included; *total* the number over the
+    tensor-parallel group, without them. Both are multiplied by *count*. *replicated* says that
+    every tensor-parallel rank holds all. *place* is their place in the model: before the first
+    layer, in every layer, or after the last. *expert* parameters are split over expert-parallel
+    ranks: their gradients are reduced over the group ``edp``, all others over ``dp_cp``.
     """
 
     name: str
@@ -167,8 +166,8 @@ class Parameters(ParameterGroup):
 class ModelFlops(FlopCount):
     """FLOPs of the forward pass per token by definition, for the whole model.
 
-    *kind* ``matmul`` is 2 FLOPs per matrix parameter; ``attention`` is the core,
-    as it is masked. Training counts three times the forward pass.
+    *kind* ``matmul`` is 2 FLOPs per matrix parameter; ``attention`` is masked attention. Training
+    counts three times the forward pass.
     """
 
     name: str
@@ -180,6 +179,6 @@ class ModelFlops(FlopCount):
 def flops_per_token(study: Study) -> Real:
     """Return the model FLOPs of training on one token: three times the forward pass.
 
-    What is quoted as MFU counts these, and nothing that is computed again.
+    MFU counts these, without recomputation.
     """
     return 3.0 * sum((counted.per_token for counted in study.flops), 0.0)

@@ -1,4 +1,4 @@
-"""Which layers stand on which virtual stage, and of what kind. Definitions, not costs."""
+"""The layers on each virtual stage, and their kinds. Definitions, not costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Counts: TypeAlias = "tuple[Any, ...]"
 
 
 class LayerKind(NamedTuple):
-    """What tells layers from one another: experts, a window, and being *recomputed* whole."""
+    """The kind of a layer: with experts, with windowed attention, fully *recomputed*."""
 
     moe: bool
     windowed: bool
@@ -29,12 +29,12 @@ class LayerKind(NamedTuple):
 
 
 def virtual_stages(study: Study) -> int:
-    """Return how many virtual stages the model is cut into: ``pp * chunks``."""
+    """Return the number of virtual stages: ``pp * chunks``."""
     return study[Layout].pp * study[ScheduleChoice].chunks
 
 
 def stages(study: Study) -> Any:
-    """Return the devices of a pipeline, as a number that broadcasts."""
+    """Return the number of pipeline devices, as a number or an array."""
     return study.number(_stages)
 
 
@@ -43,7 +43,7 @@ def _stages(study: Study) -> int:
 
 
 def chunks(study: Study) -> Any:
-    """Return the model chunks of a device, as a number that broadcasts."""
+    """Return the number of model chunks per device, as a number or an array."""
     return study.number(_chunks)
 
 
@@ -52,9 +52,9 @@ def _chunks(study: Study) -> int:
 
 
 def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
-    """Return the virtual stages that every device of a pipeline holds, as the order lists them.
+    """Return the virtual stages of every pipeline device, in the order of the schedule.
 
-    Every stage has entries that are not paired: the first to run forward, at least.
+    Every stage has unpaired passes: at least its first forward pass.
     """
     cut, schedule = study.pipeline, study.schedule
     if cut.chunks == 1 and schedule.copies == 1:
@@ -64,10 +64,10 @@ def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
 
 
 def ends_share_device(study: Study) -> bool:
-    """Return whether every device with the first virtual stage has the last one too.
+    """Return whether each device with the first virtual stage also has the last one.
 
-    So it is in schedules in the shape of a V, and in those that run both ways. A schedule
-    that does not exist there, which a rule says, puts nothing together.
+    This holds for V-shaped and bidirectional schedules. It is false for a schedule that does not
+    support this shape, which a rule reports.
     """
     if study[Layout].pp == 1:
         return True
@@ -80,9 +80,9 @@ def ends_share_device(study: Study) -> bool:
 
 
 def _fewest_micro_batches(study: Study) -> int:
-    """Return the fewest micro-batches that occur and that the schedule exists for, 0 if none.
+    """Return the fewest micro-batches in use that the schedule supports, 0 if none.
 
-    Candidates that another schedule is meant for may have numbers that this one has no order for.
+    In a search, some candidates may have numbers that only another schedule supports.
     """
     cut, schedule = study.pipeline, study.schedule
     m, stages = cut.micro_batches, cut.stages * cut.chunks
@@ -98,7 +98,7 @@ def _shape(cut: Pipeline, micro_batches: int) -> PipelineShape:
 
 
 def layers(study: Study) -> Counts:
-    """Return the layers of each virtual stage, first to last.
+    """Return the number of layers on each virtual stage, first to last.
 
     Layers that predict further tokens stand behind the last one, beside the head.
     Assumes that the rules ``stages-sum``, ``layers-divide`` and ``layers-few`` hold.
@@ -126,27 +126,27 @@ def layers(study: Study) -> Counts:
 
 
 def assignment(study: Study) -> str:
-    """Return the rule by which layers are dealt: that of the spec, or the framework's."""
+    """Return the rule that assigns layers to stages, from the spec or from the framework."""
     return study[ScheduleChoice].assignment or study[Training].framework.assignment
 
 
 def end_layers(study: Study) -> tuple[int, int]:
-    """Return how many layers embedding and head count as where layers are dealt."""
+    """Return how many layers embedding and head count as in the assignment."""
     choice, both = study[ScheduleChoice], assignment(study) == "ends"
     return int(both or choice.count_embedding), int(both or choice.count_head)
 
 
 def must_divide(study: Study) -> bool:
-    """Return whether every stage takes the same number of layers and counted ends.
+    """Return whether layers and counted ends must divide evenly by the stages.
 
-    Megatron-Core accepts other cuts, but not together with ends that count as layers.
+    Megatron-Core accepts uneven splits, but not together with ends that count as layers.
     """
     rule = assignment(study)
     return rule == "even" or (rule == "short_ends" and sum(end_layers(study)) > 0)
 
 
 def cuts_by_option(study: Study) -> bool:
-    """Return whether the framework cuts layers that do not divide by an option that no one gave."""
+    """Return whether an uneven split needs an option of the framework that the spec lacks."""
     choice = study[ScheduleChoice]
     stated = bool(choice.stages) or choice.assignment is not None
     return not stated and assignment(study) == "short_ends" and not must_divide(study)
@@ -163,15 +163,15 @@ def cut_text(counts: Sequence[int]) -> str:
 
 
 def most_empty_ends(study: Study) -> int:
-    """Return how many of the first and last stage may have no layer, where layers are uneven.
+    """Return how many of the first and last stage may have no layer, if layers are uneven.
 
-    Such a stage holds the embedding or the head.
+    Such a stage holds only the embedding or the head.
     """
     return 2 if assignment(study) == "short_ends" else sum(end_layers(study))
 
 
 def possible_cuts(study: Study) -> list[int]:
-    """Return the numbers of virtual stages that the layers can be cut into, ascending."""
+    """Return the possible numbers of virtual stages for this layer count, ascending."""
     layers = int(study[Training].model.layers)
     if must_divide(study):
         return list(all_divisors(layers + sum(end_layers(study))))
@@ -181,9 +181,9 @@ def possible_cuts(study: Study) -> list[int]:
 def deal(count: int, stages: int, *, first: int = 0, last: int = 0, rule: str = "front") -> Counts:
     """Return the layers of each of *stages* by a *rule* of ``schedule.assignment``.
 
-    The stages share *count* layers, and *first* and *last* more at the two ends. Rules differ where
-    these do not divide: the first stages have one more, the first stages are full with ``fill``, or
-    the ends have fewer with ``short_ends``.
+    The stages share *count* layers, and *first* and *last* more at the two ends. Rules differ if
+    these do not divide: by default the first stages have one more, with ``fill`` the first stages
+    are full, and with ``short_ends`` the ends have fewer.
     """
     whole = count + first + last
     each, more = divmod(whole, stages)
@@ -199,7 +199,7 @@ def deal(count: int, stages: int, *, first: int = 0, last: int = 0, rule: str = 
 
 
 def _shorten_ends(each: int, stages: int, lacking: int) -> list[int]:
-    """Return *stages* of *each* layers, less the *lacking* ones.
+    """Return *stages* stages of *each* layers, reduced by *lacking* layers in total.
 
     The first and the last stage share the shortage, the last has the larger half. Each keeps a
     layer; otherwise every short stage lacks one: the first, and the others from the last backwards.
@@ -221,10 +221,10 @@ def _shorten_ends(each: int, stages: int, lacking: int) -> list[int]:
 def kinds(
     study: Study, *, recomputing: bool = True, dealt: Counts | None = None
 ) -> Mapping[LayerKind, Counts]:
-    """Return the layers of each virtual stage by kind, kinds that there are none of left out.
+    """Return the layers of each virtual stage by kind; kinds without layers are left out.
 
-    What holds however they are recomputed is expected without *recomputing*. *dealt* are the
-    layers of stages other than those of the study.
+    Without *recomputing*, recomputation is ignored. *dealt* are layers per stage other than those
+    of the study.
     """
     training = study[Training]
     chosen = study.get(Recompute) if recomputing else None
@@ -249,7 +249,7 @@ def select_counts(
     windowed: bool | None = None,
     recomputed: bool | None = None,
 ) -> Counts:
-    """Return how many of the layers *found* are what is expected; None does not mind.
+    """Return the number of layers of matching kinds on each stage; None matches any kind.
 
     >>> moe, dense = LayerKind(True, False, False), LayerKind(False, False, False)
     >>> select_counts({moe: (1, 2), dense: (1, 0)}, moe=True)
@@ -308,7 +308,7 @@ def _model_layers(study: Study, recomputing: bool) -> Mapping[LayerKind, Counts]
 
 
 def map_stages(function: Callable[..., float], *counts: Sequence[Any] | float) -> Counts:
-    """Return ``function(n, ...)`` on each virtual stage, and a row of rows; numbers are constant.
+    """Return ``function(n, ...)`` on each virtual stage; a number counts for every stage.
 
     >>> map_stages(min, (1, 2), (3, 0)), map_stages(min, (1, 2), 1)
     ((1, 0), (1, 1))
@@ -331,12 +331,12 @@ def moe_layers(study: Study) -> Counts:
 
 
 def recomputed_layers(study: Study) -> Counts:
-    """Return the layers of each virtual stage that backward runs forward again as a whole."""
+    """Return the fully recomputed layers of each virtual stage."""
     return select_counts(kinds(study), recomputed=True)
 
 
 def on_first(study: Study) -> Counts:
-    """Return the count of something that stands on the first virtual stage only."""
+    """Return a count of 1 on the first virtual stage and 0 on the others."""
     return study.row(_on_first, total=lambda: 1.0)
 
 
@@ -345,7 +345,7 @@ def _on_first(study: Study) -> tuple[float, ...]:
 
 
 def on_last(study: Study) -> Counts:
-    """Return the count of something that stands on the last virtual stage only."""
+    """Return a count of 1 on the last virtual stage and 0 on the others."""
     return study.row(_on_last, total=lambda: 1.0)
 
 
@@ -354,7 +354,7 @@ def _on_last(study: Study) -> tuple[float, ...]:
 
 
 def before_last(study: Study) -> Counts:
-    """Return the count of something that stands on every virtual stage but the last."""
+    """Return a count of 0 on the last virtual stage and 1 on the others."""
     return study.row(_before_last, total=lambda: 1.0)
 
 

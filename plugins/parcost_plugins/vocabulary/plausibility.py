@@ -1,4 +1,4 @@
-"""Warnings of values that are legal and unlikely, by the bounds of the block `plausible`."""
+"""Warnings of implausible values, by the bounds of the block `plausible`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def plausibility(
     scale: float = 1.0,
     remedy: str,
 ) -> Iterator[Check]:
-    """Yield the warnings that *value* is beyond what is known, where both are stated.
+    """Yield warnings if *value* is beyond the plausible range; none if either is unknown.
 
-    *attribute* is that of the block `plausible` with the most, and `least_` before it names that
-    with the least. The id of the rule is made of it. The message has values divided by *scale*,
-    in *unit*.
+    *attribute* is the maximum in the block `plausible`, and `least_` + *attribute* the minimum. The
+    id of the rule is made of it. The message has values divided by *scale*, in *unit*.
     """
     known = study.get(PlausibleRange)
     if value is None or known is None:

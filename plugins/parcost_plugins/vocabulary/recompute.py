@@ -1,4 +1,4 @@
-"""What backward makes again instead of keeping it, besides ``training.recompute``."""
+"""Recomputed parts, besides ``training.recompute``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Recompute:
     )
 
     def keeps(self, part: str, *, gated: bool) -> bool:
-        """Return whether layers that are recomputed as a whole keep this *part*."""
+        """Return whether fully recomputed layers keep this *part*."""
         of = {"queries": "qkv", "keys": "qkv", "values": "qkv", "gate": "up"}.get(part, part)
         chosen: bool = getattr(self, f"keep_{of}")
         return chosen or (self.alternate and part in _ALTERNATE[gated])

@@ -1,7 +1,7 @@
-"""How tokens reach experts: who sends how much to whom, and how unevenly. Definitions.
+"""Routing of tokens to experts: sources, counts and imbalance. Definitions.
 
-Load is *uneven* even where every expert is as likely as any other, because tokens are
-counted in whole numbers: the largest of many counts lies above their mean.
+Load is *uneven* even if all experts are equally likely, because token counts are random: the
+largest of many counts is above their mean.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EULER = 0.5772156649015329  # Euler's constant: the mean of a Gumbel distributio
 
 @block("routing", label="none")
 class Routing:
-    """How the router spreads tokens over experts, and how they are sent."""
+    """How the router distributes tokens over experts, and how they are sent."""
 
     distribution: str = word(
         "balanced",
@@ -127,18 +127,18 @@ class Routing:
 
 
 def dispatcher_of(study: Study) -> str:
-    """Return who sends tokens to their experts."""
+    """Return the name of the token dispatcher."""
     return study[Routing].dispatcher or study[Training].framework.dispatcher
 
 
 def sends_once(study: Study) -> bool:
-    """Return whether a token crosses once to each unit of the fastest level."""
+    """Return whether a token is sent only once to each unit of the fastest level."""
     kind = dispatcher_of(study)
     return kind in KERNEL_DISPATCHERS or (kind == "alltoall" and study[Routing].deduplicate)
 
 
 def has_fixed_counts(study: Study) -> bool:
-    """Return whether experts have as many tokens each time: a capacity, or a graph of a step."""
+    """Return whether experts have a fixed number of tokens: by a capacity, or a graph of a step."""
     chosen = study[KernelChoice].cuda_graphs or study[Training].framework.cuda_graphs
     return study[Routing].capacity_factor is not None or chosen == "iteration"
 
@@ -151,28 +151,28 @@ def rank_tokens(study: Study) -> Real:
 
 
 def have_own_tokens(layout: Layout) -> Mask:
-    """Return whether ranks that hold parts of the same experts have tokens of their own.
+    """Return whether ranks that hold parts of the same experts have different tokens.
 
-    Ranks of tp without sequence parallelism have the same ones; all others never have.
+    Ranks of tp without sequence parallelism have the same tokens.
     """
     return True if layout.sequence_parallel else layout.tp == 1
 
 
 def sources(layout: Layout) -> Real:
-    """Return how many ranks with tokens of their own share one set of experts."""
+    """Return the number of ranks with different tokens that share one set of experts."""
     return where(have_own_tokens(layout), layout.ep * layout.etp, layout.ep)
 
 
 def expert_tokens(study: Study) -> Real:
-    """Return the tokens of a micro-batch that the mean expert receives from all ranks."""
+    """Return the tokens of a micro-batch that an expert receives from all ranks, on average."""
     model = study[Training].model
     return rank_tokens(study) * sources(study[Layout]) * model.top_k / model.experts
 
 
 def busiest_rank_load(study: Study) -> Real:
-    """Return the tokens that the busiest rank works on over the mean.
+    """Return the tokens that the busiest rank processes over the mean.
 
-    With a capacity factor every rank works on as many places as it has, whole ones.
+    With a capacity factor every rank processes its full capacity, in whole tokens.
     """
     factor = study[Routing].capacity_factor
     if factor is None:
@@ -183,7 +183,7 @@ def busiest_rank_load(study: Study) -> Real:
 
 
 def routing_load(study: Study) -> Real:
-    """Return the tokens that the router sends to the busiest rank over the mean."""
+    """Return the tokens routed to the busiest rank over the mean."""
     routing, layout, model = study[Routing], study[Layout], study[Training].model
     if routing.imbalance is not None:
         return routing.imbalance
@@ -197,10 +197,10 @@ def routing_load(study: Study) -> Real:
 
 
 def random_load(assignments: Real, bins: Real, concentration: Real | None = None) -> Real:
-    """Return the expected largest of *bins* counts over their mean, with random tokens.
+    """Return the expected maximum of *bins* counts over their mean, with random tokens.
 
     With a *concentration* the popularity of bins is Dirichlet-distributed, with parameters that add
-    up to it. Without it all bins are equal. The method is the extreme value of normal
+    up to it. Without it all bins are equally likely. The method is the extreme value of normal
     distributions. Its error is 3 % if a bin has at least 20 tokens and the answer is below 2. It is
     about 8 % for a Dirichlet, whose tails are heavier.
 
@@ -215,7 +215,7 @@ def random_load(assignments: Real, bins: Real, concentration: Real | None = None
 
 
 def largest_of(count: Real) -> Real:
-    """Return the expected largest of *count* standard normal deviates; 0 for a single one."""
+    """Return the expected maximum of *count* standard normal deviates; 0 for one."""
     many = maximum(count, 2.0)
     root = sqrt(2.0 * log(many))
     found = root - (log(log(many)) + log(4.0 * 3.141592653589793)) / (2.0 * root) + EULER / root
@@ -223,7 +223,7 @@ def largest_of(count: Real) -> Real:
 
 
 def load_imbalance(loads: tuple[int, ...], ranks: Real) -> Real:
-    """Return the largest sum over the experts of a rank over the mean; *ranks* share *loads*.
+    """Return the largest load of a rank over the mean; *ranks* share the experts' *loads*.
 
     >>> load_imbalance((4, 2, 1, 1), 2.0)
     1.5
@@ -242,7 +242,7 @@ def load_imbalance(loads: tuple[int, ...], ranks: Real) -> Real:
 
 
 def overflow(loads: tuple[int, ...], factor: Real) -> Real:
-    """Return the share of the tokens that find no place, *factor* times the mean on each expert.
+    """Return the share of tokens dropped with a capacity of *factor* times the mean.
 
     >>> overflow((4, 2, 1, 1), 1.25)
     0.1875
@@ -252,7 +252,7 @@ def overflow(loads: tuple[int, ...], factor: Real) -> Real:
 
 
 def distinct_groups(experts: Real, top: Real, groups: Real) -> Real:
-    """Return in how many of *groups* equal groups *top* different experts are expected to be.
+    """Return the expected number of *groups* that hold the *top* experts of a token.
 
     Every choice of *top* out of *experts* is taken to be as likely as any other.
 
@@ -271,7 +271,7 @@ def distinct_groups(experts: Real, top: Real, groups: Real) -> Real:
 
 
 def ranks_in_units(units: Real, inside: Real, top: Real) -> Real:
-    """Return on how many ranks the *top* experts of a token are, in *units* of *inside* ranks each.
+    """Return the expected number of ranks with the *top* experts, in *units* of *inside* ranks.
 
     A limit of units spreads them evenly over these; each falls on any rank of its unit.
 
@@ -282,7 +282,7 @@ def ranks_in_units(units: Real, inside: Real, top: Real) -> Real:
 
 
 def capacity(factor: Real, tokens: Real, top: Real, experts: Real) -> Real:
-    """Return the places that an expert has for the tokens of one rank.
+    """Return the capacity of an expert for the tokens of one rank, in tokens.
 
     >>> capacity(1.25, 4096.0, 2.0, 8.0), capacity(1.1, 4000.0, 2.0, 8.0)
     (1280.0, 1100.0)

@@ -1,4 +1,4 @@
-"""The choices of a run: those of its spec, or the defaults of its framework."""
+"""Choices of a run, from its spec or by default from its framework."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def hides_gradients(study: Study) -> bool:
-    """Return whether gradients may be reduced under the backward pass."""
+    """Return whether the gradient reduction overlaps with backward."""
     stated, framework = study[Overlap].gradients, study[Training].framework
     if stated is not None:
         return stated
@@ -25,7 +25,7 @@ def hides_gradients(study: Study) -> bool:
 
 
 def hides_parameters(study: Study) -> bool:
-    """Return whether parameters may be gathered under the forward pass."""
+    """Return whether the parameter all-gather overlaps with forward."""
     stated, framework = study[Overlap].parameters, study[Training].framework
     if stated is not None:
         return stated
@@ -33,7 +33,7 @@ def hides_parameters(study: Study) -> bool:
 
 
 def gradient_bucket(study: Study) -> Real:
-    """Return the bytes of gradients that leave together."""
+    """Return the size of a gradient bucket in bytes."""
     overlap, layout = study[Overlap], study[Layout]
     if overlap.bucket is not None:
         return overlap.bucket
@@ -43,20 +43,20 @@ def gradient_bucket(study: Study) -> Real:
 
 
 def groups_experts(study: Study) -> bool:
-    """Return whether the experts of a rank are one grouped product to the framework."""
+    """Return whether the framework runs the experts of a rank as one grouped product."""
     chosen = study[KernelChoice].grouped_experts
     return study[Training].framework.grouped_experts if chosen is None else chosen
 
 
 def runs_experts_apart(study: Study) -> Real:
-    """Return 1 where each expert's product is a kernel of its own, and 0 where they are one."""
+    """Return 1 if each expert's product is a kernel of its own, and 0 if they share one."""
     if not groups_experts(study):
         return 1.0
     return where(study[Training].framework.grouped_kernels > 0, 1.0, 0.0)
 
 
 def tensor_overlap(study: Study) -> str:
-    """Return what tensor-parallel collectives hide under."""
+    """Return the overlap mode of tensor-parallel collectives."""
     return study[Overlap].tensor or study[Training].framework.tensor_overlap
 
 
@@ -65,7 +65,7 @@ HIDING = {"gradients": hides_gradients, "parameters": hides_parameters}
 
 
 def blocks_on_transfers(study: Study) -> bool:
-    """Return whether a device waits for its messages to the neighbouring stages."""
+    """Return whether pipeline send/recv blocks the device."""
     choice, framework = study[ScheduleChoice], study[Training].framework
     if choice.transfers is not None:
         return choice.transfers == "blocking"
@@ -94,7 +94,7 @@ def _is_pipelined(study: Study) -> bool:
 
 
 def reduces_each_micro_batch(study: Study) -> bool:
-    """Return whether gradients that ZeRO shards are reduced in every micro-batch."""
+    """Return whether ZeRO reduces gradients in every micro-batch."""
     sharding, framework = study.get(Sharding), study[Training].framework
     stated = None if sharding is None else sharding.accumulate
     if stated is not None:
@@ -106,22 +106,22 @@ def reduces_each_micro_batch(study: Study) -> bool:
 
 
 def zero_stage(study: Study) -> int:
-    """Return the stage of ZeRO: 0 in plain data parallelism, and if no plugin offers ZeRO."""
+    """Return the ZeRO stage: 0 in plain data parallelism, and if no plugin offers ZeRO."""
     return 0 if study.get(Sharding) is None else study[Layout].zero
 
 
 def shards_states(study: Study) -> bool:
-    """Return whether a rank keeps, and updates, its share of the optimizer state only."""
+    """Return whether a rank holds and updates only its shard of the optimizer state."""
     return zero_stage(study) >= 1
 
 
 def shards_gradients(study: Study) -> bool:
-    """Return whether a rank keeps its share of the gradients only, from micro-batch on."""
+    """Return whether a rank holds only its shard of the gradients, reduced per micro-batch."""
     return zero_stage(study) >= 2 and reduces_each_micro_batch(study)
 
 
 def shards_weights(study: Study) -> bool:
-    """Return whether a rank keeps its share of the weights only, and gathers the others."""
+    """Return whether a rank holds only its shard of the weights, and gathers the others."""
     return zero_stage(study) == 3
 
 
@@ -132,7 +132,7 @@ def copies_buckets(study: Study) -> bool:
 
 
 def scatters(study: Study) -> bool:
-    """Return whether a rank receives the sums of its own share of the gradients only."""
+    """Return whether gradients are reduce-scattered rather than all-reduced."""
     own = study[Training].framework.reduce_scatter
     return shards_weights(study) or (shards_states(study) and own)
 
@@ -150,7 +150,7 @@ def reshards(study: Study) -> bool:
 
 
 def kept_of_logits(study: Study) -> str:
-    """Return what the cross entropy keeps: a compiler leaves of an eager one the logits."""
+    """Return the tensors that cross entropy saves; a compiled eager loss saves the logits."""
     training = study[Training]
     if training.loss is not None:
         return training.loss
@@ -229,7 +229,7 @@ def _loss(study: Study) -> tuple[str, str]:
 
 
 def _framework_or_zero(study: Study, name: str) -> str:
-    """Return what decides whether a collective hides: the framework, or ZeRO 3."""
+    """Return the reason why a collective overlaps by default: the framework, or ZeRO 3."""
     own = getattr(study[Training].framework, name)
     return "by zero = 3" if shards_weights(study) and not own else _by_framework(study)
 

@@ -1,4 +1,4 @@
-"""What happens when something grows: the model, the batch, the number of devices."""
+"""Scaling: larger models, larger batches, more devices."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ScalingLaw:
 
 @block("batch_scaling", label="required")
 class BatchScaling:
-    """Compute that grows with the batch, against traffic that does not.
+    """Efficiency over the batch: compute grows with it, traffic does not.
 
-    A step computes ``flops`` for every sample, and sends ``bytes`` whatever the batch is.
+    A step computes ``flops`` per sample, and sends ``bytes`` at any batch size.
     """
 
     flops: Real = quantity(FLOP, positive=True, doc="of one sample, on one device")
@@ -49,7 +49,7 @@ class BatchScaling:
 
 @block("equivalent", label="required")
 class EquivalentDevices:
-    """How many devices' worth of work a job does at an efficiency."""
+    """The number of fully efficient devices that do the same work as a job."""
 
     devices: Real = integer(doc="of the job")
     efficiency: Real = fraction(doc="of each, against a device that works alone")
@@ -57,7 +57,7 @@ class EquivalentDevices:
 
 @block("jitter", label="none")
 class Jitter:
-    """Ranks that take a little longer by chance: a synchronous step waits for the slowest."""
+    """Random variation of step time over ranks: a synchronous step waits for the slowest."""
 
     deviation: Real = quantity(SECONDS, doc="standard deviation of a rank's step")
     ranks: Real | None = integer(

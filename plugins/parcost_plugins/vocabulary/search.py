@@ -1,4 +1,4 @@
-"""What a search of layouts is for: ``search { objective = mfu, most_memory = 70 GiB }``."""
+"""The goal of a layout search: ``search { objective = mfu, most_memory = 70 GiB }``."""
 
 from __future__ import annotations
 

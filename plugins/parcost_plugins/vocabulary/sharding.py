@@ -1,4 +1,4 @@
-"""How model state is shared out over replicas, what is kept on the host, and local updates."""
+"""Sharding of model state over replicas, offload to the host, and local updates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary.training import Precision
 
 @block("sharding", label="none")
 class Sharding:
-    """What ZeRO shares out, over how many ranks, and when it is put together again."""
+    """What ZeRO shards, over how many ranks, and when it is gathered."""
 
     shard: Real = quantity(
         ONE,
@@ -63,7 +63,7 @@ class Sharding:
 
 @block("offload", label="none")
 class Offload:
-    """What a rank keeps in the memory of its host, and fetches over ``host_bandwidth``."""
+    """State of a rank in host memory, transferred over ``host_bandwidth``."""
 
     optimizer: Real = fraction(default=0.0, doc="of the optimizer state")
     parameters: Real = fraction(
@@ -96,7 +96,7 @@ class Offload:
 
 @block("local_updates", label="none")
 class LocalUpdates:
-    """Workers that train on their own and meet from time to time: local SGD, DiLoCo."""
+    """Workers that train separately and synchronise at intervals: local SGD, DiLoCo."""
 
     workers: Real = integer(
         default=1, doc="groups of replicas that reduce gradients among themselves only"
@@ -124,7 +124,7 @@ class LocalUpdates:
 
 @block("zero", label="required")
 class ZeroSketch:
-    """The ZeRO stages side by side: what a rank holds, and what it sends in a step."""
+    """The ZeRO stages side by side: memory of a rank, and its traffic per step."""
 
     parameters: Real = quantity(ONE, positive=True, doc="that a replica trains, on one rank")
     precision: Precision = reference("precision", default="precision", doc="which recipe")
@@ -141,7 +141,7 @@ class ZeroSketch:
 
 @block("fsdp", label="required")
 class FsdpSketch:
-    """Equal layers whose parameters are gathered one ahead, by themselves."""
+    """Equal layers with parameters gathered one layer ahead, without a model."""
 
     layers: int = integer(structural=True, doc="that are gathered one by one (L)")
     forward: Real = quantity(SECONDS, doc="of one layer")

@@ -14,7 +14,7 @@ from parcost_plugins.vocabulary.training import Precision
 
 @block("link", label="required")
 class LinkSheet:
-    """A link as its data sheet has it: by port, or by lane."""
+    """A link from its data sheet: by port, or by lane."""
 
     bandwidth: Real | None = link_rate(
         default=None, doc="of one port; from its lanes where it is left out"
@@ -36,7 +36,7 @@ class LinkSheet:
 
 @block("machine", label="required")
 class MachineSheet:
-    """Some devices of a kind, taken together."""
+    """Several devices of one kind, together."""
 
     device: Device = reference("device", default="device", doc="which accelerator")
     devices: Real = integer(default=1, doc="how many")
@@ -47,7 +47,7 @@ class MachineSheet:
 
 @block("state", label="required")
 class StateSheet:
-    """The state of a model of so many parameters: what it weighs, and who holds what."""
+    """The state of a model with a parameter count: its bytes, and their distribution."""
 
     parameters: Real = quantity(ONE, positive=True, doc="of the model (N)")
     precision: Precision = reference("precision", default="precision", doc="which recipe")

@@ -1,7 +1,7 @@
-"""How far measured runs of a job move the prediction of its other layouts.
+"""How measured runs of a job correct the prediction of its other layouts (shrinkage).
 
-ln(measured / predicted) of a run is the error of its job and that of its layout. Their standard
-deviations are *between* and *within*. Then n layouts have the weight w, which is never whole:
+ln(measured / predicted) of a run is the error of its job plus that of its layout. Their standard
+deviations are *between* and *within*. Then n layouts have the weight w, always below 1:
 
     w = n between^2 / (n between^2 + within^2)
 
@@ -9,7 +9,7 @@ deviations are *between* and *within*. Then n layouts have the weight w, which i
 >>> round(found.weight, 3), round(found.shift, 3)
 (0.9, 0.18)
 
-Repeats of one layout are one: they share its error.
+Repeats of one layout count once: they share its error.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Spread:
 
 @frozen(kw_only=True)
 class Shrinkage:
-    """What *layouts* measured layouts say of another one of their job.
+    """The correction of another layout of a job, from *layouts* measured layouts.
 
-    *mean* is that of their ln(measured / predicted), *weight* how far it is believed. *deviation*
-    is the standard deviation of the logarithm of another layout. *least* and *most* are the ends
-    of the measured ones.
+    *mean* is the mean of their ln(measured / predicted), *weight* its shrinkage weight. *deviation*
+    is the standard deviation of the logarithm of another layout. *least* and *most* are the
+    extremes of the measured ones.
     """
 
     layouts: int
@@ -50,22 +50,22 @@ class Shrinkage:
 
     @property
     def shift(self) -> float:
-        """The logarithm of the factor of the prediction."""
+        """The logarithm of the correction factor."""
         return self.weight * self.mean
 
     def ends(self, margin: float) -> tuple[float, float]:
-        """Return the factors of the prediction between which the measured time lies.
+        """Return the factors on the prediction at the ends of the interval.
 
-        They are *margin* standard deviations away, and as far as the farthest anchor.
+        They are *margin* standard deviations from the correction, and include the farthest anchor.
         """
         reach = margin * self.deviation
         return exp(min(self.shift - reach, self.least)), exp(max(self.shift + reach, self.most))
 
 
 def shrink(residuals: Sequence[float], spread: Spread) -> Shrinkage:
-    """Return what the *residuals* of measured layouts say of another layout of their job.
+    """Return the correction of another layout of a job, from *residuals* of measured layouts.
 
-    Residuals are ln(measured / predicted). Without any the prediction stays as it is.
+    Residuals are ln(measured / predicted). Without any the prediction is unchanged.
     """
     n = len(residuals)
     between, within = spread.between**2, spread.within**2
@@ -81,9 +81,9 @@ def shrink(residuals: Sequence[float], spread: Spread) -> Shrinkage:
 
 
 def outliers(residuals: Sequence[float], spread: Spread) -> list[int]:
-    """Return the positions of residuals that most others contradict.
+    """Return the indices of residuals that contradict most others.
 
-    There are none among fewer than three: which of two is wrong is not known.
+    Fewer than three have no outliers: of two, either could be wrong.
     """
     if len(residuals) < 3:
         return []
@@ -92,9 +92,9 @@ def outliers(residuals: Sequence[float], spread: Spread) -> list[int]:
 
 
 def disagree(residuals: Sequence[float], spread: Spread) -> bool:
-    """Return whether layouts contradict one another, so that none predicts the others.
+    """Return whether layouts contradict each other, so that none predicts the others.
 
-    They do if they lie far apart, and each is predicted no better by the others than without.
+    They do if they are far apart, and leave-one-out prediction is no better than none.
     """
     if len(residuals) < 2 or max(residuals) - min(residuals) <= _farthest(spread):
         return False
@@ -103,7 +103,7 @@ def disagree(residuals: Sequence[float], spread: Spread) -> bool:
 
 
 def leave_one_out(residuals: Sequence[float], spread: Spread) -> list[float]:
-    """Return the distance of each residual from what the others say of it."""
+    """Return the leave-one-out error of each residual."""
     return [
         one - shrink([*residuals[:i], *residuals[i + 1 :]], spread).shift
         for i, one in enumerate(residuals)
@@ -111,10 +111,10 @@ def leave_one_out(residuals: Sequence[float], spread: Spread) -> list[float]:
 
 
 def spread_of(jobs: Sequence[Sequence[float]]) -> Spread:
-    """Return the spread of the residuals of jobs; jobs of one layout are left out.
+    """Return the standard deviations between and within jobs; jobs of one layout are left out.
 
-    Within is that of layouts about the mean of their job, pooled. Between is what the squares of
-    these means, about the prediction, have beyond that.
+    Within is the pooled deviation of layouts from the mean of their job. Between is the variance of
+    these means about the prediction beyond that.
     """
     several = [job for job in jobs if len(job) > 1]
     squares = sum((one - fmean(job)) ** 2 for job in several for one in job)

@@ -28,13 +28,12 @@ if TYPE_CHECKING:
 class StageKind:
     """Virtual *stages*, out of *of*, each of which holds the same parameters.
 
-    A stage has *layers* of *layer* parameters each (their mean, if they differ). The largest
-    product of a layer has *matrix* parameters. *before* and *after* are the parameters before the
-    first layer of the model and after its last. *elements* is the total. All are counts on one
-    rank.
+    A stage has *layers* of *layer* parameters each (their mean, if they differ). The largest matrix
+    of a layer has *matrix* parameters. *before* and *after* are the parameters before the first
+    layer of the model and after its last. *elements* is the total. All are counts on one rank.
 
-    The ranks of *group*, *replicas* of them, hold the same. ZeRO splits its state over *shard* of
-    these. If *shard* is less than *replicas*, the others hold copies of the shares.
+    The ranks of *group*, *replicas* of them, hold the same parameters. ZeRO shards their state over
+    *shard* of these. If *shard* is less than *replicas*, the others hold copies of the shards.
     """
 
     stages: tuple[int, ...]
@@ -53,23 +52,23 @@ class StageKind:
 
     @cached_property
     def count(self) -> tuple[float, ...]:
-        """One on each of these stages and zero on the others."""
+        """The count: 1 on each of these stages and 0 on the others."""
         if self.row is not None:
             return self.row
         return tuple(float(stage in self.stages) for stage in range(self.of))
 
     def label(self, name: str) -> str:
-        """Return *name*, told from the same on other stages where there are others."""
+        """Return *name*, with the stages if other stages differ."""
         whose = f"{name} of experts" if self.expert else name
         return whose if len(self.stages) == self.of else f"{whose}, {stage_range(self.stages)}"
 
     def shards(self, sharded: bool) -> Real:
-        """Return over how many ranks a state is sharded: 1 if it is not *sharded*."""
+        """Return the number of ranks over which a state is sharded: 1 if it is not *sharded*."""
         return self.shard if sharded else 1.0
 
 
 def stage_kinds(study: Study) -> Sequence[StageKind]:
-    """Return the kinds of virtual stages that *study* has: first stage first, experts last."""
+    """Return the kinds of virtual stages in *study*: first stage first, experts last."""
     return study.query(_stage_kinds)
 
 
@@ -84,7 +83,7 @@ def _stage_kinds(study: Study) -> Sequence[StageKind]:
 
 
 def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
-    """Return the group that holds the same parameters, its ranks, and those of a shard."""
+    """Return the group with the same parameters, its size, and the size of a shard group."""
     layout = study[Layout]
     replicas: Real = layout.dp * layout.cp
     if not expert:
@@ -119,7 +118,7 @@ def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[St
 
 
 def _of_structures(study: Study) -> Iterator[StageKind]:
-    """Yield kinds of virtual stages with arrays over structures, which have as many or fewer."""
+    """Yield kinds of virtual stages with arrays over structures; unused ones have zero stages."""
     held: list[Parameters] = [p for _, p in study.contributions_by_row("parameters")]
     for expert in dict.fromkeys((False, *(p.expert for p in held))):
         own = [p for p in held if p.expert == expert]
@@ -144,11 +143,11 @@ _SEVERAL = 2  # stages of a kind that is not alone; which they are differs betwe
 
 @record(kw_only=True, eq=False)
 class Slot:
-    """Virtual stages that have as many of everything, of each of several structures.
+    """Virtual stages with equal counts of everything, for each of several structures.
 
-    Number 0 is for structures in which all stages are alike; in others they have further ones.
-    *depth* is the number of layers of a stage: where none is empty, the largest of *counts*.
-    *counts* has what a stage holds of each row. *row* has one on each of these stages.
+    Number 0 is for structures whose stages are all equal; other structures have further numbers.
+    *depth* is the number of layers of a stage, or the largest of *counts* if none is empty.
+    *counts* is the count of each row on a stage. *row* is 1 on each of these stages.
     """
 
     number: int
@@ -158,7 +157,7 @@ class Slot:
 
 
 def slots(study: Study, rows: tuple[Any, ...], *, empty: bool) -> Iterator[Slot]:
-    """Yield the slots of stages by what they have of *rows*; with some of it, if not *empty*."""
+    """Yield the slots of stages by their counts of *rows*; without *empty*, those with any."""
     for number in range(int(max_of(study.number(_most_slots, rows, empty)))):
         depth, *counts = study.number(_slot, rows, empty, number)
         if any_of(depth >= 0):
@@ -173,7 +172,7 @@ def slots(study: Study, rows: tuple[Any, ...], *, empty: bool) -> Iterator[Slot]
 def _of_stages(
     study: Study, rows: tuple[Any, ...], empty: bool
 ) -> Sequence[tuple[float, ...] | None]:
-    """Return the depth of each virtual stage and what it has, None where that is nothing."""
+    """Return the depth and the counts of each virtual stage, None for an empty one."""
     found: list[tuple[float, ...] | None] = []
     counts = [row.of(study) if isinstance(row, StageCounts) else row for row in rows]
     for depth, *own in zip(layers(study), *counts, strict=True):
@@ -185,7 +184,7 @@ def _of_stages(
 def _kinds_of_stages(
     study: Study, rows: tuple[Any, ...], empty: bool
 ) -> Sequence[tuple[float, ...] | None]:
-    """Return what stages of each slot have, None of a slot that there is not."""
+    """Return the counts of stages of each slot, None for an unused slot."""
     of_stages = study.query(_of_stages, rows, empty)
     kinds = list(dict.fromkeys(kind for kind in of_stages if kind is not None))
     alone = len(kinds) == 1 and None not in of_stages
@@ -212,7 +211,7 @@ def _on_slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> t
 def _sizes_of_structures(
     depth: Real, counts: Sequence[Real], held: Sequence[Parameters]
 ) -> dict[str, Any]:
-    """Return the parameters of a layer and of the ends of a stage, over structures."""
+    """Return the parameters of a layer and of the ends of a stage, as arrays over structures."""
     sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
     matrix: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):

@@ -13,11 +13,11 @@ _PREDICTING, _LAYER = "m", "t"
 
 
 class StagesTextError(ValueError):
-    """A text that is no layout."""
+    """A text is not a layout."""
 
 
 class Stage(NamedTuple):
-    """The layers of a virtual stage, and those that *predict* further tokens."""
+    """The number of layers on a virtual stage, and of MTP layers (*predict*)."""
 
     layers: int
     predict: int

@@ -1,4 +1,4 @@
-"""How what stands beside the exchange of a group is added up: norms, losses, greatest values."""
+"""The algorithm of small sums within a group: norms, losses, amax."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def reduction_algorithm(study: Study, algorithm: str) -> str:
-    """Return the algorithm of such a sum in a group whose exchange is by *algorithm*.
+    """Return the algorithm for small sums in a group that communicates by *algorithm*.
 
-    It is the same one, or ``auto`` where that one is for other operations than all-reduce: who
-    names an algorithm for shards does not forbid the norm of the gradients.
+    It is the same one, or ``auto`` if that one has no all-reduce: an algorithm named for
+    reduce-scatter does not prevent the gradient norm.
     """
     able = algorithm in [known.name for known in study.algorithms("all_reduce")]
     return algorithm if able else "auto"

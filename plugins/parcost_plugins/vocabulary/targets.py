@@ -1,4 +1,4 @@
-"""Questions about a machine or a step: where its ridges are, and what would reach a target."""
+"""Questions about a machine or a step: its ridges, and changes that reach a target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parcost_plugins.vocabulary.hardware import Device, Fabric
 
 @block("roofline", label="required")
 class Roofline:
-    """A machine by its ridges: the FLOPs that pay for one byte, at every level."""
+    """The ridges of a machine: the FLOPs per byte at which each level is balanced."""
 
     device: Device = reference("device", default="device", doc="which accelerator")
     fabric: Fabric = reference("fabric", default="fabric", doc="which network")
@@ -30,7 +30,7 @@ class Roofline:
 
 @block("targets", label="none")
 class Targets:
-    """What a training step is to reach; the report says which change gets there."""
+    """Targets of a training step; the report lists the changes that reach them."""
 
     step_time: Real | None = quantity(
         SECONDS, default=None, positive=True, doc="longest step that will do"
@@ -65,7 +65,7 @@ class Targets:
 
 @block("plan", label="optional")
 class Plan:
-    """Ask which strategies fit: each is laid out for this model and machine, and evaluated."""
+    """Compare parallelism strategies: each is laid out for this study, and evaluated."""
 
     recompute: bool = switch(
         default=True, doc="try full recomputation where a strategy does not fit without"

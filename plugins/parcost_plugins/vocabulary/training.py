@@ -1,4 +1,4 @@
-"""What is trained and how: batch, precision, and what the software does."""
+"""The training job: batch, precision, kernels and overlap."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
 class Precision:
     """A recipe of mixed precision: the types of compute, and bytes held per parameter.
 
-    With a *narrow* type the products of linear layers and experts run in it. They do so in forward,
-    for the input gradient and for the weight gradient. Everything else stays in *compute*:
-    attention, embedding, head, router, norms, sums over ranks.
+    With a *narrow* type the products of linear layers and experts run in it: in forward, for the
+    input gradient and for the weight gradient. All other work stays in *compute*: attention,
+    embedding, head, router, norms, sums over ranks.
     """
 
     compute: str = word("fp32", "tf32", "fp16", "bf16", doc="type of the matrix products")
@@ -151,12 +151,12 @@ class Precision:
     )
 
     def copies(self, device: Device) -> Real:
-        """Return the bytes of narrow copies beside a parameter of a linear layer."""
+        """Return the bytes per parameter of low-precision copies of linear layers."""
         return self.weight_copies + (self.weight_transpose if device.in_one_layout else 0.0)
 
     @property
     def narrow_width(self) -> Real:
-        """Bytes of an element of the narrow type by itself."""
+        """Bytes of an element of the narrow type, without scaling factors."""
         return {"none": self.activation, "fp8": 1.0, "fp4": 0.5}[self.narrow]
 
     @property
@@ -165,7 +165,7 @@ class Precision:
         return self.narrow_width + self.scale / self.scale_block
 
     def wide_shares(self, dealt: Sequence[int]) -> list[float]:
-        """Return which share of the layers *dealt* to each virtual stage stays wide."""
+        """Return the share of layers in 16 bits on each virtual stage, of layers *dealt*."""
         total, before, shares = sum(dealt), 0, []
         for here in dealt:
             after = before + here
@@ -177,7 +177,7 @@ class Precision:
         return shares
 
     def is_narrow(self, role: str, pass_: str) -> bool:
-        """Return whether a product in this *role* runs in the narrow type, off the wide layers."""
+        """Return whether a product in this *role* runs in the narrow type."""
         if self.narrow == "none" or (pass_ == "W" and self.wide_weight_gradients):
             return False
         return role in ("linear", "expert")
@@ -270,7 +270,7 @@ class Training:
 
 @block("streaming", inside="kernels", label="required")
 class Streaming:
-    """What a streaming operator of one size reaches; between sizes, by their logarithm."""
+    """The rate of a streaming operator at one size; interpolated over the logarithm of the size."""
 
     size: Real = quantity(BYTES, positive=True, doc="that the operator reads and writes")
     efficiency: Real = fraction(positive=True, doc="of the memory bandwidth")
@@ -278,7 +278,7 @@ class Streaming:
 
 @block("tile", inside="kernels", label="required")
 class Tile:
-    """A part of a product's result that one multiprocessor makes at a time."""
+    """A part of a product's result that one multiprocessor computes at a time."""
 
     m: Real = integer(doc="rows of the result")
     n: Real = integer(doc="columns of the result")
@@ -295,7 +295,7 @@ class Tile:
     },
 )
 class KernelChoice:
-    """How long operators take on the device."""
+    """The model of kernel time, and its parameters."""
 
     model: str = word(registry="kernels", doc="which model of kernel time")
     gemm_efficiency: Real | None = fraction(
@@ -515,7 +515,7 @@ class Overlap:
 
 @block("collectives", label="none")
 class CollectiveChoice:
-    """Which algorithm each group uses; ``auto`` is the library's fastest for each message."""
+    """The algorithm of each group; ``auto`` is the library's fastest for each message."""
 
     library: str = word(
         "device",
@@ -562,7 +562,7 @@ class CollectiveChoice:
 
 @block("memory", label="none")
 class MemoryBudget:
-    """What besides the model takes memory, and how much of a device may be used."""
+    """Memory besides the model, and the usable share of a device."""
 
     usable: Real = fraction(doc="of the capacity, for a job")
     tight: Real = fraction(doc="of the usable memory, from where on a step is tight in memory")

@@ -1,4 +1,4 @@
-"""One collective by itself, without a training step around it; and what a collective is made of."""
+"""One collective by itself, without a training step; and its parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPERATIONS = (
 
 @block("transfer", label="required")
 class Transfer:
-    """One collective, or one message, by itself: how long it takes and what it moves."""
+    """One collective, or one message, by itself: its time and its traffic."""
 
     operation: str = word(*OPERATIONS, doc="which operation")
     size: Real = quantity(

@@ -1,8 +1,8 @@
 """The tables by which a communication library chooses, and predicts, its algorithms.
 
-A library's constants change between releases, so they are data: one block for each
-release, in the catalogue. What a table says of a machine (its generation, its channels)
-is said by the study, under ``collectives``.
+A library's constants change between releases, so they are data: one block for each release, in the
+catalogue. The properties of a machine (its generation, its channels) are given by the study, under
+``collectives``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ProtocolTuning:
 
 @block("generation", inside="tuning", label="required")
 class GenerationTuning:
-    """What one generation of GPUs reaches: caps of a channel, except where it says all."""
+    """The limits of one generation of GPUs: caps per channel, or total where stated."""
 
     payload: Real = quantity(RATE, positive=True, doc="of one NVLink, in one direction")
     ll_one_node: Real = quantity(
@@ -64,7 +64,7 @@ class GenerationTuning:
 
 @block("host", inside="tuning", label="required")
 class HostTuning:
-    """What the host's processor allows between nodes."""
+    """The limits of the host's processor between nodes."""
 
     ll_two_nodes: Real = quantity(
         RATE, positive=True, doc="LL protocol on two nodes, all channels together"

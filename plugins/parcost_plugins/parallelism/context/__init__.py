@@ -1,15 +1,14 @@
-"""Context parallelism: ranks with a share of the sequence, and their exchange of keys.
+"""Context parallelism: sequence shards, and the exchange of keys and values.
 
-All work per token divides by the degree, and other plugins need only ``layout.cp`` of it. Attention
-does not divide: each query attends to the keys of the whole sequence. ``context.algorithm`` names
-the method of exchange.
+All work per token divides by the degree, and other plugins need only ``layout.cp``. Attention does
+not divide: each query attends to the keys of the whole sequence. ``context.algorithm`` names the
+method of exchange.
 
-- ``ring``: blocks of keys and values go round, one to the next rank while attention works
-  on the one before. Hidden if a block takes longer to work on than to send.
-- ``all_gather``: every rank collects all keys and values of a layer first, and nothing
-  hides that.
+- ``ring``: each rank sends blocks of keys and values to the next rank while attention works
+  on the previous block. Hidden if computing a block takes longer than sending it.
+- ``all_gather``: every rank gathers all keys and values of a layer first, without overlap.
 - ``ulysses``: an all-to-all gives each rank the whole sequence for a share of the heads,
-  another one the outputs back.
+  another one returns the outputs.
 - ``hybrid``: ``ulysses`` inside of groups, and a ring between them.
 """
 
@@ -24,7 +23,7 @@ from parcost_plugins.parallelism.context.exchange import exchange, is_single_ran
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work]:
-    """Estimate what brings queries and keys together, and uneven causal attention."""
+    """Estimate the exchange of context parallelism, and the imbalance of causal attention."""
     if is_single_rank(study):
         return
     from parcost_plugins.parallelism.context import all_to_all, gather, ring
@@ -40,7 +39,7 @@ def terms(study: Study) -> Iterator[Work]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return the buffers of keys and values that are under way."""
+    """Return the communication buffers of keys and values."""
     if not is_single_rank(study):
         from parcost_plugins.parallelism.context import buffers
 
@@ -49,7 +48,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that the degree divides what it splits, and that the algorithm can run."""
+    """Require that sequence, heads and ranks are divisible, and that the algorithm can run."""
     from parcost_plugins.parallelism.context import rules
 
     yield from rules.words(study)
@@ -60,7 +59,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return blocks, volumes, times, and when a ring is free."""
+    """Return block sizes, volumes, times, and the break-even length of a ring."""
     from parcost_plugins.parallelism.context import figures
 
     yield figures.ranks(study)
@@ -69,7 +68,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> list[Section]:
-    """Return in which regime the exchange is, and what would make it free."""
+    """Return whether the exchange is hidden, and from how many tokens it would be."""
     if is_single_rank(study):
         return []
     from parcost_plugins.parallelism.context import figures

@@ -1,4 +1,4 @@
-"""The sequence traded for heads: all-to-alls before and after attention (Ulysses)."""
+"""Ulysses: all-to-alls before and after attention, from sequence shards to heads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ULYSSES = "Jacobs et al. 2023 (DeepSpeed-Ulysses)"
 def all_to_all_work(found: ContextExchange) -> Iterator[Work]:
     """Yield the four all-to-alls of a pass: of queries, keys, values and outputs.
 
-    Backward sends the gradient of each the other way.
+    Backward sends the gradient of each in the other direction.
     """
     if isinstance(found.trading, float) and found.trading == 1.0:
         return
@@ -51,7 +51,7 @@ def all_to_all_work(found: ContextExchange) -> Iterator[Work]:
 
 
 def shares(found: ContextExchange) -> dict[str, Real]:
-    """Return the elements of a token that a tensor-parallel rank trades, by tensor."""
+    """Return the exchanged elements per token on a tensor-parallel rank, by tensor."""
     model = found.model
     return {
         "q": found.heads * model.qk_dim,

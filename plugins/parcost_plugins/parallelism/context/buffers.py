@@ -1,4 +1,4 @@
-"""What is held of other ranks' keys and values: for one layer at a time."""
+"""Buffers for keys and values of other ranks, for one layer at a time."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def exchange_buffers(found: ContextExchange) -> Iterator[Memory]:
 
 
 def _projection_buffers(found: ContextExchange) -> Iterator[Memory]:
-    """Yield the keys and values that are projected up where they arrive, and their gradients.
+    """Yield received keys and values after the up projection, and their gradients.
 
-    A ring works on a block at a time, a gather on all of them.
+    A ring holds one block at a time, an all-gather all of them.
     """
     whole = found.kind == "all_gather"
     block = "s b" if whole else "s / c b"

@@ -1,4 +1,4 @@
-"""Who exchanges what: the groups of a context-parallel layout, and the sizes in bytes."""
+"""The groups of a context-parallel layout, and the sizes of its messages in bytes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SIZES = "counted from the tensors that attention reads"
 class ContextExchange:
     """One rank of a context-parallel group with one micro-batch, at one layer.
 
-    The group trades the sequence for heads within parts of *trading* ranks, and passes
-    blocks round between *rounds* such parts.
+    Parts of *trading* ranks exchange sequence for heads (Ulysses), and *rounds* such parts form a
+    ring.
     """
 
     study: Study
@@ -44,12 +44,12 @@ class ContextExchange:
 
     @property
     def model(self) -> Model:
-        """The model whose layers these are."""
+        """The model."""
         return self.study[Training].model
 
     @property
     def algorithm(self) -> str:
-        """The collective algorithm that is expected."""
+        """The collective algorithm of context parallelism."""
         return self.study[CollectiveChoice].context
 
     @property
@@ -65,13 +65,13 @@ class ContextExchange:
 
     @property
     def kv_heads(self) -> Real:
-        """Key and value heads of it; ranks beyond their number hold copies."""
+        """Key and value heads of this rank; ranks beyond their number hold copies."""
         t = self.study[Layout].tp
         return self.heads if self.model.is_latent else maximum(self.model.kv_heads, t) / t
 
     @property
     def width(self) -> Real:
-        """Elements of the keys and values of a token, as they travel."""
+        """Elements of keys and values per token in messages."""
         model = self.model
         if self.context.latent:
             return model.kv_lora + model.rope_dim
@@ -79,12 +79,12 @@ class ContextExchange:
 
     @property
     def projected_elements(self) -> Real:
-        """Elements of the keys and values of a token, as attention reads them."""
+        """Elements of keys and values per token as read by attention."""
         return self.kv_heads * (self.model.qk_dim + self.model.value_dim)
 
     @property
     def element(self) -> Real:
-        """Bytes of an element of an activation."""
+        """Bytes per element of an activation."""
         return self.study[Training].precision.activation
 
     @property
@@ -94,12 +94,12 @@ class ContextExchange:
 
     @property
     def block_gradients(self) -> Real:
-        """Bytes of their gradients."""
+        """Bytes of the gradients of this rank's keys and values."""
         return self.tokens * self.width * self.context.gradients
 
     @property
     def inputs(self) -> dict[str, tuple[Real, str]]:
-        """The letters of the formula of a block."""
+        """The symbols of the formula of a block."""
         training = self.study[Training]
         return {
             "s": (training.sequence, ""),
@@ -111,7 +111,7 @@ class ContextExchange:
         }
 
     def size(self, text: str, **further: Any) -> Formula:
-        """Return the bytes of a message or a buffer: *text* over the letters of a block."""
+        """Return the bytes of a message or a buffer: the formula *text* with symbols of a block."""
         letters = {**self.inputs, **further}
         return formula(text, {name: letters[name] for name in letters_of(text)}, source=SIZES)
 
@@ -122,12 +122,12 @@ class ContextExchange:
 
     @cached_property
     def inner(self) -> Group:
-        """The ranks that trade: neighbours, on the innermost levels that hold them."""
+        """The Ulysses group: neighbours, on the innermost levels that hold them."""
         return _subgroup(self.all_ranks, self.trading)
 
     @cached_property
     def outer(self) -> Group:
-        """The parts that pass blocks round. All ranks of a part send at once."""
+        """The ring group: one rank of each part. All ranks of a part send at once."""
         group = self.all_ranks
         if not any_of(self.trading > 1):
             return group
@@ -166,13 +166,13 @@ class ContextExchange:
 
 
 def is_single_rank(study: Study) -> bool:
-    """Whether there is a single context-parallel rank; a sweep never decides that."""
+    """Return whether cp is 1; never true for a sweep."""
     cp = study[Layout].cp
     return isinstance(cp, float) and cp == 1.0
 
 
 def exchange(study: Study) -> ContextExchange:
-    """Return what a rank of *study* exchanges."""
+    """Return the context-parallel exchange of *study*."""
     cp, traders = study[Layout].cp, all_to_all_degree(study)
     kind = algorithm(study)
     return ContextExchange(study, study[Context], kind, cp, traders, cp / traders, slowdown(study))
@@ -205,12 +205,12 @@ def _subgroup(group: Group, ranks: Real) -> Group:
 
 
 def _within_parts(group: Group, ranks: Real) -> Sequence[Sequence[int]]:
-    """Return the ranks of every part of so many neighbours in *group*."""
+    """Return the rank lists of the Ulysses groups: *ranks* consecutive members of *group* each."""
     each, lists = int(ranks), group.members() if group.members else ()
     return [row[at : at + each] for row in lists for at in range(0, len(row), each)]
 
 
 def _between_parts(group: Group, ranks: Real) -> Sequence[Sequence[int]]:
-    """Return the ranks that stand in the same place of each part."""
+    """Return the rank lists of the ring groups: the ranks at the same place of each part."""
     each, lists = int(ranks), group.members() if group.members else ()
     return [row[at::each] for row in lists for at in range(each)]

@@ -1,4 +1,4 @@
-"""Blocks, volumes and times of context parallelism, and when its ring is free."""
+"""Block sizes, volumes and times of context parallelism, and the break-even length of a ring."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary import Cluster, FusedAttention, Layout, Training
 
 
 def ranks(study: Study) -> Figure:
-    """Return the devices that one copy of the model takes: sequence parallelism adds none."""
+    """Return the devices of one model copy: sequence parallelism adds none."""
     layout = study[Layout]
     sheet = Sheet(
         source="sequence parallelism uses the tensor-parallel ranks, and adds no device",
@@ -25,7 +25,7 @@ def ranks(study: Study) -> Figure:
 
 
 def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
-    """Yield sizes and times, by layer and by step."""
+    """Yield sizes and times, per layer and per step."""
     link, widths = found.outer.hop, shares(found)
     sheet = Sheet(
         source=SIZES,
@@ -111,7 +111,7 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
 
 
 def regime(found: ContextExchange, outcome: Outcome) -> Section:
-    """Return whether the exchange hides, and from how many tokens it would."""
+    """Return whether the exchange is hidden, and from how many tokens it would be."""
     send, work = _send(found), formula("T / r", T=_core(found), r=found.rounds)
     exposed: Any = sum(_seconds_by_line(outcome)[0].values(), 0.0)
     tokens, free = _tokens(found), _break_even_tokens(found).value
@@ -139,7 +139,7 @@ def regime(found: ContextExchange, outcome: Outcome) -> Section:
 
 
 def _regime_text(found: ContextExchange, tokens: float, free: float) -> str:
-    """Return the regime in words."""
+    """Return the regime as text."""
     if not found.context.double_buffer:
         return "without a double buffer every block is waited for, whatever its length"
     if tokens >= free:
@@ -159,7 +159,7 @@ def _send(found: ContextExchange) -> Formula:
 
 
 def _core(found: ContextExchange) -> Formula | float:
-    """Return the seconds of attention on one layer, forward."""
+    """Return the seconds of forward attention of one layer."""
     for operator in found.study.operators:
         if isinstance(operator, FusedAttention) and operator.pass_ == "F":
             return kernel_seconds(operator, found.study)
@@ -167,9 +167,9 @@ def _core(found: ContextExchange) -> Formula | float:
 
 
 def _break_even_tokens(found: ContextExchange) -> Formula:
-    """Return the tokens on a rank at which working on a block takes as long as sending it.
+    """Return the tokens per rank at which computing a block takes as long as sending it.
 
-    With X tokens, sending takes alpha + X n / B, and working grows with X squared.
+    With X tokens, sending takes alpha + X n / B, and computing grows with X squared.
     """
     link = found.outer.hop
     tokens = _tokens(found)
@@ -188,7 +188,7 @@ def _break_even_tokens(found: ContextExchange) -> Formula:
 
 
 def _seconds_by_line(outcome: Outcome) -> tuple[dict[str, Real], dict[str, Real]]:
-    """Return the seconds of a step that are exposed, and those that hide, by line."""
+    """Return the exposed and the hidden seconds of a step, by ledger line."""
     exposed: dict[str, Real] = {}
     hidden: dict[str, Real] = {}
     for line in outcome.ledger:

@@ -1,4 +1,4 @@
-"""Keys and values that every rank collects before attention, as Llama 3 was trained."""
+"""All-gather of keys and values before attention, as in the training of Llama 3."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from parcost_plugins.vocabulary.causes import CONTEXT
 
 
 def gather_work(found: ContextExchange) -> Iterator[Work]:
-    """Yield the gathers of each pass, and the reduce-scatter of gradients in backward.
+    """Yield the all-gathers of each pass, and the reduce-scatter of gradients in backward.
 
-    Backward gathers again: to keep all keys and values of every layer would undo what
-    splitting the sequence saves.
+    Backward gathers again: keeping all keys and values of every layer would undo the memory saving
+    of context parallelism.
     """
     group = found.all_ranks
     rows: list[tuple[str, str, Pass, str]] = [

@@ -1,7 +1,7 @@
-"""Keys and values that go round in a ring, and attention that is uneven on the way.
+"""Ring attention: keys and values in a ring, and its causal imbalance.
 
-With r blocks, a rank works on its own first and on r - 1 that arrive:
-t_0 + (r - 1) max(t_block, t_send). Only the part that sends has anything to hide under.
+With r blocks, a rank works on its own first and on r - 1 received ones: t_0 + (r - 1) max(t_block,
+t_send). Only the part that sends has compute to hide under.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ LOCK_STEP = "each step of a ring waits for the rank whose block no mask thins"
 
 
 def ring_work(found: ContextExchange) -> Iterator[Work]:
-    """Yield the blocks of each pass. Backward sends gradients round beside them.
+    """Yield the sends of each pass. Backward also sends gradients.
 
-    They hide under attention of their own layer: what one kind of layer has to spare is of
-    no use to another.
+    They hide under attention of their own layer: spare time of one kind of layer does not help
+    another.
     """
     if isinstance(found.rounds, float) and found.rounds == 1.0:
         return
@@ -71,12 +71,13 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
 
 
 def imbalance(found: ContextExchange) -> Iterator[Work]:
-    """Yield the extra time of causal attention where each rank has one share of the sequence.
+    """Yield the extra time of causal attention if each rank has one contiguous shard.
 
     The busiest rank has the most keys before its queries. In one document that is the last rank. It
     works on ``1/2 + (r - 1)`` full blocks and the mean rank on r / 2: a factor of (2 r - 1) / r.
-    With a window, or with documents no longer than a share, the difference is small. Shares from
-    both ends make all ranks equal, but for windows: the rank with the first tokens has less to do.
+    With a window, or with documents no longer than a shard, the difference is small. Shards from
+    both ends (zigzag) balance the ranks, except for windows: the rank with the first tokens has
+    less work.
     """
     if not found.model.causal:
         return
@@ -105,7 +106,7 @@ def imbalance(found: ContextExchange) -> Iterator[Work]:
 
 
 def kernel_seconds(operator: FusedAttention, study: Study) -> Formula:
-    """Return what attention takes by the kernel model of the study."""
+    """Return the seconds of attention in the study's kernel model."""
     chosen = study[KernelChoice].model
     _, model = study.plugins.offers("kernels")[chosen]
     priced: Formula | None = model.price(operator, study)

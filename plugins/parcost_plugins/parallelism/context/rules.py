@@ -1,4 +1,4 @@
-"""What a context-parallel degree must divide, and which words contradict each other."""
+"""Rules of context parallelism: divisibility, and contradicting attributes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TWO_EACH = ": each of the cp ranks has two, one from either end"
 
 
 def words(study: Study) -> Iterator[Check]:
-    """Reject attributes that belong to another algorithm or model."""
+    """Reject attributes of another algorithm or model."""
     context, kind = study[Context], algorithm(study)
     yield Check(
         id="ulysses-without-hybrid",
@@ -48,7 +48,7 @@ def words(study: Study) -> Iterator[Check]:
 
 
 def splits(study: Study) -> Iterator[Check]:
-    """Require that sequence, heads and ranks divide."""
+    """Require that sequence, heads and ranks are divisible."""
     found = exchange(study)
     yield Check(
         id="context-needs-fused",
@@ -94,7 +94,7 @@ def _hybrid(found: ContextExchange) -> Check:
 
 
 def _heads(found: ContextExchange) -> Iterator[Check]:
-    """Require that the heads of a tensor-parallel rank divide. Where queries say so, once."""
+    """Require that query and KV heads per rank divide; KV heads only where query heads do."""
     u = found.trading
     queries = found.heads % u == 0
     for id_, heads, holds, name in (
@@ -118,7 +118,7 @@ def _heads(found: ContextExchange) -> Iterator[Check]:
 
 
 def _nearest_degrees(holds: Mask, heads: Real, u: Real) -> str:
-    """Return the degrees next to the first that fails which divide the heads, in words."""
+    """Return the degrees nearest to the first failing one that divide the heads, as text."""
     degrees = divisors(first_failure(holds, heads), first_failure(holds, u))
     return (
         f"groups of {degrees} ranks divide them; `context.algorithm = ring` has no such limit, and "
@@ -127,7 +127,7 @@ def _nearest_degrees(holds: Mask, heads: Real, u: Real) -> str:
 
 
 def placement(study: Study) -> Iterator[Check]:
-    """Warn where a tensor-parallel rank's partners are not in its fast domain, with the price."""
+    """Warn if the context-parallel ranks leave their fast domain, with the cost."""
     found, layout = exchange(study), study[Layout]
     group = found.all_ranks
     stays: Mask = True
@@ -166,9 +166,9 @@ def placement(study: Study) -> Iterator[Check]:
 
 
 def _degrees(study: Study, shares: Real) -> str:
-    """Return the degrees next to cp that divide *shares* of the sequence, for a help line.
+    """Return the degrees nearest to cp that divide *shares* of the sequence, for a help line.
 
-    They divide the devices too, where tensor and pipeline parallel ranks do.
+    They also divide the devices left by tensor and pipeline parallelism.
     """
     layout = study[Layout]
     if is_array(shares, layout.cp, layout.tp):  # of a search or a sweep none is named

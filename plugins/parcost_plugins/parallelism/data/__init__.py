@@ -1,10 +1,9 @@
 """Data parallelism: gradients are reduced once per step, after and under the last backward pass.
 
-The part ``zero`` shares out what replicas hold. Without it they hold everything.
-
-Dense parameters are held by all data- and context-parallel ranks, experts by fewer. Hybrid
-sharding shares out among some of them and reduces across the rest; workers that train on
-their own meet now and then instead.
+The package ``zero`` shards the state of replicas. Without it every replica holds everything. Dense
+parameters are held by all data- and context-parallel ranks, experts by fewer. Hybrid sharding
+shards over some of them and reduces across the rest; workers of local SGD synchronise only at
+intervals.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PARTS = ("zero",)
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate the reduction of whole gradients, and what else replicas exchange."""
+    """Estimate the reduction of unsharded gradients, and other exchanges of replicas."""
     if not shards_gradients(study):
         yield from replicas.step_reduction(study)
     yield from tied_embedding.reduction(study)
@@ -45,7 +44,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield volumes, and how well they hide."""
+    """Yield volumes, and the hidden share of the reduction."""
     from parcost_plugins.parallelism.data import volumes
 
     yield from volumes.figures(study, outcome)

@@ -1,4 +1,4 @@
-"""What a checklist of data parallelism comes to. Computed."""
+"""The checklist of data parallelism, with computed values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 
 
 def _checklist(study: Study, outcome: Outcome) -> Section:
-    """Return what is usually checked before a run of replicas, as it comes out here."""
+    """Return the usual checks before a data-parallel run, with their results."""
     bucket, precision = gradient_bucket(study), study[Training].precision
     wire = next(iter(shard_groups(study)))
     group = study.group(wire.inside)
@@ -88,7 +88,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
 
 
 def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
-    """Yield what is checked of the memory and of the links of a replica."""
+    """Yield the checks of memory and links of a replica."""
     if not shards_states(study):
         copied = copies_buckets(study)
         yield (

@@ -1,7 +1,7 @@
-"""What compressing gradients takes of the device: memory traffic, and PowerSGD's products.
+"""Device time of gradient compression: memory traffic, and PowerSGD's matrix products.
 
-A bucket is compressed before it leaves, by kernels that compete with backward for the
-device. So all of it counts whether or not the traffic hides.
+A bucket is compressed before it is sent, by kernels that compete with backward for the device. So
+all of it is exposed, even if the communication is hidden.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
 
 
 def codec_work(study: Study) -> Iterator[Work | Once]:
-    """Estimate compressing and decompressing, as often as gradients are reduced."""
+    """Estimate compression and decompression, once per gradient reduction."""
     chosen = study[Compression]
     if chosen.method == "none":
         return
@@ -80,7 +80,7 @@ def codec_work(study: Study) -> Iterator[Work | Once]:
 
 
 def power_sgd_flops(study: Study, kind: StageKind) -> Real:
-    """Return 4 r n_r n_c of projecting, 2 r n_r n_c of restoring, 2 n_r r^2 of orthogonalising."""
+    """Return FLOPs: 4 r n_r n_c to project, 2 r n_r n_c to restore, 2 n_r r^2 to orthogonalise."""
     chosen, hidden = study[Compression], study[Training].model.hidden
     found: Real = 0.0
     for held in study.parameters:

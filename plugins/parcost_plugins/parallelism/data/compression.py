@@ -1,9 +1,9 @@
-"""Gradients on the wire, compressed or not: bytes, collectives, and the cost of compression.
+"""Gradient reduction, compressed or not: bytes, collectives, and the cost of compression.
 
 A ring needs sums of equal types. Quantised gradients and signs use an all-to-all, a local sum and
-an all-gather; a reduce-scatter needs the first two only. In top-k every rank gathers the values
-kept by all others. PowerSGD
-sends two thin factors of each matrix by all-reduce, and vectors as they are.
+an all-gather; a reduce-scatter needs only the first two. In top-k every rank gathers the values
+kept by all others. PowerSGD sends two thin factors of each matrix by all-reduce, and vectors
+uncompressed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 @record(kw_only=True, eq=False)
 class ReductionPrice:
-    """A reduction: its time with its formula, the latency in it, and the bytes of its message."""
+    """A reduction: its time with its formula, its latency, and the bytes of its message."""
 
     formula: Formula
     bytes_: Real
@@ -57,10 +57,10 @@ def exchange(
 
 
 def _sum_exchange(study: Study, n: Formula, group: Group) -> Call:
-    """Estimate the exchange after which every rank has its share of the sum.
+    """Estimate the all-to-all after which every rank has its share of the sum.
 
-    All ranks exchange at once, or level by level: what a unit has added up is all that
-    leaves it, quantised anew. The faster one counts. No ring or tree can do either.
+    All ranks exchange at once, or level by level: a unit then sends only its own sum, quantised
+    again. The faster one counts. Rings and trees can do neither.
     """
     whole = study.collective("all_to_all", n, group)
     flat = whole.formula
@@ -85,20 +85,20 @@ def _sum_exchange(study: Study, n: Formula, group: Group) -> Call:
 
 
 def quantised_bytes(chosen: Compression) -> Real:
-    """Return the bytes per element of what is quantised, scales included."""
+    """Return the bytes per quantised element, scales included."""
     return EXCHANGED[chosen.method] / 8.0 + chosen.scale / chosen.block
 
 
 def top_k_bytes(chosen: Compression) -> Real:
-    """Return the bytes per element that a rank sends of what top-k keeps."""
+    """Return the bytes per gradient element that a rank sends with top-k compression."""
     return chosen.density * (chosen.value + chosen.index)
 
 
 def low_rank(study: Study, kind: StageKind) -> tuple[Real, Real, Real]:
-    """Return bytes per element: of both factors, and of what is sent as it is.
+    """Return bytes per element: of both PowerSGD factors, and of uncompressed vectors.
 
-    One side of every matrix of a transformer is the hidden width; a tensor that is no
-    longer than that is a vector.
+    One side of every matrix of a transformer is the hidden size; a tensor that is no longer than
+    that is a vector.
     """
     chosen, hidden = study[Compression], study[Training].model.hidden
     size = study[Training].precision.reduction
@@ -119,7 +119,7 @@ def low_rank(study: Study, kind: StageKind) -> tuple[Real, Real, Real]:
 
 
 def _sequence(calls: Sequence[tuple[Call, Formula]]) -> ReductionPrice:
-    """Return calls one after another as one."""
+    """Return the total of calls in sequence."""
     if len(calls) == 1:
         [(call, n)] = calls
         return ReductionPrice(formula=call.formula, bytes_=n.value, latency=call.latency)

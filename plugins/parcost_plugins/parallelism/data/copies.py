@@ -1,8 +1,8 @@
-"""Stages that stand on several devices of one pipeline, as in schedules that run both ways.
+"""Stages with copies on several devices of one pipeline, as in bidirectional schedules.
 
-Every copy processes a part of the micro-batches, so gradients are added up between copies too. That
-follows the reduction among the replicas of each copy. They are whole gradients, or shares from ZeRO
-1 on.
+Every copy processes a part of the micro-batches, so gradients are also reduced between copies,
+after the reduction among the replicas of each copy. They are whole gradients, or shards from ZeRO 1
+on.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 def copies_of_stage(study: Study) -> int:
-    """Return on how many devices the schedule holds every stage."""
+    """Return the number of devices that hold each stage."""
     return study.schedule.copies
 
 
 def reduction(study: Study) -> Iterator[Once]:
-    """Add up the gradients of the copies of every stage, once they have drained."""
+    """Reduce the gradients between the copies of every stage, once they have drained."""
     copies = study.number(copies_of_stage)
     if all_of(copies == 1) or study[Layout].pp == 1:
         return
@@ -56,7 +56,7 @@ def reduction(study: Study) -> Iterator[Once]:
 
 
 def _members(study: Study, pipeline: Group) -> Sequence[Sequence[int]]:
-    """Return the ranks of every set of copies: the devices that hold the same stages."""
+    """Return the rank lists of all copies: the devices of a pipeline with the same stages."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for device, held in enumerate(stages_of_devices(study)):
         alike.setdefault(tuple(held), []).append(device)

@@ -1,16 +1,16 @@
-"""Plain data parallelism: every replica has whole gradients, which are reduced once in a step.
+"""Plain data parallelism: every replica has whole gradients, reduced once per step.
 
-Buckets. With ``overlap.gradients`` a bucket leaves as soon as backward has filled it,
-in reverse order of the layers. N equal buckets of tau seconds each leave
+Buckets. With ``overlap.gradients`` a bucket is sent as soon as backward has filled it, in reverse
+order of the layers. N equal buckets of tau seconds each leave
 
     max(tau, N tau - (1 - 1/N) T_backward)
 
 exposed: the last bucket fills when backward ends, and nothing is sent before the first one fills.
-Under gradient accumulation only the last micro-batch can hide them. A first bucket that is smaller,
-the share f of all, leaves earlier: the others have (1 - f) of backward, and it has what they leave.
-Taken in that order the two terms are the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
+Under gradient accumulation only the last micro-batch can hide them. A smaller first bucket, the
+share f of all, is sent earlier: the others hide under (1 - f) of backward, and the first under the
+rest. In that order the two terms are the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
 
-A rank with whole gradients gains nothing from buckets without overlap. It sends one message then.
+Buckets without overlap have no benefit for whole gradients, so one message is sent then.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
 
 
 def hybrid_reduction(wire: ShardGroup, overlap: bool) -> Once:
-    """Reduce the shares of a hybrid sharding over the groups that hold the same."""
+    """Reduce the shards of hybrid sharding over the groups with the same shard."""
     kind = wire.kind
     n = kind.elements * wire.study[Training].precision.reduction
     buckets = wire.buckets(n, overlap)

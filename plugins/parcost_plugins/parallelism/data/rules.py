@@ -1,4 +1,4 @@
-"""Rules of compression and local updates: what divides, and what goes together."""
+"""Rules of compression and local updates: divisibility, and combinations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def _zero_without_plugin(study: Study) -> Check:
-    """Return that what the layout asks of ZeRO has a plugin that offers it."""
+    """Return the rule that a plugin supports the ZeRO stage of the layout."""
     layout = study[Layout]
     return Check(
         id="no-zero",

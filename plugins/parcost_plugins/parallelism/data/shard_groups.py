@@ -1,4 +1,4 @@
-"""What all data-parallel traffic has in common: its groups, its buckets, its price."""
+"""The common part of data-parallel communication: groups, buckets, and cost."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
 
 @record(kw_only=True, eq=False)
 class ShardGroup:
-    """The ranks that share what stages of one *kind* hold.
+    """The ranks that share the parameters of stages of one *kind*.
 
-    State is sharded, and gradients reduced, over the group *inside*. Under hybrid
-    sharding the shares are then reduced over the group *across*, else "". *on* and
-    *on_across* are what terms say of the links that this keeps busy. *slowdown* is what
-    compute loses to each second of traffic that hides under it: the multiprocessors that
-    the traffic takes, against those that it leaves.
+    State is sharded, and gradients reduced, over the group *inside*. Under hybrid sharding the
+    shards are then reduced over the group *across*, else "". *on* and *on_across* are the
+    attributes of terms for the links in use. *slowdown* is the compute time lost per second of
+    hidden communication: the multiprocessors that it occupies over those that it leaves.
     """
 
     study: Study
@@ -48,11 +47,11 @@ class ShardGroup:
         return self.study.collective(operation, n, self.inside, self.algorithm)
 
     def reduce(self, operation: str, elements: Real) -> ReductionPrice:
-        """Estimate the reduction of *elements* gradients, compressed where that is expected."""
+        """Estimate the reduction of *elements* gradients, with the study's compression."""
         return exchange(self.study, self.kind, operation, elements, self.inside, self.algorithm)
 
     def reduce_across(self, elements: Real) -> ReductionPrice:
-        """Estimate the reduction of what a rank keeps of *elements*, over the other shards."""
+        """Estimate the reduction of a rank's shard of *elements*, over the other shard groups."""
         n = formula(
             "psi g / N",
             psi=elements,
@@ -63,7 +62,7 @@ class ShardGroup:
         return ReductionPrice(formula=call.formula, bytes_=n.value, latency=call.latency)
 
     def buckets(self, n: Real, cut: bool = True) -> Real:
-        """Return into how many equal buckets *n* bytes are *cut*."""
+        """Return the number of equal buckets of *n* bytes; 1 without *cut*."""
         return maximum(ceil_div(n, self.bucket), 1.0) if cut else 1.0
 
     def work(
@@ -79,7 +78,7 @@ class ShardGroup:
         on: Mapping[str, Any] | None = None,
         tag: str = "",
     ) -> Work:
-        """Return *repeat* calls in each micro-batch; under compute where *share* is given."""
+        """Return *repeat* calls per micro-batch; *share* is the part of compute to hide under."""
         return Work(
             name=name,
             cause=DATA,
@@ -97,7 +96,7 @@ class ShardGroup:
 
 
 def shard_groups(study: Study) -> Sequence[ShardGroup]:
-    """Return the wire of every kind of stage of *study*."""
+    """Return the shard group of every kind of stage of *study*."""
     return tuple(_shard_groups(study))
 
 
@@ -118,9 +117,9 @@ def _shard_groups(study: Study) -> Iterator[ShardGroup]:
 
 
 def _groups(study: Study, kind: StageKind) -> tuple[str, str]:
-    """Return the groups over which gradients are reduced: first and, of the shares, then.
+    """Return the groups of gradient reduction: the first, and the second over shards ("" if none).
 
-    Workers that train on their own reduce among their own ranks only.
+    Workers of local SGD reduce among their own ranks only.
     """
     workers = study[LocalUpdates].workers
     whole = _is_equal(kind.shard * workers, kind.replicas)
@@ -130,12 +129,12 @@ def _groups(study: Study, kind: StageKind) -> tuple[str, str]:
 
 
 def _is_equal(a: Real, b: Real) -> bool:
-    """Return whether two degrees are the same for certain; a sweep never decides that."""
+    """Return whether two degrees are equal; never true for a sweep."""
     return not is_array(a, b) and a == b
 
 
 def times(each: Formula, count: Real) -> Formula:
-    """Return the formula of *count* calls one after another."""
+    """Return the formula of *count* calls in sequence."""
     if isinstance(count, float) and count == 1.0:
         return each
     return formula("N t", N=count, t=(each, "s"))

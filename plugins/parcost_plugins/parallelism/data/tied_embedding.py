@@ -1,8 +1,8 @@
-"""An embedding that the head shares, on the two ends of a pipeline.
+"""Tied embeddings on the two ends of a pipeline.
 
-The last stage holds a copy. Each end computes a part of the gradient. The two devices add the parts
-before the update. From ZeRO 2 on a device has only its share by then. It sends that to its peer,
-which keeps the same share. V-shaped and bidirectional schedules have both ends on one device, which
+The last stage holds a copy. Each end computes a part of the gradient, and the two devices add the
+parts before the update. From ZeRO 2 on a device has only its shard by then, and sends it to its
+peer with the same shard. V-shaped and bidirectional schedules have both ends on one device, which
 holds the embedding once.
 """
 
@@ -28,7 +28,7 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 def reduction(study: Study) -> Iterator[Once]:
-    """Add the two gradients of what is held twice, once every stage has drained."""
+    """Add the two gradients of tied embeddings, once every stage has drained."""
     layout = study[Layout]
     copies = [
         held  # whose total would count twice

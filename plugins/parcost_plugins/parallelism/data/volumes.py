@@ -1,8 +1,8 @@
-"""Volumes of data parallelism per step: bytes and calls, and those of plain replicas.
+"""Volumes of data parallelism per step: bytes and calls, compared with plain replicas.
 
-Volumes are those of algorithms that send every byte once round. They are exact sums of the
-collectives that the terms price, and count those that repeat per micro-batch. So full sharding
-costs 1.5 times plain replicas with one micro-batch, and 1.5 m times with m.
+Volumes are those of algorithms that send every byte once. They are exact sums over the collectives
+that the terms estimate, repetitions per micro-batch included. So full sharding costs 1.5 times
+plain replicas with one micro-batch, and 1.5 m times with m.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REDUCED = (GRADIENTS, COMPRESSION, MEETING)
 
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the volumes of a step, and how much compute its reduction needs to hide."""
+    """Yield the volumes of a step, and the compute needed to hide its reduction."""
     stages = stages_of_devices(study)
     sent = [_device_volumes(study, held) for held in stages]
     held: Real = 0.0
@@ -107,7 +107,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def sent_by_stage(study: Study) -> tuple[Real, Real]:
-    """Return what a rank of the stage that sends most sends, and as one of plain replicas."""
+    """Return the most bytes that a rank sends per step, and the same for plain replicas."""
     most: Real = 0.0
     plain: Real = 0.0
     for held in stages_of_devices(study):
@@ -117,7 +117,7 @@ def sent_by_stage(study: Study) -> tuple[Real, Real]:
 
 
 def _device_volumes(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real]:
-    """Return what a device sends, what it would as a plain replica, and its parameters."""
+    """Return the bytes that a device sends, the same for plain replicas, and its parameters."""
     sent: Real = 0.0
     replicas: Real = 0.0
     elements: Real = 0.0
@@ -131,7 +131,7 @@ def _device_volumes(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real
 
 
 def volume(study: Study, wire: ShardGroup) -> Real:
-    """Return the bytes that a rank sends in a step for the stages of *wire*."""
+    """Return the bytes that a rank sends per step for the stages of *wire*."""
     precision, kind, m = study[Training].precision, wire.kind, study.pipeline.micro_batches
     inside = study.group(wire.inside).ranks
     around = (inside - 1.0) / inside
@@ -172,7 +172,7 @@ def _reduction(study: Study, wire: ShardGroup) -> Real:
 
 
 def _gathered_parameters(study: Study, wire: ShardGroup) -> Real:
-    """Return the parameters that a micro-batch gathers, those of both passes added up."""
+    """Return the parameters gathered per micro-batch, added over both passes."""
     kind, sharding = wire.kind, study[Sharding]
     forward = kind.before + kind.layers * kind.layer + kind.after
     if not reshards(study):
@@ -188,7 +188,7 @@ def _replicas(study: Study, wire: ShardGroup) -> Real:
 
 
 def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield how well the reduction after the last backward pass hides, and what would do."""
+    """Yield the hidden share of the last reduction, and the compute that would hide all of it."""
     shown: dict[str, Real] = {}
     hidden: dict[str, Real] = {}
     backward: dict[str, Real] = {}

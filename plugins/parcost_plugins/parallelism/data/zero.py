@@ -1,10 +1,10 @@
-"""ZeRO: replicas share out optimizer state, gradients and weights. Stage by stage.
+"""ZeRO: optimizer state, gradients and weights are sharded over replicas, stage by stage.
 
-- ZeRO 1 scatters the sums of gradients. Each rank updates its share of the parameters, which all
-  ranks gather then.
-- ZeRO 2 keeps only a share of the gradients too, so it reduces in every micro-batch. It has memory
-  for one bucket only, so it always uses buckets.
-- ZeRO 3 keeps only a share of the weights too, so it gathers them for each pass (``zero3``).
+- ZeRO 1 reduce-scatters gradients. Each rank updates its shard of the parameters, which all
+  ranks then gather.
+- ZeRO 2 also shards gradients, so it reduces in every micro-batch. It has memory for one bucket
+  only, so it always uses buckets.
+- ZeRO 3 also shards weights, so it gathers them for each pass (``zero3``).
 
 Without this plugin every replica holds everything: plain data parallelism.
 """
@@ -34,13 +34,13 @@ When = Literal["fill", "end"]
 
 @hookimpl
 def blocks() -> list[type]:
-    """Offer the block that says what is sharded, over which ranks."""
+    """Return the block of sharding options."""
     return [Sharding]
 
 
 @hookimpl
 def operators(study: Study) -> Iterator[Stream]:
-    """Yield what moves in memory beside the collectives of ZeRO 3."""
+    """Yield the device copies around the collectives of ZeRO 3."""
     if shards_weights(study):
         from parcost_plugins.parallelism.data import zero3_copies
 
@@ -49,7 +49,7 @@ def operators(study: Study) -> Iterator[Stream]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate the traffic of the ZeRO stage that the layout asks for."""
+    """Estimate the communication of the layout's ZeRO stage."""
     if shards_weights(study):
         from parcost_plugins.parallelism.data import zero3
 
@@ -63,7 +63,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Yield the buffers that sharded state takes to be put together."""
+    """Yield the buffers for gathered parameters and reduced gradients."""
     yield from zero_memory.buffers(study)
 
 
@@ -82,10 +82,10 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 
 
 def _gather(study: Study) -> Iterator[Once]:
-    """Gather the parameters that each rank has updated for all (ZeRO 1 and 2).
+    """Gather the updated parameters of all ranks (ZeRO 1 and 2).
 
-    With ``overlap.parameters`` a stage gathers while the pipeline fills. It also gathers, bucket by
-    bucket, under the forward pass of its first micro-batch.
+    With ``overlap.parameters`` a stage gathers while the pipeline fills, and, bucket by bucket,
+    under the forward pass of its first micro-batch.
     """
     overlap = hides_parameters(study)
     when: When = "fill" if overlap else "end"
@@ -115,7 +115,7 @@ def _gather(study: Study) -> Iterator[Once]:
 
 
 def _reductions(study: Study) -> Iterator[Work | Once]:
-    """Reduce as backward goes: a rank has no room for the other ranks' sums."""
+    """Reduce gradients during backward, as ZeRO 2 stores only a shard."""
     operation, name = reduction_name(study)
     overlap, size = hides_gradients(study), study[Training].precision.reduction
     for wire in shard_groups(study):

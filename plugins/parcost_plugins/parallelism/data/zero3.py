@@ -1,6 +1,6 @@
 """Fully sharded parameters: gathered layer by layer, then freed (ZeRO 3).
 
-With the next layer's gather under way while one computes, L layers of a stage take
+With the next layer's gather overlapped with compute, L layers of a stage take
 
     forward     AG + (L - 1) max(F, AG) + F
     backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
@@ -8,13 +8,12 @@ With the next layer's gather under way while one computes, L layers of a stage t
 in every micro-batch. No compute hides the first gather and the last reduce-scatter; the others have
 ``(L - 1) / L`` of the pass. Parameters before the first layer are gathered before any compute.
 Those after the last layer are kept from forward to backward, which follow one another there.
+Backward gathers nothing if parameters are kept from forward, and one gather less on the stage of
+the last layer. Tied embeddings on the same stage are needed at both ends of each pass, so they are
+kept throughout.
 
-Backward gathers nothing where parameters are kept from forward, and a gather less where the
-last layer is. An embedding that the head shares on the same stage is needed at both ends of
-each pass. So it is kept throughout.
-
-Groups of hybrid sharding reduce their shares too, on other links and at the same time: those of a
-layer as soon as they are there, in every micro-batch or in the last.
+With hybrid sharding the shards are reduced too, on other links and at the same time: those of a
+layer as soon as they are ready, in every micro-batch or in the last.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def is_tied(study: Study) -> bool:
 
 
 def _backward_gathers(study: Study) -> list[_PassTraffic]:
-    """Return what backward gathers that forward has dropped."""
+    """Return the gathers of backward, for parameters dropped after forward."""
     sharding = study[Sharding]
     if not reshards(study):
         return []
@@ -136,7 +135,7 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
 
 
 def _reductions_across(wire: ShardGroup, hides: bool) -> Iterator[Once]:
-    """Reduce the shares of each part behind its reduce-scatter in the last micro-batch."""
+    """Reduce the shards of each part after its reduce-scatter in the last micro-batch."""
     calls = {part: wire.reduce_across(elements) for part, elements in _parts(wire).items()}
     for row, count, repeat, share in _times(wire, _REDUCED):
         if row.part in calls:
@@ -157,16 +156,16 @@ def _reductions_across(wire: ShardGroup, hides: bool) -> Iterator[Once]:
 
 
 def _across(row: _PassTraffic) -> str:
-    """Return what the all-reduce of shares behind a reduce-scatter is called."""
+    """Return the name of the all-reduce of shards after a reduce-scatter."""
     return row.name.replace("reduce-scatter", "shard all-reduce")
 
 
 def _times(
     wire: ShardGroup, rows: list[_PassTraffic]
 ) -> Iterator[tuple[_PassTraffic, Sequence[Any], Real, Real]]:
-    """Yield each row with how often it occurs, and the share of a pass that may hide it.
+    """Yield each row with its counts, repetitions, and the share of a pass that may hide it.
 
-    It occurs on some stages and there, for each of the other layers, so often at a time.
+    Counts are per virtual stage; repetitions are once, or once for each layer but one.
     """
     kind = wire.kind
     others = maximum(kind.layers - 1, 0)
@@ -181,12 +180,12 @@ def _times(
 
 
 def _parts(wire: ShardGroup) -> dict[Part, Real]:
-    """Return the elements of each part that the stages hold."""
+    """Return the parameters of each part of the stages."""
     kind = wire.kind
     parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}
     return {part: elements for part, elements in parts.items() if not _nothing(elements)}
 
 
 def _nothing(held: Real) -> bool:
-    """Whether a stage has none of a part at all; a sweep never decides that."""
+    """Return whether a stage has no parameters of a part; never true for a sweep."""
     return isinstance(held, float) and held == 0.0

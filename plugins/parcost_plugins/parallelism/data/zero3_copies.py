@@ -1,8 +1,8 @@
-"""Copies of sharded parameters on the device, beside the collectives.
+"""Device copies of sharded parameters around the collectives.
 
-A framework that gathers many parameters at once copies them out of a receive buffer. It copies
-gradients into a send buffer. Both happen in every pass with such a collective. No other kernel
-uses the memory of the device during the copy.
+A framework that gathers many parameters at once copies them out of a receive buffer, and copies
+gradients into a send buffer, in every pass with such a collective. No other kernel uses the memory
+of the device during the copy.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def copies(study: Study) -> Iterator[Stream]:
 
 
 def _elements_by_count(study: Study) -> Iterator[tuple[str, tuple[float, ...], Real]]:
-    """Yield the parameters that occur as often on each stage, and their elements on a rank.
+    """Yield groups of parameters with equal counts per stage: name, counts, elements on a rank.
 
-    The name of the first stands for all of them.
+    The name is that of the first tensor.
     """
     held: dict[tuple[float, ...], tuple[str, Real]] = {}
     for parameters in study.parameters:

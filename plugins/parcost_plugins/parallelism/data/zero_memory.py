@@ -1,8 +1,4 @@
-"""Buffers that sharded state takes to be put together.
-
-They hold the layers that ZeRO 3 has gathered, and gradients on their way to the ranks that
-keep them.
-"""
+"""Buffers of sharded state: the layers gathered by ZeRO 3, and gradients in reduction."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ def buffers(study: Study) -> Iterator[Memory]:
 
 
 def _bucket(kind: StageKind, study: Study) -> Memory:
-    """Return the bucket in which whole gradients wait for their reduce-scatter."""
+    """Return the bucket that collects whole gradients for the reduce-scatter."""
     precision, bucket = study[Training].precision, gradient_bucket(study)
     return Memory(
         name=kind.label("gradient bucket"),
@@ -54,16 +50,15 @@ def _bucket(kind: StageKind, study: Study) -> Memory:
 
 
 def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
-    """Yield what is whole of a stage for a while: of one stage at a time on a device.
+    """Yield the gathered parts of a stage; a device has one stage gathered at a time.
 
-    That is the layer that computes and those that are gathered ahead, and what stands
-    behind the last layer, which stays gathered. What stands before the first is gathered
-    beside that one layer only: it takes the place of the others, and counts by what it
-    exceeds them and the end that is not there then. On the way back, the gradients of one
-    of all these are whole, of the largest at the worst.
+    These are the current layer, the layers gathered ahead, and parameters after the last layer,
+    which stay gathered. Parameters before the first layer are gathered beside that one layer only:
+    they replace the others, and only their excess over the others and over the other end counts. In
+    backward the gradients of one of these are whole, in the worst case of the largest.
 
-    A stage that is not dropped after forward is whole until its backward pass. An
-    embedding that the head shares on the same device is whole throughout.
+    A stage that is not resharded after forward is whole until its backward pass. Tied embeddings on
+    the same device are whole throughout.
     """
     precision, sharding = study[Training].precision, study[Sharding]
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")

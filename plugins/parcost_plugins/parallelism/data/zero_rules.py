@@ -1,4 +1,4 @@
-"""Rules of ZeRO: over how many ranks it shards, and which options a stage uses."""
+"""Rules of ZeRO: the size of the shard group, and the options of a stage."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _sharding(study: Study) -> Iterator[Check]:
 
 
 def _unused_warnings(study: Study) -> Iterator[Check]:
-    """Warn of choices that only ZeRO 3 has."""
+    """Warn of options that only ZeRO 3 uses."""
     sharding, zero = study[Sharding], study[Layout].zero
     chosen = {
         "reshard": sharding.reshard is False,

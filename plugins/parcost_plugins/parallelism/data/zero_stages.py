@@ -1,7 +1,6 @@
-"""Which ZeRO stage to take.
+"""A comparison of ZeRO stages.
 
-Every stage is evaluated as the study would be with it. Nothing is recited: a stage is
-recommended because it is the fastest that fits.
+The study is evaluated with every stage. The recommended stage is the fastest that fits in memory.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def _recommendation(fitting: list[tuple[float, int]], as_fast: Real) -> str:
 
 
 def _cost_at_stage(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | None:
-    """Return the study and what it costs at a ZeRO stage, or None where that is not legal."""
+    """Return the study and the step at a ZeRO stage, None if that is invalid."""
     if zero == study[Layout].zero:
         return study, outcome
     try:

@@ -1,9 +1,9 @@
-"""Expert parallelism: tokens travel to the ranks that hold their experts, and back.
+"""Expert parallelism: tokens are sent to the ranks of their experts, and back.
 
-- ``exchange`` estimates the two all-to-alls of each pass, and what cutting experts adds.
-- ``buffers`` is the room that arriving tokens take.
-- ``rules`` are what a router, its experts and the layout must agree on.
-- ``details`` says how even the load is, what is dropped, and how far tokens travel.
+- ``exchange`` estimates the two all-to-alls of each pass, and the cost of splitting experts.
+- ``buffers`` is the memory of received tokens.
+- ``rules`` are the consistency rules of router, experts and layout.
+- ``details`` are figures of load balance, dropped tokens, and traffic.
 - ``dispatch`` and ``placement`` answer the same questions without a training step.
 """
 

@@ -1,4 +1,4 @@
-"""The assignment of items to places that is worth most: exact, by shortest augmenting paths."""
+"""The linear assignment problem: exact, by shortest augmenting paths."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FREE = -1  # the row of a column that none is assigned to
 
 
 def best_assignment(worth: NDArray[np.float64]) -> list[int]:
-    """Return for each row of a square matrix the column that it is assigned to.
+    """Return the column assigned to each row of a square matrix.
 
-    The sum of the *worth* of all pairs is the largest there is. Jonker and Volgenant's
-    variant of the Hungarian method: n rounds, each of which looks at n rows at most.
+    The sum of *worth* over all pairs is the maximum. Jonker and Volgenant's variant of the
+    Hungarian method, O(n^3).
 
     >>> import numpy as np
     >>> best_assignment(np.array([[1.0, 5.0], [2.0, 8.0]]))

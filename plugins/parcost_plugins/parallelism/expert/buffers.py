@@ -1,4 +1,4 @@
-"""The room that tokens take which arrive at their experts, and results that leave them."""
+"""Memory of tokens that arrive at their experts, and of results that leave them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return the buffers of an exchange: one layer's, whichever it is."""
+    """Return the buffers of one layer's exchange; layers reuse them."""
     exchange = exchange_of(study)
     if exchange is None:
         return

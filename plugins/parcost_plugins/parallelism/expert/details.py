@@ -1,4 +1,4 @@
-"""How even the load is, what is dropped, how far tokens travel, and what a token meets."""
+"""Figures of MoE: load balance, dropped tokens, traffic, and active parameters."""
 
 from __future__ import annotations
 

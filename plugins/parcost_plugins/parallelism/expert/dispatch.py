@@ -34,7 +34,7 @@ _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds"
 
 @block("dispatch", label="required")
 class Dispatch:
-    """One dispatch of tokens from some ranks to experts that are spread evenly over them."""
+    """One dispatch of tokens from some ranks to experts spread evenly over them."""
 
     ranks: Real = integer(doc="ranks that send, and that hold the experts")
     experts: Real = integer(doc="experts over all ranks")
@@ -70,7 +70,7 @@ def blocks() -> list[type]:
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Check]:
-    """Work out every dispatch of the study."""
+    """Return the figures of every dispatch in the study."""
     for one in study.all(Dispatch):
         yield from _rules(one)
         yield from mark_details((*_volumes(one), *_loads(one)), *_HEADLINES)
@@ -115,9 +115,9 @@ def _rules(one: Dispatch) -> Iterator[Check]:
 
 
 def _sheet(one: Dispatch) -> Sheet:
-    """Return the letters of a dispatch: P ranks, T tokens of each, k of E experts.
+    """Return the symbols of a dispatch: P ranks, T tokens of each, k of E experts.
 
-    Under a limit of units a token visits the ranks that it visits in a step.
+    With a limit of units, a token visits as many ranks as in a step.
     """
     ranks = distinct_groups(one.experts, one.top_k, one.ranks)
     if one.unit_limit is not None:

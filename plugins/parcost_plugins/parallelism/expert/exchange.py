@@ -1,20 +1,19 @@
 """The exchange of tokens between the ranks that share one set of experts.
 
-A layer sends every token to the ranks of its experts and the results back: two
-all-to-alls forward and two backward, with the same bytes the other way round. A copy is
-sent for each expert that a token visits; or, de-duplicated, one for each unit of the
-fastest level, which then copies it on its own links. The two levels work as a pipeline,
-so that the slower one counts.
+A layer sends every token to the ranks of its experts and the results back: two all-to-alls forward
+and two backward, with the same bytes in reverse. A copy is sent for each expert of a token; or,
+de-duplicated, one for each unit of the fastest level, which then copies it on its own links. The
+two levels work as a pipeline, so that the slower one counts.
 
-An all-gather sends every token to every rank of the group, and a reduce-scatter adds up what comes
-back. Kernels of DeepEP and HybridEP send a token once to each unit, and there once to each rank.
-Their rate is that of the multiprocessors that they occupy.
+An all-gather sends every token to every rank of the group, and a reduce-scatter adds up the
+results. Kernels of DeepEP and HybridEP send a token once to each unit, and there once to each rank.
+Their rate is limited by the multiprocessors that they occupy.
 
 The busiest rank receives more than the mean, and all ranks wait for it: its share of the bytes
-grows, the number of messages does not. Many ranks behind the ports of one unit even each other out,
-so that outer levels see less of it.
+grows, the number of messages does not. Many ranks behind the ports of one unit average out, so that
+outer levels see less imbalance.
 
-If an expert is split, the ranks that hold its parts gather their inputs and add up their outputs.
+If an expert is split, the ranks with its parts gather their inputs and add up their outputs.
 """
 
 from __future__ import annotations
@@ -73,10 +72,10 @@ _WINDOWS = {"none": None, "shared_experts": SHARED_EXPERTS, "pair": ""}
 
 @frozen(kw_only=True, eq=False)
 class TokenExchange:
-    """What one rank sends for a layer and micro-batch, and to whom.
+    """The messages of one rank for a layer and micro-batch.
 
-    *copies* of its *tokens* go out, one for each expert; ``lam`` is what the busiest rank
-    receives over the mean.
+    *copies* of its *tokens* are sent, one for each expert; ``lam`` is the load of the busiest rank
+    over the mean.
     """
 
     study: Study
@@ -90,7 +89,7 @@ class TokenExchange:
 
     @property
     def copies(self) -> Real:
-        """Copies of tokens that a rank sends: one for each expert that a token visits."""
+        """Copies of tokens that a rank sends: one for each expert of a token."""
         return self.tokens * self.top
 
     @property
@@ -124,21 +123,21 @@ class TokenExchange:
 
     @property
     def units_reached(self) -> Real:
-        """Units that a token is expected to be sent to, its own among them."""
+        """Expected number of units that a token is sent to, including its own."""
         found = distinct_groups(self.experts, self.top, self.units)
         limit = self.routing.node_limit
         return found if limit is None else minimum(limit, found)
 
     @property
     def remote_units(self) -> Real:
-        """Of those, the units that are not its own."""
+        """Expected number of units that a token is sent to, without its own."""
         return self.units_reached * (self.units - 1.0) / self.units
 
     @property
     def outer_copies(self) -> Real:
-        """Copies of one token that leave its unit, on the way to its experts.
+        """Copies of one token that leave its unit.
 
-        Kernels send one to each unit, as ``deduplicate`` does; else one goes to each expert.
+        Kernels, and ``deduplicate``, send one to each unit; otherwise one goes to each expert.
         """
         if self.kind == "allgather":
             return self.units - 1.0
@@ -147,19 +146,19 @@ class TokenExchange:
         return self.top * (self.units - 1.0) / self.units
 
     def unit_imbalance(self) -> Real:
-        """Return what the busiest unit receives over the mean: its ranks even out."""
+        """The load of the busiest unit over the mean; the ranks of a unit average out."""
         inside = self.group.shape[0]
         shrunk = largest_of(self.units) / maximum(largest_of(self.group.ranks), 1e-300)
         return 1.0 + (self.lam - 1.0) / sqrt(inside) * shrunk
 
     @property
     def kind(self) -> str:
-        """Who sends the tokens."""
+        """The name of the token dispatcher."""
         return dispatcher_of(self.study)
 
     @property
     def ranks_reached(self) -> Real:
-        """Ranks that a token is expected to be sent to, its own among them."""
+        """Expected number of ranks that a token is sent to, including its own."""
         found = distinct_groups(self.experts, self.top, self.group.ranks)
         if self.routing.node_limit is None:
             return found
@@ -168,7 +167,7 @@ class TokenExchange:
     def price(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
         """Return the seconds of an exchange with *bytes_* per copy, and the bytes.
 
-        Results, and gradients of tokens, go *back* from experts to where the tokens came from.
+        *back* means from experts to the tokens' ranks: results, and gradients of tokens.
         """
         if self.kind == "allgather":
             return self._gather_price(bytes_, back=back)
@@ -182,7 +181,7 @@ class TokenExchange:
         return call.formula, self.copies * bytes_
 
     def _gather_price(self, bytes_: Real, *, back: bool) -> tuple[Formula, Real]:
-        """Estimate the gather of all tokens of the group on each rank, or the scatter of sums."""
+        """Estimate the all-gather of all tokens of the group, or the reduce-scatter *back*."""
         n = formula("P T x", P=self.group.ranks, T=self.tokens, x=(bytes_, "B"), source=GATHERED)
         call = self.study.collective("reduce_scatter" if back else "all_gather", n, self.group)
         return call.formula, n.value
@@ -233,7 +232,7 @@ class TokenExchange:
         return self._exchange(seconds, bytes_), inside.value + outside.value
 
     def _unit_bytes(self, bytes_: Real) -> Formula:
-        """Return the bytes that leave a unit, one copy of a token for each other unit."""
+        """Return the bytes that leave a unit: one copy of a token for each other unit."""
         return formula(
             "lam' T D x, D other units for each token",
             {"lam'": self.unit_imbalance()},
@@ -265,13 +264,13 @@ class TokenExchange:
         return self._exchange(seconds, bytes_), sent
 
     def _exchange(self, seconds: Formula, bytes_: Real) -> Formula:
-        """Return the *seconds* of an exchange of the copies of all tokens, of *bytes_* each."""
+        """Return *seconds* with its communication: an all-to-all of all copies of tokens."""
         copies = self.copies * bytes_
         return evolve(seconds, communication=Communication("all_to_all", copies, self.group))
 
 
 def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:
-    """Return the time of a part of *n* bytes in so many rounds over a link."""
+    """Return the time of a *part* of *n* bytes in *rounds* rounds over a link."""
     return Formula(
         text="time of messages over one link",
         inputs={"rounds": rounds, "n": (n, "B"), "part": part},
@@ -280,14 +279,14 @@ def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:
 
 
 def exchange_of(study: Study) -> TokenExchange | None:
-    """Return the exchange of *study*, or None where experts do not leave their rank."""
+    """Return the exchange of *study*, None if tokens do not leave their rank."""
     model, ep = study[Training].model, study[Layout].ep
     alone = isinstance(ep, float) and ep == 1.0
     return None if not model.experts or model.is_nominal or alone else token_exchange(study)
 
 
 def token_exchange(study: Study) -> TokenExchange:
-    """Return the exchange of a study with experts: nothing travels in a group of one rank."""
+    """Return the exchange of an MoE study; a group of one rank sends nothing."""
     model = study[Training].model
     return TokenExchange(
         study=study,
@@ -303,7 +302,7 @@ def token_exchange(study: Study) -> TokenExchange:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work]:
-    """Estimate the exchange of every layer with experts, and the collectives of cut experts."""
+    """Estimate the exchange of every MoE layer, and the collectives of split experts."""
     model = study[Training].model
     if not model.experts or model.is_nominal:
         return
@@ -317,7 +316,7 @@ def terms(study: Study) -> Iterator[Work]:
 
 
 def _counts(study: Study) -> tuple[Counts, Counts]:
-    """Return the layers with experts of each virtual stage, and those run again in backward."""
+    """Return the MoE layers of each virtual stage, and those recomputed in backward."""
     count, chosen = layer_counts(study, moe=True), study.get(Recompute)
     if chosen is not None and chosen.moe:
         return count, count
@@ -369,7 +368,7 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
 
 
 def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
-    """Yield what ranks tell one another that hold parts of the same experts."""
+    """Yield the collectives among ranks that hold parts of the same experts (ETP)."""
     layout, training = study[Layout], study[Training]
     if isinstance(layout.etp, float) and layout.etp == 1.0:
         return

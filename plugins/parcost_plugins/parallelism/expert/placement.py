@@ -48,14 +48,14 @@ _HEADLINES = ("local_share", "baseline_local_share", "seconds", "speedup", "gain
 
 @block("source", inside="placement", label="required")
 class TokenSource:
-    """A group of devices that share a fast network, and where its tokens go."""
+    """A group of devices with a fast network, and the experts that its tokens go to."""
 
     tokens: tuple[int, ...] = integers(doc="tokens that it routes to each expert, in order")
 
 
 @block("placement", label="required")
 class Placement:
-    """Experts to be placed on groups of devices, or what such a placement is said to reach."""
+    """Experts to be placed on groups of devices, or the stated result of a placement."""
 
     sources: tuple[TokenSource, ...] = children("source", doc="the groups, each with its tokens")
     groups: Real | None = integer(
@@ -97,7 +97,7 @@ class Placement:
 
 
 class _PlacementTimes(NamedTuple):
-    """Seconds of the exchange, before and with the placement."""
+    """Seconds of the exchange before and after the placement."""
 
     before: Real | Formula
     after: Real | Formula
@@ -111,7 +111,7 @@ def blocks() -> list[type]:
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Section | Check]:
-    """Place the experts of every `placement`."""
+    """Return the figures of every `placement`."""
     for one in study.all(Placement):
         rules = list(_rules(one))
         yield from rules
@@ -202,7 +202,7 @@ def _placement_figures(one: Placement) -> Iterator[Figure | Section]:
 
 
 def _group_of_experts(tokens: Tokens) -> list[int]:
-    """Return the group of each expert, as many experts in each."""
+    """Return the group of each expert, with an equal number per group."""
     import numpy as np
 
     groups, experts = tokens.shape
@@ -217,7 +217,7 @@ def _local_tokens(tokens: Tokens, home: Sequence[int]) -> float:
 
 
 def _boundary_tokens(tokens: Tokens, home: Sequence[int]) -> float:
-    """Return the tokens that the busiest group sends or receives over its boundary."""
+    """Return the tokens that the busiest group sends or receives across its boundary."""
     out, into = tokens.sum(axis=1), tokens.sum(axis=1) * 0.0
     for expert in range(tokens.shape[1]):
         own = tokens[home[expert], expert]

@@ -1,4 +1,4 @@
-"""What a router, its experts and the layout must agree on."""
+"""Consistency rules of router, experts and layout."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
 
 
 def _drop_checks(study: Study) -> Iterator[Check]:
-    """Yield what a capacity factor drops: of counted loads in all, or else at the busiest rank."""
+    """Yield warnings of dropped tokens: in total for counted loads, else at the busiest rank."""
     routing = study[Routing]
     factor = routing.capacity_factor
     if factor is None:
@@ -215,6 +215,6 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
 
 
 def _nearest_divisors(of: Real, ranks: Real, near: Real, name: str) -> str:
-    """Return the divisors of *of*, and of *ranks* where whole, next to *near*, as a help line."""
+    """Return the divisors of *of* (and of *ranks* if whole) nearest to *near*, as a help line."""
     found = divisors_of_both(of, ranks, near) or divisors_of_both(of, 0.0, near)
     return f"nearest legal: {name} = {found}" if found else ""

@@ -1,24 +1,24 @@
-"""Tensor parallelism: what the ranks that share a layer tell one another.
+"""Tensor parallelism: communication among the ranks that share a layer.
 
-A layer has two pairs of products, each split by columns and then by rows. Behind a pair
-the ranks add up what they have; on the way back they do so in front of it.
+A layer has two pairs of products, each split by columns and then by rows. After a pair the ranks
+add up their outputs; in backward they do so before it.
 
 - Without sequence parallelism that is an all-reduce of the residual stream.
-- With it, a reduce-scatter behind a pair and an all-gather in front, in both passes.
-  What was saved as a shard is gathered once more for the weight gradient, while the
+- With it, a reduce-scatter after a pair and an all-gather before it, in both passes.
+  Inputs saved as shards are gathered once more for the weight gradient, while the
   input gradient is computed.
 
-In front of latent attention they gather, and add up the gradients of, what is compressed: each
-rank projects its own tokens down before and all tokens up behind.
+Before latent attention the compressed tensors are gathered, and their gradients added up: each rank
+projects its own tokens down, and all tokens up.
 
-``overlap.tensor`` says what hides. ``weight_gradients``: a sum of backward, under the
-weight gradient of the product that made it; a schedule that puts weight gradients off
-leaves it nothing to hide under, for the stage before waits for it. ``pipelined``: what is
-gathered for a product or summed after it, chunk by chunk beside that product.
-``split_batch``: everything, under the other half of the micro-batch.
+``overlap.tensor`` says what is overlapped. ``weight_gradients``: a sum of backward hides under the
+weight gradient of the product that computed it; a schedule that defers weight gradients leaves no
+compute to hide under, as the previous stage waits for the sum. ``pipelined``: tensors gathered for
+a product or summed after it, chunk by chunk beside that product. ``split_batch``: everything, under
+the other half of the micro-batch.
 
-The model says by its hosts which pairs a stage has. So a layer that is no pair (of experts,
-say) sends nothing here.
+The hosts of the model's products say which pairs a stage has. So a layer without a pair (such as
+experts) has no communication here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentia
 
 @block("tensor_parallel", label="none")
 class TensorParallel:
-    """Which tensor-parallel collectives are estimated, and what is shown of the split."""
+    """The tensor-parallel collectives to estimate, and the details to show."""
 
     ends: bool = switch(
         default=True,
@@ -85,7 +85,7 @@ def blocks() -> list[type]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate the collectives of the layers and, unless they are left out, of the ends."""
+    """Estimate the collectives of the layers and, unless excluded, of embedding, head and norms."""
     layout = study[Layout]
     if isinstance(layout.tp, float) and layout.tp == 1.0:
         return
@@ -166,7 +166,7 @@ _ENDS_SHARDED = (
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that the degree divides all that it splits, and that what overlaps can."""
+    """Require that the degree divides heads, MLP and sequence, and that the overlap is possible."""
     yield from rules.divisibility(study)
     yield from rules.overlap(study)
 
@@ -180,7 +180,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study) -> list[Section]:
-    """Return the matrices of one rank, where they are expected."""
+    """Return the table of matrices on one rank, if requested."""
     return [figures.table(study)] if study[TensorParallel].shapes else []
 
 

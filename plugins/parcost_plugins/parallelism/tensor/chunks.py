@@ -1,4 +1,4 @@
-"""The cost of products in chunks, or of micro-batches in halves.
+"""The cost of matrix products in chunks, or of micro-batches in halves.
 
 A product of ``M / q`` rows fills tiles and waves worse than one of M, and is launched q times. The
 kernel model of the study gives the difference: q T(M / q) - T(M).
@@ -21,7 +21,7 @@ _ROWS = frozenset(rows for _, rows in HOSTS.values())
 
 
 def chunk_losses(study: Study) -> Iterator[Work]:
-    """Yield what products lose that run beside what they need or make, chunk by chunk."""
+    """Yield the time that products lose by running in chunks beside their communication."""
     overlap = study[Overlap]
     for gemm in _products(study):
         forward = gemm.pass_ in ("F", "R")
@@ -37,7 +37,7 @@ def chunk_losses(study: Study) -> Iterator[Work]:
 
 
 def split_losses(study: Study) -> Iterator[Work]:
-    """Yield what the products of the layers lose that run on half of a micro-batch twice."""
+    """Yield the time that products lose by running twice on half a micro-batch."""
     for gemm in _products(study):
         half: Callable[[Gemm, Real], Gemm] = (
             (lambda g, q: evolve(g, k=g.k / q))

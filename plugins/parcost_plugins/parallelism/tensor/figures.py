@@ -19,7 +19,7 @@ _RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
 
 
 def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield what the layers of one rank tell the others. The ends are left out of counts."""
+    """Yield the communication of one rank's layers. Embedding and head are not in the counts."""
     layout, m, model = study[Layout], outcome.pipeline.micro_batches, study[Training].model
     rows, found = rows_of(layout), pairs(study, "F")
     on_wire = tensor_group(study)
@@ -117,7 +117,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def _times(outcome: Outcome) -> Iterator[Figure]:
-    """Yield the seconds of a step that the ledger has for tensor parallelism."""
+    """Yield the tensor-parallel seconds of a step in the ledger."""
     exposed: dict[str, Real] = {}
     hidden: dict[str, Real] = {}
     compute: dict[str, Real] = {}
@@ -152,7 +152,7 @@ def _times(outcome: Outcome) -> Iterator[Figure]:
 
 
 def shapes(study: Study) -> Iterator[Figure]:
-    """Yield the widths of what one rank holds of a layer."""
+    """Yield the widths of a layer on one rank."""
     layout, model = study[Layout], study[Training].model
     # Latent attention makes a key of every head; its rotated part is not projected.
     k, d = (model.heads, model.nope_dim) if model.is_latent else (model.kv_heads, model.head_dim)

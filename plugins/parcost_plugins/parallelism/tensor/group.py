@@ -1,4 +1,4 @@
-"""The tensor-parallel group of a study: its link, its messages, what they cost."""
+"""The tensor-parallel group of a study: its links, messages, and communication time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FP32 = 4.0  # bytes: the loss is reduced in full precision
 
 
 class CollectivePrice(NamedTuple):
-    """A collective: its seconds, its bytes, and the latency in its seconds."""
+    """The cost of a collective: seconds, bytes, and the latency within the seconds."""
 
     seconds: Formula
     bytes_: Real
@@ -26,7 +26,7 @@ class CollectivePrice(NamedTuple):
 
 @record(kw_only=True, eq=False)
 class TensorGroup:
-    """The group, what hiding under compute costs, and the sizes of what is sent, by letter."""
+    """The group, the slowdown of compute by hidden communication, and message sizes by symbol."""
 
     study: Study
     algorithm: str
@@ -39,9 +39,9 @@ class TensorGroup:
     def price(
         self, operation: str, message: Message | None = None, *, parts: float = 1.0
     ) -> CollectivePrice:
-        """Estimate a collective over *message*, in *parts* equal ones, once.
+        """Estimate one collective over *message*, sent in *parts* equal parts.
 
-        Without a message it is over the residual stream.
+        The default message is the residual stream.
         """
         key = (operation, message.tensor if message else "", parts)
         if key not in self._priced:
@@ -56,7 +56,7 @@ class TensorGroup:
         return self._priced[key]
 
     def loss(self) -> CollectivePrice:
-        """Estimate the sum of one number per token."""
+        """Estimate an all-reduce of one number per token, as in the loss."""
         letters = {letter: self.sizes[letter] for letter in "sbl"}
         return self._price(
             "all_reduce", letters, 1.0, reduction_algorithm(self.study, self.algorithm)
@@ -88,7 +88,7 @@ class TensorGroup:
         *,
         share: Real = 1.0,
     ) -> Work:
-        """Return a collective that a pass waits for, or that may hide in a window of it."""
+        """Return an exposed collective of a pass, or one that may hide in *window*."""
         return Work(
             name=name,
             cause=TENSOR,
@@ -106,7 +106,7 @@ class TensorGroup:
     def chunk_work(
         self, row: LayerRow, message: Message, pass_: Pass, pair: str, count: Sequence[float]
     ) -> Iterator[Work]:
-        """Yield a collective in q chunks beside a product that takes T_g.
+        """Yield a collective in q chunks beside a product that takes T_g seconds.
 
         One chunk has nothing to run beside, the first that is gathered or the last that is
         added up. The others find q - 1 of q chunks of the product:

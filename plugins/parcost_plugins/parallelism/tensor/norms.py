@@ -1,8 +1,7 @@
-"""Gradients of what every rank holds but only a share of the tokens passes.
+"""Gradients of replicated parameters that see only a shard of the tokens.
 
-Under sequence parallelism a rank normalises its share of the tokens. So the gradients of
-norms, and of biases added behind a reduce-scatter, are partial sums. They are added up once
-per step.
+Under sequence parallelism a rank normalises its shard of the tokens. So the gradients of norms, and
+of biases added after a reduce-scatter, are partial sums. They are added up once per step.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
-    """Yield the sum over the tensor-parallel ranks, one for each size that a stage has."""
+    """Yield the all-reduce over the tensor-parallel ranks, one for each kind of stage."""
     if not study[Layout].sequence_parallel:
         return
     e = study[Training].precision.reduction
@@ -38,7 +37,7 @@ def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
 
 
 def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
-    """Yield kinds of stages: a number, the elements that are copied, and one on each stage."""
+    """Yield kinds of stages: a number, the replicated elements, and the count on each stage."""
     if study.has_structures:
         held = [p for _, p in study.contributions_by_row("parameters")]
         copied = [p for p in held if isinstance(p, Parameters) and p.replicated]

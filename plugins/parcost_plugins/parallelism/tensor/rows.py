@@ -1,4 +1,4 @@
-"""What a layer sends, collective by collective, and which pairs of products a stage has."""
+"""Collectives of a layer, and the pairs of products on each stage."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class LayerRow:
 
     @property
     def passes(self) -> Sequence[Pass]:
-        """Where it stands; what runs forward again tells the other ranks again."""
+        """The passes that contain it; recomputation repeats forward communication."""
         if self.part == "forward":
             return ("F", "R")
         return ("B",) if self.part == "backward" else ("W",)
 
     def host_of_pair(self, pair: str, which: str = "") -> str:
-        """Return the host of *pair* that it may hide under."""
+        """Return the product of *pair* under which it may hide."""
         columns, rows = HOSTS[pair]
         return rows if (which or self.host) == "rows" else columns
 
@@ -75,14 +75,14 @@ WITH_SEQUENCE_PARALLEL = (
 
 
 def rows_of(layout: Layout) -> Sequence[LayerRow]:
-    """Return what a layer of *layout* sends."""
+    """Return the collectives of a layer of *layout*."""
     return WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else WITHOUT_SEQUENCE_PARALLEL
 
 
 class Message(NamedTuple):
-    """One tensor that a row sends: its *width* per token, and how many *pairs* of a stage do.
+    """One tensor of a collective: its *width* per token, and the number of *pairs* that send it.
 
-    *tensor* is empty for the residual stream.
+    *tensor* is "" for the residual stream.
     """
 
     tensor: str
@@ -91,7 +91,7 @@ class Message(NamedTuple):
 
     @property
     def times(self) -> Sequence[float]:
-        """How often every virtual stage sends it."""
+        """The number of messages on each virtual stage."""
         return reduce(partial(map_stages, add), self.pairs.values())
 
     def label(self, row: LayerRow) -> str:
@@ -102,7 +102,7 @@ class Message(NamedTuple):
 def messages(
     row: LayerRow, found: Mapping[str, Sequence[float]], model: Model
 ) -> Iterator[Message]:
-    """Yield the tensors that *row* sends for the pairs *found*: the residual stream by default.
+    """Yield the tensors of *row* for the pairs *found*: the residual stream by default.
 
     For latent attention they are the compressed queries, keys and values. Every rank projects them
     up for its own heads.
@@ -120,10 +120,9 @@ def messages(
 
 
 def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:
-    """Return how many pairs of each kind every virtual stage has: one for each product by rows.
+    """Return the number of pairs on each virtual stage, by kind: one per row-parallel product.
 
-    In the pass R these are the pairs that run forward again. Kinds of which there are none
-    are left out.
+    In the pass R these are the recomputed pairs. Kinds without pairs are left out.
     """
     found: dict[str, Counts] = {}
     kinds = {rows: pair for pair, (_, rows) in HOSTS.items()}

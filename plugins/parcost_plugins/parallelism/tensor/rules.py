@@ -1,4 +1,4 @@
-"""What the degree must divide, and what an overlap of tensor parallelism needs."""
+"""Rules of tensor parallelism: divisibility, and requirements of overlap."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PADDED_TO = (
 
 
 def divisibility(study: Study) -> Iterator[Check]:
-    """Require that the degree divides all that it splits.
+    """Require that the degree divides heads, MLP and sequence.
 
-    Where the heads say it, KV heads, MLP and sequence do not repeat it.
+    If the query heads fail, KV heads, MLP and sequence are not reported too.
     """
     layout, training = study[Layout], study[Training]
     model, tp = training.model, layout.tp
@@ -103,7 +103,7 @@ def _sequence_rules(study: Study, heads: Mask) -> Iterator[Check]:
 
 
 def _nearest_degrees(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
-    """Return the degrees next to the first that fails that divide heads and MLP, in words."""
+    """Return the degrees nearest to the first failing one that divide heads and MLP, as text."""
     values = [first_failure(holds, value) for value in (tp, heads, kv, ffn)]
     tp, heads, kv, ffn = values
     found = next_to(tp, tensor_degrees(int(heads), int(kv), int(ffn)))
@@ -111,7 +111,7 @@ def _nearest_degrees(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) ->
 
 
 def overlap(study: Study) -> Iterator[Check]:
-    """Require what each mode of ``overlap.tensor`` cuts."""
+    """Require that each mode of ``overlap.tensor`` can split its tensors."""
     mode, layout, training = tensor_overlap(study), study[Layout], study[Training]
     if mode == "split_batch":
         b = training.micro_batch

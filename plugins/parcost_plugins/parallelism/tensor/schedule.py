@@ -1,4 +1,4 @@
-"""Whether a schedule puts weight gradients off."""
+"""Whether a schedule defers weight gradients."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _orders: dict[tuple[int, int, int], tuple[Any, bool]] = {}
 
 
 def puts_off_weight_gradients(study: Study) -> bool:
-    """Return whether the schedule ever has input and weight gradients apart.
+    """Return whether the schedule ever separates input and weight gradients.
 
-    Its order for a few micro-batches tells. A schedule is known by its identity, and
-    kept so that its identity stays its own.
+    Determined from its order for a few numbers of micro-batches, and cached by the identity of the
+    schedule.
     """
     cut = study.pipeline
     _, schedule = study.plugins.offers("schedules")[cut.schedule]
