@@ -1,4 +1,4 @@
-"""The grammar of the .par language, as data: as it is written, and ready to run."""
+"""The grammar of the .par language as data: its source, and the tables of the parser."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def _read(name: str) -> str:
 
 
 def tables() -> dict[str, Any]:
-    """Return what `parcost_grammar.generate` made of the grammar."""
+    """Return the tables that `parcost_grammar.generate` made from the grammar."""
     data: dict[str, Any] = json.loads(_read("par.json"))
     return data

@@ -25,12 +25,15 @@ _NESTING = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
 
 
 class Newlines(PostLex):
-    """Newlines end items, except inside brackets, which reach no ``{``, ``}`` or ``=``."""
+    """Filters newline tokens: they end items, except inside brackets.
+
+    An unclosed bracket ends at the next ``{``, ``}`` or ``=``.
+    """
 
     always_accept = ("_NL", "UNTERMINATED", "UNKNOWN")  # Lark drops what no rule names
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        """Yield the tokens that the grammar speaks of."""
+        """Yield the tokens that the grammar uses."""
         depth = 0
         for token in stream:
             depth = max(depth + _NESTING.get(token.type, 0), 0)
@@ -54,7 +57,7 @@ def lark() -> Lark:
 
 
 def tables() -> dict[str, Any]:
-    """Return what the parser needs, as plain data.
+    """Return the tables of the parser, as plain data.
 
     *tokens* is one regular expression with a group for each terminal. A rule has three parts: its
     origin, its node and a code for each of its symbols. The node is null if its only child replaces
@@ -88,7 +91,7 @@ def tables() -> dict[str, Any]:
 
 
 def _in_reach(start: int, states: dict[int, dict[str, tuple[Any, Any]]]) -> list[int]:
-    """Number the states from *start* on, so that the tables only change with the grammar."""
+    """Return the states reachable from *start* in a fixed order, so that tables are stable."""
     order = [start]
     for state in order:
         targets = [target for _, (_, target) in sorted(states[state].items())]
@@ -97,7 +100,7 @@ def _in_reach(start: int, states: dict[int, dict[str, tuple[Any, Any]]]) -> list
 
 
 def _shapes(rules: list[Any]) -> list[tuple[str, str | None, list[int]]]:
-    """Return the rules as `tables` tells them, in Lark's reading of ``_`` and ``?``."""
+    """Return the rules in the form of `tables`, with Lark's meaning of ``_`` and ``?``."""
     several = {rule.origin.name for rule in rules if rule.origin.name.startswith("_")}
     several -= {name for name in several if all(map(_renames, _of(rules, name)))}
 
@@ -120,7 +123,7 @@ def _of(rules: list[Any], name: str) -> list[Any]:
 
 
 def _renames(rule: Any) -> bool:
-    """Say whether the rule is another name for its only child."""
+    """Return whether the rule is another name for its only child."""
     return len(rule.expansion) == 1 and not rule.expansion[0].name.startswith("_")
 
 

@@ -102,7 +102,7 @@ def importer_for(
 ) -> Importer:
     """Return the importer called *tool*, or the only one that recognizes the file *name*.
 
-    A file that none recognizes has the format of the files that it starts, if *neighbor* has them.
+    If none recognizes it, the format of the files that it starts is used, if *neighbor* has them.
 
     Raises:
         SpecError: There is none, or several do.

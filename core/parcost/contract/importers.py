@@ -202,9 +202,10 @@ class Importer(ABC):
         """Return whether a file called *name* with this text is of the format."""
 
     def starts(self, file: ImportFile) -> Sequence[ImportFile]:  # noqa: ARG002
-        """Return the files that a file starts, as a script does; one that is missing has no text.
+        """Return the files that a launch script starts; a missing file has an empty text.
 
-        They are asked for where no format recognizes the file itself: it has the format of these.
+        They are requested if no importer recognizes the script itself: it has the format of these
+        files.
         """
         return ()
 

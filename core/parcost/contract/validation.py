@@ -200,7 +200,7 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
 
 @cache
 def _declared(hook: str, class_: Any) -> Declarations | None:
-    """Return what *class_* declares, if *hook* may be answered with it."""
+    """Return the declarations of *class_* if it is a valid type for *hook*."""
     return declarations(class_) if issubclass(class_, answer_types(hook)) else None
 
 

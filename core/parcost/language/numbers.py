@@ -85,7 +85,7 @@ def quantity(
 
 
 def _prefixed(value: float, unit: str, prefixes: Mapping[str, float], digits: int) -> str:
-    """Return *value* in the unit with the prefix that fits."""
+    """Return *value* in the unit with the most suitable prefix."""
     scale, name = _scale(abs(value), unit, prefixes)
     text = round_significant(value / scale, digits)
     return f"{text} {name}" if name else text

@@ -188,7 +188,7 @@ def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int
 
 
 def _start(value: Any, unit: str) -> str:
-    """Return the start of an input: its number, and the unit of that."""
+    """Return the start of an input's JSON: its number and its unit."""
     return f'{{"value":{number(value)},"unit":{text(unit)}'
 
 

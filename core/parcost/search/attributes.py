@@ -60,7 +60,7 @@ def is_text(block: Any, attribute: str) -> bool:
 
 
 def _object_value(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
-    """Return *value* as binding holds it: a switch is a bool, a word is itself."""
+    """Return *value* in the form that a block stores: a switch is a bool, a word is itself."""
     block, attribute = find(study, path)
     kind = block_type(type(block)).fields[attribute].kind
     if kind == "switch":

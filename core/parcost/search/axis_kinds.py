@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True, eq=False)
 class AxisKinds:
-    """Axes by what becomes of them; *cuts* decide the virtual stages, and nothing else."""
+    """Axes sorted by kind; *cuts* change only the virtual stages (stages, chunks, layer split)."""
 
     structural: list[Axis] = field(factory=list)
     cuts: list[Axis] = field(factory=list)
@@ -36,7 +36,7 @@ class AxisKinds:
 
     @classmethod
     def of(cls, scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> AxisKinds:
-        """Tell *axes* apart."""
+        """Return *axes* sorted by kind."""
         found, hidden = cls(), condition_names(scenario)
         for axis in axes:
             block, attribute = find(study, axis.attribute)
@@ -72,7 +72,7 @@ def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bo
 
 
 def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
-    """Return whether *axis* decides what must hold, which is said in words."""
+    """Return whether the text of a search limit depends on *axis*."""
     said = [limit.says for _, goal in study.contributions("search_goals") for limit in goal.limits]
     for value in axis.values:
         changed = scenario.replace({axis.attribute: value}).first
@@ -94,7 +94,7 @@ PROBES: Mapping[str, Callable[[Any], Any]] = {
 
 
 def probe_questions(study: SpecStudy) -> list[str]:
-    """Return what tells apart what *study* asks of all layouts."""
+    """Return sample answers of *study* to hooks whose answers must be the same for all layouts."""
     return [
         f"{key_of(probe(answer))}"
         for hook, probe in PROBES.items()
@@ -103,7 +103,7 @@ def probe_questions(study: SpecStudy) -> list[str]:
 
 
 def _read_by_schedules(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
-    """Return whether a schedule is another one by what *axis* says of it."""
+    """Return whether the options of some schedule depend on *axis*."""
     variants = Variants(study, [choice_of(scenario, study, axis)])
     return bool(variants.read_by_schedules())
 
@@ -114,7 +114,7 @@ def _stages(study: SpecStudy) -> tuple[Any, ...]:
 
 
 def _others(study: SpecStudy, block: Any, attribute: str) -> list[str]:
-    """Return every other attribute of the study, spelled."""
+    """Return the values of all other attributes of the study, as text."""
     found = []
     for blocks in study.blocks.values():
         for other in blocks:

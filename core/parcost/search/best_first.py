@@ -1,10 +1,10 @@
 """Best-first search: bounds, then exact replays, until no remaining layout can be better.
 
-Every layout of the space is bounded. Layouts that may rank are scored: exactly, or from below by
-all of their terms. Layouts are then replayed in batches, the lowest score first. The search ends
-when no remaining score is below the worst layout in the ranking. Then the ranking is proven. If the
-time runs out first, the optimality gap remains: from the best layout to the lowest remaining score.
-About parts of the space that were not visited nothing is known.
+Every layout of the space gets a lower bound. Layouts that may rank are scored with all of their
+terms: exactly, or by a better lower bound. Layouts are then replayed in batches, the lowest score
+first. The search ends when no remaining score is below the worst layout in the ranking. Then the
+ranking is proven. If the time runs out first, the optimality gap remains: from the best layout to
+the lowest remaining score. For parts of the space that were not visited there is no bound.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _MANY = 12  # schedules of structures that wait: their terms are kept
 
 @frozen(kw_only=True, eq=False)
 class SearchRequest:
-    """The request of a search: *objective* by name, *keep* layouts, within some seconds.
+    """The request of a search: *objective* by name, *keep* layouts, a time limit in seconds.
 
     With *careful* a layout is evaluated on its own before it excludes others. Only a single
-    evaluation has the verdicts of plugins, which may reject it. A *strict_budget* also ends a
-    search that hands out all layouts. Layouts whose cost differs by less than *tolerance*, a share,
-    are listed with the simpler ones first. Without *front* the Pareto front is computed when it is
-    read, by a second search.
+    evaluation runs the rules about outcomes, which may reject it. A *strict_budget* also ends a
+    search that returns all layouts. Layouts whose cost differs by less than *tolerance*, a
+    fraction, are listed with the simpler ones first. Without *front* the Pareto front is computed
+    when it is read, by a second search.
     """
 
     objective: str = "step_time"
@@ -79,8 +79,8 @@ def search(
 ) -> SearchResult:
     """Return the best layouts of *space*.
 
-    *points* is called with all layouts, some at a time, as they are scored, however long
-    that takes: only a strict budget ends that.
+    *points* is called with all layouts, in batches, as they are scored, regardless of the time
+    limit: only a strict budget ends that.
 
     Raises:
         SpecError: There is no such objective, or no layout is legal, fits and is within
@@ -124,7 +124,7 @@ def _tally(
 
 @frozen(eq=False)
 class _Counts:
-    """What was left out, and how close it came."""
+    """Counts of the excluded layouts by reason, and the least memory or cost among them."""
 
     refused: Counter[str] = field(factory=Counter)
     limits: Counter[str] = field(factory=Counter)
@@ -135,7 +135,7 @@ class _Counts:
 
 
 class _Search:
-    """A search as it goes on."""
+    """The state of a running search."""
 
     def __init__(
         self,
@@ -164,16 +164,16 @@ class _Search:
 
     @property
     def late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the time limit is reached."""
         return time.monotonic() - self.start > self.request.budget_seconds
 
     @property
     def _ends_early(self) -> bool:
-        """Whether the time is over, and layouts may be left unscored."""
+        """Whether the time limit is reached, and layouts may be left unscored."""
         return self.late and (self.points is None or self.request.strict_budget)
 
     def score(self) -> None:
-        """Score every layout that may matter."""
+        """Score every layout that may be in the ranking or on the front."""
         for group in self.space.groups():
             self.counts.refused.update(group.refused)
             self.counts.totals["legal"] += group.points
@@ -191,9 +191,10 @@ class _Search:
                 return
 
     def _score_group(self, scores: Scores) -> bool:
-        """Score the layouts of a group that may matter; return whether all have a bound.
+        """Score the layouts of a group that may be in the ranking; return whether all have a bound.
 
-        Points that serial work alone rules out are not scored. The time may be over before.
+        Degrees that the bound by serial work excludes are not scored. The time limit may end it
+        early.
         """
         order = PointOrder(self._least_costs(scores))
         while block := order.take(self._block_size, self.best.worst):
@@ -210,13 +211,13 @@ class _Search:
 
     @property
     def _block_size(self) -> int:
-        """How many points are bounded together: few until some rule others out."""
+        """The number of points to bound together: fewer until the ranking is full."""
         return _BLOCK if self.best.worst < inf else _FIRST_BLOCK
 
     def _least_costs(self, scores: Scores) -> Mapping[int, NDArray[np.float64]]:
-        """Return costs that no layout at a point of a structure is below, by structure.
+        """Return a lower bound of the cost at each combination of degrees, by structure.
 
-        They are minus infinity where every layout has to be bounded, as for a front or a limit.
+        It is minus infinity if every layout must be bounded, as for a front or a limit.
         """
         found: dict[int, NDArray[np.float64]] = {}
         for place, structure in enumerate(scores.group.structures):
@@ -230,9 +231,9 @@ class _Search:
         return found
 
     def _score(self, scores: Scores, block: Mapping[int, NDArray[np.intp]]) -> None:
-        """Score the layouts at points of structures that may matter, the lowest bounds first.
+        """Score the layouts of a block that may be in the ranking, the lowest bounds first.
 
-        Where time runs out, the lowest bound of those that are left is what is known of them.
+        If the time limit is reached, the lowest bound of the others is recorded.
         """
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts(block)]
         choices = prod(scores.group.variants.shape)
@@ -263,9 +264,10 @@ class _Search:
     def _minimum_costs(
         self, bounds: Sequence[LayoutBounds]
     ) -> tuple[Mapping[tuple[int, int], NDArray[np.bool_]], Mapping[int, NDArray[np.float64]]]:
-        """Return which layouts matter, and the lowest cost at each point, by structure.
+        """Return the layouts that may be in the ranking, and lowest costs, as arrays by structure.
 
-        The first is by structure and position of the schedule.
+        The first has a mask by structure and position of the schedule. The second has the lowest
+        cost of each combination of degrees by structure.
         """
         worst = self.best.worst if self.points is None else nan  # all points are expected
         matters: dict[tuple[int, int], NDArray[np.bool_]] = {}
@@ -279,17 +281,17 @@ class _Search:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the time is over, and something is known of the best."""
+        """Whether the time limit is reached and some layout has a score."""
         known = self.waiting or self.looked or self.best.ranking()
         return bool(self._ends_early and known)
 
     @property
     def _may_gain(self) -> bool:
-        """Whether a layout that waits may be among the best."""
+        """Whether a queued layout may be among the best."""
         return bool(self.waiting) and self.waiting[0][0] <= self.best.worst
 
     def _apply_bound(self, bound: ScoredLayouts) -> LayoutBounds:
-        """Return what *bound* leaves of its layouts, and count what it does not."""
+        """Return the layouts that *bound* does not exclude, and count the excluded ones."""
         objective, limits = self._judged_by(bound)
         left = self._that_end(self._that_fit(bound), bound.seconds)
         for limit in limits:
@@ -312,14 +314,14 @@ class _Search:
         return left
 
     def _that_end(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
-        """Return which layouts take a time at all; count the others as an evaluation does."""
+        """Return which layouts have a finite step time; count the others as evaluations do."""
         ends: NDArray[np.bool_] = left & (seconds < inf)
         if never := int(left.sum()) - int(ends.sum()):
             self.counts.verdicts[_NEVER] += never
         return ends
 
     def _offer(self, scored: ScoredLayouts) -> None:
-        """Let layouts wait to be replayed, and be on the front, where they fit."""
+        """Queue the layouts that fit for a replay, and offer them to the front."""
         objective, limits = self._judged_by(scored)
         if self.points is not None:
             self.points(scored)
@@ -339,7 +341,7 @@ class _Search:
             heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
 
     def prove(self) -> None:
-        """Replay layouts until no other one can be better, or the time is over."""
+        """Replay layouts until no other one can be better, or the time limit is reached."""
         while self._may_gain:
             if self.late and self.best.ranking():
                 return
@@ -366,7 +368,7 @@ class _Search:
             heapq.heappop(self.waiting)
 
     def _runs(self, layout: SearchedLayout) -> bool:
-        """Return whether a layout that may be listed is good by itself; count why it is not."""
+        """Return whether a layout is valid when evaluated alone; count the reasons if not."""
         if layout.cost > self.best.worst:
             return False
         one = evaluate_layout(self.space.scenario, layout.values, self.request.objective)
@@ -374,7 +376,7 @@ class _Search:
         return one.layout is not None
 
     def _thin(self) -> None:
-        """Replay the best that wait, and forget whatever cannot be among the best any more."""
+        """Replay the best queued layouts, and drop all that cannot be among the best any more."""
         self.replay_some()
         while self.waiting and self.best.worst == inf:
             self.replay_some()
@@ -388,7 +390,7 @@ class _Search:
 
     @property
     def _crowd(self) -> int:
-        """How many layouts wait."""
+        """The number of queued layouts."""
         return sum(entry.left for _, _, entry in self.waiting)
 
     def tally(self, *, interrupted: bool) -> Tally:

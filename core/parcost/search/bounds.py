@@ -1,4 +1,4 @@
-"""Layouts of which a first bound is known: which of them are worth scoring."""
+"""First lower bounds of layouts, and the layouts that are worth scoring."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class LayoutBounds:
-    """The layouts of one structure and schedule that are *left*, with a *cost* from below.
+    """The layouts of one structure and schedule that are *left*, with lower bounds of their *cost*.
 
-    Layouts that a bound does not tell apart are one here.
+    Layouts with the same bound share one element of the arrays.
     """
 
     def __init__(self, bound: ScoredLayouts, cost: Any, left: NDArray[np.bool_]) -> None:
@@ -32,9 +32,9 @@ class LayoutBounds:
         )
 
     def matters(self, worst: float, front: Front | None) -> NDArray[np.bool_]:
-        """Return which layouts may cost no more than *worst* or be on the *front*, if it is wanted.
+        """Return which layouts may cost at most *worst*, or may be on the *front* (if given).
 
-        All that are left do if *worst* is not a number.
+        If *worst* is NaN, all remaining layouts may.
         """
         gains = ~(self._cost > worst)
         if front is not None:
@@ -43,12 +43,12 @@ class LayoutBounds:
         return found
 
     def minimum_cost(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return the lowest cost at each point of the flat axis, infinite where none *matters*."""
+        """Return the lowest cost for each combination of degrees, infinite where none *matters*."""
         found: NDArray[np.float64] = np.where(matters, self._cost, inf).min(
             axis=tuple(range(matters.ndim - 1))
         )
         return found
 
     def settle(self, points: NDArray[np.intp]) -> None:
-        """Leave nothing at some points of the flat axis: they are scored."""
+        """Remove the layouts at some combinations of degrees, because they are scored now."""
         self._left[..., points] = False

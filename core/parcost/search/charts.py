@@ -30,7 +30,7 @@ def search_charts(found: SearchResult) -> list[Chart]:
 
 
 def point_table(found: SearchResult) -> PointTable:
-    """Return the layouts of a search: the best, those of the front, and the fastest."""
+    """Return the layouts of a search as rows: the best, the Pareto front, and the fastest."""
     own = found.objective
     first = found.best[0].result
     figures = {figure.name: figure for _, figure in first.figures} if first is not None else {}
@@ -80,7 +80,7 @@ def _key(row: Mapping[str, Any]) -> str:
 
 
 def _evaluation(scenario: Scenario, values: Mapping[str, Any], own: Objective) -> dict[str, Any]:
-    """Return the layout with these *values*, evaluated by itself; why it does not run, if so."""
+    """Return the row of the layout with these *values*, evaluated alone, or why it is invalid."""
     try:
         found = evaluate_layout(scenario, values, own.name)
     except SpecError as error:

@@ -1,7 +1,7 @@
-"""The order of a ranking: of layouts that are nearly as fast, the simpler ones first.
+"""The order of a ranking: among layouts that are nearly as fast, the simpler ones come first.
 
-A prediction has an error. A layout may be faster by less than that error. Then one that fits with
-room, has fewer chunks or less sharding is as good a choice.
+A prediction has an error. If a layout is faster by less than that error, a layout with more free
+memory, fewer chunks or less sharding is as good a choice.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def sort_by_complexity(found: SearchResult, tolerance: float) -> SearchResult:
-    """Return *found* with simpler layouts first among those within *tolerance*, a share of cost.
+    """Return *found*, re-sorted: if costs differ by less than *tolerance*, simpler layouts first.
 
-    The order stays that of the cost for objectives that are not proportional to the step time.
+    *tolerance* is a fraction. Objectives that are not proportional to the step time stay in the
+    order of cost.
     """
     fastest = sorted(found.best, key=lambda layout: layout.seconds)
     places = {id(layout): place for place, layout in enumerate(fastest, start=1)}
@@ -41,7 +42,7 @@ def _is_proportional(objective: Objective) -> bool:
 def _groups(
     layouts: Sequence[SearchedLayout], tolerance: float
 ) -> Iterator[Sequence[SearchedLayout]]:
-    """Yield layouts in order of cost, together those within *tolerance* of the first of them."""
+    """Yield groups of layouts in order of cost, each within *tolerance* of its first."""
     group: list[SearchedLayout] = []
     for layout in layouts:
         if group and layout.cost > group[0].cost * (1.0 + tolerance):
@@ -52,7 +53,7 @@ def _groups(
 
 
 def _key(layout: SearchedLayout) -> tuple[bool, Sequence[float]]:
-    """Return what sorts layouts: those that fit with room first, then simpler ones."""
+    """Return the sort key of a layout: memory that fits without a warning first, then numbers."""
     assert layout.result is not None  # listed layouts are evaluated
     complexity = goal_of(layout.result.study).complexity
     numbers = complexity(layout.result.study) if complexity is not None else ()

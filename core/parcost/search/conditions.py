@@ -1,7 +1,7 @@
-"""Which names stand in conditions of a spec: what depends on them cannot be found by trying.
+"""Names in conditional expressions of a spec, whose dependence on an axis may be hidden.
 
-Other attributes that depend on an axis are found by giving it its values. An expression such
-as ``layout.pp > 1 ? layout.zero : 0`` depends on one axis only where another has some value.
+Attributes that depend on an axis are found by binding its values one by one. An expression such as
+``layout.pp > 1 ? layout.zero : 0`` hides its dependence on one axis unless another has some value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOGICAL = {"<", "<=", ">", ">=", "==", "!=", "&&", "||"}
 
 
 def condition_names(scenario: Scenario) -> set[str]:
-    """Return the names that expressions of a spec mention, none if none holds a condition."""
+    """Return all names in expressions of a spec if it has a conditional expression, else none."""
     names: set[str] = set()
     conditional = False
     for node in _nodes([*_modules(scenario.module, {}), *scenario.overrides.values()]):
@@ -33,7 +33,7 @@ def condition_names(scenario: Scenario) -> set[str]:
 
 
 def _modules(module: Module, known: dict[int, Module]) -> list[Any]:
-    """Return what stands in a module, and in all that it imports but catalogues."""
+    """Return the syntax nodes of a module and of its imports, except catalogues."""
     if id(module) in known or module.catalogue:
         return []
     known[id(module)] = module

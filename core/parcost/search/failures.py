@@ -1,4 +1,4 @@
-"""Why a search finds nothing, and what would help."""
+"""Diagnostics of a search without a result: the reasons, and changes that would help."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OUTCOME = "an outcome that"  # a rule about outcomes accepts
 
 
 def objective_of(study: Study, name: str) -> Objective:
-    """Return the objective of that name, or the only one whose first words these are.
+    """Return the objective called *name*, or the only one whose name starts with ``name_``.
 
     Raises:
-        SpecError: There is none, or the study lacks what it takes.
+        SpecError: There is none, or the study lacks what it needs.
     """
     every: dict[str, Objective] = {o.name: o for _, o in study.contributions("objectives")}
     longer = [full for full in every if full.startswith(f"{name}_")]
@@ -61,7 +61,7 @@ def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
 
 
 def _whatever(space: Space) -> Sequence[Diagnostic]:
-    """Return the errors that do not depend on the choices: those of both extremes."""
+    """Return the errors that do not depend on the choices: those at the first and last values."""
     first, last = (
         _errors(space, {axis.attribute: axis.values[i] for axis in space.axes}) for i in (0, -1)
     )
@@ -117,7 +117,7 @@ def out_of_time(space: Space, legal: int) -> Diagnostic:
 
 
 def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
-    """Return the diagnostic if a layout runs in the search and fails in an evaluation."""
+    """Return the diagnostic if a layout is valid in the search but fails in an evaluation."""
     at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in values.items())
     message = f"the evaluation of the layout {at} differs from its score in the search"
     help = "a plugin answers differently for many layouts than for one; leave plugins out "
@@ -132,7 +132,7 @@ def plugins_failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
 
 
 def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
-    """Yield what one of *rules* says of the first layout, or else another one."""
+    """Yield the message of one of *rules* at the first layout, or else of another error."""
     first = {axis.attribute: axis.values[0] for axis in space.axes}
     at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in first.items())
     errors = sorted(_errors(space, first), key=lambda d: d.id not in rules)
@@ -140,7 +140,7 @@ def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
 
 
 def _ways_out(space: Space) -> Iterator[str]:
-    """Yield axes of which another value alone would make some layout legal."""
+    """Yield hints: axes for which another value would make some layout legal."""
     scenario = space.scenario
     here = {axis.attribute: list(axis.values) for axis in space.axes}
     study = scenario.first
@@ -158,7 +158,7 @@ def _ways_out(space: Space) -> Iterator[str]:
 
 
 def _legal(space: Space, path: str, value: object) -> bool:
-    """Return whether any layout is legal where one axis has another value."""
+    """Return whether any layout is legal if one axis has another value."""
     given = {axis.attribute: list(axis.values) for axis in space.axes} | {path: [value]}
     try:
         other = space_of(space.scenario, given, list(given))

@@ -17,12 +17,12 @@ from parcost.search.scores import ScoredLayouts, values_at
 
 @frozen(eq=False)
 class FastestLayouts:
-    """Takes layouts as they are scored, and keeps the fastest for each combination of degrees."""
+    """Collects the fastest layout for each combination of degrees, as layouts are scored."""
 
     _found: dict[tuple[Any, ...], FastestLayout] = field(factory=dict)
 
     def __call__(self, scored: ScoredLayouts) -> None:
-        """Take the layouts of *scored* that fit and are within the limits."""
+        """Add the layouts of *scored* that fit and are within the limits."""
         shape, judge = scored.legal.shape, scored.judge
         left = scored.legal & reduce(and_, (scored.bytes_ <= room for room in judge.rooms), True)
         for limit in judge.limits:

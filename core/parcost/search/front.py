@@ -1,8 +1,8 @@
-"""Candidates for the front of time against memory, out of millions of layouts.
+"""Candidates for the Pareto front of step time and memory, out of millions of layouts.
 
 The memory of all layouts is divided into bands. The fastest layout of each band by its score is a
-candidate. Candidates are evaluated at the end, so printed values are exact. A layout between two of
-them may be missing.
+candidate. Candidates are evaluated at the end, so printed values are exact. A layout between two
+candidates may be missing.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Candidate:
 
 
 class Front:
-    """The fastest layout of each band of memory so far."""
+    """The fastest layout so far in each band of memory."""
 
     def __init__(self) -> None:
         self._least = np.full(_BANDS, np.inf)  # seconds in a band or in any with less memory
         self._found: dict[int, Candidate] = {}
 
     def offer(self, scored: ScoredLayouts, left: NDArray[np.bool_]) -> None:
-        """Consider the layouts of *scored* that are *left*."""
+        """Add the layouts of *scored* for which the mask *left* is true, if they improve a band."""
         flat = np.flatnonzero(left)
         if not len(flat):
             return
@@ -60,7 +60,7 @@ class Front:
         self._least = np.minimum.accumulate(np.minimum(least * (1.0 + ALIKE), self._least))
 
     def may_gain(self, seconds: Any, bytes_: Any) -> Any:
-        """Return where a layout of no fewer seconds and bytes might be a candidate."""
+        """Return where a layout with at least these seconds and bytes may be a candidate."""
         return seconds <= self._least[_band(bytes_)]
 
     def candidates(self) -> Sequence[Candidate]:
@@ -69,7 +69,7 @@ class Front:
 
 
 def faster(candidates: Iterable[Candidate]) -> Sequence[Candidate]:
-    """Return the first of each band, unless one of a lower band is as fast."""
+    """Return the fastest candidate of each band, unless a band of less memory has one as fast."""
     found: dict[int, Candidate] = {}
     for candidate in candidates:
         known = found.get(candidate.band)

@@ -1,4 +1,4 @@
-"""What a spec says of its search, and whether the study has what that names."""
+"""The search goal in a spec, and errors if it names unknown axes or objectives."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 
 def goal_of(study: Study) -> Goal:
-    """Return what the spec says of the search."""
+    """Return the search goal of the spec."""
     found = [goal for _, goal in study.contributions("search_goals")]
     return found[0] if found else Goal()
 
 
 def unknown_axes(scenario: Scenario, given: Iterable[str] = ()) -> Iterator[Diagnostic]:
-    """Yield what the spec calls an axis and nothing offers, beside its sweeps and those *given*."""
+    """Yield an error for each axis of the goal that no plugin offers.
+
+    Axes that the spec sweeps, or that are *given*, need no plugin.
+    """
     study = scenario.first
     goal = goal_of(study)
     if not goal.axes:
@@ -41,7 +44,7 @@ def unknown_axes(scenario: Scenario, given: Iterable[str] = ()) -> Iterator[Diag
 
 
 def unknown_objective(scenario: Scenario) -> Iterator[Diagnostic]:
-    """Yield that what the spec looks for cannot be looked for in its study, if so."""
+    """Yield an error if the objective of the spec does not exist for its study."""
     study = scenario.first
     goal = goal_of(study)
     if goal.objective is not None:
@@ -52,7 +55,7 @@ def unknown_objective(scenario: Scenario) -> Iterator[Diagnostic]:
 def _goal_problems(
     look: Callable[[], object], study: Study, goal: Goal, attribute: str
 ) -> Iterator[Diagnostic]:
-    """Yield why *look* finds nothing, at the attribute that says what to look for."""
+    """Yield the errors that *look* raises, with the place of the goal's attribute."""
     try:
         look()
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""One layout by itself, evaluated as any study is."""
+"""The evaluation of one layout as an ordinary study."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True, eq=False)
 class LayoutEvaluation:
-    """What became of a layout, which is None if it does not run, or not within the limits.
+    """The evaluation of a layout; *layout* is None if it is invalid or outside of the limits.
 
     *large*: it does not fit. *broken* is the first limit that it breaks.
     """
@@ -33,7 +33,7 @@ class LayoutEvaluation:
 
     @property
     def refused(self) -> Sequence[str]:
-        """The rules, those about the outcome included, that do not let it through."""
+        """The ids of the rules that reject the layout, including rules about the outcome."""
         errors = (d.id for d in self.result.diagnostics if d.severity is Severity.ERROR)
         return list(dict.fromkeys(errors)) if self.layout is None else []
 
@@ -41,10 +41,10 @@ class LayoutEvaluation:
 def evaluate_layout(
     scenario: Scenario, values: Mapping[str, Any], objective: str
 ) -> LayoutEvaluation:
-    """Return what *scenario* comes to with these *values*.
+    """Return the evaluation of *scenario* with these *values*.
 
     Raises:
-        SpecError: It cannot be bound so, or there is no such objective.
+        SpecError: It cannot be bound, or there is no such objective.
     """
     result = scenario.replace(settings(scenario, values)).evaluate().result
     study, outcome = result.study, result.outcome
@@ -67,7 +67,7 @@ def evaluate_layout(
 
 
 def settings(scenario: Scenario, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what sets *scenario* to a layout with these *values*: strings stand in quotes."""
+    """Return the overrides that set *scenario* to a layout; strings get quotes."""
     said = {path: spec_text(value) for path, value in values.items()}
     study = scenario.first
     for path, value in said.items():

@@ -1,4 +1,4 @@
-"""A search from a study and the wishes of its user: the axes, the space, the request.
+"""A search from a study and the options of its user: the axes, the space, the request.
 
     (scenario,) = parcost.load("study.par")
     found = parcost.search_layouts(scenario, over={"layout.tp": [1, 2, 4, 8]}, top=5)
@@ -28,7 +28,7 @@ from parcost.search.space import LARGEST, Space, space
 
 @frozen(kw_only=True)
 class LayoutSearch:
-    """What to search: a *space* of layouts, and the *request*."""
+    """A search to run: a *space* of layouts, and the *request*."""
 
     space: Space
     request: SearchRequest

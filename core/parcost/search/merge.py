@@ -1,7 +1,7 @@
-"""Structures that differ in numbers alone, merged into one study on an open mesh.
+"""Structures that differ only in numbers, merged into one study over arrays.
 
-Structures with 2 and with 4 stages are two positions in the first dimension of the mesh. What
-follows from the stages, such as the replicas, is an array. The number of stages determines the
+Structures with 2 and with 4 stages are two positions in the first dimension of the arrays. A number
+that depends on the stages, such as the replicas, is an array. The number of stages determines the
 shape of a step, so it is on an axis that records its reads. A hook that reads it is called again
 for each structure. A hook that takes it from ``study.number`` is called once.
 """
@@ -28,7 +28,7 @@ class _DifferentError(Exception):
 
 @attrs.frozen(kw_only=True, eq=False)
 class MergedStudy:
-    """A study over the points of several, and by axis what stands for its own *point* there."""
+    """A study over the points of several studies; *point* has the value of each merged axis."""
 
     study: SpecStudy
     point: Mapping[str, Any]
@@ -37,9 +37,9 @@ class MergedStudy:
 def merge_studies(
     studies: Sequence[SpecStudy], mesh: Mesh, axes: Mapping[str, Sequence[float]]
 ) -> MergedStudy | None:
-    """Return *studies* over the points of *mesh* as one, None where they are too different.
+    """Return *studies* merged into one over the points of *mesh*, or None if they differ in more.
 
-    *axes* are numbers by which they differ, one for each study.
+    *axes* are the numbers in which they may differ, one for each study.
     """
     merger = _Merger(mesh)
     try:
@@ -49,7 +49,7 @@ def merge_studies(
 
 
 class _Merger:
-    """Merges blocks that stand in the same place of several studies."""
+    """Merges blocks at the same place of several studies."""
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
@@ -83,7 +83,7 @@ class _Merger:
         return MergedStudy(study=study, point=self.point)
 
     def value(self, values: Sequence[Any]) -> Any:
-        """Return what stands for *values*, one of each study."""
+        """Return one value for *values*, one from each study; arrays are joined over the mesh."""
         first = values[0]
         if any(isinstance(value, np.ndarray) for value in values):
             return self.flat(values)
@@ -98,7 +98,7 @@ class _Merger:
         raise _DifferentError
 
     def block(self, blocks: Sequence[Any]) -> Any:
-        """Return the block that stands for *blocks*."""
+        """Return one merged block for *blocks*, one from each study."""
         key = tuple(map(id, blocks))
         if key not in self.made:
             self.made[key] = self._block(blocks)
@@ -130,7 +130,7 @@ class _Merger:
         return first if same else on_axes(first, values, axes)
 
     def flat(self, values: Sequence[Any]) -> Any:
-        """Return numbers over the points of each study as one array over the mesh."""
+        """Return arrays over the points of each study, joined to one array over the mesh."""
         key = tuple(map(id, values))
         if key not in self.made:
             self.made[key] = values, self._flat(values)  # so that their ids stay theirs
@@ -149,7 +149,7 @@ class _Merger:
         return squeeze(np.stack(np.broadcast_arrays(*parts)))
 
     def repeat(self, values: Sequence[float]) -> Any:
-        """Return a number of each study, at all of its points."""
+        """Return one number per study as an array that broadcasts over all its points."""
         numbers = np.asarray(values, dtype=np.float64)
         return numbers.reshape(-1, *(1,) * len(self.mesh.sizes))
 
@@ -162,7 +162,7 @@ def _plain(value: Any) -> bool:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Return whether two values are the same to whoever reads them."""
+    """Return whether two values are equal, compared by type, items and attributes."""
     if a is b:
         return True
     if type(a) is not type(b):

@@ -1,8 +1,8 @@
-"""Open meshes: numbers over all structures and degrees, each with the dimensions that it varies in.
+"""Mesh arrays: numbers over all structures and degrees, with size 1 where they do not vary.
 
-The first dimension is that of structures, and each degree has one behind it. A number that depends
-on two degrees has as many values as both have together, whatever else the space has. Plugins are
-asked on the mesh, once. What they say is taken to legal layouts last.
+The first dimension is that of structures, followed by one dimension for each degree. A number that
+depends on two degrees has only those two dimensions, whatever else the space has. Plugins are
+called once, on the mesh. Legal layouts are selected from their answers at the end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @frozen(eq=False, slots=False)
 class Mesh:
-    """The degrees of structures: *sizes* are how many values each has.
+    """The grid of degrees of the structures: *sizes* has the number of values of each degree.
 
-    *used* are the positions of the values that occur, all of them if it is empty.
+    *used* are the positions of the values that occur; empty means all of them.
     """
 
     sizes: tuple[int, ...]
@@ -31,7 +31,7 @@ class Mesh:
 
     @staticmethod
     def from_axes(axes: Sequence[tuple[str, Any]]) -> Mesh:
-        """Return the mesh whose points are those of flat *axes*, one after another."""
+        """Return the mesh of flattened *axes*; one dimension only if they are not a full grid."""
         values = [np.asarray(numbers) for _, numbers in axes]
         count = len(values[0]) if values else 1
         sizes = tuple(len(np.unique(numbers)) for numbers in values)
@@ -49,12 +49,15 @@ class Mesh:
         return prod(self.sizes)
 
     def expand(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """Return numbers over the points of a structure as an array without what does not vary."""
+        """Return a flat array over a structure's points in mesh shape, squeezed.
+
+        Its size is 1 in each dimension in which it is constant.
+        """
         whole = flat.reshape(self.sizes)
         return squeeze(whole[np.ix_(*self.used)] if self.used else whole)
 
     def restrict(self, points: Sequence[NDArray[np.intp]]) -> Mesh:
-        """Return the mesh of the degrees that occur at *points* of structures."""
+        """Return the mesh of the degree values that occur at *points* of structures."""
         if not self.sizes:
             return self
         occurs = np.zeros(self.count, dtype=bool)
@@ -64,7 +67,7 @@ class Mesh:
         return Mesh(self.sizes, [np.unique(axis) for axis in where])
 
     def places(self, structure: int, points: NDArray[np.intp]) -> Places:
-        """Return where *points* of a structure are."""
+        """Return the mesh indices of *points* of a structure."""
         where = np.unravel_index(points, self.sizes) if self.sizes else ()
         if self.used:
             where = tuple(
@@ -75,7 +78,7 @@ class Mesh:
 
 @frozen(eq=False, slots=False)
 class Places:
-    """Points of a mesh: *index* has their positions in each of its dimensions."""
+    """Points of a mesh: *index* has one array of positions for each dimension."""
 
     index: Sequence[NDArray[np.intp]]
     _flat: dict[tuple[int, ...], NDArray[np.intp]] = field(factory=dict, init=False)
@@ -86,9 +89,10 @@ class Places:
         return len(self.index[0])
 
     def pick(self, value: Any) -> Any:
-        """Return a number of the mesh at each point, with the dimensions that stand before.
+        """Return the values of a mesh array at each point, as the last dimension.
 
-        An array that does not vary between points has one in the last dimension.
+        Dimensions before those of the mesh stay. If the array is constant over the mesh, the last
+        dimension has size 1.
         """
         rank = len(self.index)
         if getattr(value, "ndim", 0) < 1:
@@ -108,12 +112,12 @@ class Places:
 
 
 def join_places(places: Sequence[Places]) -> Places:
-    """Return the points of all *places*, one after another."""
+    """Return the points of all *places*, concatenated."""
     return Places([np.concatenate(axis) for axis in zip(*(p.index for p in places), strict=True)])
 
 
 def squeeze(values: NDArray[Any]) -> NDArray[Any]:
-    """Return an array with one in each dimension in which it does not vary.
+    """Return an array with size 1 in each dimension in which it is constant.
 
     >>> squeeze(np.array([[1, 1], [2, 2]])).tolist()
     [[1], [2]]

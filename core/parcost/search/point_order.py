@@ -1,4 +1,4 @@
-"""The points of a group of structures in the order in which a search bounds them."""
+"""The order in which a search bounds the points (combinations of degrees) of structures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PointOrder:
-    """Points by structure, the lowest cost first: of structures, and of the points of each.
+    """Points by structure in ascending order of cost: first structures, then the points of each.
 
     >>> order = PointOrder({0: np.array([3.0, 2.0]), 1: np.array([4.0, 1.0])})
     >>> order.take(3, 3.5), order.take(3, 3.5), order.lowest
@@ -29,7 +29,7 @@ class PointOrder:
         self._taken = dict.fromkeys(first, 0)
 
     def take(self, most: int, worst: float) -> Mapping[int, NDArray[np.intp]]:
-        """Return the next points that cost no more than *worst*: at most *most* of them."""
+        """Return up to *most* of the next points that cost at most *worst*, by structure."""
         found: dict[int, NDArray[np.intp]] = {}
         for place, start in self._taken.items():
             left = int(np.searchsorted(self._costs[place], worst, side="right")) - start
@@ -42,12 +42,12 @@ class PointOrder:
 
     @property
     def lowest(self) -> float:
-        """The lowest cost of the points that were not taken, infinity if there are none."""
+        """The lowest cost of the points not taken yet, infinity if there are none."""
         left = (float(self._costs[p][n]) for p, n in self._taken.items() if n < len(self._costs[p]))
         return min(left, default=inf)
 
     def rest(self, most: int) -> Iterator[Mapping[int, NDArray[np.intp]]]:
-        """Yield the points that were not taken: at most *most* at a time, of one structure."""
+        """Yield the points not taken yet: at most *most* at a time, from one structure."""
         for place, start in self._taken.items():
             points = self._order[place][start:]
             for part in np.split(points, range(most, len(points), most)):

@@ -1,4 +1,4 @@
-"""Layouts that wait to be replayed, and the ones that were."""
+"""Queues of layouts to replay, and the results of replays."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @define(eq=False)
 class ReplayResult:
-    """What became of some layouts: those that run, with their degrees, and how many do not.
+    """The result of replaying layouts: valid layouts with their degrees, and counts of others.
 
-    *cheaper*: some cost less than they can by their scores.
+    *cheaper*: some cost less than their scores allow.
     """
 
     layouts: list[tuple[Any, SearchedLayout]] = field(factory=list)
@@ -57,25 +57,25 @@ class ReplayQueue:
 
     @property
     def lowest(self) -> float:
-        """The lowest cost that is left."""
+        """The lowest cost of a layout in the queue."""
         if not self._sorted:
             return self._lowest
         return float(self._costs[self._next]) if self.left else inf
 
     @property
     def left(self) -> int:
-        """How many layouts wait."""
+        """The number of layouts in the queue."""
         return len(self._costs) - self._next
 
     def drop(self, above: float) -> None:
-        """Forget all layouts that cost more than *above*."""
+        """Drop all layouts that cost more than *above*."""
         kept = np.flatnonzero(self._costs[self._next :] <= above) + self._next
         self._points, self._costs, self._next = self._points[kept], self._costs[kept], 0
         if not self._sorted:
             self._lowest = float(self._costs.min()) if len(self._costs) else inf
 
     def replay(self, worst: float, most: int) -> ReplayResult:
-        """Replay the next layouts that cost no more than *worst*, and *most* of them."""
+        """Replay the next layouts that cost at most *worst*, at most *most* of them."""
         if not self._sorted:
             self.drop(worst)
             order = np.argsort(self._costs, kind="stable")
@@ -97,9 +97,10 @@ class ReplayQueue:
         return found
 
     def _lead_with_points(self, most: int) -> int:
-        """Put the cheapest layout of each of *most* points first, and return how many they are.
+        """Move the cheapest layouts of up to *most* combinations of degrees first; return how many.
 
-        The best layouts have different degrees: with as many of these, others are ruled out.
+        The ranking has one layout for each combination of degrees: with *most* of them, others are
+        excluded.
         """
         _, first = np.unique(self._points[self._next :] % self.shape[-1], return_index=True)
         leading = np.sort(first)[:most] + self._next
@@ -151,6 +152,6 @@ def _replay_result(
 
 
 def _at(value: Any, index: Sequence[int]) -> Any:
-    """Return a number of the flat axis at one point."""
+    """Return the element of an array over combinations of degrees at one layout."""
     found = np.atleast_1d(value)
     return found[index[-1] if found.shape[-1] > 1 else 0]

@@ -1,4 +1,4 @@
-"""Replaying chosen layouts of one structure and schedule together, as any study is evaluated."""
+"""Exact replays of selected layouts of one structure and schedule, as one evaluation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def replay_layouts(
     scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the step seconds and the bytes of layouts, and which of them fit.
+    """Return the step time (s) and memory (bytes) of layouts, and which of them fit.
 
     *where* has their index in each dimension of the space.
     """
@@ -41,12 +41,12 @@ def replay_layouts(
 
 
 def room_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
-    """Return the most bytes that layouts may be predicted to need."""
+    """Return the memory limit of layouts in bytes."""
     return _least(scored.judge.rooms, where)
 
 
 def usable_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
-    """Return the bytes that layouts have on a device."""
+    """Return the usable memory of a device in bytes, by layout."""
     return _least(scored.judge.usable, where)
 
 
@@ -56,7 +56,7 @@ def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:
 
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
-    """Return the outcome of layouts, with an array for them; its lines are sums of terms."""
+    """Return the outcome of layouts as arrays; its lines are sums of terms."""
     with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
         return reduce(*_picked_terms(scored, where))
 
@@ -75,13 +75,13 @@ def _picked_terms(
 
 
 class _PointSelection:
-    """Picks points out of arrays over a space."""
+    """Selects layouts from arrays over a space."""
 
     def __init__(self, where: Sequence[NDArray[np.intp]]) -> None:
         self.where = where
 
     def number(self, value: Any) -> Any:
-        """Return a number of a space at each point."""
+        """Return the elements of an array over the space at each layout."""
         if getattr(value, "ndim", 0) < len(self.where):
             return self.flat(value)
         index = tuple(
@@ -91,13 +91,13 @@ class _PointSelection:
         return value[index]
 
     def flat(self, value: Any) -> Any:
-        """Return a number of the flat axis at each point."""
+        """Return the elements of an array over combinations of degrees at each layout."""
         if getattr(value, "ndim", 0) == 0 or value.shape[-1] == 1:
             return value.item() if getattr(value, "size", 0) == 1 else value
         return value[self.where[-1]]
 
     def term(self, term: Any) -> Any:
-        """Return a term with its numbers at each point."""
+        """Return a term with its numbers at each layout."""
         type_: Any = type(term)
         declared = declarations(type_)
         values = zip(declared.varying, declared.numbers(term), strict=True)

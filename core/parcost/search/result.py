@@ -1,4 +1,4 @@
-"""What a search has found."""
+"""The result of a search."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True, eq=False)
 class SearchedLayout:
-    """One layout: its values by attribute, what it costs and what it holds.
+    """One layout: its values by attribute, its cost, step time and memory.
 
-    *value* is its cost as people know it, such as an MFU. *result* is that of evaluating it by
-    itself, where that has been done. *rank_by_time* counts from the shortest step of a ranking.
+    *value* is its objective in the printed unit, such as an MFU. *result* is its evaluation as a
+    single study, if there is one. *rank_by_time* is its position by step time in the ranking, from
+    1.
     """
 
     values: Mapping[str, Any]
@@ -38,13 +39,13 @@ class SearchedLayout:
 
     @property
     def rank(self) -> Rank:
-        """What layouts are sorted by."""
+        """The sort key of the layout."""
         return rank(self.cost, self.bytes_, self.values)
 
 
 @frozen(kw_only=True, eq=False)
 class FastestLayout:
-    """A layout that fits: its values, seconds and bytes; *exact*, or no more than it takes."""
+    """A layout that fits: its values, step time and memory; *exact*, or a lower bound."""
 
     values: Mapping[str, Any]
     seconds: float
@@ -96,7 +97,7 @@ class SearchResult:
     def front(self) -> Sequence[SearchedLayout]:
         """The Pareto front of step time and memory, the fastest first.
 
-        A search that did not compute it searches again when it is first read.
+        If the search did not compute it, the first read runs a second search.
         """
         return self.make_front()
 
@@ -110,7 +111,7 @@ class SearchResult:
         return plot(at.path, at.name, self.make_charts(), name, at.plugins)
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """Return one mapping per layout of the ranking: its values, and what it comes to.
+        """Return one mapping per layout of the ranking: values, objective, step time and memory.
 
         Names and base units are those of ``parcost search --out FILE.csv``.
         """
@@ -136,7 +137,7 @@ class SearchResult:
 
     @property
     def _is_of_time(self) -> bool:
-        """Whether the objective is the step time, which is there already."""
+        """Whether the objective is the step time, which has a column already."""
         return all(layout.value == layout.seconds for layout in self.best)
 
     def __repr__(self) -> str:
@@ -178,25 +179,25 @@ def varying_axes(found: SearchResult) -> list[str]:
 
 @frozen(eq=False)
 class Best:
-    """The best layouts so far, one for each set of degrees."""
+    """The best layouts so far, one for each combination of degrees."""
 
     keep: int
     _by_degrees: dict[Any, SearchedLayout] = field(factory=dict)
 
     def offer(self, degrees: Any, layout: SearchedLayout) -> None:
-        """Take *layout* if none with its degrees is better."""
+        """Add *layout* if it is better than the known one with its degrees."""
         known = self._by_degrees.get(degrees)
         if known is None or layout.rank < known.rank:
             self._by_degrees[degrees] = layout
 
     @property
     def worst(self) -> float:
-        """The cost above which nothing needs to be looked at."""
+        """The cost above which a layout cannot be in the ranking."""
         costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
         return costs[-1] + ALIKE * abs(costs[-1]) if len(costs) == self.keep else float("inf")
 
     def ranking(self) -> list[tuple[Any, SearchedLayout]]:
-        """Return the degrees and layouts of the best, the very best first."""
+        """Return the best layouts with their degrees, the best first."""
         return sorted(self._by_degrees.items(), key=lambda kept: kept[1].rank)[: self.keep]
 
 
@@ -209,7 +210,7 @@ def spec_text(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as data: in the notation of the language, or as a number; whole ones as int.
+    """Return a value as data: a text of the language, or a number; a whole one as int.
 
     >>> plain_value(8.0), plain_value(0.5), plain_value(True)
     (8, 0.5, 'on')
@@ -226,15 +227,15 @@ ALIKE = 1e-9  # costs that differ by less, as a share, may be equal when they ar
 
 
 def rank(cost: float, bytes_: float, values: Mapping[str, Any]) -> Rank:
-    """Return what layouts are sorted by: of equal cost the one with less memory, then by values.
+    """Return the sort key of a layout: cost, then memory, then values.
 
-    Numbers are rounded: it does not matter where a layout was found, and beside which others.
+    Numbers are rounded, so that the order does not depend on rounding in different searches.
     """
     return float(f"{cost:.11e}"), float(f"{bytes_:.11e}"), [f"{v}" for v in values.values()]
 
 
 def pareto(layouts: Sequence[SearchedLayout]) -> list[SearchedLayout]:
-    """Return the layouts that no other beats in both time and memory, fastest first."""
+    """Return the layouts that no other layout beats in both time and memory, fastest first."""
     found: list[SearchedLayout] = []
     least = float("inf")
     for layout in sorted(layouts, key=lambda x: (x.seconds, x.bytes_)):

@@ -1,6 +1,6 @@
-"""Layouts drawn at random, for spaces that are too large to be looked at as a whole.
+"""Layouts drawn at random, for spaces that are too large to be searched as a whole.
 
-Each is evaluated by itself. Nothing is proven of the others.
+Each is evaluated alone. Nothing is proven about the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sample(
     seed: int = 0,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
-    """Return the best of *count* legal layouts, drawn at random; a *seed* draws the same.
+    """Return the best of *count* random legal layouts; equal *seed* values draw the same.
 
     Raises:
         SpecError: There is no such objective, or no layout of those is legal, fits and is

@@ -1,7 +1,7 @@
 """Query plugins for all layouts of a group of structures; a subset of the terms bounds them first.
 
-Where such a bound is not enough, all of them are asked. Answers that have read no number of
-stages are arrays answers the points of all structures; others are asked for one by one.
+If such a bound does not exclude a layout, all terms are used. An answer that does not depend on the
+number of stages is an array over all structures; other answers are requested for each structure.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SHARE = 0.75  # of the work, that a first bound has at least
 
 @frozen(kw_only=True, eq=False)
 class Judge:
-    """What layouts of a structure are judged by: sizes in bytes, goals and objectives."""
+    """The limits and objectives for the layouts of a structure; sizes are in bytes."""
 
     rooms: Sequence[Any]
     usable: Sequence[Any]
@@ -75,10 +75,10 @@ class Judge:
 class ScoredLayouts:
     """The layouts of one structure under one schedule: arrays that broadcast to the space.
 
-    *seconds* is the step or, where not *exact*, no more than it; *least* is what a first bound
-    says of it. The schedule is one of the values of the choice in position *choice*, if it is
-    chosen at all: the one in position *index*. *place* is that of the structure in its group, and
-    *points* are those of its points that it has here.
+    *seconds* is the step time or, where not *exact*, a lower bound; *least* is the first lower
+    bound. If the schedule is a choice, it is value *index* of the choice at position *choice*.
+    *place* is the position of the structure in its group, and *points* are the indices of its
+    points in these arrays.
     """
 
     structure: Structure
@@ -113,14 +113,14 @@ def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
 
 @frozen(kw_only=True, eq=False)
 class _Answers:
-    """What a plugin answers: the same for all structures, or by structure if that is None."""
+    """The answers of one plugin: one *shared* by all structures, or else one for each."""
 
     shared: VariantAnswers | None
     own: Sequence[VariantAnswers] = ()
 
     @property
     def every(self) -> Sequence[VariantAnswers]:
-        """All answers."""
+        """All answers: the shared one, or those by structure."""
         return self.own if self.shared is None else [self.shared]
 
     @property
@@ -151,9 +151,9 @@ class _GroupAnswers:
         return _Answers(shared=None, own=own)
 
     def work_seconds(self, position: int) -> float:
-        """Return about how many seconds of work the terms of a plugin have.
+        """Return an estimate of the seconds of work in the terms of a plugin.
 
-        They are those in some legal variant of the first structure.
+        It is computed for some legal variant of the first structure.
         """
         found = self.variants.common_answer("terms", position, self._any)
         if found is not None:
@@ -163,7 +163,7 @@ class _GroupAnswers:
 
 
 class _Table:
-    """The terms of some plugins: those that all structures share, and those of each."""
+    """The terms of some plugins: terms shared by all structures, and terms of each structure."""
 
     def __init__(self, group: StructureGroup, answers: Iterable[_Answers], hosts: Windows) -> None:
         shape, rank = group.variants.shape, 1 + len(group.mesh.sizes)
@@ -180,9 +180,9 @@ class _Table:
     def least_work(
         self, place: int, places: Places, count: Callable[[Any], float], *, kernels: bool
     ) -> tuple[Any, Any]:
-        """Return seconds of serial work of one structure, and where they say nothing.
+        """Return the serial work of one structure in seconds, and where it is no valid bound.
 
-        They are of one micro-batch on all devices, at all points; see :class:`SerialWork`.
+        It is the work of one micro-batch on all devices, at all points; see :class:`SerialWork`.
         """
         every = slice(None)
         both = [
@@ -198,7 +198,7 @@ class _Table:
     def select_terms(
         self, place: int, points: NDArray[np.intp], places: Places
     ) -> list[tuple[Plugin, Any]]:
-        """Return the terms of one structure at some of its *points*, which are at *places*."""
+        """Return the terms of one structure at *points*; *places* are their mesh indices."""
         return [
             *select_terms(self._shared, places),
             *select_terms(self._own[place], Places((points,))),
@@ -208,7 +208,7 @@ class _Table:
 def _shared_answers(
     answers: Iterable[_Answers], own: list[Sequence[VariantAnswers]]
 ) -> Iterator[VariantAnswers]:
-    """Yield what all structures share of *answers*, and add what each of them has to *own*."""
+    """Yield the answers shared by all structures, and append the others to *own*."""
     for answer in answers:
         if answer.shared is not None:
             yield answer.shared
@@ -217,21 +217,22 @@ def _shared_answers(
 
 
 def _hand_over(answers: list[_Answers]) -> Iterator[_Answers]:
-    """Yield *answers* and keep none: their arrays take as much memory as what is made of them."""
+    """Yield *answers* and release each, because their arrays take much memory."""
     while answers:
         yield answers.pop(0)
 
 
 class Scores:
-    """The layouts of a group of structures: bounded first, and scored where that is too low.
+    """The layouts of a group of structures, with first bounds; those not excluded are scored.
 
-    An additional term never shortens a step. So a first bound takes the terms of few plugins: the
-    one with most of the work, and those that depend on the same choices only. They are arrays over
-    these choices alone, and hold for all layouts that differ in others. Each plugin is asked once.
+    An additional term never shortens a step. So the first bound takes the terms of a few plugins:
+    the one with most of the work, and those that depend on the same choices only. Their arrays only
+    have the dimensions of these choices, and hold for all layouts that differ in others. Each
+    plugin is called once.
     """
 
     def __init__(self, group: StructureGroup, few: Sequence[int] = ()) -> None:
-        """*few* are plugins to bound by, by position, as another group has found them."""
+        """Query the plugins; *few* are the positions of plugins for the first bound, if known."""
         self.group = group
         self._variants = group.variants
         answers = _GroupAnswers(group)
@@ -253,17 +254,17 @@ class Scores:
 
     @property
     def _positions(self) -> range:
-        """The positions of the schedules."""
+        """The positions of the schedules among the values of their axis."""
         return range(self._variants.shape[self._choice] if self._choice is not None else 1)
 
     def judge(self, place: int) -> Judge:
-        """Return what the layouts of a structure are judged by."""
+        """Return the limits and objectives for the layouts of a structure."""
         return self._judge(self.group.structures[place], self.group.places(place))
 
     def least_seconds(self, place: int) -> NDArray[np.float64]:
-        """Return seconds that no layout at a point of a structure is below, by point.
+        """Return a lower bound of the step time in seconds at each point of a structure.
 
-        Devices share the work of the first bound evenly at best. Nothing is asked of plugins.
+        It divides the work of the first bound evenly over the devices. No plugin is called.
         """
         structure, places = self.group.structures[place], self.group.places(place)
         points = np.arange(len(structure.kept))
@@ -288,7 +289,7 @@ class Scores:
         return found
 
     def _least_count(self, place: int, index: int, count: Any) -> float:
-        """Return how often a term occurs on all virtual stages, at least, whatever is chosen."""
+        """Return the minimum number of occurrences on all virtual stages, over all choices."""
         _, stages = self._sizes(place, index)
         if count.__class__ is not StageCounts:
             return float(sum(count) if isinstance(count, tuple) else count * stages)
@@ -300,9 +301,9 @@ class Scores:
         return float(np.min(found))
 
     def hold_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
-        """Yield layouts, by structure and schedule, with the bytes of their memory alone.
+        """Yield layouts, by structure and schedule, with their memory in bytes only.
 
-        *block* are points of structures.
+        *block* are points by structure.
         """
         for place, points in block.items():
             wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
@@ -319,9 +320,9 @@ class Scores:
         return evolve(scored, memory=(), bytes_=peak_memory(plan, m, terms, steady))
 
     def bound_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
-        """Yield layouts, by structure and schedule, with what few of their terms come to.
+        """Yield layouts, by structure and schedule, with a lower bound from a few plugins' terms.
 
-        *block* are points of structures.
+        *block* are points by structure.
         """
         for place, points in block.items():
             wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
@@ -338,10 +339,10 @@ class Scores:
     def score_layouts(
         self, bounds: Iterable[ScoredLayouts], points: NDArray[np.intp], wanted: Mapping[int, Any]
     ) -> Iterator[ScoredLayouts]:
-        """Yield layouts of a structure, by schedule, scored by all of their terms.
+        """Yield the layouts of a structure, by schedule, scored with all terms.
 
-        *bounds* are those of the structure by schedule. *wanted* is a mask of the layouts at
-        *points* of these, by position of the schedule.
+        *bounds* are the bounded layouts of the structure, by schedule. *wanted* is a mask of the
+        layouts at *points* of these, by position of the schedule.
         """
         known = {bound.index: bound for bound in bounds}
         first = next(iter(known.values()))
@@ -368,7 +369,7 @@ class Scores:
         hosts: Windows,
         wanted: Mapping[int, Any],
     ) -> Iterator[tuple[ScoredLayouts, ScheduleTimes]]:
-        """Yield layouts without their seconds by schedule, and what times them."""
+        """Yield, by schedule, layouts without seconds and the :class:`ScheduleTimes` for them."""
         terms = table.select_terms(place, points, self.group.places(place, points))
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
         known: dict[Any, Any] = {}
@@ -383,7 +384,7 @@ class Scores:
     def _layouts(
         self, place: int, points: NDArray[np.intp], wanted: Mapping[int, Any]
     ) -> Iterator[ScoredLayouts]:
-        """Yield layouts with their memory and without terms, by schedule."""
+        """Yield the layouts of a structure by schedule, with memory terms only."""
         structure, places = (
             self.group.structures[place].select_points(points),
             self.group.places(place, points),
@@ -412,7 +413,7 @@ class Scores:
             )
 
     def _answers_of_probe(self, answers: _GroupAnswers, hook: str) -> Sequence[_Answers]:
-        """Return the answers to *hook*, which have to be the same under all choices."""
+        """Return the answers to *hook*, which must be equal under all choices."""
         found = answers.answers_to(hook)
         for one in found:
             for reads, by_part in one.every:
@@ -422,7 +423,7 @@ class Scores:
         return found
 
     def _common(self, answers: _GroupAnswers, terms: Sequence[_Answers]) -> Sequence[int]:
-        """Return the plugins that a first bound is made of, by position among those of *terms*."""
+        """Return the positions in *terms* of the plugins whose terms make the first bound."""
         every = range(len(terms))
         works = [answers.work_seconds(i) for i in every]
         read = [asked.read for asked in terms]
@@ -435,7 +436,7 @@ class Scores:
         return [i for i in every if read[i] <= reads]
 
     def _judge(self, structure: Structure, places: Places) -> Judge:
-        """Return what layouts of a structure, which are at *places*, are judged by."""
+        """Return the limits and objectives for layouts of a structure at mesh indices *places*."""
         found: dict[str, list[Any]] = {}
         for hook, asked in self._answers.items():
             shared = [a.shared for a in asked if a.shared is not None]
@@ -488,14 +489,14 @@ class Scores:
         return self._schedules[place, index]
 
     def _where(self, index: int) -> tuple[int, ...]:
-        """Return a combination under the schedule in position *index*."""
+        """Return a combination of choices with the schedule at position *index*."""
         combination = [0] * len(self._variants.shape)
         if self._choice is not None:
             combination[self._choice] = index
         return tuple(combination)
 
     def under(self, which: NDArray[np.bool_], index: int) -> NDArray[np.bool_]:
-        """Return what an array over the choices holds under the schedule in position *index*."""
+        """Return the part of an array over the choices for the schedule at position *index*."""
         if self._choice is None:
             return which
         return which[(slice(None),) * self._choice + (slice(index, index + 1),)]
@@ -525,7 +526,7 @@ class Scores:
     def _by_stage(
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
     ) -> Iterator[tuple[Plugin, Any]]:
-        """Yield a term that is counted by row, once for each of the counts that choices make."""
+        """Yield a term with counts by virtual stage, once for each set of counts."""
         counts, problems = self._row_counts(place, index, term.count)
         faults = self.group.structures[place].variants.faults
         for problem in problems:
@@ -545,14 +546,14 @@ class Scores:
                 yield plugin, replace_values(term, {"count": count, **amounts})
 
     def _sizes(self, place: int, index: int) -> tuple[int, int]:
-        """Return the devices and the virtual stages of a structure."""
+        """Return the number of devices and of virtual stages of a structure."""
         pipeline = self._pipelines[place, index]
         return pipeline.stages, pipeline.stages * pipeline.chunks
 
     def _row_counts(
         self, place: int, index: int, row: StageCounts
     ) -> tuple[Sequence[tuple[Any, NDArray[np.bool_] | None]], Sequence[Any]]:
-        """Return what :meth:`_counts` does, which is asked once."""
+        """Return the result of :meth:`_counts`, cached."""
         key = (place, index, row)
         if key not in self._rows:
             self._rows[key] = self._counts(place, index, row)
@@ -562,9 +563,9 @@ class Scores:
     def _counts(
         self, place: int, index: int, row: StageCounts
     ) -> tuple[Sequence[tuple[Any, NDArray[np.bool_] | None]], Sequence[Any]]:
-        """Return the counts of a row and, where choices decide them, under which each holds.
+        """Return the counts by virtual stage, each with a mask of the choices for which it holds.
 
-        The second are the problems of its function, or counts of another number of stages.
+        The second result has the errors of the counting function, and counts of a wrong length.
         """
         variants = self.group.structures[place].variants
         by_part, read = variants.counts(row, self._where(index), self._choice)
@@ -591,19 +592,19 @@ class Scores:
 
 
 def _blame_schedule(scored: ScoredLayouts, timed: ScheduleTimes) -> None:
-    """Blame the schedule for times that are no numbers: a bound of 0 stands for them."""
+    """Record an error of the schedule if a method returned NaN; 0 is used as the bound instead."""
     if timed.unsaid:
         message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
         _blame(scored.structure, timed.pipeline, message + "layouts")
 
 
 def _occurs(count: Any) -> bool:
-    """Return whether what is counted so is on any virtual stage."""
+    """Return whether *count* is above 0 on some virtual stage."""
     return any(count) if isinstance(count, (tuple, list)) else bool(count)
 
 
 def _between(plugin: Plugin, edge: Edge, stages: int) -> Iterator[tuple[Plugin, Any]]:
-    """Yield a message between so many devices, whose boundaries are alike if that is so."""
+    """Yield an edge reduced to *stages* devices; equal boundaries become a single number."""
     if stages > 1:
         boundaries = edge.boundaries[: stages - 1]
         alike = all(np.array_equal(seconds, edge.seconds) for seconds in boundaries)
@@ -611,7 +612,7 @@ def _between(plugin: Plugin, edge: Edge, stages: int) -> Iterator[tuple[Plugin, 
 
 
 def _varies(hook: str, item: Any) -> bool:
-    """Return whether a goal or an objective holds arrays answers the points of its study."""
+    """Return whether a goal or an objective contains arrays over the points of its study."""
     if hook == "search_goals":
         return any(np.ndim(limit.holds(1.0, 1.0)) > 0 for limit in item.limits)
     return hook == "objectives" and np.ndim(item.value(item.cost(1.0))) > 0
@@ -625,7 +626,7 @@ def _blame(structure: Structure, pipeline: Pipeline, message: str) -> None:
 
 
 def doubt(scored: ScoredLayouts) -> None:
-    """Note that layouts take less than their score, which ruled others out."""
+    """Record an error: a replay is faster than the score, which has excluded other layouts."""
     schedule = scored.schedule
     kind = type(schedule)
     methods = ["`closed_form`"] * (kind.closed_form is not Schedule.closed_form)
@@ -636,7 +637,7 @@ def doubt(scored: ScoredLayouts) -> None:
 
 
 def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
-    """Yield the layouts of *group*, by structure and schedule, all of them scored."""
+    """Yield all layouts of *group* with scores, by structure and schedule."""
     scores = Scores(group)
     for place, structure in enumerate(group.structures):
         points = np.arange(len(structure.kept))
@@ -645,13 +646,13 @@ def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
 
 
 def _seconds(answer: Contribution, pick: Callable[[Any], Any]) -> float:
-    """Return about how many seconds of work a plugin contributes, at points that are picked."""
+    """Return an estimate of a plugin's seconds of work, averaged over selected points."""
     works = [term for _, term in answer if isinstance(term, Work)]
     return float(sum(np.mean(pick(work.seconds)) * np.sum(work.count) for work in works))
 
 
 def _scheduling(variants: Variants, cuts: Sequence[_Answers]) -> int | None:
-    """Return which choice is that of the schedule: the one that the pipeline reads."""
+    """Return the position of the choice that selects the schedule: the one the pipeline reads."""
     read = {k for answers in cuts for k in answers.read}
     several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing
     variants.refuse(several[1:], "pipeline")

@@ -1,4 +1,4 @@
-"""What becomes of a layout when one axis alone has another value: how sensitive it is."""
+"""Sensitivity of a layout: its step time and memory if one axis alone has another value."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True, eq=False)
 class Neighbour:
-    """A layout with one other value; *says* what it comes to, or why it does not run.
+    """A layout with one other value; *says* is its result in words, or why it is invalid.
 
-    *same*: it needs the same time and memory to the bit.
+    *same*: step time and memory are exactly equal.
     """
 
     path: str
@@ -37,9 +37,10 @@ class Neighbour:
 def neighbours(
     scenario: Scenario, axes: Sequence[Axis], at: Mapping[str, Any], layout: SearchedLayout
 ) -> Iterator[Neighbour]:
-    """Yield the neighbours of *layout*, which is *at* some values.
+    """Yield the neighbours of *layout*; *at* are its values.
 
-    Of an axis of numbers they are the values next to its own, of one of words all others.
+    On an axis of numbers they are the next smaller and larger value, on an axis of words all
+    others.
     """
     for axis in axes:
         for value in _others(axis, at[axis.attribute]):

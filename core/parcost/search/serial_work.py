@@ -1,10 +1,10 @@
-"""A lower bound of the step time that costs next to nothing: serial work, shared evenly.
+"""A very cheap lower bound of the step time: serial work, divided evenly over the devices.
 
-A pipeline takes at least as long as its busiest device is at work, and that is at least the average
-of its devices. Of 80 equal layers of 10 ms on 4 devices a micro-batch keeps each busy for 200 ms;
-100 micro-batches take at least 20 s, whatever the order. Sums are by what is counted, and at their
-least over all choices: they have the dimensions of the degrees alone. Few points of a
-large space are left to bound with windows, stages and messages.
+A pipeline takes at least the busy time of its busiest device, and that is at least the average over
+its devices. Of 80 equal layers of 10 ms on 4 devices a micro-batch keeps each busy for 200 ms; 100
+micro-batches take at least 20 s, whatever the order. The minimum over all choices is taken, so the
+sums only have the dimensions of the degrees. In a large space, few combinations of degrees remain
+to be bounded with windows, stages and messages.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ROUNDING = 1e-12  # sums in another order
 
 
 class SerialWork:
-    """The serial work of *terms*, with a dimension for each of so many *choices* in front.
+    """The serial work of *terms*, whose arrays begin with one dimension for each of *choices*.
 
-    Work that hides is left out. So is communication where a schedule runs passes at once.
+    Overlapping work is omitted. So is communication if the schedule runs passes as pairs.
     """
 
     def __init__(self, terms: Sequence[tuple[Plugin, Any]], choices: int) -> None:
@@ -68,7 +68,7 @@ class SerialWork:
         return found * (1.0 - _ROUNDING)
 
     def may_not_end(self, pick: Callable[[Any], Any]) -> Any:
-        """Return at which points some term has no finite time, which the bound says nothing of."""
+        """Return where some term may have no finite time, so that the bound does not hold."""
         found: Any = np.False_
         for endless in self._endless:
             found = found | (pick(endless) if np.ndim(endless) else endless)
@@ -76,7 +76,7 @@ class SerialWork:
 
 
 def even_share(seconds: Any, micro_batches: Any, stages: Any, endless: Any) -> NDArray[np.float64]:
-    """Return what a step is never below, minus infinity where that is not known."""
+    """Return the lower bound of the step time in seconds, minus infinity where there is none."""
     share = micro_batches * seconds / stages
     bound: NDArray[np.float64] = np.where(endless | ~np.isfinite(share), -np.inf, share)
     return bound

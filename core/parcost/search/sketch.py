@@ -1,9 +1,9 @@
-"""Sketches of orders for a search: the places of stages, and a lower bound of what is alive.
+"""Sketches of orders for a search: places of stages, and a lower bound of micro-batches in flight.
 
 An order is analysed once for each schedule and structure, up to its steady state. The sketch holds
-for any number of micro-batches. The micro-batches alive are those of one moment on each device, the
-one with the most in total. They are at most the number of micro-batches, and never exceed those of
-the full order.
+for any number of micro-batches. The micro-batches in flight are those of one moment on each device,
+the one with the most in total. They are at most the number of micro-batches, and never exceed those
+of the full order.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _TRIED = 4  # times the stages: how much further a legal number of micro-batches
 
 @frozen(kw_only=True, eq=False)
 class Sketch:
-    """An order without its program, read as ``Order`` is; one moment on each device is kept.
+    """A reduced :class:`Order` without a program, which keeps one peak moment for each device.
 
-    *micro_batches* are those that it was worked out for. On *growing* copies all of them are
-    alive at once, and any further one would be as well.
+    *micro_batches* is the number it was computed for. On *growing* copies all micro-batches are in
+    flight at once, so that the number in flight grows with any further one.
     """
 
     micro_batches: int
@@ -47,13 +47,13 @@ class Sketch:
 
 
 def sketch_size(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
-    """Return the micro-batches to sketch an order for, where up to *most* occur."""
+    """Return the number of micro-batches to sketch an order for; *most* is the largest in use."""
     first = min(_SETTLED * stages + 2, most)
     return _legal(schedule, stages, chunks, first) or most
 
 
 def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
-    """Return the first number of micro-batches from *first* on that may be, 0 if none is near."""
+    """Return the smallest valid number of micro-batches from *first* on, 0 if none is near."""
     for m in range(first, first + _TRIED * stages + 1):
         if not limits(schedule, PipelineShape(stages=stages, micro_batches=m, chunks=chunks)):
             return m
@@ -61,10 +61,10 @@ def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
 
 
 def sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Sketch:
-    """Return the sketch of the order of *schedule*, from a cache that knows it by identity.
+    """Return the sketch of the order of *schedule*, from a cache by identity of the schedule.
 
     Raises:
-        OrderError: The schedule raises, or what it returns is not an order.
+        OrderError: The schedule raises, or its result is not an order.
     """
     key = (id(schedule), stages, micro_batches, chunks)
     if key not in _cache:
@@ -126,7 +126,7 @@ def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
 
 
 def _peak_moments(ops: Sequence[Op], held: Sequence[int]) -> tuple[AliveCounts, AliveCounts]:
-    """Return the moments of a forward and of a backward pass with the most alive in all."""
+    """Return the forward and the backward moment with the most micro-batches in flight in total."""
     place = {x: i for i, x in enumerate(held)}
     alive, whole = [0] * len(held), [0] * len(held)
     best = [-1, -1]

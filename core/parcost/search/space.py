@@ -1,10 +1,10 @@
-"""The space of a search, cut up: structures, a flat axis of degrees, independent choices.
+"""The space of a search in three parts: structures, degrees, and independent choices.
 
-Attributes that decide how many virtual stages there are, or on whose value other attributes
-depend, are structural: each of their combinations is bound on its own. Degrees are numbers
-that formulas take as arrays; the combinations that any rule lets through under any choice
-form one flat axis. What is left are choices: each value is set by itself, and costs only
-where something reads it.
+An axis is structural if it changes the number of virtual stages, or if other attributes depend on
+its value: each combination of such axes is bound on its own. Degrees are numbers that formulas take
+as arrays; all combinations of degrees that some choice makes legal form one flattened array axis.
+The other axes are choices: each value is set independently, and costs time only where something
+reads it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ MOST_TOGETHER = 2**18  # points of degrees, legal or not, of structures in one g
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Structure:
-    """Everything with the same virtual stages: a study over a flat axis, and its choices.
+    """All layouts with the same virtual stages: a study over combinations of degrees, and choices.
 
-    *whole* is the study at all degrees, legal or not. *kept* are the points of its flat axis that
-    the structure has. *legal* has a dimension for each choice and one for these.
+    *whole* is the study at all combinations, legal or not. *kept* are the indices of its points in
+    use. *legal* is a mask with a dimension for each choice and one for these points.
     """
 
     values: Mapping[str, Any]
@@ -62,18 +62,18 @@ class Structure:
 
     @cached_property
     def study(self) -> SpecStudy:
-        """The study at the points of the structure."""
+        """The study at the points in use."""
         return _select_points(self.whole, self.kept)
 
     @cached_property
     def degrees(self) -> Mapping[str, NDArray[np.float64]]:
-        """The numbers of the flat axis, by attribute."""
+        """The values of the degrees at each point, by attribute."""
         axes = self.whole.axes
         return {name: np.asarray(v, dtype=np.float64)[self.kept] for name, v in axes}
 
     @cached_property
     def variants(self) -> Variants:
-        """The study under all choices."""
+        """The study under all combinations of choices."""
         return Variants(self.study, self.choices, self.faults)
 
     @property
@@ -82,16 +82,16 @@ class Structure:
         return int(self.legal.sum())
 
     def select_points(self, points: NDArray[np.intp]) -> Structure:
-        """Return some of the points of the flat axis."""
+        """Return the structure with only some of its points."""
         return evolve(self, kept=self.kept[points], legal=self.legal[..., points])
 
 
 @frozen(kw_only=True, eq=False, slots=False)
 class StructureGroup:
-    """Structures that are asked about together, on a *mesh*; none of them is empty.
+    """Structures that are evaluated together as arrays on a *mesh*; none of them is empty.
 
-    *refused* counts, by rule, the points that it does not let through, and *looked* the
-    structures that these are of.
+    *refused* counts the points that each rule rejects, and *looked* the structures behind these
+    counts.
     """
 
     structures: Sequence[Structure]
@@ -106,12 +106,12 @@ class StructureGroup:
         return sum(structure.points for structure in self.structures)
 
     def places(self, place: int, points: NDArray[np.intp] | None = None) -> Places:
-        """Return where the points of a structure are on the mesh, or some of them."""
+        """Return the mesh indices of the points of a structure, or of some of them."""
         kept = self.structures[place].kept
         return self.mesh.places(place, kept if points is None else kept[points])
 
     def forget(self) -> None:
-        """Let go of every study and answer: they refer to one another, and hold arrays."""
+        """Release every study and answer: they have reference cycles, and hold arrays."""
         self.variants.forget()
         for structure in self.structures:
             if "variants" in vars(structure):
@@ -121,9 +121,9 @@ class StructureGroup:
 def _group(
     structures: Sequence[Structure], mesh: Mesh, *, legal: bool = False
 ) -> StructureGroup | None:
-    """Return *structures* as one study on *mesh*, None where they do not fit together.
+    """Return *structures* as one study on *mesh*, or None if they cannot be merged.
 
-    Their points are *legal*, or not judged yet.
+    *legal*: all their points are legal; otherwise no rule was checked yet.
     """
     merged = merge_studies([s.whole for s in structures], mesh, _numbers(structures))
     if merged is None:
@@ -138,7 +138,7 @@ def _group(
 
 
 def _numbers(structures: Sequence[Structure]) -> Mapping[str, Sequence[float]]:
-    """Return the numbers by which *structures* differ."""
+    """Return the numeric values of *structures* by attribute, one for each structure."""
     first = structures[0].values
     return {
         name: [structure.values[name] for structure in structures]
@@ -179,14 +179,14 @@ class Space:
         return prod(len(axis.values) for axis in self.axes)
 
     def text(self, path: str, value: Any) -> str:
-        """Return a value of the axis at *path* as a spec has it."""
+        """Return a value of the axis at *path* in the notation of the spec."""
         value = spec_text(value)
         return self.texts.get(path, {}).get(value, f"{value}")
 
     def groups(self) -> Iterator[StructureGroup]:
-        """Yield every structure in groups: some are of none that has a legal layout.
+        """Yield all structures in groups, including groups without a legal layout.
 
-        Structures that differ in numbers alone stand together, those with words apart.
+        Structures that differ only in numbers share a group; those that differ in words do not.
         """
         words = [a for a in self.structural if not all(map(_is_number, a.values))]
         numbers = [a for a in self.structural if a not in words]
@@ -216,7 +216,7 @@ class Space:
         return prod(len(axis.values) for axis in (*self.structural, *self.cuts))
 
     def _whole(self, at: Mapping[str, Any]) -> Iterator[Structure]:
-        """Yield structures that are alike but for how the model is cut, legal or not."""
+        """Yield structures that differ only in the split of the model, legal or not."""
         degrees = {axis.attribute: list(axis.values) for axis in self.degrees}
         others = {axis.attribute: axis.values[0] for axis in (*self.cuts, *self.choices)}
         varied = self.scenario.replace({**others, **at, **degrees})  # which the spec may sweep
@@ -251,7 +251,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
-    """Return *values* from the middle outwards: extremes are seldom best, and soon ruled out.
+    """Return *values* from the middle outwards: extremes are rarely the best.
 
     >>> _middle_first([1, 2, 4, 8, 16])
     [4, 8, 2, 16, 1]
@@ -262,7 +262,7 @@ def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -> SpecStudy:
-    """Return *study* with one value of each of *choices*."""
+    """Return *study* with each of *choices* set to the value at its position in *place*."""
     if not choices:
         return study
     values: dict[tuple[int, str], Any] = {}
@@ -277,7 +277,7 @@ def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -
 
 
 def _select_points(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
-    """Return *study* at some of the points of its flat axis."""
+    """Return *study* at some of its points."""
     count = len(study.axes[0][1]) if study.axes else 1
     if count == len(kept):
         return study
@@ -291,7 +291,7 @@ def _select_points(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
 
 
 def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
-    """Yield *structures* with what is legal alone, those together that fit together."""
+    """Yield groups of *structures*, reduced to legal points; those that can be merged share one."""
     together = _group(structures, Mesh.from_axes(structures[0].whole.axes))
     if together is None:
         assert len(structures) > 1  # one fits with itself
@@ -313,7 +313,7 @@ def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
 def _legal_structures(group: StructureGroup, refused: Counter[str]) -> Iterator[Structure]:
     """Yield structures with a legal layout, at the points that are legal under some choice.
 
-    *refused* counts how many points each rule rejects.
+    *refused* receives the number of points that each rule rejects.
     """
     variants = group.variants
     with np.errstate(all="ignore"):
@@ -355,9 +355,10 @@ def _legal_structures(group: StructureGroup, refused: Counter[str]) -> Iterator[
 def _of_structure(
     holds: NDArray[np.bool_], choices: int, place: int, sizes: tuple[int, ...]
 ) -> NDArray[np.bool_]:
-    """Return a mask over a mesh, or over the flat axis of a structure, as one of this structure.
+    """Return the part of a mask that belongs to one structure, in mesh shape.
 
-    It has dimensions for *choices*, one for the structure in *place*, and those of its degrees.
+    *holds* is over the mesh, or over the points of the structure. The result has dimensions for
+    *choices*, one for the structure at *place*, and one for each degree.
     """
     lead, shape = holds.shape[:choices], holds.shape[choices:]
     if len(shape) == 1 + len(sizes):
@@ -369,7 +370,7 @@ def _of_structure(
 def _masks(
     asked: VariantAnswers, shape: Sequence[int], rank: int
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield where each rule holds: a dimension for each choice, and *rank* of the study."""
+    """Yield the mask of each rule: a dimension for each choice, followed by *rank* dimensions."""
     read, answers = asked
     distinct = {id(a): a for a in answers.values()}
     errors = {
@@ -397,8 +398,8 @@ def space(
 ) -> Space:
     """Return the space of *scenario*: the axes called *names*, or all that plugins offer.
 
-    *given* are the values of axes that the user restricts, by the attribute's path. There
-    may be *most* points.
+    *given* are the values of axes that the user restricts, by the attribute's path. *most* is the
+    maximum number of points.
 
     Raises:
         SpecError: There is no such axis, or the space is too large.
@@ -460,7 +461,7 @@ def space(
 
 
 def _check_block(study: SpecStudy, path: str) -> None:
-    """Reject an attribute of a block that stands inside of another one."""
+    """Reject an attribute of a block that is inside another block."""
     block, _ = find(study, path)
     if not any(block is own for blocks in study.blocks.values() for own in blocks):
         message = f"a search cannot choose `{path}`, which is in a nested block"
@@ -473,7 +474,7 @@ def _check_block(study: SpecStudy, path: str) -> None:
 def _axis_texts(
     scenario: Scenario, study: SpecStudy, axis: Axis
 ) -> tuple[Axis, Mapping[float, str]]:
-    """Return *axis* with strings in quotes, and quantities as numbers, with how to write them."""
+    """Return *axis* with quoted strings and numeric quantities, and the text of each number."""
     block, attribute = find(study, axis.attribute)
     field_ = block_type(type(block)).fields[attribute]
     values: Sequence[Any] = axis.values
@@ -490,7 +491,7 @@ def _axis_texts(
 
 
 def _plain_values(values: Sequence[Any]) -> list[Any]:
-    """Return *values* as plain ones, such as an array has none of."""
+    """Return *values* as Python numbers instead of NumPy scalars."""
     return [value.item() if hasattr(value, "item") else value for value in values]
 
 
@@ -500,7 +501,7 @@ def offered_axes(study: SpecStudy) -> dict[str, Axis]:
 
 
 def derived_axes(study: SpecStudy) -> list[Axis]:
-    """Return the axes of *study* that follow from the others, as plugins say."""
+    """Return the axes of *study* that follow from the others."""
     return list({axis.attribute: axis for axis in _axes(study) if axis.follows}.values())
 
 
@@ -519,10 +520,10 @@ def _axes(study: SpecStudy) -> list[Axis]:
 def attribute_of_axis(
     study: SpecStudy, name: str, offered: Mapping[str, Axis], *, anything: bool = False
 ) -> str:
-    """Return the attribute of the axis called *name*: one of those *offered*, or *anything*.
+    """Return the attribute of the axis called *name*: an *offered* one, or any path if *anything*.
 
     Raises:
-        SpecError: There is none.
+        SpecError: There is no such axis.
     """
     short = {path.rpartition(".")[2]: path for path in offered}
     short["schedule"] = "schedule.kind"

@@ -1,4 +1,4 @@
-"""Numbers in the notation of a spec: as written, or such that they parse to the same bits."""
+"""Numbers in the notation of a spec: as written, or so that they parse to the same bits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def setting_text(path: str, field: Field, text: Any, number: float) -> str:
-    """Return what sets the attribute at *path* to *number*, which *text* was bound to.
+    """Return the text that sets the attribute at *path* to *number*; *text* was bound to it.
 
-    That is the text, unless what it comes to depends on other attributes.
+    It is *text* itself, unless its value depends on other attributes.
     """
     if isinstance(text, str) and _says_all(path, field, text):
         return text

@@ -1,4 +1,4 @@
-"""What a search kept and counted, and the result that follows: each listed layout is evaluated."""
+"""The kept layouts and counts of a search, and the result: each listed layout is evaluated."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def result_of(
 ) -> SearchResult:
     """Return the result of a *tally* of *space*.
 
-    The search began at *start*, by the monotonic clock. Whatever is listed is evaluated by
-    itself: what it says is what any evaluation says. *careful*: so was all that ruled others
-    out.
+    The search began at *start*, by the monotonic clock. Every listed layout is evaluated alone, so
+    its numbers equal those of an evaluation. *careful*: the layouts that excluded others were
+    evaluated alone, too.
 
     Raises:
-        RefusedError: A rule about outcomes rejects some of these, and others were ruled out by
-            them: they are to be searched for carefully.
+        RefusedError: A rule about outcomes rejects a listed layout that has excluded others; the
+            search must be repeated with *careful*.
         SpecError: No layout is legal, fits and is within the limits.
         KeyboardInterrupt: The search was interrupted before it found any.
     """
@@ -137,12 +137,15 @@ def result_of(
 
 
 def _gap(cost: float, left: float) -> float:
-    """Return how much lower than the best *cost* the lowest that is *left* is, as a share."""
+    """Return the optimality gap: how far *left* is below the best *cost*, as a fraction."""
     return max(0.0, (cost - left) / abs(cost)) if cost else 0.0
 
 
 def _agree(layout: SearchedLayout, one: LayoutEvaluation) -> bool:
-    """Return whether a layout is by itself what it was among others, whatever rules say of that."""
+    """Return whether the evaluation of a layout has the same cost as in the search.
+
+    If a rule rejects it, its step time and memory are compared.
+    """
     if one.layout is not None:
         return isclose(one.layout.cost, layout.cost, rel_tol=ALIKE)
     outcome = one.result.outcome
@@ -154,6 +157,6 @@ def _agree(layout: SearchedLayout, one: LayoutEvaluation) -> bool:
 
 
 def _evaluate(space: Space, values: Mapping[str, Any], objective: Objective) -> LayoutEvaluation:
-    """Return a layout as evaluated by itself."""
+    """Return the evaluation of a layout as a single study."""
     with np.errstate(all="ignore"):
         return evaluate_layout(space.scenario, values, objective.name)

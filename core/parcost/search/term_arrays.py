@@ -1,10 +1,10 @@
-"""Terms of many variants as terms over arrays with a dimension for each choice.
+"""Terms of many variants, combined into terms over arrays with a dimension for each choice.
 
 Terms of one pass and place that differ between variants in numbers only become one term. Its
-numbers have the shape of the choices that were read, followed by the flat axis of degrees. A
-variant that lacks the term has zeros there. Terms that differ in words, such as the window of a
-transfer, stay separate, with zeros elsewhere. So do terms with different names if the result
-depends on their order: an evaluation sorts them by name.
+numbers have the shape of the choices that were read, followed by one dimension for the combinations
+of degrees. A variant that lacks the term has zeros there. Terms that differ in words, such as the
+window of a transfer, stay separate, with zeros elsewhere. So do terms with different names if the
+result depends on their order: an evaluation sorts them by name.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class Windows:
     ordered: frozenset[str] = frozenset()
 
     def sorts(self, term: Any) -> bool:
-        """Return whether the place of *term* among others, which its name decides, matters."""
+        """Return whether the result depends on the position of *term* in the sort by name."""
         if isinstance(term, Work):
             return term.window in self.ordered
         return isinstance(term, Once) and term.when != "end"
 
 
 def windows(asked: Iterable[VariantAnswers]) -> Windows:
-    """Return the windows of all terms that were *asked* for.
+    """Return the windows of all terms in the answers *asked*.
 
-    The order of guests does not matter where they differ in seconds and slow-down alone: those
-    that slow their hosts most hide first, and only the sum of the others counts. Nor does that
-    of guests on different resources, as long as none keeps further ones busy.
+    The order of overlapped works does not matter if they differ only in seconds and slowdown: those
+    with the largest slowdown hide first, and only the sum of the others counts. Nor does the order
+    of works on different resources, as long as none keeps further ones busy.
     """
     prices: dict[str, dict[Any, set[Any]]] = {}
     shared: set[str] = set()
@@ -91,10 +91,9 @@ def stack_terms(
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms of all variants; *shape* has the number of values of each choice.
 
-    Numbers have *rank* dimensions behind these. Work that runs one after another on one resource is
-    added up first: a ledger would have to keep it apart, a search only needs the sum, and no FLOPs.
-    Terms of different shapes stay apart: a sum has the dimensions of both. *hosts* are the windows
-    in use.
+    Numbers have *rank* dimensions after these. Serial work on one resource is added up first: a
+    search needs only the sum, and no FLOPs, while a ledger needs each term. Terms of different
+    shapes stay separate: a sum has the dimensions of both. *hosts* are the windows in use.
     """
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
@@ -128,7 +127,7 @@ def _of_one(
 
 
 class _Where:
-    """Which of the distinct answers holds, with a dimension for each choice."""
+    """The index of the answer that holds, as an array with a dimension for each choice."""
 
     def __init__(
         self,
@@ -145,7 +144,7 @@ class _Where:
         self._apart: dict[tuple[int, ...], NDArray[np.intp]] = {}
 
     def without_unread(self, rows: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return the index without the extent of choices that make no difference to *rows*."""
+        """Return the index with size 1 for choices that do not change *rows*."""
         first: dict[bytes, int] = {}
         alike = tuple(first.setdefault(row.tobytes(), i) for i, row in enumerate(rows))
         if alike not in self._apart:
@@ -158,7 +157,7 @@ class _Where:
 
 
 def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, Any]:
-    """Return the numbers of *terms*, by answer, as arrays over the choices."""
+    """Return the numbers of *terms*, one term for each answer, as arrays over the choices."""
     first = next(iter(terms.values()))
     numbers: dict[str, Any] = {}
     for name in _numbers_of(_type(first)):
@@ -188,12 +187,12 @@ def _spread(values: Mapping[int, Any], count: int, where: _Where, name: str) -> 
 
 
 def _shape_of(values: Iterable[Any], rank: int) -> tuple[int, ...]:
-    """Return the shape of all *values* together, with at least *rank* dimensions."""
+    """Return the broadcast shape of *values*, with at least *rank* dimensions."""
     return np.broadcast_shapes((1,) * rank, *{np.shape(value) for value in values})
 
 
 def _one(values: Sequence[Any]) -> float | None:
-    """Return the number that all *values* are, if they are plain and equal."""
+    """Return the number if all *values* are equal plain numbers, else None."""
     first = values[0]
     plain = isinstance(first, (float, int)) and all(
         isinstance(v, (float, int)) and v == first for v in values
@@ -206,14 +205,14 @@ def _type(term: Any) -> Any:
 
 
 def _several(term: Any) -> str:
-    """Return the attribute that holds several numbers of *term*, if it has any."""
+    """Return the attribute of *term* that holds a sequence of numbers, or ""."""
     series = declarations(_type(term)).series
     return series if series and getattr(term, series) else ""
 
 
 @cache
 def _numbers_of(type_: Any) -> tuple[str, ...]:
-    """Return the numbers of a kind of term that time or memory depends on."""
+    """Return the numeric attributes of a class of terms that time or memory depends on."""
     unused = () if issubclass(type_, Memory) else ("bytes_",)
     return tuple(n for n in _fields(type_) if n in _NUMBERS and n not in unused)
 
@@ -226,9 +225,9 @@ def _fields(type_: Any) -> tuple[str, ...]:
 def merge_terms(
     stamped: Sequence[tuple[Plugin, Any]], windows: Windows, *, by_shape: bool = False
 ) -> list[tuple[Plugin, Any]]:
-    """Return the terms, with those added up that the reducer treats as one.
+    """Return the terms, with those added up that the reducer treats alike.
 
-    With *by_shape* only those are whose numbers have one shape.
+    With *by_shape*, only terms whose numbers have equal shapes are added.
 
     Serial work of a pass is one sum, unless it hosts one of *windows*. So is work with one slowdown
     in a window where order does not matter. So is memory with equal lifetimes.
@@ -269,13 +268,13 @@ def _prices(term: Any) -> tuple[Any, ...] | None:
 
 
 def _shapes(term: Any) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of what a sum of terms adds up."""
+    """Return the shapes of the numbers that are added up in a sum of terms."""
     names = ("seconds", "latency") if isinstance(term, Work) else _AMOUNTS
     return tuple(np.shape(getattr(term, name, 0.0)) for name in names)
 
 
 def _price(rate: Any) -> Any:
-    """Return what tells a rate from others: arrays are known by identity."""
+    """Return a key for a rate; arrays are compared by identity."""
     return float(rate) if isinstance(rate, (float, int)) else id(rate)
 
 
@@ -286,7 +285,7 @@ def _is_nonzero(rate: Any) -> bool:
 def mask(
     read: Sequence[int], by_part: Mapping[Combination, Any], shape: Sequence[int], rank: int
 ) -> NDArray[np.bool_]:
-    """Return what holds in each variant: a dimension for each choice, and *rank* of the study."""
+    """Return one mask for all variants: a dimension for each choice, then *rank* others."""
     array = np.ones(
         (
             *(shape[k] if k in read else 1 for k in range(len(shape))),
@@ -303,21 +302,21 @@ def mask(
 
 
 def lift(value: Any, choices: int, rank: int) -> Any:
-    """Return a number of a study of that *rank* with a dimension of one for each choice."""
+    """Return an array of that *rank* with a dimension of size 1 added for each choice."""
     if isinstance(value, (float, int, bool)) or getattr(value, "ndim", 0) == 0:
         return value
     return value.reshape((1,) * (choices + rank - value.ndim) + value.shape)
 
 
 def take(value: Any, choice: int, index: int) -> Any:
-    """Return a number under one value of a choice."""
+    """Return the part of an array for one value of a choice."""
     if getattr(value, "ndim", 0) <= 1 or value.shape[choice] == 1:
         return value
     return value[(slice(None),) * choice + (slice(index, index + 1),)]
 
 
 def select_terms(stamped: Sequence[tuple[Plugin, Any]], places: Places) -> list[tuple[Plugin, Any]]:
-    """Return the terms at some points of a mesh, those that are nothing there left out."""
+    """Return the terms at some points of a mesh, without terms that are zero there."""
     found = []
     known: dict[int, Any] = {}  # terms that share a number go on to share it
 
@@ -342,7 +341,7 @@ def select_terms(stamped: Sequence[tuple[Plugin, Any]], places: Places) -> list[
 
 
 def at_points(value: Any, kept: NDArray[np.intp] | slice) -> Any:
-    """Return a number at some points of the flat axis."""
+    """Return the elements of an array at some combinations of degrees."""
     if getattr(value, "ndim", 0) and value.shape[-1] > 1:
         return value[..., kept]
     return value
@@ -351,7 +350,7 @@ def at_points(value: Any, kept: NDArray[np.intp] | slice) -> Any:
 def terms_under(
     stamped: Sequence[tuple[Plugin, Any]], choice: int, index: int
 ) -> list[tuple[Plugin, Any]]:
-    """Return the terms under one value of a choice; those that are nothing there are gone."""
+    """Return the terms for one value of a choice, without terms that are zero there."""
     found = []
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
@@ -373,7 +372,7 @@ def terms_under(
 
 
 def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:
-    """Return whether *term* is anything with these *numbers* in place of its own."""
+    """Return whether *term* is not zero with these *numbers* in place of its own."""
     if _several(term):
         return True
     amounts = (numbers.get(n, getattr(term, n)) for n in _numbers_of(_type(term)) if n in _AMOUNTS)
@@ -392,9 +391,9 @@ def _lift_term(term: Any, choices: int, rank: int) -> Any:
 
 
 def _kind(term: Any, windows: Windows) -> Any:
-    """Return what must agree for two terms to differ in numbers alone.
+    """Return a key that is equal for terms that differ in numbers only.
 
-    Names may differ, unless they decide on the order of terms that matters.
+    Names may differ, unless the result depends on the order of the terms.
     """
     said = [tuple(v) if v.__class__ is list else v for v in _words_of(_type(term))(term)]
     if isinstance(term, Work):
@@ -408,6 +407,6 @@ def _kind(term: Any, windows: Windows) -> Any:
 
 @cache
 def _words_of(type_: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what reads that which tells terms apart: kind, where, when and how often."""
+    """Return a function that reads the non-numeric attributes that distinguish terms."""
     unsaid = {*_NUMBERS, *_NAMES, declarations(type_).series, "host"}
     return attrgetter("__class__", *(name for name in _fields(type_) if name not in unsaid))

@@ -16,9 +16,9 @@ _LEFT_OUT = Formula("of a search")  # formulas hold the arrays that they are of
 
 
 def summed_numbers(term: Any) -> Any:
-    """Return *term* without FLOPs, formula, the bytes of a transfer, or latency that nothing reads.
+    """Return *term* without numbers that a search does not read: FLOPs, formula, transfer bytes.
 
-    Latency matters to work that keeps further resources busy.
+    Latency is kept for work that keeps further resources busy.
     """
     type_: Any = type(term)
     return replace_values(term, _unread_values(type_, bool(getattr(term, "also", ()))))

@@ -1,8 +1,8 @@
-"""Layouts under one schedule, timed at once: exactly where a closed form is proven.
+"""Step times of all layouts under one schedule: exact where a closed form is proven.
 
-Where the schedule has none, the step is a bound from below: that of the schedule, what
-gathers and reductions add to it at least, and what comes once at the end. Memory is
-that of the schedule's order for as many micro-batches as change it.
+Without a closed form, the step time is a lower bound: the bound of the schedule, plus the least
+that gathers and reductions add, plus the terms at the end. Memory is that of the schedule's order
+for as many micro-batches as change it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ScheduleTimes:
-    """The terms of a schedule, with a dimension for each choice."""
+    """The times of layouts under one schedule; terms have a dimension for each choice."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class ScheduleTimes:
         legal: NDArray[np.bool_],
         known: dict[Any, Any],
     ) -> None:
-        """*known* are loads that other schedules have in common with this one.
+        """Compute the loads of all stages; *known* caches loads that schedules share.
 
-        *unsaid* are methods of the schedule that return what is no number for legal layouts.
+        *unsaid* names the methods of the schedule that return NaN for legal layouts.
         """
         self.pipeline, self.schedule, self.legal = pipeline, schedule, legal
         self.unsaid = ""
@@ -79,15 +79,15 @@ class ScheduleTimes:
         self.alike, self.kinds = alike, [alike[x] for x in self.plan.stage]
 
     def minimum_seconds(self) -> Real:
-        """Return seconds that the step is never below, with whatever terms there are besides."""
+        """Return a lower bound of the step time in seconds; further terms cannot shorten it."""
         seconds, mask = self._closed()
         timeline = Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=())
         return timeline.seconds + TermGroup(self._onces("end"), self._run(timeline)).duration()
 
     def step(self) -> tuple[Any, Any]:
-        """Return seconds of the step or less, and where they are exact.
+        """Return the step time in seconds or a lower bound, and where it is exact.
 
-        What they are for one layout does not depend on which others are timed with it.
+        The result for a layout does not depend on the other layouts that are timed with it.
         """
         exact: Mask
         terms = {when: self._onces(when) for when in WHENS}
@@ -118,9 +118,9 @@ class ScheduleTimes:
         return seconds + TermGroup(terms["end"], run).duration(), exact
 
     def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: PipelineRun) -> Real:
-        """Return seconds that a pipeline of unknown spans takes at least, with what is beside it.
+        """Return a lower bound of the seconds of a pipeline without spans, with its once terms.
 
-        All passes wait for the first stage, and a device that is done has its last stage left.
+        All passes wait for the first stage, and each device ends with the terms of its last stage.
         """
         seconds = run.timeline.seconds
         if drain:
@@ -147,7 +147,7 @@ class ScheduleTimes:
         return [term for term in self.onces if term.when == when]
 
     def _closed(self) -> tuple[Real, Mask]:
-        """Return the makespan in closed form, and where that is proven."""
+        """Return the makespan in closed form in seconds, and where it is proven."""
         schedule = self.schedule
         uneven = isinstance(self.hop, tuple) and not schedule.hop_by_boundary
         if uneven or self.pipeline.blocking:
@@ -156,7 +156,7 @@ class ScheduleTimes:
         return seconds, mask & self._schedule_number(seconds, "closed_form", mask)
 
     def _spanned(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
-        """Return the timeline with the spans of stages, where there is one, and where it holds."""
+        """Return the timeline with the spans of stages, or None, and where it holds."""
         found = spans(self.schedule, self._case) if any_of(mask) else None
         if found is None:
             return None, False
@@ -168,11 +168,11 @@ class ScheduleTimes:
 
     @cached_property
     def _case(self) -> Case:
-        """The pipeline to be timed, as the schedule reads it."""
+        """The pipeline to be timed, as the input of the schedule."""
         return case_of(self.pipeline, self.times, self.hop, alike=self.alike)
 
     def _mixed(self, seconds: Real, mask: Mask) -> Real:
-        """Return the makespan where it is proven, and a bound elsewhere."""
+        """Return the makespan in seconds where it is proven, and a lower bound elsewhere."""
         if mask is False:
             return self._bound()
         if all_of(mask):
@@ -189,9 +189,9 @@ class ScheduleTimes:
         return least
 
     def _schedule_number(self, value: Real, method: str, where: Mask = True) -> Mask:
-        """Return where a method of the schedule returns a number.
+        """Return where a method of the schedule returns a number instead of NaN.
 
-        It is to blame at layouts that are legal and end: of no others is a number asked for.
+        NaN is an error of the schedule at legal layouts of finite time only.
         """
         unknown = np.isnan(value)
         if not unknown.any():
@@ -202,7 +202,7 @@ class ScheduleTimes:
         return known
 
     def _ends(self) -> NDArray[np.bool_]:
-        """Return which layouts end: others have a pass or a message without a finite time."""
+        """Return which layouts have a finite time: in others a pass or a message takes forever."""
         sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
         return np.isfinite(sum(sums, start=np.zeros(1)))
 
@@ -213,14 +213,14 @@ def peak_memory(
     terms: Sequence[Memory],
     known: dict[Any, Sequence[Real]],
 ) -> Real:
-    """Return the bytes of the fullest device; *known* is what schedules have in common."""
+    """Return the peak memory over all devices in bytes; *known* caches what schedules share."""
     growing = plan.drawn.growing
     held = DeviceMemory(terms, plan, most=micro_batches, growing=growing, steady=known)
     return reduce(maximum, (b for d in _distinct_devices(held, plan) for b in held.moments(d)))
 
 
 def _distinct_devices(held: DeviceMemory, plan: SketchPlan) -> Iterator[int]:
-    """Yield the devices but for those that hold no more than one with the same stages."""
+    """Yield the devices, without those that hold at most as much as another with equal stages."""
     order = plan.drawn
     first: dict[tuple[int, ...], list[Sequence[int]]] = {}
     for d, copies in enumerate(plan.held):
@@ -237,17 +237,17 @@ def _passes(seconds: Any) -> tuple[Real, Real, Real]:
 
 
 class SketchPlan(PipelinePlan):
-    """A plan whose order is sketched, and holds for every number of micro-batches."""
+    """A plan with a sketch of its order, which holds for every number of micro-batches."""
 
     @property
     def drawn(self) -> Sketch:
-        """The sketch, which stands where a plan has orders."""
+        """The sketch that takes the place of the orders of a plan."""
         ((_, drawn),) = self.orders
         return cast("Sketch", drawn)
 
     @classmethod
     def of(cls, schedule: Schedule, pipeline: Pipeline, legal: NDArray[np.bool_]) -> SketchPlan:
-        """Return the plan for as many micro-batches as occur in *legal* layouts."""
+        """Return the plan for the largest number of micro-batches among *legal* layouts."""
         p, v = pipeline.stages, pipeline.chunks
         alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
         m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)

@@ -1,9 +1,8 @@
-"""One study under many combinations of choices, each contribution asked for only once.
+"""One study under many combinations of choices; each contribution is computed only once.
 
-A plugin that never looks at the ZeRO stage gives the same answer for all four. Which
-attributes an answer depends on is seen by looking: chosen attributes are on axes, and note
-that they are read. All variants have one memo, which keeps an answer under the values of
-just these.
+A plugin that does not read the ZeRO stage gives the same answer for all four. The attributes that
+an answer depends on are observed: chosen attributes are on axes, which record their reads. All
+variants share one memo, which keeps an answer under the values of just these attributes.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ STAGES = -1  # stands among choices for what differs between structures
 
 @frozen(kw_only=True, eq=False)
 class Choice:
-    """An attribute of a block with the values that it may have, apart from all others."""
+    """An attribute of a block and its possible values, independent of all others."""
 
     name: str
     schema: type
@@ -61,7 +60,7 @@ _SUMMED = ("terms", "memory")  # hooks
 
 
 class Variants:
-    """The variants of *base*: ``at(combination)`` is a study; all of them have one memo."""
+    """The variants of *base*: ``at(combination)`` is a study; all of them share one memo."""
 
     def __init__(
         self,
@@ -72,12 +71,13 @@ class Variants:
         parts: Sequence[Callable[[], Variants]] = (),
         legal: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Plugins that fail under any variant are noted in *faults*.
+        """Make the variants; plugins that fail under any variant are recorded in *faults*.
 
-        *legal* picks the legal points of *base* out of an array: others may hold any number.
+        *legal* selects the legal points of an array of *base*: other points may hold any number.
 
-        *point* is by axis what is no choice and differs between the points of *base* all the
-        same, which are those of *parts*: what reads it is no answer for all of them.
+        *point* has the values of axes that are no choices but differ between the points of *base*,
+        such as the stages. The points belong to *parts*. An answer that reads such an axis does not
+        hold for all of them.
         """
         self.base = base
         self.point = point
@@ -107,23 +107,23 @@ class Variants:
         return self._studies[combination]
 
     def forget(self) -> None:
-        """Let go of every study and answer: they refer to one another, and hold arrays."""
+        """Release every study and answer: they have reference cycles, and hold arrays."""
         self._memo.clear()
         self._studies.clear()
         self._cuts.clear()
         self._made.clear()
 
     def plugins(self, hook: str) -> int:
-        """Return how many plugins answer *hook*."""
+        """Return the number of plugins that implement *hook*."""
         return len(self.base.plugins.implementing(hook))
 
     def plugin_answers(
         self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
     ) -> VariantAnswers:
-        """Return the choices that the answers of one plugin to *hook* depend on, and these.
+        """Return the choices that the answers of one plugin to *hook* depend on, and the answers.
 
-        Answers are by the indices of these choices alone; equal ones are one object. *legal*
-        has a dimension for each choice: the plugin is not asked where nothing is.
+        Answers are by the indices of these choices alone; equal ones are one object. *legal* has a
+        dimension for each choice: the plugin is not called where no layout is legal.
         """
         read: tuple[int, ...] = ()
         while True:
@@ -141,10 +141,10 @@ class Variants:
     def common_answers(
         self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
     ) -> VariantAnswers | None:
-        """Return the same with counts by row, None where each structure has to be asked.
+        """Return :meth:`plugin_answers` for all structures, or None if they need one call each.
 
-        So it has where the answer has read what differs between structures or has counts by virtual
-        stage. An answer that fails may do so at points of the mesh that are not legal.
+        They do if an answer depends on the stages or has counts by virtual stage. So do failures:
+        they may concern only points of the mesh that are not legal.
         """
         undo = self._undo()
         faults = len(self.faults)
@@ -162,7 +162,7 @@ class Variants:
     def common_answer(
         self, hook: str, position: int, legal: NDArray[np.bool_]
     ) -> Contribution | None:
-        """Return the same as :meth:`one`, None where it differs between structures."""
+        """Return the result of :meth:`one`, or None if it differs between structures."""
         undo = self._undo()
         faults = len(self.faults)
         try:
@@ -175,7 +175,7 @@ class Variants:
         return None
 
     def _undo(self) -> Callable[[], None]:
-        """Return what forgets the faults that are noted from here on."""
+        """Return a function that removes the faults recorded after this call."""
         plugins: Any = self.base.plugins
         noted, faults = plugins.noted, len(self.faults)
         known = dict(noted)
@@ -188,15 +188,15 @@ class Variants:
         return undo
 
     def one(self, hook: str, position: int, legal: NDArray[np.bool_]) -> Contribution:
-        """Return what a plugin answers in some legal variant."""
+        """Return the answer of a plugin in some legal variant."""
         return self._answer(hook, position, (), (), legal)[0]
 
     def schedule(self, combination: Combination) -> tuple[Schedule, frozenset[int]]:
-        """Return the schedule under *combination*, and the choices that decide it."""
+        """Return the schedule for *combination*, and the choices that decide it."""
         return self._trace(combination, _schedule)
 
     def read_by_schedules(self) -> frozenset[int]:
-        """Return the choices that any schedule reads to be one for a study."""
+        """Return the choices that any schedule reads to set its options."""
         return frozenset().union(
             *(
                 self._trace(combination, _schedule_named, name)[1]
@@ -206,7 +206,7 @@ class Variants:
         )
 
     def refuse(self, reads: Iterable[int], what: str) -> None:
-        """Require that nothing in *reads* is a choice: *what* has to hold for all layouts.
+        """Raise if *reads* contains a choice: *what* must be equal for all layouts.
 
         Raises:
             SpecError: It depends on a choice.
@@ -222,7 +222,7 @@ class Variants:
     def _trace(
         self, combination: Combination, function: Callable[..., T], *arguments: Any
     ) -> tuple[T, frozenset[int]]:
-        """Return the answer of a query under *combination*, and the choices behind it."""
+        """Return the answer of a query for *combination*, and the choices that it depends on."""
         reads = Reads()
         token, checked = READS.set(reads), LEGAL.set(self.legal)
         try:
@@ -240,9 +240,9 @@ class Variants:
         part: Combination,
         legal: NDArray[np.bool_] | None,
     ) -> tuple[Contribution, frozenset[int]]:
-        """Return an answer under a combination of the choices *read*, if any such is legal.
+        """Return an answer for values *part* of the choices *read*, if a layout with them is legal.
 
-        The others are taken as they are in a legal combination.
+        Other choices have values with which it is legal.
         """
         index: list[Any] = [0 if legal is None else slice(None)] * len(self.shape)
         for k, i in zip(read, part, strict=True):
@@ -259,10 +259,10 @@ class Variants:
     def counts(
         self, row: StageCounts, combination: Combination, fixed: int | None
     ) -> tuple[Mapping[Combination, tuple[Any, str | CallError]], Sequence[int]]:
-        """Return the counts of a row by virtual stage, and the choices that they depend on.
+        """Return the counts of *row* by virtual stage, and the choices that they depend on.
 
-        They are by the indices of these choices, without the one that is *fixed*. Each has its
-        problem, if there is one.
+        Counts are by the indices of these choices, without the *fixed* choice. Each has its error,
+        or "".
         """
         read: tuple[int, ...] = ()
         while True:
@@ -279,7 +279,7 @@ class Variants:
             read = tuple(sorted(union))
 
     def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
-        """Return why an evaluation of *study* would leave an answer out, if it would."""
+        """Return why an evaluation of *study* would reject an answer, or ""."""
         complaint = shape_problem(answer, self.points)
         if hook in _SUMMED and not complaint:
             if id(study) not in self._cuts:
@@ -314,7 +314,7 @@ class Variants:
         )
 
     def _structures(self, combination: Combination) -> Sequence[SpecStudy]:
-        """Return the study of each part under *combination*."""
+        """Return the study of each part for *combination*."""
         return [part().at(combination) for part in self.parts]
 
     @cached_property
@@ -323,9 +323,9 @@ class Variants:
         return self.at((0,) * len(self.choices)).pipeline.stages
 
     def _observe(self, value: Any, combination: Combination) -> Any:
-        """Return *value* with blocks in it, and below, that tell when a choice is read.
+        """Return *value* with its blocks replaced by blocks that record reads of choices.
 
-        A block is the same object under all combinations of what others choose.
+        Combinations that differ only in choices outside of a block share its object.
         """
         if isinstance(value, tuple):
             return tuple(self._observe(item, combination) for item in value)
@@ -347,7 +347,7 @@ class Variants:
         return on_axes(value, values, axes)
 
     def _find_choices(self) -> None:
-        """Find the block of every choice, and which choices stand in and below each block."""
+        """Find the block of every choice, and the choices in and below each block."""
         for k, choice in enumerate(self.choices):
             schema: type[Any] = choice.schema
             for block in self.base.all(schema):
@@ -371,9 +371,9 @@ class Variants:
 
 
 def _summed_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
-    """Return terms without what no sum of a search needs: arrays that nothing refers to are freed.
+    """Return terms without the numbers that no sum of a search reads, so that arrays are freed.
 
-    It asks for itself, as a plugin that reads the terms of others gets them whole.
+    It is a query of its own, because a plugin that reads the terms of others needs them whole.
     """
     return tuple(
         (plugin, summed_numbers(term)) for plugin, term in contribution(study, hook, position)
@@ -381,7 +381,7 @@ def _summed_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
 
 
 def _by_stage(item: Any) -> bool:
-    """Return whether a term has numbers for each virtual stage, and not by row."""
+    """Return whether a term has counts for each virtual stage, as numbers instead of a function."""
     count = getattr(item, "count", 1.0)
     return isinstance(count, tuple) and not isinstance(count, StageCounts)
 

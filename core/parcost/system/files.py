@@ -30,7 +30,7 @@ for _flag in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):
 
 @frozen
 class Kind:
-    """What a file is for, and how many bytes it may have; *line* limits one of its lines."""
+    """A kind of file: its name, and its size limit in bytes; *line* limits the length of a line."""
 
     name: str
     limit: int
@@ -78,7 +78,7 @@ def read_bytes(path: str | os.PathLike[str], kind: Kind, name: str | None = None
 
 
 def read_stdin(kind: Kind) -> bytes:
-    """Return what stdin holds.
+    """Return the content of stdin.
 
     Raises:
         SpecError: It cannot be read, or is too large.
@@ -118,7 +118,7 @@ def read_lines(path: str | os.PathLike[str], kind: Kind) -> Iterator[str]:
 
 
 def decode(data: bytes, name: str, first: int = 1) -> str:
-    """Return the text of *data*, less a byte order mark; *first* is the number of its first line.
+    """Return *data* as text without a byte order mark; *first* is the number of its first line.
 
     Raises:
         SpecError: It is not UTF-8.
@@ -133,7 +133,7 @@ def decode(data: bytes, name: str, first: int = 1) -> str:
 
 
 def check_size(data: bytes, kind: Kind, name: str) -> bytes:
-    """Return *data*, which came from elsewhere than a file.
+    """Return *data*, which does not come from a file.
 
     Raises:
         SpecError: It is too large.
@@ -144,7 +144,7 @@ def check_size(data: bytes, kind: Kind, name: str) -> bytes:
 
 
 def read_failure(error: Exception, name: str) -> SpecError:
-    """Return the diagnostic of an error of the system."""
+    """Return the error for an OSError."""
     if isinstance(error, FileNotFoundError):
         return failure("missing-file", f"there is no file `{name}`", name, _suggestion(name))
     reason = getattr(error, "strerror", None) or str(error)
@@ -152,7 +152,7 @@ def read_failure(error: Exception, name: str) -> SpecError:
 
 
 def _suggestion(name: str) -> str | None:
-    """Return a help line with the file beside *name* that is called nearly so, if any."""
+    """Return a help line with a file in the same folder whose name is similar, or None."""
     path = Path(name)
     try:
         beside = [
@@ -190,7 +190,7 @@ def _check(mode: int, name: str) -> None:
 
 
 def _read_all(file: BinaryIO, kind: Kind, name: str) -> bytes:
-    """Read a file; room for the most of its kind would take longer than reading."""
+    """Read a file; a buffer for the largest allowed size would take longer than reading."""
     size = os.fstat(file.fileno()).st_size
     if size > kind.limit:
         raise _too_large(name, kind, size)
@@ -208,7 +208,7 @@ def _too_large(name: str, kind: Kind, size: int = 0) -> SpecError:
 
 
 def current_folder() -> str:
-    """Return the current directory, "" where it was removed."""
+    """Return the current directory, "" if it was removed."""
     try:
         return str(Path.cwd())
     except FileNotFoundError:
@@ -216,10 +216,10 @@ def current_folder() -> str:
 
 
 def real_path(path: Path, name: str | None = None) -> Path:
-    """Return the path without links, from the root; messages call it *name*.
+    """Return the absolute path without links; messages call it *name*.
 
     Raises:
-        SpecError: It leads nowhere: it is too long, or starts in a directory that was removed.
+        SpecError: The path is too long, or relative to a directory that was removed.
     """
     try:
         return path.resolve()

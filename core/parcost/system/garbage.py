@@ -1,4 +1,4 @@
-"""Looking for garbage less often: results are made of millions of objects that stay.
+"""Less frequent garbage collection: results consist of millions of objects that stay.
 
 With Python's own thresholds a batch of 400 specs takes 6 % more processor time.
 """
@@ -13,7 +13,7 @@ _RARELY = (20_000, 20, 10)  # objects between collections of garbage, and those 
 
 
 def collect_rarely() -> None:
-    """Look for garbage less often, and not among what there is, such as plugins and catalogues."""
+    """Collect garbage less often, and ignore existing objects, such as plugins and catalogues."""
     gc.freeze()
     gc.set_threshold(*_RARELY)
 

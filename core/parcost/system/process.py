@@ -47,7 +47,7 @@ def protect_process() -> None:
 
 @contextmanager
 def changed_state() -> Iterator[None]:
-    """Let code of our own change the state of the process."""
+    """Allow parcost's own code to change the state of the process, inside this context."""
     _open.is_open = True
     try:
         yield

@@ -46,12 +46,12 @@ class Temporary:
         self.remove()
 
     def replace(self, target: Path) -> None:
-        """Let it take the place of *target*."""
+        """Move the file or folder to *target*."""
         self.path.replace(target)
         self._release()
 
     def remove(self) -> None:
-        """Remove it, unless it has taken the place of another."""
+        """Remove the file or folder, unless it was moved."""
         if self.path.is_dir():
             shutil.rmtree(self.path, ignore_errors=True)
         else:
@@ -66,7 +66,7 @@ class Temporary:
 
 
 def file_beside(path: Path) -> tuple[int, Temporary]:
-    """Return a new file in the folder of *path*, open to be written, and who removes it."""
+    """Return the handle of a new file in the folder of *path*, and its :class:`Temporary`."""
     prefix = f".{path.name}."
     _remove_left_over(path.parent, prefix, _SUFFIX, stat.S_ISREG)
     while True:
@@ -79,7 +79,7 @@ def file_beside(path: Path) -> tuple[int, Temporary]:
 
 
 def folder_beside(path: Path) -> Temporary:
-    """Return a new folder in the folder of *path*, and who removes it."""
+    """Return a new folder in the folder of *path*."""
     return _new_folder(path.parent, f".{path.name}.", _SUFFIX)
 
 
@@ -102,7 +102,7 @@ def _new_folder(place: Path, prefix: str, suffix: str) -> Temporary:
 
 
 def _lock_new(lock: int, name: str) -> bool:
-    """Lock what is new, and say whether it is still there: another run may have looked at it."""
+    """Lock a new file, and return whether it still exists: another run may have removed it."""
     if not _LOCKS:
         return True
     try:
@@ -117,7 +117,7 @@ def _lock_new(lock: int, name: str) -> bool:
 def _remove_left_over(
     place: Path, prefix: str, suffix: str, is_kind: Callable[[int], bool]
 ) -> None:
-    """Remove what a run that was killed has left in *place*, if it was one of this user."""
+    """Remove temporary files of this user in *place* that killed runs left."""
     if not _LOCKS:
         return
     named = re.compile(re.escape(prefix) + _RANDOM + re.escape(suffix))

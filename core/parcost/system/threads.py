@@ -17,7 +17,7 @@ _told: set[str] = set()
 
 
 def print_failures() -> None:
-    """Tell threads of this process that fail from here on, each line once."""
+    """Print a warning line for each thread of this process that fails from now on, once."""
     threading.excepthook = _print_failure
 
 

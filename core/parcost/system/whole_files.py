@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: those of commands, and of notebooks."""
+"""Files that are written completely or not at all, for commands and notebooks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SPELLED = "backslashreplace"
 
 
 class WholeFile:
-    """A new file, which takes the place of an old one once it is complete.
+    """A new file, which replaces an old one when it is complete.
 
-    The file that a link leads to is replaced, and the link stays. What is no regular file, such as
-    a pipe, is written as it is. Every method may raise ``OSError``.
+    The file that a link leads to is replaced, and the link stays. A target that is no regular file,
+    such as a pipe, is written directly. Every method may raise ``OSError``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,11 +39,11 @@ class WholeFile:
         self.file.write(text)
 
     def save_with(self, save: Callable[[Path], None]) -> None:
-        """Have *save* write the file instead."""
+        """Let *save* write the file instead of :meth:`put`."""
         save(self.path if self._beside is None else self._beside.path)
 
     def finish(self) -> None:
-        """Let the file appear."""
+        """Move the complete file into place."""
         self.file.close()
         if self._beside is not None:
             self._beside.path.chmod(0o666 & ~umask())
@@ -51,7 +51,7 @@ class WholeFile:
             self._beside = None
 
     def abandon(self) -> None:
-        """Remove what is not complete."""
+        """Remove the incomplete file."""
         with suppress(OSError):  # what could not be written cannot be flushed either
             self.file.close()
         if self._beside is not None:
@@ -59,7 +59,7 @@ class WholeFile:
 
 
 def _open_at_once(name: str, flags: int) -> int:
-    """Return the handle of a pipe or a device; a pipe that no program reads is an error."""
+    """Return the file descriptor of a pipe or a device; a pipe without a reader is an error."""
     try:
         handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
@@ -72,7 +72,7 @@ def _open_at_once(name: str, flags: int) -> int:
 
 
 def umask() -> int:
-    """Return the permissions that new files lack."""
+    """Return the permission bits that new files lack."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

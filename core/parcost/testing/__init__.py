@@ -1,4 +1,4 @@
-"""Contract tests: what every plugin must keep, as classes for pytest.
+"""Contract tests: requirements for every plugin, as test classes for pytest.
 
 A test module of a plugin derives from a contract, and names what it is about:
 

@@ -1,4 +1,4 @@
-"""The contract of a collective: bounds, monotony, edges, arrays, and what it explains."""
+"""The contract of a collective: bounds, monotonicity, edge cases, arrays, and explanations."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _SIZES = (0.0, 1.0, 1e3, 1e6, 3e9)
 
 @frozen
 class PlainLink(Link):
-    """A link of a start-up time and a rate: ``rounds * latency + bytes / bandwidth``."""
+    """A link with a latency and a bandwidth: ``rounds * latency + bytes / bandwidth``."""
 
     name: str = "node"
     latency: Any = 2e-6
     bandwidth: Any = 100e9
 
     def seconds(self, rounds: Any, bytes_: Any) -> Any:
-        """Return the time of *rounds* messages one after another."""
+        """Return the time in seconds of *rounds* messages in sequence."""
         return rounds * self.latency + bytes_ / self.bandwidth
 
 
@@ -57,9 +57,9 @@ def two_levels(near: Any, far: Any, links: Sequence[Link] = ()) -> Group:
 class CollectiveContract:
     """Tests of one algorithm, for each operation that it has.
 
-    *algorithm* is the object that the hook offers. *groups* are those that are tried; where
-    ``able`` is false the time must be infinite. An algorithm that sums or stores in the network
-    has ``in_network = True``: the lower bounds of ports are not its own.
+    *algorithm* is the object that the hook returns. *groups* are the groups to try; where ``able``
+    is false the time must be infinite. An algorithm that sums or stores in the network has
+    ``in_network = True``: the lower bounds of ports do not hold for it.
     """
 
     algorithm: ClassVar[Collective]

@@ -1,4 +1,4 @@
-"""The contract of a format: it writes every kind of report, and escapes what comes from outside."""
+"""The contract of an exporter: it writes every kind of report, and escapes external text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOSTILE = "<b>&\"'|`\\ \x1b[31m\x07\r\n\u202e{{7*7}} =1+1 %0A::error::.par"
 
 
 class ExporterContract:
-    """Tests of one format.
+    """Tests of one exporter.
 
     *exporter* is the object that the hook offers, and *specs* are texts or files of studies: one
     that runs, a sweep, one that breaks a rule. A subclass that can read its format back
@@ -34,11 +34,11 @@ class ExporterContract:
     bad: ClassVar[str] = "layout {"
 
     def parse(self, written: Any) -> Any:
-        """Read back what was written, with another reader; raise an error if that fails."""
+        """Parse the written output with another reader; raise an error if that fails."""
         return written
 
     def write(self, entries: Sequence[Entry], folder: Path) -> Any:
-        """Return what the format writes of *entries*: a text, or the path of a file."""
+        """Return the output for *entries*: a text, or the path of a file."""
         if isinstance(self.exporter, FileExporter):
             path = folder / f"reports.{self.exporter.name}"
             path.touch()
@@ -47,7 +47,7 @@ class ExporterContract:
         return "".join(self.exporter.write(iter(entries), Paper()))
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries of all studies, and of a file that is none."""
+        """Yield the entries of all studies, and of a file that is no spec."""
         for i, spec in enumerate(self.specs):
             found = load(spec) if isinstance(spec, Path) else load_text(spec, f"spec{i}.par")
             for scenario in found:
@@ -78,7 +78,7 @@ class ExporterContract:
         self._attempt([], tmp_path)
 
     def _attempt(self, entries: Sequence[Entry], folder: Path) -> Any:
-        """Return what is written of *entries*, None where the format has a reason not to."""
+        """Return the output for *entries*, or None if the exporter rejects them with a reason."""
         try:
             written = self.write(entries, folder)
         except ParcostError as refusal:
@@ -90,7 +90,7 @@ class ExporterContract:
         return written
 
     def test_it_writes_the_same_twice(self, tmp_path: Path) -> None:
-        """No time, no random number and no order of a set is in it."""
+        """The output has no time, no random number and no order of a set."""
         if isinstance(self.exporter, FileExporter):
             pytest.skip("files may hold when they were written")
         entries = list(self.entries())

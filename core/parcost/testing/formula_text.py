@@ -1,8 +1,8 @@
-"""A reader of printed formulas, which shares nothing with the one of the product.
+"""A parser of printed formulas, independent of the one in the product.
 
-It reads a text by the strength of its operators and computes at once, from the inputs that are
-printed. What stands behind a comma is a remark. A letter of several numbers is printed as
-``g[node]`` and ``g[rail]``, and ``sum(E)``, ``max(E)``, ``min(E)`` take E for each name.
+It parses a text by operator precedence and computes at once, from the printed inputs. Text after a
+comma is a remark. A symbol of several numbers is printed as ``g[node]`` and ``g[rail]``, and
+``sum(E)``, ``max(E)``, ``min(E)`` take E for each name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
 
 
 def compute(text: str, inputs: Mapping[str, Any]) -> Any:
-    """Return what *text* comes to for the numbers of its letters.
+    """Return the value of *text* for the numbers of its symbols.
 
     >>> float(compute("2 (P - 1) n / (P B)", {"P": 8.0, "n": 16.0, "B": 2.0}))
     14.0

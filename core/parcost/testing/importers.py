@@ -1,4 +1,4 @@
-"""The contract of an importer: it reads its files, lists what it ignores, and survives others."""
+"""The contract of an importer: it reads its files, lists ignored keys, and rejects other files."""
 
 from __future__ import annotations
 
@@ -72,29 +72,29 @@ class ImporterContract:
             assert attribute in schema.fields or attribute in schema.aliases, path
 
     def test_places_are_in_the_text(self) -> None:
-        """Each value underlines characters of the file, or says why it is assumed."""
+        """Each value has a place in the file, or a reason why it is assumed."""
         for path, one in _settings(self.translation().blocks):
             assert 0 <= one.start <= one.end <= len(self.text), path
             assert one.end > one.start or one.assumption, f"{path} has no place and no assumption"
 
     def test_an_unknown_key_is_listed(self) -> None:
-        """A key that no table has is told to the user."""
+        """A key that no table has is reported to the user."""
         text, key = self.unknown
         if key:
             assert key in [one.name for one in self.translation(text).unknown]
 
     def test_a_renamed_key_is_told(self) -> None:
-        """A key that the tool does not have is asked for or named, and no default is taken."""
+        """A key that the tool does not have is asked for or reported, and no default is used."""
         found = silent_answers(self.importer, Source(self.file, self.text), renamings)
         assert not [(one.path, one.written) for one in found]
 
     def test_a_strange_value_is_told(self) -> None:
-        """A value that the tool does not know is an error, or its key is asked for or named."""
+        """A value that the tool does not know is an error, or its key is asked for or reported."""
         found = silent_answers(self.importer, Source(self.file, self.text), strange_values)
         assert not [(one.path, one.written) for one in found]
 
     def test_it_raises_for_no_text(self) -> None:
-        """Truncated and hostile texts are problems at a place, not exceptions."""
+        """Truncated and hostile texts give problems with a place, not exceptions."""
         step = max(len(self.text) // _MOST_PREFIXES, 1)
         prefixes = [self.text[:end] for end in range(0, len(self.text), step)]
         for text in (*_HOSTILE, *prefixes):
@@ -105,7 +105,7 @@ class ImporterContract:
                 assert 0 <= one.start <= len(text)
 
     def test_it_reads_the_same_twice(self) -> None:
-        """Nothing of one file is kept for the next."""
+        """The importer keeps no state between files."""
         first = self.translation()
         with suppress(SpecError):  # half of a file may be none of the tool
             self.translation(self.text[: len(self.text) // 2])

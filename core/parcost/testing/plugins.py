@@ -1,4 +1,4 @@
-"""The contract of a plugin: it loads, takes part, explains its numbers, and disturbs nothing."""
+"""The contract of a plugin: it loads, contributes, explains its numbers, and disturbs nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EQUAL = 1e-12
 
 
 def plugins_with(name: str, plugin: object) -> Plugins:
-    """Return the installed plugins and *plugin*, which may be one of them, called *name*."""
+    """Return the installed plugins and *plugin*, registered as *name*, which may be installed."""
     installed = load_plugins()
     if any(one.name == name and one.module is plugin for one in installed.plugins):
         return installed
@@ -42,7 +42,7 @@ def plugins_with(name: str, plugin: object) -> Plugins:
 
 
 def _points_of(installed: Plugins, name: str) -> Sequence[str]:
-    """Return the name where another module is installed by it."""
+    """Return [name] if a plugin of that name is installed, else []."""
     return [name] if any(one.name == name for one in installed.plugins) else []
 
 
@@ -65,7 +65,7 @@ class PluginContract:
         return plugins_with(self.name, self.plugin)
 
     def without(self) -> Plugins:
-        """Return the installed plugins but for this one."""
+        """Return the installed plugins except this one."""
         known = any(one.name == self.name for one in load_plugins().plugins)
         return load_plugins(without=[self.name] if known else [])
 
@@ -79,7 +79,7 @@ class PluginContract:
             yield from report.results
 
     def test_it_loads(self) -> None:
-        """Hooks fit the contract, and nothing of it is left out."""
+        """All hooks fit the contract, and no part is left out."""
         found = self.plugins()
         assert not found.broken, "\n".join(map(str, found.broken))
         assert any(one.name == self.name for one in found.plugins)
@@ -93,7 +93,7 @@ class PluginContract:
                 assert field.doc.strip(), f"`{block_type(schema).kind}.{name}` has no doc"
 
     def test_it_imports_what_is_public(self) -> None:
-        """Nothing of the core that may change, and no other plugin but the vocabulary."""
+        """Only public modules of the core are imported, and of plugins only the vocabulary."""
         for path in _files(self.plugin):
             for name in imports_of(path):
                 parts = name.split(".")
@@ -113,7 +113,7 @@ class PluginContract:
             assert report.exit_code == 0, [one.message for one in report.diagnostics]
 
     def test_it_takes_part_in_the_spec(self) -> None:
-        """The reports differ without it, or are not there."""
+        """The reports differ without the plugin, or do not exist."""
         with_it = [_data(report) for report in self.reports(self.spec, self.plugins())]
         try:
             without = [_data(report) for report in self.reports(self.spec, self.without())]
@@ -122,7 +122,7 @@ class PluginContract:
         assert with_it != without, "the spec has the same report without the plugin"
 
     def test_other_specs_are_as_before(self) -> None:
-        """A spec without its blocks has the same report with it and without it."""
+        """A spec without its blocks has the same report with the plugin and without it."""
         if not self.plain:
             pytest.skip("`plain` names no spec")
         before = [_data(report) for report in self.reports(self.plain, self.without())]
@@ -139,7 +139,7 @@ class PluginContract:
         assert [_data(report) for report in self.reports(self.spec, self.plugins())] == first
 
     def test_every_formula_computes_its_number(self) -> None:
-        """What a formula of the plugin prints comes to the number beside it."""
+        """Each printed formula of the plugin evaluates to the number beside it."""
         for result in self.results():
             for what, shown, value in _formulas(result, self.name):
                 for one in _parts(shown):
@@ -189,7 +189,7 @@ def _files(plugin: ModuleType) -> Iterator[Path]:
 
 
 def _data(report: Report) -> Any:
-    """Return a report as data, but for what says which plugins there are."""
+    """Return a report as plain data, without the lists of plugins."""
     found = json.loads(report_json(report, sections=False))
     found.pop("with", None)
     found.pop("without", None)
@@ -199,7 +199,7 @@ def _data(report: Report) -> Any:
 
 
 def _formulas(result: Result, name: str) -> Iterator[tuple[str, Formula, Any]]:
-    """Yield what of the plugin has a formula: a name, the formula and the number."""
+    """Yield the name, the formula and the number of each contribution of the plugin."""
     for plugin, figure in (*result.figures, *result.details):
         if plugin.name == name:
             yield f"figure {figure.name}", figure.formula, figure.value
@@ -216,7 +216,7 @@ def _formulas(result: Result, name: str) -> Iterator[tuple[str, Formula, Any]]:
 
 
 def _parts(shown: Formula) -> Iterator[Formula]:
-    """Yield a formula, and the formulas of its inputs, and of theirs."""
+    """Yield a formula, and the formulas of its inputs, recursively."""
     seen: set[int] = set()
     waiting = [shown]
     while waiting:

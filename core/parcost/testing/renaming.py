@@ -1,7 +1,7 @@
-"""Files with one key that the tool does not have, or one value: what an importer makes of them.
+"""Tests of importers with one key or value that the tool does not have.
 
-What such a key or value decides is an error, is asked for, or is named. It
-is never left to a default in silence.
+Such a key or value must lead to an error, a question or a warning. It must not silently leave a
+default in place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VALUE = re.compile(
 
 @record
 class SpoiledFile:
-    """A *text* with *written* in place of a part that decides the attribute *path*."""
+    """A changed file: *written* replaces the key or value that decides the attribute *path*."""
 
     path: str
     written: str
@@ -71,7 +71,7 @@ def silent_answers(
     spoil: Spoiling,
     neighbor: Callable[[str], str | None] | None = None,
 ) -> Iterator[SpoiledFile]:
-    """Yield the files that an importer answers in silence, of those that *spoil* makes."""
+    """Yield the files made by *spoil* that an importer reads without an error or a question."""
     before = translate(importer, source, neighbor=neighbor)
     stated = _values(before)
     for path, one in stated.items():
@@ -91,7 +91,7 @@ def silent_answers(
 def _is_silent(
     importer: Importer, path: str, written: str, before: Translation, after: Translation
 ) -> bool:
-    """Return whether the setting at *path* is lost or another, and nothing asks for it."""
+    """Return whether the setting at *path* is missing or changed without any report."""
     if any(one not in before.questions for one in after.questions):
         return False
     name, _, value = written.partition(" ")
@@ -121,7 +121,7 @@ def _values(translation: Translation) -> Mapping[str, ImportedValue]:
 
 
 def _key_in(text: str, one: ImportedValue) -> tuple[str, int] | None:
-    """Return the last name of the key of a value, and where it stands in the file."""
+    """Return the last name of a value's key, and its offset in the file, or None."""
     names: Sequence[str] = _WORD.findall(one.key.lstrip("-"))
     if not names or not one.end:
         return None
@@ -130,7 +130,7 @@ def _key_in(text: str, one: ImportedValue) -> tuple[str, int] | None:
 
 
 def _swap_letters(name: str) -> str:
-    """Return a name with two letters in the middle exchanged."""
+    """Return a name with two letters in the middle swapped."""
     for at in range(len(name) // 2, len(name) - 1):
         one, two = name[at], name[at + 1]
         if one != two and one.isalnum() and two.isalnum():

@@ -1,4 +1,4 @@
-"""The contract of a pipeline schedule: its order runs, and what it adds agrees with the order."""
+"""The contract of a pipeline schedule: its order is valid, and closed forms and bounds agree."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _HOPS = (0.0, 1.0, 7.0)
 class ScheduleContract:
     """Tests of one schedule, on small pipelines against a simulator of its order.
 
-    *schedule* is the object that the hook offers. *shapes* are the stages, micro-batches and
-    chunks that are tried; those that ``limits`` rejects are left out.
+    *schedule* is the object that the hook returns. *shapes* are the stages, micro-batches and
+    chunks to try; those that ``limits`` rejects are skipped.
     """
 
     schedule: ClassVar[Schedule]
@@ -44,7 +44,7 @@ class ScheduleContract:
         assert self.schedule.name.isidentifier()
 
     def test_limits_are_sentences(self) -> None:
-        """A shape without the schedule has a reason; some shape has the schedule."""
+        """A shape that the schedule rejects has a reason; some shape is valid."""
         assert any(True for _ in self.legal()), "no shape is legal: limits rejects all of them"
         for p, m, v in self.shapes:
             reason = self.schedule.limits(PipelineShape(stages=p, micro_batches=m, chunks=v))
@@ -104,7 +104,7 @@ class ScheduleContract:
             self._compare(_merge_cases(each), each)
 
     def _compare(self, every: Case, each: Sequence[Case]) -> None:
-        """Compare answers for pipelines at once with those for each."""
+        """Compare the results for several pipelines at once with those for each alone."""
         form, bound = self.schedule.closed_form(every), self.schedule.lower_bound(every)
         spans = None if form is None else self.schedule.spans(every)
         for i, one in enumerate(each):
@@ -130,7 +130,7 @@ class ScheduleContract:
                 assert there == pytest.approx(row, rel=_ROUNDING), one
 
     def test_more_micro_batches_keep_what_a_search_assumes(self) -> None:
-        """Devices hold the same stages, begin and end with the same, and hold no fewer."""
+        """With more micro-batches, devices keep their stages and hold no fewer micro-batches."""
         by_shape: dict[tuple[int, int], list[tuple[int, Any]]] = {}
         for p, m, v in self.legal():
             if m > 2 * p:
@@ -176,7 +176,7 @@ def _case(p: int, m: int, v: int, times: Times, hop: Any, alike: Sequence[int] =
 
 
 def _merge_cases(cases: Sequence[Case]) -> Case:
-    """Return cases of at most three runs as one."""
+    """Return cases of at most three runs merged into one."""
     rows: dict[str, list[list[Real]]] = {name: [] for name in ("F", "B", "W", "counts")}
     for case in cases:
         lacking, place = 3 - len(case.counts), min(len(case.counts) - 1, 1)

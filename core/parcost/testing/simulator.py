@@ -1,7 +1,7 @@
-"""A slow simulator of pipelines, which shares nothing with the replay of the product.
+"""A slow simulator of pipelines, independent of the replay of the product.
 
-It sweeps over the devices until nothing is left to do. An op starts when its device is free and
-its inputs have arrived. Tests hold closed forms, bounds and the replay against it.
+It iterates over the devices until all ops are done. An op starts when its device is free and its
+inputs have arrived. Tests compare closed forms, bounds and the replay with it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from parcost.contract.pipelines import Op, Pair
 
 @frozen(eq=False)
 class Simulation:
-    """What devices did. *starts* and *ends* are by stage and device, *spans* by device.
+    """The result of a simulation. *starts* and *ends* are by stage and device, *spans* by device.
 
-    *when* has an entry for each op: its device, itself, its start and its end.
+    *when* has an entry for each op: its device, the op, its start and its end.
     """
 
     seconds: Any
@@ -29,7 +29,7 @@ class Simulation:
 
 
 def inputs_of(op: Op, virtual_stages: int) -> set[tuple[str, int, int]]:
-    """Return what must be done before *op*, anywhere; B stands for BW as well.
+    """Return the ops that must be done before *op*, on any device; B stands for BW as well.
 
     >>> inputs_of(Op("F", 3, 1), 2)
     {('F', 3, 0)}
@@ -43,7 +43,7 @@ def inputs_of(op: Op, virtual_stages: int) -> set[tuple[str, int, int]]:
 
 
 def ops_of(entry: Op | Pair) -> list[Op]:
-    """Return the op, or both of a pair."""
+    """Return the op of an entry, or both ops of a pair."""
     return [entry.forward, entry.backward] if isinstance(entry, Pair) else [entry]
 
 
@@ -55,11 +55,11 @@ def simulate(
     *,
     blocking: bool = False,
 ) -> Simulation:
-    """Return what devices do that work through *lists*, in order.
+    """Return the simulation of devices that execute *lists*, each in order.
 
     *times* are the seconds of "F", "B" and "W" by virtual stage; ``times["FB"]`` are those of
-    pairs. *hop* is one number, or one for each boundary of neighbouring devices. *releases* are
-    the earliest starts of stages, by stage and device. A *blocking* device waits while it sends.
+    pairs. *hop* is one number, or one for each boundary of neighbouring devices. *releases* are the
+    earliest starts of stages, by stage and device. A *blocking* device waits while it sends.
 
     Raises:
         AssertionError: The order deadlocks.

@@ -1,1 +1,1 @@
-"""Where every term of a step stands in time, for pictures and for viewers of traces."""
+"""Start and end of every term of a step, for pictures and trace viewers."""

@@ -1,4 +1,4 @@
-"""What happens once per step, in time: before the first passes, behind the last, at the end.
+"""Once-per-step terms on the timeline: before the first passes, after the last, and at the end.
 
 Terms are placed as :mod:`parcost.engine.step_costs` counts them.
 """
@@ -20,7 +20,7 @@ from parcost.traces.streams import ONCE, ROUNDING, stream_of
 
 
 class PlacedStep(NamedTuple):
-    """The passes of a step, the end of its pipeline, and what happens once, by device."""
+    """The passes of a step, the end of its pipeline, and once-per-step slices, by device."""
 
     passes: Sequence[Sequence[Activity]]
     end: float
@@ -28,7 +28,7 @@ class PlacedStep(NamedTuple):
 
 
 def place_step(run: PipelineRun, seconds: float) -> PlacedStep:
-    """Return a step of so many *seconds*: its passes between what happens once."""
+    """Return a step of *seconds*: its passes, between its once-per-step terms."""
     plan, n = run.plan, len(run.plan.held)
     stamped: dict[When, list[tuple[Plugin, Any]]] = {"fill": [], "drain": [], "end": []}
     for plugin, term in run.onces:
@@ -66,7 +66,7 @@ def _ends(plan: PipelinePlan, passes: Sequence[Sequence[Activity]]) -> Sequence[
 
 
 class _OncePlaces:
-    """Where the terms of one group stand; a device serves its stages one after another."""
+    """Places the terms of one group; a device serves its stages one after another."""
 
     def __init__(self, group: TermGroup, stamped: Sequence[tuple[Plugin, Any]]) -> None:
         self._group, self._stamped = group, stamped
@@ -77,7 +77,7 @@ class _OncePlaces:
         return float(self._group.stages[k].seconds) if self._stamped else 0.0
 
     def fill(self, once: Sequence[list[Slice]]) -> Sequence[float]:
-        """Place the terms before the first passes, and return when each copy may begin."""
+        """Place the terms before the first passes, and return the earliest start of each copy."""
         releases = [0.0] * len(self._plan.device)
         for d, held in enumerate(self._plan.held):
             done = 0.0
@@ -90,7 +90,7 @@ class _OncePlaces:
         return releases
 
     def drain(self, once: Sequence[list[Slice]], last: Sequence[Activity]) -> float:
-        """Place the terms behind the last passes, and return when the last one is done."""
+        """Place the terms after the last passes, and return the end of the last one."""
         latest = 0.0
         for d, held in enumerate(self._plan.held):
             done = 0.0
@@ -105,10 +105,10 @@ class _OncePlaces:
         return latest
 
     def finish(self, once: Sequence[list[Slice]], end: float) -> None:
-        """Place the terms that begin when the pipeline has come to its *end*.
+        """Place the terms that begin at the *end* of the pipeline.
 
-        Each runs for all stages of a device before the next. So all devices agree on the order of
-        what they do together.
+        Each runs for all stages of a device before the next. So all devices run their collectives
+        in the same order.
         """
         for d, held in enumerate(self._plan.held):
             at = end
@@ -124,7 +124,7 @@ class _OncePlaces:
         )
 
     def _slowdowns(self, k: int, at: float) -> Iterator[Slice]:
-        """Yield by how much the terms slow compute, from *at* on."""
+        """Yield a slice for the slowdown of compute by each term, from time *at* on."""
         stage, x = self._group.stages[k], self._plan.stage[k]
         for (plugin, term), covered in zip(self._stamped, stage.covered, strict=True):
             if (slows := float(term.slowdown * covered)) > 0:
@@ -137,9 +137,9 @@ class _OncePlaces:
     def _put(
         self, once: list[Slice], k: int, at: float, *, covered: bool, only: int | None = None
     ) -> float:
-        """Place what compute has *covered* of each term, or the rest; return the end.
+        """Place the part of each term that compute has *covered*, or the rest; return the end.
 
-        *only* is the number of one term.
+        *only* is the index of a single term to place.
         """
         stage, x = self._group.stages[k], self._plan.stage[k]
         which = slice(None) if only is None else slice(only, only + 1)

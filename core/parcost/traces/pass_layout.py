@@ -1,4 +1,4 @@
-"""The slices of a pass from time zero on, which each pass of its kind takes a copy of."""
+"""The slices of a pass, laid out from time zero; each pass of its kind uses a copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Part(NamedTuple):
 
 
 class _Cost(NamedTuple):
-    """What one work is to a pass: *took* in all, of which some is exposed, and some hides."""
+    """The cost of one work in a pass: *took* in total, split into exposed and hidden seconds."""
 
     work: int
     term: Work
@@ -43,7 +43,7 @@ class _Cost(NamedTuple):
 
 
 def pass_layout(run: PipelineRun, key: PassKey) -> PassLayout:
-    """Return the slices of a pass, or of a pair of passes, from time zero on."""
+    """Return the slices of a pass, or of a pair of passes, starting at time zero."""
     layout = PassLayout()
     hidden: Sequence[float] = ()
     if len(key) > 1:
@@ -75,7 +75,7 @@ _PARTS_SPLIT: Mapping[str, Sequence[tuple[Pass, ...]]] = {**_PARTS, "BW": [("R",
 
 
 def _costs(load: Load, passes: Sequence[Pass], hidden: Sequence[float]) -> Sequence[_Cost]:
-    """Return the costs of *passes*; of works that a pair hides, *hidden* seconds are."""
+    """Return the costs of the works in *passes*; *hidden* are the seconds that a pair hides."""
     found = []
     for i, work in enumerate(load.works):
         if work.pass_ not in passes or not load.counts[i]:
@@ -96,7 +96,7 @@ def _costs(load: Load, passes: Sequence[Pass], hidden: Sequence[float]) -> Seque
 
 
 class PassLayout:
-    """Slices of a pass as they are placed: what the device waits for first, then what hides."""
+    """Places the slices of a pass: exposed time first, then hidden work."""
 
     def __init__(self) -> None:
         self.parts: list[_Part] = []
@@ -106,7 +106,7 @@ class PassLayout:
         self._hidden: list[tuple[_Cost, int, float]] = []  # with the stage and the first moment
 
     def add(self, passes: Sequence[Pass], costs: Sequence[_Cost], stage: int) -> None:
-        """Place what the device waits for in *passes*, one behind another."""
+        """Place the serial and exposed time of *passes* in sequence."""
         begin = self.end
         for pass_ in passes:
             hosts: dict[str, float] = {}
@@ -125,7 +125,7 @@ class PassLayout:
                 self._wait(cost, stage, begin)
 
     def hide(self) -> None:
-        """Place what hides on the time that its streams have left."""
+        """Place hidden work in the idle time of its streams."""
         for cost, stage, begin in self._hidden:
             left, lane = cost.hidden, 0
             while left > ROUNDING * self.end and lane < _LANES:
@@ -141,7 +141,7 @@ class PassLayout:
     def _fill(
         self, cost: _Cost, kind: str, stream: str, begin: float, left: float, stage: int
     ) -> float:
-        """Place what is *left* in the time of a stream from *begin* on; return what it lacks."""
+        """Place *left* seconds in a stream's idle time after *begin*; return what does not fit."""
         for start, end in self._gaps(stream, begin):
             taken = min(left, end - start)
             self._put(cost, kind, stream, start, start + taken, stage, beside=True)
@@ -151,7 +151,7 @@ class PassLayout:
         return left
 
     def _wait(self, cost: _Cost, stage: int, begin: float) -> None:
-        """Place what the device waits for, and remember what hides from *begin* on."""
+        """Place exposed time and slowdown, and queue the hidden part to be placed after *begin*."""
         if cost.slows > 0:
             end = self.end + cost.slows
             self._put(cost, "slowdown", COMPUTE_STREAM, self.end, end, stage)
@@ -164,7 +164,7 @@ class PassLayout:
             self._hidden.append((cost, stage, begin))
 
     def _gaps(self, stream: str, begin: float) -> Sequence[tuple[float, float]]:
-        """Return the time from *begin* on in which a stream has nothing to do."""
+        """Return the idle intervals of a stream after *begin*."""
         busy = sorted((p.start, p.end) for p in self.parts if p.stream == stream)
         found, at = [], begin
         for start, end in busy:

@@ -1,4 +1,4 @@
-"""Where every term of a step stands in time: the rules of ``parcost.contract.traces``.
+"""Start and end of every term of a step, by the rules of ``parcost.contract.traces``.
 
 A pass of one kind of stage looks alike in every micro-batch. So it is laid out once, from time
 zero, and each of its passes takes a copy of that layout. A trace of millions of slices is then
@@ -45,7 +45,7 @@ _NAMES = {"work": "{}", "slowdown": "slowdown by {}", "rest": "rest of {}"}  # o
 def step_trace(
     study: Study, outcome: Outcome, *, name: str, path: str, at: Mapping[str, Any]
 ) -> StepTrace:
-    """Return the trace of a step, of a single point.
+    """Return the trace of a step at a single point.
 
     Raises:
         ValueError: The outcome is of many candidates.
@@ -125,7 +125,7 @@ class ReplayTrace(StepTrace):
 
 @record(kw_only=True, eq=False, slots=False)
 class TrainingTrace(StepTrace):
-    """A step: its pipeline as it runs, and the terms of it."""
+    """The trace of a training step: its pipeline and its terms."""
 
     outcome: Outcome = field(repr=False)
     run: PipelineRun = field(repr=False)
@@ -203,7 +203,7 @@ class TrainingTrace(StepTrace):
     # --- a pass -----------------------------------------------------------------------------
 
     def _key(self, device: int, op: Op | Pair) -> PassKey:
-        """Return what passes with one layout have in common."""
+        """Return the key of a pass: equal for passes with the same layout."""
         return tuple((one.kind, self._copies[one.stage, device]) for one in ops_of(op))
 
     def _layout(self, key: PassKey) -> PassLayout:
@@ -247,7 +247,7 @@ def _pass_slice(name: str, op: Op | Pair, start: float, end: float) -> Slice:
 
 
 def _pass_name(op: Op | Pair, part: str = "") -> str:
-    """Return what a pass is called: F3, B3 with or without W, R3 a *part*, F3+B1 a pair."""
+    """Return the name of a pass: F3, B3 with or without W, R3 for a *part*, F3+B1 for a pair."""
     return "+".join(f"{part or one.kind[0]}{one.micro_batch}" for one in ops_of(op))
 
 
@@ -284,7 +284,7 @@ def _messages(
 
 
 def _release(counts: list[float], at: int, n: int, op: Op) -> None:
-    """Release a micro-batch: the whole at W or BW, the part that is freed with B there."""
+    """Remove a micro-batch at W or BW; the part that is freed at B is removed at B."""
     if op.kind != "B":
         counts[at] -= 1
     if op.kind != "W" and len(counts) > n:
