@@ -150,5 +150,11 @@ def test_a_script_that_is_not_beside_the_one_that_starts_it_is_named(run_command
     done = run_command("eval", "job.slurm", files={"job.slurm": STARTER})
     assert done.code == 2
     text = " ".join(done.err.split())
-    assert "`job.slurm` starts a script that is not beside it: `examples/train.sh`" in text
-    assert "put `examples/train.sh` into the folder of `job.slurm`" in text
+    assert "`job.slurm` starts another file, which has the job: `examples/train.sh`" in text
+    assert "evaluate `examples/train.sh`, or put it into the folder of `job.slurm`" in text
+
+
+def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> None:
+    script = "srun -N 8 torchrun --nproc_per_node 8 train.py --job.config_file ./cfg/llama.toml\n"
+    done = run_command("eval", "job.sh", files={"job.sh": script})
+    assert "which has the job: `./cfg/llama.toml`" in " ".join(done.err.split())

@@ -375,3 +375,22 @@ def test_a_flag_names_the_variable_that_is_empty_behind_it() -> None:
     assert question.answers[0] == "--set-env TP=VALUE"
     assert reasons["$EXTRA"] == "`EXTRA` is not set in the file"  # no value of --hidden-dropout
     assert values(found)["training.dropout"] == "off"
+
+
+def test_flags_in_a_variable_have_the_values_of_other_variables() -> None:
+    text = 'TP=8\nLAYERS=4\nARGS=" --tensor-model-parallel-size $TP --num-layers $LAYERS \\\n"\nALL="$ARGS --bf16"\n'
+    found = Megatron().translate("model.sh", text)
+    assert not found.problems
+    assert (values(found)["layout.tp"], values(found)["model.layers"]) == ("8", "4")
+
+
+@pytest.mark.parametrize(
+    ("flag", "attribute", "value"),
+    [
+        ("--attention-head-type multiquery", "model.kv_heads", "1"),  # of BigCode
+        ("--glu-activation geglu", "model.gated", "on"),  # of BigScience
+        ("--model-parallel-size 2", "layout.tp", "2"),  # of Megatron-LM before 2.0
+    ],
+)
+def test_flags_of_forks_are_read(flag: str, attribute: str, value: str) -> None:
+    assert values(Megatron().translate("run.args", small(flag)))[attribute] == value

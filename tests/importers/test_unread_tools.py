@@ -16,6 +16,27 @@ FILES = {
 }
 
 
+SCRIPTS = {
+    "InternEvo": ("run.py", "parallel = dict(\n    zero1=dict(size=8),\n)\ngrad_scaler = dict()\n"),
+    "XTuner": ("run.py", "from mmengine.hooks import X\naccumulative_counts = 4\n"),
+    "ColossalAI": ("run.py", "from colossalai.amp import AMP_TYPE\nparallel = dict(pipeline=2)\n"),
+    "EasyContext": (
+        "run.sh",
+        "accelerate launch train.py --batch-size 1 --seq-length 64000 --parallel_mode ulysses\n",
+    ),
+    "ms-swift 1": ("run.sh", "python llm_sft.py --sft_type full --batch_size 1\n"),
+}
+
+
+@pytest.mark.parametrize("tool", SCRIPTS)
+def test_a_script_of_a_tool_without_a_reader_names_the_tool(tool: str) -> None:
+    name, text = SCRIPTS[tool]
+    assert UnreadTools().recognizes(name, text)
+    assert not UnreadTools().recognizes("run.yaml", text)
+    (problem,) = UnreadTools().translate(name, text).problems
+    assert f"a configuration of {tool}, which parcost does not read" in problem.message
+
+
 @pytest.mark.parametrize("tool", FILES)
 def test_a_file_of_a_tool_without_a_reader_names_the_tool(tool: str) -> None:
     text = FILES[tool]

@@ -131,9 +131,8 @@ def importer_for(
     )
     message = f"`{name}` is not a spec, and its format was not recognised"
     if missing:
-        several = "scripts that are" if len(missing) > 1 else "a script that is"
-        message = f"`{name}` starts {several} not beside it: {_names(missing)}"
-        help = f"put `{missing[0]}` into the folder of `{name}`, or evaluate it in its place"
+        message = f"`{name}` starts another file, which has the job: {_names(missing)}"
+        help = f"evaluate `{missing[0]}`, or put it into the folder of `{name}`"
     raise failure("not-a-spec", message, name, help)
 
 

@@ -16,6 +16,7 @@ from parcost_formats.tools.tables import table
 
 _TABLE = table("unread_tools")
 _ENDINGS = (".yaml", ".yml", ".json")
+_CONFIGURATIONS = (".toml", *_ENDINGS)
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".job")
 
 
@@ -28,10 +29,10 @@ class UnreadTools(Importer):
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a configuration has the keys of one of the tools."""
-        return name.endswith(_ENDINGS) and next(_tools(text), None) is not None
+        return next(_tools(name, text), None) is not None
 
     def starts(self, file: ImportFile) -> Sequence[ImportFile]:
-        """Return the scripts that a shell script starts."""
+        """Return the scripts that a shell script starts, and the configurations that it names."""
         if not (file.name.endswith(_SCRIPTS) or file.text.startswith("#!")):
             return ()
         texts: dict[str, str] = {}
@@ -46,12 +47,14 @@ class UnreadTools(Importer):
             script = read_script(file.text, neighbor=neighbor, name=file.name)
         except ShellTextError:
             return ()
-        texts |= {one.text: "" for one in script.lacking}
+        words = [word.text.rpartition("=")[2] for one in script.commands for word in one.words]
+        named = [word for word in words if word.endswith(_CONFIGURATIONS) and "://" not in word]
+        texts |= dict.fromkeys([*(one.text for one in script.lacking), *named], "")
         return [ImportFile(path, text) for path, text in texts.items()]
 
     def translate(self, name: str, text: str) -> Translation:
         """Return an error with the name of the tool, and commands that describe the job."""
-        tool, start = next(_tools(text), ("no tool of this table", 0))
+        tool, start = next(_tools(name, text), ("no tool of this table", 0))
         options = " ".join(NEEDS[one] for one in NEEDS if one != "training.model")
         problem = ImportProblem(
             message=f"`{name}` is a configuration of {tool}, which parcost does not read",
@@ -64,9 +67,11 @@ class UnreadTools(Importer):
         return Translation(problems=[problem])
 
 
-def _tools(text: str) -> Iterator[tuple[str, int]]:
+def _tools(name: str, text: str) -> Iterator[tuple[str, int]]:
     """Yield the tools all of whose signs occur in a text, with the place of the first sign."""
     for tool in _TABLE["tools"]:
+        if not name.endswith(tuple(tool.get("endings", _ENDINGS))):
+            continue
         found = [re.search(sign, text, re.MULTILINE) for sign in tool["signs"]]
         places = [one.start() + len(one[0]) - len(one[0].lstrip()) for one in found if one]
         if len(places) == len(found):

@@ -63,9 +63,7 @@ def command_line(file: ImportFile) -> CommandLine:
     calls = [call for call in script.commands if _is_launch(call)]
     if not calls:  # a file of variables, for another one to use
         names = [name for name in script.variables if name not in environment]
-        stored = [field for name in names for field in script.fields(name)]
-        places = {(field.start, field.end, field.text): field for field in stored}
-        line = _read(list(places.values()), (), ordered=False)
+        line = _read(_stored_flags(script, names), (), ordered=False)
         partial = not _OF_TRAINING.intersection(line.options)
         conditional = _conditional(script.conditional)
         return line._replace(script=script, conditional=conditional, partial=partial)
@@ -100,6 +98,22 @@ def command_line(file: ImportFile) -> CommandLine:
         entry=_entry(words),
         swift=swift,
     )
+
+
+def _stored_flags(script: Script, names: Iterable[str]) -> Sequence[ShellField]:
+    """Return the flags in variables, with the words behind each; one that others repeat is once."""
+    found: list[ShellField] = []
+    seen: set[tuple[int, int, str]] = set()
+    for name in names:
+        is_new = False
+        for field in script.fields(name):
+            if _is_flag(field):
+                place = (field.start, field.end, field.text)
+                is_new = place not in seen
+                seen.add(place)
+            if is_new:
+                found.append(field)
+    return found
 
 
 def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
@@ -227,7 +241,7 @@ _NUMBERS = (
     *("recompute_modules", "ddp_bucket_size", "cpu_offloading_num_layers", "attention_backend"),
     *("optimizer_offload_fraction", "flash_attention_version", "cuda_graph_impl"),
     *("cuda_graph_scope", "cross_entropy_fusion_impl", "zero_stage", "pp_partition_method"),
-    *("expert_interval", "schedules_method"),
+    *("expert_interval", "schedules_method", "attention_head_type", "glu_activation"),
 )
 
 

@@ -55,8 +55,11 @@ def _mlp(options: ToolOptions, hidden: int | None) -> None:
     gates = [name for name in ("swiglu", "quick_geglu") if options.on(name)]
     gate = options.get(gates[0]) if gates else None
     plain = options.get("squared_relu")
+    variant = options.get("glu_activation")  # of BigScience and GLM: geglu, liglu, reglu, swiglu
     if gate is not None:
         draft.set("model.gated", "on", gate)
+    elif variant is not None and variant.text not in ("None", "null", "false"):
+        draft.set("model.gated", "on", variant)
     elif plain is not None:
         draft.set("model.gated", "off", plain)
     else:
@@ -91,7 +94,11 @@ def _attention(options: ToolOptions) -> None:
     if latent:
         return
     options.copy("kv_channels", "model.head_dim", 1)
-    if grouped and groups is not None:
+    kind = options.word("attention_head_type", "multihead", "multiquery")  # of BigCode
+    one = options.get("attention_head_type")
+    if one is not None and kind == "multiquery":
+        draft.set("model.kv_heads", "1", one)
+    elif grouped and groups is not None:
         options.copy("num_query_groups", "model.kv_heads", 1)
     elif grouped:
         options.default("num_query_groups", "model.kv_heads", "1", "one group")
