@@ -1,16 +1,16 @@
-"""The cache of answers of earlier runs, addressed by content.
+"""The cache of results of earlier runs, addressed by content.
 
-The key of an answer is the hash of its environment and question (see
-:mod:`~parcost.batch.fingerprints`). The hashes of the imports of the spec stand beside it. A lookup
-reads the spec, its answer, and every import once per run. Nothing is parsed, bound or evaluated,
-and no plugin is imported.
+The key of a result is the hash of its environment and question (see
+:mod:`~parcost.batch.fingerprints`). The hashes of the imports of the spec are stored with it. A
+lookup reads the spec, its result, and every import once per run. Nothing is parsed, bound or
+evaluated, and no plugin is imported.
 
 Files of the cache are written atomically, so runs may share one. Each has a digest of its content
 and of its key: a damaged or misplaced file counts as missing. A cache that cannot be read or
-written costs time only, with one warning. Answers that no run has read for a month are removed.
+written costs time only, with one warning. Results that no run has read for a month are removed.
 
-SQLite was tried. It is as fast, but needs the digests too, and keeps a fourth of the answers on a
-full disk. Its locks are unreliable in network folders. diskcache unpickles what it reads
+SQLite was tried. It is as fast, but needs the digests too, and keeps a fourth of the results on a
+full disk. Its locks are unreliable in network folders. diskcache unpickles the files that it reads
 (`docs/runtime.md`).
 """
 

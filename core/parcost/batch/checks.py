@@ -50,7 +50,7 @@ def _problems(
 
 
 def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
-    """Return the problems of a study that can be bound, and of its search."""
+    """Return the problems of a bound study, and errors in its search block."""
     found = scenario.judge()
     study = scenario.first
     if any(map(is_error, found)) or not study.trains:
@@ -64,7 +64,7 @@ def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
 
 
 def is_error(diagnostic: Diagnostic) -> bool:
-    """Return whether *diagnostic* is more than a warning."""
+    """Return whether the severity of *diagnostic* is error."""
     return diagnostic.severity is Severity.ERROR
 
 

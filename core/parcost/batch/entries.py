@@ -196,7 +196,7 @@ def _chosen_figures(result: Result, names: Sequence[str]) -> Iterable[Figure]:
 
 
 def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:
-    """Return how many claims a point has, and those that do not hold there."""
+    """Return the number of claims of a point, and the text of those that fail there."""
     if not claims:
         return {}
     failed = [claim.text for claim, holds in claims if not holds]

@@ -46,10 +46,10 @@ _MISSED |= {"unknown-import", "import-escapes", "circular-import"}
 
 @frozen
 class Import:
-    """A text that a spec imports: its name, its place and its content.
+    """A text that a spec imports: its name, its place and the hash of its content.
 
-    *package* is the import package that *place* is relative to. Without one *place* is relative to
-    the folder of the spec. So a copy of a whole tree refers to its own files.
+    *place* is relative to the import package *package*, or without one to the folder of the spec.
+    So a copy of a whole tree refers to its own files.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""The run of a batch: cached answers are read, the rest evaluated, all in file order.
+"""The run of a batch: cached results are read, the rest evaluated, all in file order.
 
-However the work is distributed, entries come in the order of the files. They are equal to the bit,
-because one function makes them everywhere. Only a window of the files is in progress at any time,
-so memory does not grow with their number. The work of a worker that dies is repeated, file by file.
-A file that kills a worker twice is rejected.
+Regardless of the distribution of work, entries come in the order of the files. They are equal to
+the bit, because one function makes them everywhere. Only a window of the files is in progress at
+any time, so memory does not grow with their number. The work of a worker that dies is repeated,
+file by file. A file that kills a worker twice is rejected.
 """
 
 from __future__ import annotations

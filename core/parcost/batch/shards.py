@@ -1,9 +1,9 @@
-"""Shards: a part of a batch for each of several machines, and their merge.
+"""Shards: the part of a batch for each of several machines, and their merge.
 
 Shard ``2/8`` is the second eighth of the files, in their order. The shards in sequence are the
 whole batch. A shard is a file of JSON lines, whatever the format of the run:
 one line for each entry, and a seal. ``parcost merge`` writes the format from the entries, as
-one run does from those of its workers. The seal says of which run it is which part, and
+one run does from those of its workers. The seal names the run and the part, and
 holds a digest of the lines above: without a seal the shard was cut short, and with another
 digest it was edited. A shard of a run in csv, shortened:
 
@@ -53,14 +53,14 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Return the shard that *text* names.
+        """Return the shard in a text such as ``2/8``.
 
         >>> shard = Shard.parse("2/8")
         >>> shard.number, shard.of
         (2, 8)
 
         Raises:
-            ShardError: It names none.
+            ShardError: The text is not a shard.
         """
         number, _, of = text.partition("/")
         digits = number.isdecimal() and of.isdecimal() and len(text) <= _LONGEST
@@ -79,10 +79,10 @@ class Shard:
 
     @classmethod
     def of_seal(cls, seal: Mapping[str, Any], path: str) -> Shard:
-        """Return the shard of a seal, found in the file at *path*.
+        """Return the shard that a seal describes; the seal was read from the file at *path*.
 
         Raises:
-            ShardError: The seal is none that this version writes.
+            ShardError: The seal is not in the format of this version.
         """
         try:
             return cls(
@@ -182,10 +182,10 @@ def run_of(environment: str, question: str, paths: Sequence[str]) -> str:
 
 
 def join_files(shards: Mapping[str, Shard]) -> list[str]:
-    """Return the files of *shards* in the order of the run.
+    """Return the paths of *shards* in the order of the run.
 
     Raises:
-        ShardError: They are of several runs, or some are missing, or given twice.
+        ShardError: They belong to several runs, or some are missing, or given twice.
     """
     first, *_ = shards
     one = shards[first]

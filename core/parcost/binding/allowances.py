@@ -2,9 +2,10 @@
 
     tp = 16  # parcost: allow tp-wider-than-fast-domain, measured on this cluster in 2026-05
 
-An allowance is a comment. Behind an attribute or a block it is about what begins or ends on its
-line; on a line of its own it is about the attribute or block below. In a block it covers all of it.
-In a file of another tool it is about its line, or the line below where it has its own.
+An allowance is a comment. After an attribute or a block it applies to all that starts or ends on
+its line; on a line of its own it applies to the attribute or block below. For a block it covers
+everything inside. In a file of another tool it applies to its line, or to the line below if it is
+alone on its line.
 
 Only warnings may be switched off. A missing reason, an unknown id and the id of an error are
 errors; an allowance that switches nothing off is a warning, ``unused-allowance``.
@@ -36,7 +37,7 @@ _HOW = "write `# parcost: allow ID, REASON`"
 
 @record(eq=False)
 class Allowance:
-    """A comment that switches a rule off from *start* to *end* of its file."""
+    """A comment that switches a rule off between offsets *start* and *end* of its file."""
 
     id: str
     reason: str

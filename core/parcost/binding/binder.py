@@ -1,9 +1,9 @@
-"""From definitions to a study: expressions evaluated, units checked, ranges checked.
+"""From definitions to a study: evaluates expressions, checks units and ranges.
 
 Values are computed on demand, once. One run reports every error of a study, without errors that
 follow from others.
 
-Sweeps. A list where one value is wanted is an axis. A first, probing pass takes the first item of
+Sweeps. A list in place of a single value is an axis. A first, probing pass takes the first item of
 each list. It finds the axes, and those that affect a structural value (a word, a reference, a
 number of stages). Structural axes are then bound one value at a time; the others are arrays over
 *points*.
@@ -385,7 +385,7 @@ class Binder:
         return bound
 
     def _default(self, definition: Definition, name: str) -> BoundValue:
-        """Return the value of an attribute without an assignment."""
+        """Return the default value of an attribute that no file sets."""
         type_ = definition.type
         if name not in type_.defaults:
             raise BrokenError  # reported with its block, as missing
@@ -488,7 +488,7 @@ def _provenance(node: s.Attribute, definition: Definition) -> tuple[str, str]:
 
 
 def _nested_paths(path: str, definition: Definition) -> Iterator[tuple[str, Definition]]:
-    """Yield the blocks inside of *definition*, which is at *path*, with their paths."""
+    """Yield the blocks inside *definition* with their paths, which begin with *path*."""
     for child in definition.children.values():
         inner = f"{path}.{child.called}"
         yield inner, child

@@ -458,7 +458,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
 
 
 def _check_magnitude(name: str, number: Any, node: s.Attribute, field: Field) -> None:
-    """Require a magnitude that formulas can multiply without overflow or underflow."""
+    """Check that a number is in the range that formulas can multiply without over- or underflow."""
     if isinstance(number, (float, int)):
         if number == 0 or v.SMALLEST <= abs(number) <= v.LARGEST:
             return

@@ -195,7 +195,7 @@ def lay_over(
 
 
 def stated_values(translation: Translation, subject: DecidingSubject) -> Iterator[ImportedValue]:
-    """Yield the values of a subject that the file states: entries of a catalogue first."""
+    """Yield the values of a subject that the file states, catalogue entries first."""
     names = set(subject.attributes)
     yield from (use for use in translation.uses if not use.assumption and _names(use, names))
     for path, one in paths(translation.blocks):

@@ -1,9 +1,9 @@
 """The blocks of a study, after imports, extensions and overrides.
 
 A definition is a stack of layers, lowest first: its base, the prelude, imports, the file, the
-study. The topmost layer gives the value of an attribute. It is evaluated in the scope of its file,
-and can read the other attributes of the whole stack.
-The order of blocks in a file, or of files, never decides anything.
+study. The topmost layer gives the value of an attribute. The value is evaluated in the scope of its
+file, and can read the other attributes of the whole stack. The order of blocks in a file, or of
+files, has no effect.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Definitions:
     _taken: set[int] = Factory(set)  # blocks whose kept definitions the study has
 
     def build(self, preludes: Iterable[Module], module: Module, study: s.Block | None) -> None:
-        """Fill the table for *study* of *module* (or the whole file without one)."""
+        """Fill the table of blocks for *study* of *module*, or for the whole file without one."""
         for prelude in preludes:
             self._add_module(prelude, set())
         for definition in self.table.values():
@@ -377,7 +377,7 @@ def _unknown_attribute(
 
 
 def alias_hint(name: str, kind: str, types: Mapping[str, BlockType]) -> str | None:
-    """Return a help line for a *name* that other tools have for an attribute, of *kind* first."""
+    """Return a help line for a *name* that other tools use for an attribute; *kind* comes first."""
     aliased = alias_of(name, kind, types)
     if aliased is None:
         return None

@@ -24,7 +24,7 @@ _FILL = "write at least one value, or leave the attribute out to use its default
 
 @define(eq=False)
 class Expressions:
-    """Evaluates expressions for a binder."""
+    """Evaluates expressions, with the names and points of a binder."""
 
     binder: Binding
     names: NameResolver
@@ -170,7 +170,7 @@ class Expressions:
         return self._at_points(sweep, node, scope)
 
     def _at_points(self, sweep: Sweep, node: Any, scope: Scope) -> v.Value:
-        """Return the item of *sweep* at the binder's point, or an array over its points."""
+        """Return the item of *sweep* at the binder's point, or an array over several points."""
         key = id(node)
         axis = self.binder.axes.get(key)
         if axis is None:

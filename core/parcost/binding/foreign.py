@@ -66,7 +66,7 @@ class ForeignSource(Source):
 
 @frozen
 class SpecLine:
-    """A line of a spec, and the characters of the *file* that it comes from."""
+    """A line of a spec, and the range of characters in *file* that it was read from."""
 
     text: str
     start: int = 0
@@ -163,7 +163,7 @@ def translate(
     options: ImportOptions = PLAIN,
     neighbor: Callable[[str], str | None] | None = None,
 ) -> Translation:
-    """Return the file *source* as blocks; *neighbor* returns texts of files beside it.
+    """Return the file *source* as a translation; *neighbor* returns texts of files next to it.
 
     Raises:
         SpecError: The file has errors.
@@ -428,10 +428,10 @@ class _Places:
 
 
 def _call(importer: Importer, function: Callable[..., T], *arguments: object) -> T:
-    """Return what a function of an importer returns.
+    """Return the result of a function of an importer.
 
     Raises:
-        PluginError: It raises.
+        PluginError: The function raises.
     """
     try:
         return call(function, *arguments)

@@ -1,4 +1,4 @@
-"""The functions of the language. Total: every failure is a diagnostic."""
+"""The functions of the language. They never raise: every failure is a diagnostic."""
 
 from __future__ import annotations
 

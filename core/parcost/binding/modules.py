@@ -79,7 +79,7 @@ class Buffer:
 
 @define(eq=False)
 class Module:
-    """One file: its own items, and what it imports."""
+    """One file: its own items, and its imports."""
 
     source: Source
     path: Path | None  # None for a file of a catalogue
@@ -144,17 +144,15 @@ def _single_file(files: Sequence[ImportedFile]) -> ImportedJob:
 
 @define(eq=False)
 class Loader:
-    """Reads modules, each once. *catalogues* by name.
+    """Reads modules, each once. *catalogues* are the catalogues by name.
 
-    *absences* are plugins without a part. *read_importers* returns the importers by name, which
-    only files of other tools need.
+    *absences* has a sentence for each plugin that is not in use. *read_importers* returns the
+    importers by name, which only files of other tools need. *rules* returns the page of each rule,
+    which only a file with allowances needs. *join* makes one job of several files of other tools.
+    *buffers* are unsaved texts in place of files, by real path.
 
-    *rules* returns the page of each rule, which only a file with allowances needs. *join* makes
-    one job of several files of other tools.
-    *buffers* are texts that stand for files, by the path without links.
-
-    *made* are objects of catalogue blocks that are equal in every study. They include, by id, the
-    origins of the attributes of each object and of its inner objects.
+    *made* caches objects of catalogue blocks that are equal in every study. Its values include the
+    origins of the attributes of each object and its inner objects, by id.
     """
 
     catalogues: Mapping[str, Catalogue]
@@ -172,7 +170,7 @@ class Loader:
 
     @property
     def importers(self) -> Mapping[str, Importer]:
-        """The readers of files of other tools, by name."""
+        """The importers of files of other tools, by name."""
         return self.read_importers()
 
     def __len__(self) -> int:
@@ -188,13 +186,13 @@ class Loader:
         keep: bool = True,
         reading: ImportOptions = PLAIN,
     ) -> Module:
-        """Return the module in the file at *path*, read again only when it changed.
+        """Return the module in the file at *path*, read again only if it changed.
 
-        What it imports is kept whether or not it is to *keep* itself. *reading* is how the file
-        is read if it is no plain spec.
+        The module is cached if *keep*; its imports always are. *reading* holds the options for a
+        file of another tool.
 
         Raises:
-            SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
+            SpecError: The file cannot be read. Errors inside are in ``diagnostics``.
         """
         self._begin()
         place = real_path(path, name)
@@ -225,7 +223,7 @@ class Loader:
         return self._module(source, path, f"text:{name}", None, keep=False, plain=True)
 
     def catalogue_file(self, catalogue: Catalogue, steps: tuple[str, ...]) -> Module:
-        """Return the module of a catalogue at ``steps`` (folders and a file's stem)."""
+        """Return the module of a catalogue at *steps*: folders and the file name without suffix."""
         name = "/".join((catalogue.name, *steps)) + ".par"
         key = f"catalogue:{name}"
         if key not in self._modules:
@@ -237,7 +235,7 @@ class Loader:
         return self._modules[key]
 
     def preludes(self) -> Iterable[Module]:
-        """Return the modules that every study starts from."""
+        """Return the modules whose blocks every study inherits."""
         for name in sorted(self.catalogues):
             catalogue = self.catalogues[name]
             if catalogue.prelude:
@@ -626,7 +624,7 @@ class Loader:
         return f"{hint} import it from `{folders[0]}`" if hint else None
 
     def entries_of(self, kind: str) -> Mapping[str, str]:
-        """Return the entries of catalogues that are blocks of a *kind*: by label, their paths."""
+        """Return the catalogue entries of block *kind*: their paths by label."""
         folders = (kind, f"{kind}s", f"{kind[:-1]}ies")
         return {
             entry[-1]: path
@@ -646,7 +644,7 @@ class Loader:
         return f"did you mean `use {known[close[0]]}`?" if close else None
 
     def _entries(self, catalogue: Catalogue) -> Mapping[tuple[str, ...], str]:
-        """Return the importable names of a catalogue, and how each is spelled; listed once."""
+        """Return the importable names of a catalogue, with their spelling; cached."""
         if catalogue.name not in self._listed:
             self._listed[catalogue.name] = {
                 entry: ".".join((catalogue.name, *entry)) for entry in entries(catalogue)
@@ -655,7 +653,7 @@ class Loader:
 
 
 def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:
-    """Return the importable names of a catalogue, as folders and a file's stem."""
+    """Return the importable names of a catalogue: folders and the file name without suffix."""
     found: list[tuple[str, ...]] = []
 
     def walk(folder: Any, steps: tuple[str, ...]) -> None:
@@ -716,7 +714,7 @@ def unknown_statement(item: s.Statement) -> Diagnostic:
 
 
 def label_of(block: s.Block) -> str:
-    """Return the label of a block, or "" without one."""
+    """Return the label of a block, "" if it has none."""
     if not block.words:
         return ""
     first = block.words[0]
@@ -726,7 +724,7 @@ def label_of(block: s.Block) -> str:
 
 
 def base_of(block: s.Block) -> s.Path | None:
-    """Return what the block extends, if anything.
+    """Return the path of the block that *block* extends, or None.
 
     Raises:
         SpecError: The words after the label are not ``extends NAME``.

@@ -21,7 +21,7 @@ from parcost.numeric import is_array
 
 @define(eq=False)
 class NameResolver:
-    """Resolves paths for a binder."""
+    """Resolves names in expressions, for a binder."""
 
     binder: Binding
     _lets: dict[int, v.Value | None] = Factory(dict)

@@ -1,4 +1,4 @@
-"""``requires``: which plugins, and which versions of them, a spec was written for."""
+"""``requires``: the plugins and versions that a spec needs."""
 
 from __future__ import annotations
 

@@ -88,13 +88,13 @@ class Binding(Protocol):
         ...
 
     def is_given(self, definition: Definition, name: str) -> bool:
-        """Return whether the spec, or a setting from outside, sets an attribute."""
+        """Return whether the spec, or an override, sets an attribute."""
         ...
 
     def report_circle(
         self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
     ) -> None:
-        """Report that the value of *name* depends on itself."""
+        """Report that the value of *name* depends on itself; *others* are the names in between."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Values of the language, and the operations on them. Total: every failure is a diagnostic."""
+"""Values of the language, and operations on them, which turn every failure into a diagnostic."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def same_dimension(verb: str, a: Quantity, b: Quantity, first: Span, second: Spa
     """Check that two quantities have one dimension.
 
     Raises:
-        SpecError: They differ, so the operation *verb* is undefined.
+        SpecError: The dimensions differ, so the operation *verb* is undefined.
     """
     if a.dimension == b.dimension:
         return

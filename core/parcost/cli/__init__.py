@@ -1,13 +1,13 @@
 """The command line.
 
-Commands are entry points of the group ``parcost.commands``, ours and a third party's
-alike. Importing a command of ours imports click and nothing else; whatever is heavy is
-imported once a command runs, so that ``--help`` is instant. Every failure ends in a
-message and an exit code, and never in a traceback:
+Commands are entry points of the group ``parcost.commands``, both ours and those of third parties.
+Importing one of our commands imports only click; heavy modules are imported when a command runs, so
+that ``--help`` is instant. Every failure ends in a message and an exit code, and never in a
+traceback:
 
     0  good
     1  a rule or an expectation failed, or nothing fits
-    2  bad input: the command line, a file, or what it says
+    2  bad input: the command line, or the content of a file
     3  a plugin failed, or parcost did
 """
 

@@ -1,4 +1,4 @@
-"""``parcost diff``: what a change does to time and memory."""
+"""``parcost diff``: the effect of a change on time and memory."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _revision_side(
 
 
 def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool:
-    """Print which studies change by more than a limit; return whether any does."""
+    """Print the studies that exceed a threshold; return whether any does."""
     if thresholds and not (found.changes or found.same):
         raise click.UsageError("`--fail-on`: no study is on both sides, so nothing was compared")
     failed = False

@@ -83,7 +83,7 @@ def _write_unknown(page: str, found: Sequence[str], names: Mapping[str, Path]) -
 
 
 def _title(text: str) -> str:
-    """Return the first heading."""
+    """Return the text of the first heading."""
     found = _HEADING.search(_FENCE.sub("", text))
     return found["title"] if found else ""
 

@@ -118,7 +118,7 @@ def _by_subject(result: Result) -> Iterator[tuple[str, Sequence[Figure]]]:
 
 
 def _value(value: Any, unit: str) -> str:
-    """Return a number, or the ends of the range that a sweep gives."""
+    """Return a number as text, or the range of its values in a sweep."""
     from parcost.language.numbers import quantity
 
     if hasattr(value, "ndim") and value.size > 1:

@@ -106,10 +106,10 @@ def _texts(path: str) -> tuple[str, str, str]:
 
 
 def _formatted(source: Source) -> str:
-    """Return the text of *source*, laid out.
+    """Return the text of *source* in the canonical form.
 
     Raises:
-        SpecError: It does not parse, so that there is no telling what was meant.
+        SpecError: It has syntax errors.
     """
     from parcost.language.errors import SpecError
     from parcost.language.format import format_text

@@ -1,4 +1,4 @@
-"""``parcost import``: files of other tools as one spec."""
+"""``parcost import``: write files of other tools as one spec."""
 
 from __future__ import annotations
 

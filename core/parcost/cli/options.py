@@ -58,9 +58,9 @@ executor = click.option(
 
 
 def reading(command: F, *, joins: bool = True) -> F:
-    """Add options to a *command* about files of other tools, as ``reading``.
+    """Add the options for files of other tools to a *command*, as argument ``reading``.
 
-    Where the command *joins* files, several files of one job are read as one.
+    If the command *joins* files, several files of one job are read as one.
     """
 
     @click.option(
@@ -151,7 +151,7 @@ def reading(command: F, *, joins: bool = True) -> F:
 
 
 def selection(command: F) -> F:
-    """Add options to a *command* that choose its plugins, as ``selection``.
+    """Add the options that select plugins to a *command*, as argument ``selection``.
 
     Output of plugins goes to stderr. Plugins that fail are printed, and the exit code is 3.
     """

@@ -57,7 +57,7 @@ class OutputFile:
             self._file.save_with(save)
 
     def paper(self) -> Paper:
-        """Return the page size of the output stream."""
+        """Return the width, color and character set of the output stream."""
         return paper(None if self._file is None else self._file.file)
 
     def finish(self) -> None:

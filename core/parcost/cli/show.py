@@ -1,8 +1,8 @@
 """``parcost show``: a spec with all its defaults written out.
 
-What is printed is a spec itself: every block, every attribute, no import; comments say
-where each value is from. Evaluating it gives the same report. With ``--ranks`` or
-``--stages`` it is a page that plugins make of the study instead.
+The output is a spec itself: every block, every attribute, no import; comments name the origin of
+each value. Evaluating it gives the same report. With ``--ranks`` or ``--stages`` it is a page of
+the study from a plugin instead.
 """
 
 from __future__ import annotations

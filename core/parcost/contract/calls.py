@@ -1,8 +1,8 @@
-"""Calls of what plugins wrote: one function that catches whatever they raise.
+"""Calls of plugin code: one function that catches every exception.
 
-A plugin may raise anything, ``SystemExit`` and errors that cannot be printed included. Only
-``KeyboardInterrupt`` ends a run. The caller decides what a run does without the answer, and
-says what was called:
+A plugin may raise anything, including ``SystemExit`` and errors that cannot be printed. Only
+``KeyboardInterrupt`` ends a run. The caller decides how to continue without the result, and names
+the called function:
 
     try:
         hop = call(schedule.order, 4, 8, 1)

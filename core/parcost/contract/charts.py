@@ -1,7 +1,7 @@
-"""Charts: what a plugin draws, as data.
+"""Charts: pictures of plugins, as data.
 
-A chart is a Vega-Lite specification without data, and the rows that it draws. A format draws it;
-where nothing can be drawn, the rows are a table. So a plugin imports no library to add a chart:
+A chart is a Vega-Lite specification without data, and the rows to draw. A format draws it; where
+nothing can be drawn, the rows are a table. So a plugin imports no library to add a chart:
 
     Chart(
         name="loader",
@@ -11,8 +11,8 @@ where nothing can be drawn, the rows are a table. So a plugin imports no library
         rows=[{"stall": "loader", "seconds": (0.2, "s"), "formula": formula("t", t=(0.2, "s"))}],
     )
 
-A cell is a text, a number, a number with its unit, or a formula. Text from a spec belongs into
-rows, and never into the specification: parts of that are expressions, which a browser evaluates.
+A cell is a text, a number, a number with its unit, or a formula. Text from a spec must be in rows,
+never in the specification: parts of a specification are expressions, which a browser evaluates.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ _ROWS = rule(_are_rows, f"which are no list of up to {_MOST_ROWS:,} mappings")
 class Chart(Record):
     """A picture of a report: *spec* is Vega-Lite without data, which draws *rows*.
 
-    *columns* are the fields that a reader sees, with their titles: in tables, and where a mark
-    is pointed at. Each row has a ``formula`` among them. The number of a cell with a unit is the
-    field of its name, in the base unit. *notes* stand below the title. Charts stand in the order of
-    their *place*.
+    *columns* are the fields that a reader sees, with their titles, in tables and tooltips. Each row
+    has a ``formula`` among them. A cell with a unit becomes a number in the base unit, under the
+    name of its field. *notes* are printed below the title. Charts are sorted by *place*.
     """
 
     called = "the chart `{0.name}`"
@@ -163,7 +162,7 @@ def _is_cell(cell: Any) -> bool:
 
 
 def _keys(value: Any) -> Iterator[str]:
-    """Yield every key of plain data."""
+    """Yield every key of nested plain data."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield str(key)

@@ -1,7 +1,7 @@
 """Rules as data, and the validation of their masks and messages.
 
-An answer that is neither yes nor no would pass every layout. A message that lacks an input would
-fail when it is printed, far from its plugin.
+A mask that is not boolean would accept every layout. A message that lacks an input would fail when
+it is printed, far from its plugin.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Check(Record):
     *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
     *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
     A failed ``error`` makes the point infeasible; a ``warning`` is only printed. *factor* ranks
-    warnings: the time or size of what the warning is about, over what it should be. Reports
-    print losses first, then gains, and last what changes no number. *verdict* names a failure where
-    the rule decides the verdict of a report, such as "tight in memory". *reads* are the attributes
-    that its arithmetic needs. Where another error rejects one of them, the rule is not reported.
-    The same holds for an attribute from which one of them follows by default.
+    warnings: the time or size at this point divided by that without the problem. Reports print
+    losses first, then gains, and warnings without a factor last. *verdict* is the verdict of a
+    report if this rule fails, such as "tight in memory". *reads* are the attributes that the rule
+    computes with. If another error rejects one of them, or an attribute that its default depends
+    on, the rule is not reported.
     """
 
     called: ClassVar[str] = "the rule `{0.id}`"

@@ -62,8 +62,8 @@ class ChartData:
 class Entry:
     """A report, or a file without one, which has no *name* but *reasons*.
 
-    *faults* are the plugins that failed. *missing* are figures that the user chose and the
-    report lacks, each with a hint. *part* says which part *text* is, as JSON:
+    *faults* are the plugins that failed. *missing* are figures that the user chose and the report
+    lacks, each with a hint. *text* is JSON; *part* names its content:
 
     - ``data``: the data of ``parcost.output.json``, without the sections;
     - ``full``: the same with the sections, such as advice;
@@ -127,7 +127,7 @@ class Entry:
         return self.name is None
 
     def data(self) -> Any:
-        """Return the part as plain data."""
+        """Return *text* as plain data."""
         return json.loads(self.text)
 
     def charts(self) -> list[ChartData]:

@@ -7,8 +7,8 @@
         seconds: Real = field(metadata=AMOUNT)
         cause: str = ""  # a text, by its type
 
-The metadata of a field has its :class:`Rule`, or else :data:`BY_TYPE` has it. A field that is
-left at its default is valid. What several fields must meet together is :meth:`Record.problem`.
+The metadata of a field has its :class:`Rule`; without metadata, :data:`BY_TYPE` has it. A field
+that is left at its default is valid. :meth:`Record.problem` checks conditions on several fields.
 One validator reads these declarations: :func:`parcost.contract.validation.problem`.
 """
 

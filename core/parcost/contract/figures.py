@@ -54,11 +54,11 @@ def _cells(rows: Any) -> Any:
 class Figure(Record):
     """A headline number of the report; ``expect`` may make claims about it by *name*.
 
-    *unit* is a unit of the language ("s", "B", "%", "") in which it is printed. A *detail* is
-    printed if a claim or the user names it, and is in files always. A figure with a *brief* note,
-    which may be empty, is on the report of one screen. *brief* replaces *note* there. *whole* is
-    the total that the value is a part of, if any. A figure with a *column* is a column in tables of
-    many studies or points, in increasing order. Columns that do not fit are left out from the end.
+    *unit* is the unit of the language in which it is printed ("s", "B", "%", ""). A *detail* is
+    printed if a claim or the user names it, and is always in files. A figure with a *brief* note,
+    which may be empty, is on the report of one screen; *brief* replaces *note* there. *whole* is
+    the total that the value is a part of, if any. *column* is the sort key of a column in tables of
+    many studies or points; None is no column. Columns that do not fit are dropped from the right.
     """
 
     called: ClassVar[str] = "the figure `{0.name}`"
@@ -80,7 +80,7 @@ class Figure(Record):
 
 @record(kw_only=True, eq=False)
 class MissingFigure(Record):
-    """A figure that a plugin has, and that this study lacks.
+    """A figure that a plugin has, but not for this study.
 
     *needs* completes the sentence "`NAME` needs ...", such as "a block `energy { }`".
     """

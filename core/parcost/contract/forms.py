@@ -1,4 +1,4 @@
-"""Forms: the attributes of a study as inputs, for a page that a server keeps up to date."""
+"""Forms: the attributes of a study as inputs of a web page that a server updates."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Formula:
 
     @property
     def is_expression(self) -> bool:
-        """Whether the text is one that :func:`formula` computes."""
+        """Whether the text is an expression that :func:`formula` computes."""
         if self.explain is not None:
             self._take_explanation()
         return self.computes
@@ -139,7 +139,7 @@ class Formula:
 
     @property
     def shown(self) -> str:
-        """The text as it is printed, with its title."""
+        """The printed text, with the title in front."""
         return f"{self.title}: {self.text}" if self.title else self.text
 
     def letters(self) -> Sequence[tuple[str, Any, str]]:
@@ -390,7 +390,7 @@ class _Writer:
         return found
 
     def choice(self) -> str:
-        """Write `a`, `a < b`, or `c ? a : b`."""
+        """Parse and write `a`, `a < b`, or `c ? a : b`."""
         first, compared = self.comparison()
         if self.tokens[self.at] != "?":
             return self.truth(first) if compared else first

@@ -59,10 +59,10 @@ class Library(Record):
 
 
 class Link(ABC):
-    """A level of the fabric that carries messages, as one rank of a group sees it.
+    """The connection of one rank of a group at one level of the fabric.
 
-    *name* is the level. A link over several levels has the name of the one that limits long
-    messages, the outermost among equals. If candidates differ, it has :class:`Names`.
+    *name* is the level. A link over several levels has the name of the level that limits long
+    messages, the outermost of equals. If candidates differ, it has :class:`Names`.
     """
 
     __slots__ = ()
@@ -84,9 +84,9 @@ class Link(ABC):
 
     @property
     def resource(self) -> Any:
-        """The level on which messages run in sequence: the outermost that the link spans.
+        """The resource on which messages run in sequence: the outermost level that the link spans.
 
-        It does not change with the bandwidths, which decide what limits a message.
+        It does not change with the bandwidths, which decide the level that limits a message.
         """
         return self.name
 
@@ -115,7 +115,7 @@ class Link(ABC):
 
     @property
     def also_busy(self) -> Sequence[Real]:
-        """The share of the time in which long messages keep each other level busy."""
+        """The share of the time for which long messages keep each of the other levels busy."""
         return ()
 
     @abstractmethod
@@ -152,14 +152,13 @@ BY_TYPE |= {
 class Group(Record):
     """Ranks that communicate, and their placement on the fabric.
 
-    *shape* has a number per level, fastest first: the units of the level below that take part
-    within one unit of this level. Their product is *ranks*. Where units hold different numbers of
-    members, *shape* has the largest and *fewest* the smallest. *strides* are the places of each
-    level from one member to the next, in units of the level below: 1 where members are neighbours,
-    less where a unit holds several.
+    *shape* has a number per level, fastest first: the number of units of the level below in one
+    unit of this level. Their product is *ranks*. Where units hold different numbers of members,
+    *shape* has the largest and *fewest* the smallest. *strides* are the distances between members
+    at each level, in units of the level below: 1 for neighbours, less if a unit holds several.
 
-    Each link is the part of one rank while all ranks communicate in their own groups of this kind.
-    Links differ in the other traffic over the same boundary:
+    A link has the bandwidth of one rank while all ranks communicate in their own groups of this
+    kind. Links differ in the other traffic over the same boundary:
 
     ``links[i]``
         joins the ``shape[i]`` units at level i; all members of a unit cross at once,
@@ -180,11 +179,11 @@ class Group(Record):
         is the same between ranks i and i + 1 alone: the default is *hop*. Equal
         boundaries share one object.
 
-    *reduction* is gamma, the seconds that a rank takes to reduce one byte; 0 where the
-    reduction is part of the copy, as it is on a GPU.
+    *reduction* is gamma, the seconds that a rank takes to reduce one byte; 0 where the reduction is
+    part of the copy, as it is on a GPU.
 
-    *members* lists the ranks of every group of this kind in the job, each in its order. Traces
-    need it; None is not known.
+    *members* lists the ranks of every group of this kind in the job, each in its order. Traces need
+    it; None means unknown.
     """
 
     called: ClassVar[str] = "the group `{0.name}`"

@@ -1,10 +1,10 @@
 """The hooks of parcost: functions that a plugin may implement.
 
-Each hook is a noun: what the plugin *has*. No hook is first-result, and none mutates
-its arguments. Plugins contribute; the core chooses and adds up. So the order in which
-plugins are loaded can never change an answer. A hook implementation names only the
-arguments that it needs. All arguments and answers may hold arrays: write arithmetic,
-not loops and not ``if`` on a quantity.
+Each hook is named by a noun: what the plugin contributes. Every plugin's answer is used, not only
+the first, and no hook may change its arguments. The core chooses and adds up. So the order in which
+plugins are loaded never changes a result. A hook implementation names only the arguments that it
+needs. All arguments and answers may hold arrays: write arithmetic, no loops and no ``if`` on a
+quantity.
 """
 
 from __future__ import annotations
@@ -78,17 +78,17 @@ def kernels() -> Iterable[KernelModel]:  # type: ignore[empty-body]
 
 @hookspec
 def exporters() -> Iterable[Exporter | FileExporter]:  # type: ignore[empty-body]
-    """Formats that reports are written in."""
+    """Formats of reports."""
 
 
 @hookspec
 def timeline_exporters() -> Iterable[TimelineExporter | TimelineFileExporter]:  # type: ignore[empty-body]
-    """Formats that timelines are written in."""
+    """Formats of timelines."""
 
 
 @hookspec
 def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
-    """Formats of other tools' files, which are read as specs."""
+    """Importers, which read files of other tools as specs."""
 
 
 @hookspec

@@ -1,7 +1,8 @@
 """Importers: files of other tools, read as specs.
 
-An importer translates a text into blocks of attributes. It runs nothing that the text holds. Each
-attribute has the characters that it comes from. So a diagnostic points into the file of the user.
+An importer translates a text into blocks of attributes. It executes nothing in the text. Each
+attribute has the range of characters that it was read from. So a diagnostic points into the file of
+the user.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from parcost.records import record
 class ImportOptions:
     """Options for reading files of other tools.
 
-    *tool* is the name of an importer; empty where keys of the file identify it. *uses* are entries
-    of a catalogue to add. *recipe* is one of several configurations of a file. *environment* has
+    *tool* is the name of an importer; empty if keys of the file identify it. *uses* are catalogue
+    entries to add. *recipe* selects one of several configurations of a file. *environment* has
     values of variables of a shell script. *family* is the model type to read a config as.
-    *text_only* evaluates the language model of a model with several towers. *files* are other
-    files of the same job. *settings* are attributes that the command line sets: no question asks
-    for them. *anchors* are files with measured runs of the job, or attributes of one such as
+    *text_only* evaluates the language model of a model with several towers. *files* are other files
+    of the same job. *settings* are attributes that the command line sets: no question asks for
+    them. *anchors* are files with measured runs of the job, or attributes of one such as
     ``step_time = 4.1 s``.
     """
 
@@ -111,13 +112,13 @@ class ImportedKey:
 
 @record(kw_only=True)
 class ImportQuestion:
-    """A setting that decides the cost, and that the file does not settle: an error that asks.
+    """An error that asks for a setting that decides the cost and is not in the file.
 
-    *attribute* is what is not known: ``layout.zero``, or a kind of blocks such as ``precision``.
-    *reason* says why, with the name of the key. *answers* are options of the command line to copy:
-    ``--set layout.zero=1``, ``--use catalog.precisions.bf16``, ``--set-env DTYPE=fp8``. A value of
-    the attribute from the command line, or from another file of the job, answers the question.
-    So does a value of an attribute in *also*.
+    *attribute* is the unknown setting: ``layout.zero``, or a kind of blocks such as ``precision``.
+    *reason* explains why, with the name of the key. *answers* are options of the command line to
+    copy: ``--set layout.zero=1``, ``--use catalog.precisions.bf16``, ``--set-env DTYPE=fp8``. A
+    value of the attribute from the command line, or from another file of the job, answers the
+    question. So does a value of an attribute in *also*.
     """
 
     attribute: str
@@ -160,11 +161,11 @@ class ImportProblem:
 class Translation:
     """A file of another tool as blocks of the language.
 
-    *uses* are entries of catalogues that the blocks refer to: ``catalog.precisions.bf16``.
-    *ignored* keys are known, and change no cost. *unknown* keys are in no table. *missing* is what
-    the blocks need and the file leaves open; the reason is what to write. *questions* are settings
-    that decide the cost and are unknown. *facts* are no attributes, and have to be the same in
-    files that are imported together.
+    *uses* are catalogue entries that the blocks refer to: ``catalog.precisions.bf16``. *ignored*
+    keys are known, and change no cost. *unknown* keys are in no table. *missing* are settings that
+    the blocks need and the file lacks; the reason says how to set them. *questions* are settings
+    that decide the cost and are unknown. *facts* are values outside of blocks that must be equal in
+    files imported together.
     """
 
     blocks: Sequence[ImportedBlock] = ()
@@ -180,8 +181,8 @@ class Translation:
 class Importer(ABC):
     """An importer of one file format of another tool: ``--from name``.
 
-    *title* is the tool with the versions that the table of its names is made for. *source* is
-    where these names are documented.
+    *title* is the tool with the versions that its table of keys is made for. *source* is the
+    documentation of these keys.
     """
 
     name: str
@@ -199,7 +200,7 @@ class Importer(ABC):
 
     @abstractmethod
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether a file called *name* with this text is of the format."""
+        """Return whether a file with this name and text is in the importer's format."""
 
     def starts(self, file: ImportFile) -> Sequence[ImportFile]:  # noqa: ARG002
         """Return the files that a launch script starts; a missing file has an empty text.

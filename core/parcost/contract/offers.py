@@ -45,8 +45,8 @@ class Rulebook(Record):
 
     ``parcost rule ID`` prints a page. *file* holds the tables, or *text* does. A page has a
     ``title``, a ``severity`` (``error`` or ``warning``), ``why`` and ``fix``. It may have a
-    ``source``. The spec ``fails`` breaks the rule, and with each ``change`` made it does not.
-    *name* is what the rules are about.
+    ``source``. The spec ``fails`` breaks the rule, and passes after each ``change``. *name* is the
+    subject of the rules.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Rulebook(Record):
 
 
 class Exporter(ABC):
-    """A format of text that reports are written in: ``--format name``.
+    """A text format of reports: ``--format name``.
 
     *reads* is the part of each entry that it reads (see :class:`parcost.contract.entries.Entry`):
-    ``data``, ``full``, ``points``, ``page`` or ``charts``. No other part is made. Shards of a run
-    are entries, which ``parcost merge`` hands over as one run does. *media_type* is that of the
-    text if notebooks show it, such as ``image/svg+xml``.
+    ``data``, ``full``, ``points``, ``page`` or ``charts``. No other part is computed. ``parcost
+    merge`` passes the entries of shards like those of a single run. *media_type* is set if
+    notebooks can show the text, such as ``image/svg+xml``.
     """
 
     name: str
@@ -76,8 +76,8 @@ class Exporter(ABC):
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:
         """Yield the text of *entries*, piece by piece as they are evaluated.
 
-        An entry that is ``rejected`` is a file without a report; its diagnostics are on
-        stderr already, so that a format for people may leave it out.
+        An entry that is ``rejected`` is a file without a report. Its diagnostics are on stderr
+        already, so a format for people may omit it.
         """
 
 
@@ -89,7 +89,7 @@ class LiveExporter(Exporter):
 
     @abstractmethod
     def live_page(self, title: str) -> WebPage:
-        """Return the page without a form and without a report."""
+        """Return the page without form and report."""
 
     @abstractmethod
     def inputs(self, form: Form) -> str:
@@ -101,18 +101,18 @@ class LiveExporter(Exporter):
 
 
 class FileExporter(ABC):
-    """A format of files that are not text, which is only written with ``--out``."""
+    """A binary format of reports, which is only written with ``--out``."""
 
     name: str
     reads: Part = "data"
 
     @abstractmethod
     def save(self, entries: Iterable[Entry], path: Path) -> None:
-        """Write *entries* into the file at *path*, which is empty."""
+        """Write *entries* to the empty file at *path*."""
 
 
 class TimelineExporter(ABC):
-    """A format of text that timelines are written in: ``parcost timeline --format name``."""
+    """A text format of timelines: ``parcost timeline --format name``."""
 
     name: str
 
@@ -121,14 +121,14 @@ class TimelineExporter(ABC):
         """Yield the text of *traces*, piece by piece; there is at least one.
 
         Raises:
-            SpecError: The format has no sense for one of them, or it is too large.
+            SpecError: The format cannot show one of them, or it is too large.
         """
 
 
 class TimelineFileExporter(ABC):
-    """A format of timelines that is not one text, which is only written with ``--out``.
+    """A format of timelines that is written to files, only with ``--out``.
 
-    It writes a file, or where *folder* is set several files in a folder.
+    It writes one file, or several files in a folder if *folder* is set.
     """
 
     name: str
@@ -141,5 +141,5 @@ class TimelineFileExporter(ABC):
         """Write *traces*, at least one, to *path*: an empty file, or an empty folder.
 
         Raises:
-            SpecError: The format has no sense for one of them, or it is too large.
+            SpecError: The format cannot show one of them, or it is too large.
         """

@@ -19,11 +19,10 @@ PROVENANCES = {
 class Origin:
     """The origin of a value.
 
-    *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from
-    outside. *kind* and *source* are the provenance (``measured``, ``vendor``,
-    ``published``, ``assumed``, or "") as written. *expression* is the default's text.
-    *word* is the one behind the value, such as ``per_direction``. *reason* is why a default is what
-    it is, such as ``the only device``.
+    *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from outside. *kind*
+    and *source* are the provenance as written (``measured``, ``vendor``, ``published``,
+    ``assumed``, or ""). *expression* is the text of a default. *word* is the qualifier after the
+    value, such as ``per_direction``. *reason* explains a default, such as ``the only device``.
     """
 
     how: str

@@ -30,13 +30,13 @@ BUBBLE = Cause("pipeline bubble", color="#8C8C8C")
 class LedgerLine:
     """One line of the ledger, for one step, on the reference device.
 
-    *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective,
-    ``bubble`` fill and drain, ``send_recv`` point-to-point between stages, ``once`` per step.
-    *exposed* seconds count towards the step; *hidden* ones run under something else.
-    *times* is how often a term occurs in the step: ``exposed + hidden`` is its
-    ``seconds`` times *times* for ``work`` and ``once``; for ``send_recv``, *times* are the
-    messages that the device sends. *term* is None for what the reducer adds itself.
-    *cause* is the term's, or that of the term that slows compute down.
+    *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective, ``bubble`` fill
+    and drain, ``send_recv`` point-to-point between stages, ``once`` per step. *exposed* seconds
+    count towards the step time; *hidden* seconds overlap with other work. *times* is how often a
+    term occurs in the step: ``exposed + hidden`` is its ``seconds`` times *times* for ``work`` and
+    ``once``; for ``send_recv``, *times* is the number of messages that the device sends. *term* is
+    None for lines that the reducer adds itself. *cause* is the cause of the term, or of the term
+    that slows compute down.
     """
 
     name: str
@@ -83,7 +83,7 @@ class StepReplay(Protocol):
     """The replayed pipeline of a step."""
 
     def device_seconds(self) -> Sequence[Real]:
-        """Return the seconds of passes on each device."""
+        """Return the busy time of each device in passes, in seconds."""
         ...
 
     def device_alive(self) -> Sequence[Real]:
@@ -91,7 +91,7 @@ class StepReplay(Protocol):
         ...
 
     def activities(self) -> Sequence[Sequence[Activity]]:
-        """Return the activities of each device, in order."""
+        """Return the passes of each device with their times, in order."""
         ...
 
     def pass_parts(self) -> Mapping[tuple[str, int], Mapping[str, float]]:
@@ -107,11 +107,11 @@ class StepReplay(Protocol):
 class Outcome:
     """The step time and the memory of a study.
 
-    *device* is the reference device (the busiest; ties to the lowest index).
-    *ideal_seconds* is what that device is busy; *makespan_seconds* is the pipeline
-    without the terms that occur once per step. ``device_memory[i]`` is device i's
-    fullest moment; *memory_device* and *memory_moment* name the busiest one.
-    *flops* are those executed on the reference device in one step.
+    *device* is the reference device (the busiest; ties to the lowest index). *ideal_seconds* is the
+    busy time of that device; *makespan_seconds* is the time of the pipeline without the terms that
+    occur once per step. ``device_memory[i]`` is the peak memory of device i; *memory_device* and
+    *memory_moment* are the device and the moment of the overall peak. *flops* are the FLOPs
+    executed on the reference device in one step.
     """
 
     pipeline: Pipeline
@@ -153,7 +153,7 @@ class Outcome:
 
     @property
     def memory_by_cause(self) -> Mapping[str, Real]:
-        """The bytes on the fullest device by cause, which add up to its memory."""
+        """The peak memory in bytes by cause, on the device with the highest peak."""
         return _by_cause((line.cause, line.bytes_) for line in self.memory_lines)
 
     @property

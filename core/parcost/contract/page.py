@@ -32,9 +32,9 @@ class Paper:
 
 @frozen
 class Heading:
-    """A title; *level* 1 opens a report, 2 a part of it, 3 a short part without a gap below.
+    """A title; *level* 1 starts a report, 2 a part of it, 3 a short part without a gap below.
 
-    *aside* stands at the far end of a report's title.
+    *aside* is printed at the right end of a report's title.
     """
 
     text: str = field(converter=escape_line)
@@ -44,7 +44,7 @@ class Heading:
 
 @frozen
 class Line:
-    """One sentence, wrapped to the width; a *verbatim* line stays whole, to be copied."""
+    """One sentence, wrapped to the width; a *verbatim* line is not wrapped, to be copied."""
 
     text: str = field(converter=escape_line)
     style: Style = "plain"
@@ -83,7 +83,7 @@ class Row:
 
 @frozen
 class Table:
-    """Rows under columns; without any title the head is left out."""
+    """Rows under columns; if no column has a title, there is no header row."""
 
     columns: Sequence[Column]
     rows: Sequence[Row] = field(factory=tuple)

@@ -46,10 +46,10 @@ class Op(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """An entry of a device's order: an F and a BW, of different micro-batches, at once.
+    """An entry of a device's order: an F and a BW of different micro-batches that run together.
 
-    It starts when the inputs of both have arrived, and both outputs leave at its end. What
-    one half only communicates may hide under what the other computes.
+    It starts when the inputs of both have arrived, and both outputs leave at its end. Communication
+    of one half may hide under compute of the other.
     """
 
     forward: Op
@@ -59,8 +59,8 @@ class Pair(NamedTuple):
 class Times(NamedTuple):
     """Seconds of one micro-batch on each virtual stage, 0 first; floats or arrays.
 
-    *B* includes what is computed again for it. A fused BW takes ``B + W``. *FB* are the
-    seconds of pairs, by the virtual stages of their F and their BW: see :meth:`pair`.
+    *B* includes recomputation. A fused BW takes ``B + W``. *FB* are the seconds of pairs, by the
+    virtual stages of their F and their BW: see :meth:`pair`.
     """
 
     F: Sequence[Real]
@@ -69,7 +69,7 @@ class Times(NamedTuple):
     FB: Mapping[tuple[int, int], Real] = MappingProxyType({})
 
     def pair(self, forward: int, backward: int) -> Real:
-        """Return the seconds of an F and a BW at once, on these virtual stages.
+        """Return the seconds of a pair of an F and a BW on these virtual stages.
 
         >>> Times([1, 2], [3, 4], [5, 6], {(1, 0): 9}).pair(1, 0)
         9
@@ -82,7 +82,7 @@ class Times(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """One entry of a device's order as it runs, in seconds since the pipeline began."""
+    """One entry of a device's order with its times, in seconds since the pipeline began."""
 
     op: Op | Pair
     start: float
@@ -106,15 +106,16 @@ class PipelineShape:
 class Case:
     """Pipelines to be timed, one or many at once: their shape, and the seconds of their passes.
 
-    Everything is a number or an array that broadcasts, *stages* and *chunks* too. Neighbouring
-    virtual stages that take equally long are a run. *F*, *B* and *W* are the seconds of one
-    micro-batch on a stage of each run, first to last. *counts* are the stages of each run. The last
-    virtual stage is a run of its own: ``F[-1]`` is of it, ``F[0]`` of the first one. A run
-    that some pipelines lack counts 0 there, and has the seconds of a run beside it.
+    Everything is a number or an array that broadcasts, *stages* and *chunks* too. A run is a
+    sequence of neighbouring virtual stages with equal times. *F*, *B* and *W* are the seconds of
+    one micro-batch on a stage of each run, first to last. *counts* are the stages of each run. The
+    last virtual stage is always a run of its own: ``F[-1]`` is its time, and ``F[0]`` that of the
+    first stage. For pipelines without a run, its count is 0, and its times are those of a
+    neighbouring run.
 
     *saved* is the most that a :class:`Pair` saves over its halves in sequence. *hop* is the seconds
-    of the slowest message between devices. Where boundaries differ, *hops_before* has the sum over
-    the boundaries in front of each run. Devices have one stage each then.
+    of the slowest message between devices. If boundaries differ, *hops_before* has the sum over the
+    boundaries before each run, and devices have one stage each.
 
     >>> case = Case(stages=4, micro_batches=8, F=(1, 2), B=(2, 3), W=(0, 1), counts=(3, 1), hop=5)
     >>> case.backward, case.before(case.F), case.messages
@@ -134,20 +135,20 @@ class Case:
 
     @property
     def backward(self) -> Sequence[Real]:
-        """The seconds of B and W together, by run."""
+        """The seconds of B plus W, by run."""
         return [b + w for b, w in zip(self.B, self.W, strict=True)]
 
     @property
     def messages(self) -> Sequence[Real]:
-        """The seconds of one message over each boundary in front of a run, added up."""
+        """The total seconds of one message over all boundaries before each run."""
         return self.hops_before or self.before([self.hop] * len(self.counts))
 
     def before(self, seconds: Sequence[Real]) -> Sequence[Real]:
-        """Return the sum of *seconds*, which are by run, over all stages in front of each run."""
+        """Return the sum of *seconds* (by run) over all stages before each run."""
         return _sums(list(zip(self.counts, seconds, strict=True))[:-1])
 
     def behind(self, seconds: Sequence[Real]) -> Sequence[Real]:
-        """Return the sum of *seconds*, which are by run, over all stages behind each run."""
+        """Return the sum of *seconds* (by run) over all stages after each run."""
         return _sums(list(zip(self.counts, seconds, strict=True))[:0:-1])[::-1]
 
     @classmethod
@@ -161,13 +162,13 @@ class Case:
         hop: Real | tuple[Real, ...] = 0.0,
         alike: Sequence[int] = (),
     ) -> Case:
-        """Return the case of a single shape, from the *times* of each virtual stage.
+        """Return the case of a single pipeline, from the *times* of each virtual stage.
 
-        A tuple of *hop* has one number for each boundary: of devices 0 and 1, of 1 and 2.
-        Neighbours with the same number in *alike* are a run; without it, each stage is.
+        A tuple *hop* has one number for each boundary: between devices 0 and 1, 1 and 2, and so on.
+        Neighbours with the same number in *alike* form a run; without it, each stage is a run.
 
         Raises:
-            ValueError: There are not as many times as virtual stages.
+            ValueError: The number of times is not the number of virtual stages.
         """
         passes = list(zip(times.F, times.B, times.W, strict=True))
         last = stages * chunks - 1

@@ -1,8 +1,8 @@
 """Explanations of the time of a collective: a closed form, or its phases.
 
-An algorithm may have a closed form, such as ``(P - 1) (alpha + n / P / B)``. It holds where
-units are even and links follow alpha and B. Where it gives the time of the algorithm, it is the
-explanation. Elsewhere the phases of the algorithm are: rounds and bytes on each link.
+An algorithm may have a closed form, such as ``(P - 1) (alpha + n / P / B)``. It is valid if units
+have equal sizes and links follow alpha and B. If it equals the time of the algorithm, it is the
+explanation. Otherwise the phases explain it: rounds and bytes on each link.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Queries: functions of a study, evaluated once for the values that they read.
 
-A search evaluates a query under thousands of values of some attributes. Most answers depend on
-few of them. An attribute of a block that is on an axis writes its reads into
-:data:`READS`. The memo keeps an answer in a tree: which axis was read first, which next, under
-which values. A study looks an answer up by its own values along that path:
+A search evaluates a query under thousands of values of some attributes. Most answers depend on few
+of them. An attribute of a block that is on an axis writes its reads into :data:`READS`. The memo
+keeps an answer in a tree: the first axis that was read, its value, the next axis, and so on. A
+study looks an answer up by its own values along that path:
 
     query(heads) -- read `layout.tp` --+-- 1 --> 64
                                        +-- 2 --> read `layout.cp` --+-- 1 --> 32
                                                                     +-- 2 --> 16
 
-A query that calls others has read what they read. If the inner answer is a plain word or number,
-the outer query depends on that value only. For example, ten schedules have two answers to "does it
+A query that calls others includes their reads. If the inner answer is a plain word or number, the
+outer query depends on that value only. For example, ten schedules have two answers to "does it
 split the backward pass".
 
 A study without axes has nothing to record, and its memo is one level deep.

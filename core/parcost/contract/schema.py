@@ -47,8 +47,8 @@ REQUIRED: Any = attrs.NOTHING
 class Curve:
     """Measured points: message sizes in bytes, and the seconds that one message takes.
 
-    Stands where a bandwidth may stand. Between points the time is interpolated
-    linearly in log-log; outside, the nearest segment's bandwidth is continued.
+    It may take the place of a bandwidth. Between points the time is interpolated linearly in
+    log-log; outside, the nearest segment's bandwidth is continued.
     """
 
     sizes: NDArray[np.float64]
@@ -128,16 +128,15 @@ def quantity(
     must_qualify: bool = False,
     curve: bool = False,
 ) -> Any:
-    """Declare a number with a dimension; arrays under a sweep.
+    """Declare a number with a dimension; it is an array in a sweep.
 
-    *qualifiers* maps words that may follow the value to factors on it
-    (``{"per_direction": 1, "bidirectional": 0.5}``); with *must_qualify* leaving
-    the word out is an error that lists the choices. *curve* lets measured points
-    stand in place of the number. A *default* that is a string is an expression of
-    the language in the block's own scope: ``default="hidden / heads"``; None is "not
-    given". A qualifier whose factor is a string divides by that attribute of the
-    block: ``{"sequences": 1, "tokens": "sequence"}``. A dimension of bytes per second
-    accepts bits per second and converts.
+    *qualifiers* maps words that may follow the value to factors on it (``{"per_direction": 1,
+    "bidirectional": 0.5}``); with *must_qualify* a missing word is an error that lists the choices.
+    *curve* allows measured points in place of the number. A *default* that is a string is an
+    expression of the language in the block's own scope: ``default="hidden / heads"``; None is "not
+    given". A qualifier whose factor is a string divides by that attribute of the block:
+    ``{"sequences": 1, "tokens": "sequence"}``. A dimension of bytes per second accepts bits per
+    second and converts.
     """
     return _field(
         default,
@@ -162,7 +161,7 @@ def fraction(
     maximum: float | None = 1.0,
     positive: bool = False,
 ) -> Any:
-    """Declare a share, written as a plain number or in percent; *positive* is not 0."""
+    """Declare a fraction, written as a plain number or in percent; *positive* excludes 0."""
     return quantity(ONE, doc=doc, default=default, maximum=maximum, positive=positive)
 
 
@@ -178,8 +177,8 @@ def integer(
 ) -> Any:
     """Declare a whole number, bound as a float so that formulas stay exact to 2**53.
 
-    *structural* numbers decide the shape of the evaluation (stages, chunks): they
-    are plain Python ints in the block, and a sweep over one evaluates group by group.
+    *structural* numbers decide the shape of the evaluation (stages, chunks): they are plain Python
+    ints in the block, and a sweep over one evaluates value by value.
     """
     return _field(
         default,
@@ -197,9 +196,9 @@ def integer(
 
 
 def word(*choices: str, doc: str, default: Any = REQUIRED, registry: str = "") -> Any:
-    """Declare one of some words.
+    """Declare a word out of a list of choices.
 
-    With *registry* the names that plugins offer under that hook (``schedules``,
+    With *registry*, the names that plugins register under that hook (``schedules``,
     ``collectives``, ``kernels``) are choices too.
     """
     return _field(default, Field(kind="word", doc=doc, choices=choices, registry=registry))
@@ -260,13 +259,12 @@ def block(
 ) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
-    *label* says whether a block carries one ("required", "optional", "none");
-    *inside* names the kind of block that it stands in, if it does not stand alone.
-    A labelled block's object has its label as ``.label``. *former* are attributes that it had
-    in an earlier version, with what a diagnostic is to say of each. *aliases* are names that
-    other tools have for attributes, with what to write instead: ``{"vocab_size": "vocabulary"}``.
-    *any_of* are attributes of which rules ask for one, each group with what to write.
-    *example* is a block to copy, which a study without one is shown.
+    *label* says whether a block has one ("required", "optional", "none"); *inside* is the kind of
+    its outer block, if it is nested. A labelled block's object has its label as ``.label``.
+    *former* maps attributes of earlier versions to the help in a diagnostic. *aliases* maps names
+    in other tools to attributes: ``{"vocab_size": "vocabulary"}``. *any_of* are groups of
+    attributes of which rules need one, each with the help to print. *example* is a block to copy,
+    shown if a study lacks one.
     """
 
     def make(cls: type[T]) -> type[T]:

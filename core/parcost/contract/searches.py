@@ -32,15 +32,15 @@ _KEEP = bounds(1, inf, "which is no number of layouts")
 
 @record(kw_only=True, eq=False)
 class Axis(Record):
-    """An attribute that a search may choose, by its path, and the values that may be legal.
+    """An attribute that a search may choose, by its path, and its candidate values.
 
-    *values* are numbers in base units, or words of the language. Values that rules reject at some
-    point of the space are left out there. *others* are values with a remark each. A search uses
-    them only if the user names them, and prints them and *why*. An axis that *follows* from the
-    others is not chosen, needs no values, and is printed beside them. *lacking* are values that are
-    not available there, for the reason *lacks*: a search prints both. *short* is the title of its
-    column in tables, and *note* explains its values below them. *value* returns the value of an
-    axis that follows, from the study of a layout; without it the attribute is read.
+    *values* are numbers in base units, or words of the language. A search skips values at points
+    where rules reject them. *others* are values with a remark each. A search uses them only if the
+    user names them, and prints them and *why*. An axis that *follows* from the others is not
+    chosen, needs no values, and is printed beside them. *lacking* are unavailable values, and
+    *lacks* is the reason: a search prints both. *short* is the title of its column in tables, and
+    *note* explains its values below them. *value* returns the value of an axis that follows, from
+    the study of a layout; without it the attribute is read.
     """
 
     called: ClassVar[str] = "the axis `{0.attribute}`"

@@ -1,8 +1,8 @@
-"""Settings of other tools: a study as flags, or as the configuration, that a tool starts with.
+"""Settings of other tools: a study as flags, or as a configuration file, to start a tool with.
 
-A writer turns a study into a text, and need not list what that leaves out. The core reads the text
-back with the importer of the same tool. It compares each attribute with that of the study. What
-differs is named to the user, in the text and on stderr. So nothing is lost without a word.
+A writer turns a study into a text, and need not list the attributes that it omits. The core reads
+the text back with the importer of the same tool. It compares each attribute with that of the study.
+Differences are printed in the text and on stderr. So nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @record(kw_only=True)
 class SettingsProblem:
-    """Why a tool cannot run a study: the *attribute* at fault, such as ``layout.pp``."""
+    """The reason why a tool cannot run a study; *attribute* is at fault, such as ``layout.pp``."""
 
     attribute: str
     message: str
@@ -31,10 +31,10 @@ class SettingsProblem:
 class ToolSettings:
     """The settings of a study as the *text* of a file, without comments about their origin.
 
-    *same* are attributes, or blocks, whose values are written in another way that costs the same,
-    each with the reason: one stage has no schedule. Of essential ones the core evaluates both
-    values, and rejects a difference. *needs* are settings without which the tool does not start,
-    and that no study has.
+    *same* are attributes, or blocks, whose values are written differently at the same cost, each
+    with the reason: one stage has no schedule. For essential ones the core evaluates both values,
+    and rejects a difference. *needs* are settings that the tool requires to start, and that no
+    study has.
     """
 
     text: str = ""
@@ -46,9 +46,9 @@ class ToolSettings:
 class SettingsWriter(ABC):
     """The settings of a tool: ``parcost export NAME``, ``parcost search --emit NAME``.
 
-    *title* is the tool with the versions that the names are right for. *source* is where they are
-    documented. *suffix* is that of its files, *comment* what a comment starts with there; empty
-    where files have none. *reader* is the importer that reads the text back.
+    *title* is the tool with the versions that the names are valid for. *source* is their
+    documentation. *suffix* is the suffix of its files, *comment* the start of a comment; empty if
+    files have none. *reader* is the importer that reads the text back.
 
     Attributes are named by their path, ``schedule.kind``, and blocks by their kind.
     """

@@ -17,7 +17,9 @@ from parcost.contract.formulas import Formula, FormulaError, formula, letters_of
 
 
 class Sheet:
-    """Makes figures ``label.name`` from texts over *letters*, the symbols; lines may add more.
+    """Makes figures ``label.name`` from texts over *letters*, the symbols.
+
+    Lines may add symbols of their own.
 
     >>> sheet = Sheet("b", n=8.0)
     >>> sheet("half", "half of it", "", "n / 2").name, sheet("whole", "all", "", "2 half").value

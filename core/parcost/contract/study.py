@@ -49,16 +49,15 @@ class Call:
 class Schedule(ABC):
     """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
 
-    The core derives everything else from the order, once for each (stages, micro-batches, chunks).
-    These are the devices of each virtual stage, the micro-batches alive and, by replay, the time.
-    It identifies a schedule by object identity, so return the same object always.
+    The core derives everything else from the order, once for each (stages, micro-batches, chunks):
+    the devices of each virtual stage, the micro-batches in flight and, by replay, the time. Its
+    cache identifies a schedule by object identity, so always return the same object.
 
-    A search bounds layouts by the order of a few more micro-batches than twice the stages. It
-    assumes that with more micro-batches devices hold, begin and end with the same stages. It also
-    assumes that devices then hold no fewer micro-batches at once.
+    A search bounds layouts by the order for slightly more micro-batches than twice the stages. It
+    assumes that with more micro-batches each device has the same stages and the same first and last
+    stage. It also assumes that devices then hold no fewer micro-batches at once.
 
-    Every optional method takes one object and may return None, which leaves the answer to the
-    core.
+    Every optional method takes one object and may return None, which leaves the answer to the core.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
-        """Return what each of *stages* devices does, in order.
+        """Return the list of ops of each of *stages* devices, in order.
 
         Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or a B and a W,
         for each micro-batch ``0 .. micro_batches - 1``, all on one device. A virtual stage is on
@@ -92,7 +91,7 @@ class Schedule(ABC):
         return self
 
     def limits(self, shape: PipelineShape) -> str | None:  # noqa: ARG002
-        """Return why the schedule does not exist there, in words, or None.
+        """Return why the schedule does not exist for *shape*, in words, or None.
 
         The core calls it before ``order``.
         """
@@ -101,24 +100,24 @@ class Schedule(ABC):
     def closed_form(self, case: Case) -> tuple[Real, Mask] | None:  # noqa: ARG002
         """Return the makespan of each pipeline of *case* in closed form, and where it holds.
 
-        It equals the replay wherever the mask holds, for messages that block no device.
-        Elsewhere the seconds may be anything.
+        It equals the replay wherever the mask holds, for messages that block no device. Elsewhere
+        the seconds may have any value.
         """
         return None
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:  # noqa: ARG002
-        """Return when the first stage of each run starts and ends, where ``closed_form`` holds.
+        """Return the start and end of the first stage of each run, where ``closed_form`` holds.
 
-        Starts are of the first forward pass, ends of the last backward pass: they decide what
-        hides in fill and drain. Further stages of a run start later and end earlier. Without
-        spans, terms that need them make the core replay.
+        Starts are those of the first forward pass, ends those of the last backward pass, in
+        seconds: they decide what hides in fill and drain. Further stages of a run start later and
+        end earlier. Without spans, terms that need them make the core replay.
         """
         return None
 
     def lower_bound(self, case: Case) -> Real | None:  # noqa: ARG002
-        """Return seconds that are never above the makespan.
+        """Return a lower bound of the makespan in seconds.
 
-        ``case.hop`` is the quickest message. Without it the core bounds the makespan by the busiest
+        ``case.hop`` is the fastest message. Without it the core bounds the makespan by the busiest
         device. That bound includes the time before its first op and after its last.
         """
         return None
@@ -126,9 +125,9 @@ class Schedule(ABC):
 
 @record(kw_only=True, eq=False)
 class Replay(Record):
-    """A pipeline by itself, without the rest of a step: what ``parcost timeline`` draws.
+    """A pipeline without the rest of a step, for ``parcost timeline`` to draw.
 
-    *hop* are the seconds of a message between neighbouring devices.
+    *hop* is the seconds of a message between neighbouring devices.
     """
 
     name: str
@@ -142,9 +141,9 @@ class Collective(ABC):
     """An algorithm for one or more collective operations.
 
     ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter, gather,
-    all_to_all, point_to_point. *n* is the large buffer per rank in bytes: the total output of an
-    all-gather or gather; the total input of a reduce-scatter or scatter; all blocks of one rank in
-    an all-to-all, including the one that it keeps.
+    all_to_all, point_to_point. *n* is the size of the full buffer per rank in bytes: the total
+    output of an all-gather or gather; the total input of a reduce-scatter or scatter; all blocks of
+    one rank in an all-to-all, including the one that it keeps.
     """
 
     name: str
@@ -158,7 +157,7 @@ class Collective(ABC):
 
     @abstractmethod
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of one call; infinity where the algorithm cannot run."""
+        """Return the time of one call in seconds; infinity where the algorithm cannot run."""
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm | None:  # noqa: ARG002
         """Return the time as one expression; None if only the phases explain it.
@@ -176,7 +175,7 @@ class Collective(ABC):
         return True
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Return what the algorithm needs in order to run, in words."""
+        """Return the condition for the algorithm to run, in words."""
         return ""
 
     def remedy(self, group: Group, fabric: str) -> str:  # noqa: ARG002
@@ -322,8 +321,8 @@ class Study(ABC):
     def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return ``function(study, *arguments)``, a number that depends on the stages.
 
-        A search evaluates several numbers of stages at once. If the number differs between them,
-        it is an array over all of their points. Several numbers are a tuple of arrays. A plugin
+        A search evaluates several numbers of stages at once. If the result differs between them, it
+        is an array over all of their points; a tuple of numbers becomes a tuple of arrays. A plugin
         that reads the stages in another way is called once for each number of stages.
         """
 
@@ -334,22 +333,22 @@ class Study(ABC):
 
     @property
     def operators(self) -> Sequence[Any]:
-        """The operators of one rank that plugins describe."""
+        """The operators of one rank, as model plugins describe them."""
         return [operator for _, operator in self.contributions("operators")]
 
     @property
     def parameters(self) -> Sequence[Any]:
-        """The parameters of one rank that plugins describe."""
+        """The parameters of one rank, as model plugins describe them."""
         return [held for _, held in self.contributions("parameters")]
 
     @property
     def flops(self) -> Sequence[Any]:
-        """The model FLOPs per token that plugins describe."""
+        """The model FLOPs per token, as model plugins describe them."""
         return [counted for _, counted in self.contributions("flops")]
 
     @property
     def trains(self) -> bool:
-        """Whether there is a step: without one, a study consists of its calculations."""
+        """Whether there is a training step: without one, a study consists of its calculations."""
         return bool(self.contributions("pipelines"))
 
     @property
@@ -403,21 +402,21 @@ class Study(ABC):
     def collective(
         self, operation: str, n: Real | Formula, group: str | Group, algorithm: str = "auto"
     ) -> Call:
-        """Return the time of *operation* over *n* bytes (as ``Collective`` counts them).
+        """Return the time of *operation* over *n* bytes (as ``Collective`` counts them) in seconds.
 
         *n* is a number or a formula, which becomes a part of the explanation.
 
         ``auto`` is the elementwise minimum over every algorithm that offers the operation, except
-        those used by name only. A name is that algorithm. The time is infinite where it cannot run,
-        or does not offer the operation.
+        those used by name only. Any other word is the name of an algorithm. The time is infinite
+        where it cannot run, or does not offer the operation.
         """
 
     @abstractmethod
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
-        """Return the algorithms that *algorithm* stands for.
+        """Return the algorithms that the word *algorithm* selects.
 
-        ``auto`` stands for those of the communication library in use. Without a library it stands
-        for all except those used by name only.
+        ``auto`` selects those of the communication library in use. Without a library it selects all
+        except those used by name only.
         """
 
     @abstractmethod
@@ -455,11 +454,11 @@ class Study(ABC):
 
     @abstractmethod
     def evaluate(self) -> Outcome:
-        """Return the step and the memory of the study, whether or not it may run.
+        """Return the step time and the memory of the study, even if it is invalid.
 
         Raises:
             SpecError: It has nothing to train, or no schedule.
-            PluginError: The schedule's op order is not one.
+            PluginError: The op order of the schedule is invalid.
         """
 
     @abstractmethod

@@ -1,20 +1,20 @@
 """Terms: the times and memory that plugins contribute, and the reducer adds up.
 
-A plugin says what something costs and what it *may* hide under; only the reducer, which sees every
+A plugin gives the cost of a term and what it *may* hide under; only the reducer, which sees every
 term, decides what is exposed. Every ``seconds`` and ``bytes_`` may be a float or an array over
 candidates. A formula is a template, a mapping of named inputs and a source; it is rendered only on
 demand.
 
-Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's
-``count`` says how often it occurs on each of them, per micro-batch: one number for all,
-a tuple with one number per virtual stage or, by what is counted, a :class:`StageCounts`.
+Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's ``count`` is its
+number of occurrences on each of them, per micro-batch: one number for all, a tuple with one number
+per virtual stage, or a :class:`StageCounts`.
 
 Causes. A report sums time and memory by ``cause``. That is a word or two such as ``optimizer`` or
 ``gradients``, and is printed unchanged. A :class:`Cause` has other words that users may type for
 it. A term without a cause counts as ``other``.
 
-Names and tags. A term's ``name`` is for people, and may be reworded. Figures find terms by
-their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradients``.
+Names and tags. A term's ``name`` is for people, and may be reworded. Figures find terms by their
+plugin, their kind and their ``tag``, a word that the plugin chooses: ``gradients``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
 
 class Cause(str):
-    """A category of step time or memory, with other words that users have for it.
+    """A category of step time or memory, with synonyms that users may type.
 
     >>> Cause("pipeline send/recv", "p2p").synonyms
     ('p2p',)
@@ -143,7 +143,7 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
         return hash((self.function, self.arguments))
 
     def of(self, study: Any) -> Any:
-        """Return one number for each virtual stage of *study*."""
+        """Return the number on each virtual stage of *study*."""
         return study.query(self.function, *self.arguments)
 
 
@@ -269,20 +269,18 @@ class StageTerm(Term):
 class Work(StageTerm):
     """Time that every micro-batch spends on a virtual stage.
 
-    *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual
-    stage. *pass_*: F forward, B gradient of the input, W gradient of the weights, R
-    forward again under recomputation. *resource* is what it keeps busy (``compute``,
-    ``hbm``, or the name of a fabric level, which a link knows).
+    *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual stage. *pass_*:
+    F forward, B gradient of the input, W gradient of the weights, R recomputed forward. *resource*
+    is what it keeps busy (``compute``, ``hbm``, or the name of a fabric level, from its link).
 
-    *window* None is serial. Otherwise it names the group of Work that this may hide
-    under, in the same pass: all serial Work whose *host* has that name. An empty name
-    is all serial Work of the forward pass, or of the whole backward pass: R, B and W, or
-    without W where the schedule runs it apart.
-    At most *share* of the hosts' seconds can cover it. *slowdown* is what one hidden
+    *window* None is serial. Otherwise it names the Work that this may hide under, in the same pass:
+    all serial Work whose *host* has that name. An empty name is all serial Work of the forward
+    pass, or of the whole backward pass: R, B and W, or without W where the schedule separates it.
+    At most *share* of the hosts' seconds can cover it. *slowdown* is the time that one hidden
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
 
-    *also* are other resources that are busy meanwhile, for the share *also_busy* of its seconds
-    without the *latency* in them: see :func:`link_resources`.
+    *also* are other resources that are busy at the same time, for the share *also_busy* of its
+    seconds without *latency*: see :func:`link_resources`.
     """
 
     pass_: Pass
@@ -294,12 +292,12 @@ class Work(StageTerm):
 
 @record(kw_only=True, eq=False)
 class Edge(Term):
-    """One hop of a micro-batch between neighbouring virtual stages on different devices.
+    """The message of a micro-batch between neighbouring virtual stages on different devices.
 
-    *seconds* is the hop between any two devices. Where they differ it is the slowest, and
-    *boundaries* has the seconds of a hop over each: of devices 0 and 1, of 1 and 2, and so
-    on. Devices further apart take the slowest boundary between them. Which devices hold
-    neighbouring virtual stages is the schedule's business.
+    *seconds* is its time between any two devices. If boundaries differ, it is the slowest, and
+    *boundaries* has the seconds over each: between devices 0 and 1, 1 and 2, and so on. Devices
+    further apart take the slowest boundary between them. The schedule decides which devices hold
+    neighbouring virtual stages.
     """
 
     resource: str = field(default="", metadata=_RESOURCE)
@@ -312,12 +310,12 @@ class Once(StageTerm):
 
     *when* is ``fill``, ``drain`` or ``end``: before the first forward pass of the stage, after its
     last backward pass, or after all stages have drained. Idle time of the stage in fill or drain
-    hides it. A share *beside* of one micro-batch's pass on that stage may cover it too. The pass is
-    forward in fill and backward in drain, W only where the schedule splits it off. The time that
+    hides it. A share *beside* of one micro-batch's pass on that stage may cover it too: the forward
+    pass in fill and the backward pass in drain, only W if the schedule separates it. The time that
     the same resource is busy in that pass is subtracted. *tail* seconds are never covered by
-    compute (the last bucket). *slowdown* is what one second under compute adds to that stage. The
-    terms of a stage in one group run one after another, and the group adds its longest stage.
-    *also*, *also_busy* and *latency* are those of :class:`Work`.
+    compute (the last bucket). *slowdown* is the time that one second under compute adds to that
+    stage. The terms of a stage in one group run one after another, and the group adds its longest
+    stage. *also*, *also_busy* and *latency* are as in :class:`Work`.
     """
 
     when: Literal["fill", "drain", "end"]
@@ -329,13 +327,13 @@ class Once(StageTerm):
 class Memory(Record):
     """Bytes held on the device of a virtual stage.
 
-    *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches whose activations
-    are alive there at that moment, which the schedule decides. *once_per_device* is held once
-    however many virtual stages the device has. *of_activations* is a share of all *per_micro_batch*
-    memory there, which is held too. A negative one is kept elsewhere, down to -1, which is all of
-    it: every *per_micro_batch* term is then what is left of it, and this one no line. If the
-    schedule separates W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends.
-    The rest is freed when W ends.
+    The size is *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches in
+    flight there at that moment, which the schedule decides. *once_per_device* is held once, even if
+    the device has several virtual stages. *of_activations* adds a share of all *per_micro_batch*
+    memory of the device. A negative share is stored elsewhere: all *per_micro_batch* terms are
+    reduced by it, to nothing at -1, and this term has no line of its own. If the schedule separates
+    W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends, and the rest when W
+    ends.
     """
 
     called: ClassVar[str] = _CALLED

@@ -1,18 +1,18 @@
 """Traces: the activity of every device of a step over time, as timeline formats read it.
 
 A trace has the passes of a step, and the terms inside of each pass. It has messages between stages,
-what happens once per step, and memory over time. The engine places them by these rules:
+once-per-step terms, and memory over time. The engine places them by these rules:
 
-- Passes are those of the replay, held back by what stages wait for before the first.
-- In a pass, terms that the device waits for stand one after another, in the order of the report.
-  Behind those of a pass stand the exposed rest of what hides there, and the slowdown.
-- What hides begins with its hosts. It takes the time that its stream has left. Where other traffic
-  of the stream is in between, it is several slices. A stream without time left has a second lane,
-  and up to eight. What those have no time for is the rest, beside the whole pass.
-- Terms once per step have streams of their own. Those of ``fill`` stand before the first pass of a
-  stage, and those of ``drain`` behind its last. Those of ``end`` stand behind the last pass of all.
-  The share that compute covers stands beside the neighbouring pass.
-- Seconds that the report counts but no event shows are a slice of their own, which says so.
+- Passes are those of the replay, delayed by the terms that stages wait for before the first pass.
+- In a pass, serial terms are placed one after another, in the order of the report. Then come
+  the exposed part of overlapping terms, and the slowdown.
+- An overlapping term begins with its hosts, in the idle time of its stream. If other traffic of
+  the stream interrupts it, it is several slices. If the stream has no idle time left, it moves to a
+  second lane, and up to eight. The time that fits nowhere is the rest, beside the whole pass.
+- Once-per-step terms have streams of their own. Those of ``fill`` are before the first pass of a
+  stage, those of ``drain`` after its last, and those of ``end`` after the last pass of all.
+  The share that compute covers is beside the neighbouring pass.
+- Seconds that the report counts but no event shows are a slice of their own, named so.
 
 So no two slices of a stream overlap, and the last slice ends with the step.
 """
@@ -45,13 +45,13 @@ COMPUTE_STREAM = "compute"
 class Slice(NamedTuple):
     """One piece of work on a stream of a device, in seconds since the step began.
 
-    *kind*: ``pass`` is a whole pass, or the part of it that runs forward again. ``work`` is a term
-    of a pass, and ``once`` a term once per step. ``slowdown`` is that of compute under a transfer,
-    and ``rest`` what no event shows.
+    *kind*: ``pass`` is a whole pass, or its recomputed part. ``work`` is a term of a pass, and
+    ``once`` a once-per-step term. ``slowdown`` is the slowdown of compute under a transfer, and
+    ``rest`` is time that no event shows.
 
     *beside*: other work covers it, so that the device does not wait. *op* is the pass that it
-    belongs to. *of* is the share of the term that the slice is. That is the term of one pass, or
-    for ``once`` of one *stage*. *calls* is how often the term occurs there.
+    belongs to. *of* is the share of the term in this slice: of the term in one pass, or for
+    ``once`` on one *stage*. *calls* is how often the term occurs there.
     """
 
     name: str
@@ -71,8 +71,8 @@ class Slice(NamedTuple):
 class StageMessage(NamedTuple):
     """A message between the devices of neighbouring stages, in seconds since the step began.
 
-    *op* is the pass that sends it, *to* the one that waits for it. *edges* are the terms that price
-    it.
+    *op* is the pass that sends it, *to* the pass that waits for it. *edges* are the terms of its
+    time.
     """
 
     sender: int
@@ -88,10 +88,10 @@ class StageMessage(NamedTuple):
 class StepTrace(ABC):
     """The activity of the devices of a pipeline over time: of a step, or of a pipeline by itself.
 
-    *at* are the values of a sweep that it is of. *part* is the name of a pipeline by itself, ""
-    for a step. *seconds* is the step time, whose lines are *ledger*. *held* are the virtual stages
-    of each device, *alive* the most micro-batches alive at once on each. *ranks* are those that a
-    user chose, None for a choice of the format. Every number is a plain one.
+    *at* are the values of the sweep at its point. *part* is the name of a pipeline by itself, ""
+    for a step. *seconds* is the step time, and *ledger* its lines. *held* are the virtual stages of
+    each device, *alive* the maximum number of micro-batches in flight on each. *ranks* are chosen
+    by the user; with None the format chooses. All numbers are scalars.
     """
 
     name: str
@@ -116,7 +116,7 @@ class StepTrace(ABC):
 
     @abstractmethod
     def slices(self, device: int) -> Iterator[Slice]:
-        """Yield each pass of a device with its terms, and then the terms once per step."""
+        """Yield each pass of a device with its terms, followed by the once-per-step terms."""
 
     @abstractmethod
     def slice_count(self) -> int:

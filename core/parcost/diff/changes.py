@@ -38,7 +38,7 @@ class NumberChange:
 
     @property
     def relative(self) -> float:
-        """The difference as a share of the number before; infinite where that is 0."""
+        """The difference divided by the number before; infinite if that is 0."""
         if not self.before:
             return inf if self.difference > 0 else -inf if self.difference < 0 else 0.0
         return self.difference / abs(self.before)
@@ -87,7 +87,7 @@ class StudyChange:
 
     @property
     def is_change(self) -> bool:
-        """Whether anything differs."""
+        """Whether any attribute, figure, term or verdict differs."""
         numbers = (*self.figures, *self.terms, *self.memory)
         moved = any(number.is_change for number in numbers)
         return moved or bool(self.attributes) or self.verdicts[0] != self.verdicts[1]

@@ -1,8 +1,8 @@
-"""Commands of git that read a repository of unknown origin.
+"""Git commands that are safe for a repository of unknown origin.
 
 Only ``git rev-parse``, ``git ls-tree`` and ``git cat-file`` run. They read objects. A repository
-has many ways to name a program: hooks, filters, pagers, monitors, and the transport of a partial
-clone, which fetches a missing object. The environment of every command switches off what these
+can name programs in many ways: hooks, filters, pagers, monitors, and the transport of a partial
+clone, which fetches a missing object. The environment of every command disables those that these
 three could start:
 
 =========================  ===================================================================
@@ -13,7 +13,7 @@ three could start:
 ``core.fsmonitor``         off
 =========================  ===================================================================
 
-Output is read as it comes, with limits of bytes, memory and time.
+Output is read in a stream, with limits of bytes, memory and time.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _TEXT = re.compile(
 
 
 class ThresholdError(ValueError):
-    """A text that is no threshold."""
+    """The text is not a threshold."""
 
 
 @record

@@ -157,7 +157,7 @@ def check_claims(claims: Claims, study: Study) -> None:
 
 
 def calculation_figures(study: Study) -> list[tuple[Plugin, Figure]]:
-    """Return the figures that need no step."""
+    """Return the figures of calculations, which need no step."""
     return [(p, f) for p, f in study.contributions("calculations") if isinstance(f, Figure)]
 
 

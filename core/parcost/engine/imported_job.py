@@ -246,7 +246,7 @@ def _value_text(value: object) -> str:
 
 
 def _merge(pairs: Iterable[tuple[Source, ImportedBlock]]) -> list[ImportedBlock]:
-    """Return blocks of one kind and label as one block each."""
+    """Return the blocks with those of equal kind and label merged."""
     groups: dict[tuple[str, str], list[tuple[Source, ImportedBlock]]] = {}
     for source, block in pairs:
         groups.setdefault((block.kind, block.label), []).append((source, block))

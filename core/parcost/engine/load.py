@@ -35,7 +35,7 @@ class Load:
 
     @property
     def total(self) -> Real:
-        """The seconds of all passes."""
+        """The seconds of all passes together."""
         found = self.seconds
         return found["F"] + (found["R"] + found["B"]) + found["W"]
 

@@ -17,7 +17,7 @@ class MaximumChoice:
     cases: tuple[int, ...]  # those that occur
 
     def of(self, value: Callable[[int], Real]) -> Real:
-        """Return ``value(case)`` of the branch that applies, element by element.
+        """Return ``value(index)`` for the chosen index, element by element.
 
         >>> MaximumChoice(1, (1,)).of(lambda case: (10.0, 20.0)[case])
         20.0
@@ -28,7 +28,7 @@ class MaximumChoice:
         return chosen
 
     def row(self, values: Callable[[int], Sequence[Real]]) -> Sequence[Real]:
-        """Return the numbers of the branch that applies, element by element."""
+        """Return the sequence ``values(index)`` for the chosen index, element by element."""
         chosen = values(self.cases[0])
         for case in self.cases[1:]:
             here = self.index == case
@@ -62,7 +62,7 @@ def _distinct_values(index: Any) -> tuple[int, ...]:
 
 
 def total(values: Iterable[Real]) -> Real:
-    """Return the sum of *values*, left to right, which is how ledgers add up."""
+    """Return the sum of *values*, added from left to right like the ledger."""
     left = iter(values)
     sum_: Real = next(left, 0.0)
     for value in left:

@@ -106,10 +106,10 @@ class DeviceMemory:
         growing: Collection[int] = (),
         steady: dict[Any, Sequence[Real]] | None = None,
     ) -> None:
-        """Read the orders of *plan*; *most* is the real number of micro-batches, if it differs.
+        """Read the orders of *plan*; *most* is the number of micro-batches if the plan has fewer.
 
-        On *growing* copies the number in flight grows with it, elsewhere it stays. *steady* is a
-        cache for the bytes that do not depend on the order, shared by plans of the same terms.
+        On *growing* copies the number in flight grows in proportion, elsewhere it stays. *steady*
+        is a cache for the bytes that do not depend on the order, shared by plans of the same terms.
         """
         self.plan = plan
         self.most, self.growing = most, growing

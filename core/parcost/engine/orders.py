@@ -106,10 +106,10 @@ class Order:
 def order_of(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int, *, blocking: bool = False
 ) -> Order:
-    """Return the order of *schedule*, from a cache that knows the schedule by identity.
+    """Return the order of *schedule*, from a cache by identity of the schedule.
 
     Raises:
-        OrderError: The schedule raises, or what it returns is not an order.
+        OrderError: The schedule raises, or its result is not a valid order.
     """
     key = (id(schedule), stages, micro_batches, chunks, blocking)
     if key in _cache:
@@ -169,7 +169,7 @@ def validate_order(
     """Return the op lists of *schedule*, and the device of every (micro-batch, virtual stage).
 
     Raises:
-        OrderError: The schedule raises, or its result is not an order.
+        OrderError: The schedule raises, or its result is not a valid order.
     """
     with _error_context(schedule, stages, micro_batches, chunks):
         lists = ask(schedule, stages, micro_batches, chunks)
@@ -204,7 +204,7 @@ def _entry(entry: Op | Pair) -> Entry:
 
 
 def parts(entries: Sequence[Entry]) -> Iterable[Op]:
-    """Yield the ops of *entries*; of a pair, the backward one first: its F came before."""
+    """Yield the ops of *entries*; of a pair, BW first, because its own F ran earlier."""
     for entry in entries:
         yield from reversed(ops_of(entry))
 

@@ -1,17 +1,17 @@
 """Overlap of communication with compute, in one micro-batch on a virtual stage.
 
-Serial work runs in sequence. Work with a *window* may run beside its hosts, the serial work that
+Serial work runs in sequence. Work with a *window* may overlap with its hosts, the serial work that
 names the window, on another resource:
 
 - hidden time on a resource is at most the share of the hosts' seconds on other resources; work on
   one resource runs in sequence, and the resource with the longest exposed time counts;
-- work that slows its hosts more hides first, then the order is by name. So more work
+- work with more slowdown of its hosts hides first, then the order is by name. So more work
   of any kind never shortens a pass, whatever it displaces;
-- work on another resource than that which slows its hosts may hide under the slowdown;
+- work on a resource other than the one that slows its hosts may hide under the slowdown;
 - work that keeps further resources busy for a share of its seconds is limited by those too; it
-  takes that share of them from other work;
+  takes that share of their time from other work;
 - an empty window is all serial work of the forward pass, or of the backward pass. The backward pass
-  has all its parts, except W where the schedule separates that. It is evaluated last: exposed time
+  has all its parts, except W where the schedule separates it. It is evaluated last: exposed time
   of other windows can hide it too; time that they keep its own resource busy cannot.
 """
 

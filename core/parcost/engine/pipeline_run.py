@@ -54,7 +54,7 @@ class PipelineRun:
     pairs: PlanPairs | None = None
 
     def device_seconds(self) -> Sequence[Real]:
-        """Return the seconds of passes on each device."""
+        """Return the busy time of each device in passes, in seconds."""
         return device_seconds(self.plan, self.times)
 
     def device_alive(self) -> Sequence[Real]:
@@ -68,7 +68,7 @@ class PipelineRun:
         return [most(d) for d in range(self.plan.pipeline.stages)]
 
     def activities(self) -> Sequence[Sequence[Activity]]:
-        """Return the activities of each device, in order.
+        """Return the passes of each device with their times, in order.
 
         Raises:
             ValueError: The run is of many candidates.

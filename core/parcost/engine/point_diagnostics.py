@@ -1,7 +1,7 @@
-"""Diagnostics of a sweep, each with the points that it is about.
+"""Diagnostics of a sweep, each with the points that it concerns.
 
-Points are evaluated in parts, and each part has its own diagnostics. Those that only differ in
-their numbers are merged into one. It names the number of points and the first of them.
+Points are evaluated in parts, and each part has its own diagnostics. Diagnostics that only differ
+in their numbers are merged into one, which has the number of points and the first of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PointNames:
         self._units = units
 
     def describe(self, found: Sequence[PointDiagnostic], points: int) -> Diagnostic:
-        """Return one diagnostic for all parts in *found*, at some of *points*."""
+        """Return one diagnostic for all parts in *found*, which concern some of *points* points."""
         one = found[0]
         count = sum(part.count for part in found)
         first = ", ".join(

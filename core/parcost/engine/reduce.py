@@ -1,17 +1,17 @@
 """The reducer: from the terms of plugins to the step time and memory, in this order.
 
-1. Work is added up to what one micro-batch costs on each virtual stage (``work``).
-2. The schedule's op order is replayed with these times (``order``, ``program``, ``replay``). It is
-   replayed without and with the time of messages between devices. Passes that it runs at once hide
-   messages of one another (``pairs``).
-3. What happens once per step is exposed where neither an idle stage nor the
-   micro-batch beside it hides it (``once``).
+1. Work is added up to the cost of one micro-batch on each virtual stage (``stage_costs``).
+2. The schedule's op order is replayed with these times (``orders``, ``replay``), first without and
+   then with the time of messages between devices. Passes that run together as a pair hide messages
+   of one another (``pairs``).
+3. Once-per-step terms are exposed if neither idle time of the stage nor the neighbouring
+   micro-batch hides them (``step_costs``).
 4. The ledger is that of the reference device, the busiest. It has work, idle time in fill and
    drain, the cost of messages, and exposed once-per-step time. The step time is the sum of its
    exposed seconds, in order.
-5. Memory is that of the fullest device at its fullest moment (``memory``).
+5. Memory is the peak over all devices and moments (``memory``).
 
-Terms are sorted by name first, so that no order of plugins changes a bit of a sum.
+Terms are sorted by name first, so that the order of plugins does not change any bit of a sum.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ Hop: TypeAlias = "Real | tuple[Real, ...]"
 class Timeline:
     """The times of a replay, in seconds since the step began, by copy of a virtual stage.
 
-    *seconds* is the end of the last device. *starts* are the starts of each first forward pass,
-    *ends* the ends of each last backward pass.
+    *seconds* is the end of the last device. *starts* are the starts of the first forward pass of
+    each copy, *ends* the ends of the last backward pass.
     """
 
     seconds: Real

@@ -153,7 +153,7 @@ def _sources(names: Iterable[str], study: Study) -> set[str]:
 
 
 def _mask(holds: Any, points: int) -> Any:
-    """Return *holds* for every point of a sweep, or as a bool without one."""
+    """Return *holds* as a mask over the points of a sweep, or as a bool without a sweep."""
     if points:
         import numpy as np
 

@@ -1,7 +1,7 @@
-"""Calls of the optional methods of a schedule, with validation of their answers.
+"""Calls of the optional methods of a schedule, with validation of their results.
 
-An invalid answer is an error that names the schedule and the method. The reducer and the search
-add the plugin to it.
+An invalid result is an error that names the schedule and the method. The reducer and the search add
+the plugin to it.
 """
 
 from __future__ import annotations

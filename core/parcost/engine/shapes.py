@@ -1,7 +1,7 @@
 """Shapes of the arrays of plugins: a number for each point of a sweep, or one for all.
 
 An array of another length would fail in a sum with others, where its plugin is unknown. So it is
-left out on input, as a fault of its plugin.
+rejected early, as a fault of its plugin.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def shape_of(study: Study) -> tuple[int, ...]:
 
 
 def shape_problem(answer: Any, points: tuple[int, ...]) -> str:
-    """Return the error in the shapes in *answer* for *points* of a shape, or an empty text."""
+    """Return the error in the array shapes of *answer*, or ""; *points* is the sweep's shape."""
     declared = declarations(answer.__class__)
     numbers = declared.numbers(answer)
     if not _PLAIN.issuperset(map(type, numbers)):

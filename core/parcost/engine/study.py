@@ -147,8 +147,8 @@ class SpecStudy(Study):
     def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return ``function(study, *arguments)``, a number that depends on the stages.
 
-        A search evaluates several numbers of stages at once. If the number differs between them,
-        it is an array over all of their points. Several numbers are a tuple of arrays. A plugin
+        A search evaluates several numbers of stages at once. If the result differs between them, it
+        is an array over all of their points; a tuple of numbers becomes a tuple of arrays. A plugin
         that reads the stages in another way is called once for each number of stages.
         """
         if self._structures is None:
@@ -275,7 +275,7 @@ def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: An
 
 
 def plain_first(number: Any) -> float:
-    """Return a number, or the first one of an array."""
+    """Return a number, or the first element of an array."""
     return float(number.flat[0]) if hasattr(number, "flat") else float(number)
 
 
@@ -433,7 +433,7 @@ def _times(
 
 
 def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
-    """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
+    """Return the algorithms that *algorithm* selects: one, or all for ``auto``."""
     offered = study.candidates(operation, algorithm)
     if not offered and algorithm == "auto":
         libraries = [name for _, name in study.contributions("library")]

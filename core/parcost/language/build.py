@@ -30,8 +30,9 @@ class Builder:
     """Builds the syntax tree of one file: one method for each rule.
 
     A method gets the values of the rule's parts in order: nodes, tokens and, for the body of a
-    block, a list of items. The grammar accepts more than the language in one place, the words that
-    begin an item. Errors in those are added to *found*, and the item is None, which no body keeps.
+    block, a list of items. The grammar accepts more than the language in one place, the words at
+    the start of an item. Errors in them are added to ``diagnostics``, and the method returns None,
+    which the body drops.
     """
 
     def __init__(self, source: Source) -> None:

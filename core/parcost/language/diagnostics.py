@@ -1,9 +1,9 @@
-"""Problems, as data.
+"""Diagnostics as data.
 
-The message of a diagnostic has the error, its labels the places, its notes the reason, its help the
-remedy. Ids are words, so that a message can be searched for and explained by name. In the manner of
-rustc: messages start in lower case and carry no full stop; labels are short, because they point;
-only help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
+A diagnostic has the error as its message, places as labels, reasons as notes, and the remedy as
+help. Ids are words, so that a message can be searched for and explained by name. The style is that
+of rustc: messages start in lower case and have no full stop; labels are short, because they point;
+only help makes proposals. ``diagnostic_text`` prints them, and ``errors`` raises them.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Label:
 
 @frozen
 class Diagnostic:
-    """One problem.
+    """One error, warning or note about a spec.
 
-    *labels* may be empty where there is no text to point at (a missing file);
-    *place* then names the file or the command-line argument instead.
+    *labels* may be empty if there is no text to point at (a missing file); *place* then names the
+    file or the command-line argument.
     """
 
     id: str
@@ -116,9 +116,9 @@ def problem(
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a help line naming the closest of *known*, or None if none is close.
 
-    Names that go on where *name* ends are closer than any that are spelled differently; so is
-    one that *name* goes on from, but for one that differs from it in a letter. Underscores and
-    capitals are ignored.
+    Names that start with *name* come before names with a similar spelling. So do names that *name*
+    starts with, except if another name differs in one letter only. Underscores and capitals are
+    ignored.
 
     >>> did_you_mean("bandwith", ["latency", "bandwidth"])
     'did you mean `bandwidth`?'

@@ -1,4 +1,4 @@
-"""Errors that parcost raises on purpose, and errors of foreign code in words.
+"""The exceptions of parcost, and texts for exceptions of foreign code.
 
 ParcostError
   SpecError     bad input: one or more diagnostics of one study or file
@@ -39,7 +39,7 @@ class MissingExtraError(SpecError):
 
 
 class PluginError(ParcostError):
-    """A plugin could not be loaded, failed when asked, or broke its contract."""
+    """A plugin could not be loaded, failed in a call, or broke its contract."""
 
 
 class FaultError(PluginError):

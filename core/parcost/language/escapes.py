@@ -1,7 +1,8 @@
 """Escapes: external text in a form that terminals and readers cannot misinterpret.
 
-Terminals obey control characters, and what reorders or hides letters misleads readers. A name in a
-spec, a path or an argument may hold either. Each output format escapes them in its own notation.
+Terminals obey control characters, and characters that reorder or hide letters mislead readers. A
+name in a spec, a path or an argument may hold either. Each output format escapes them in its own
+notation.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def remove_color(text: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    r"""Return a text that is JSON with the same strings, spelled as JSON escapes where needed.
+    r"""Return a JSON text with the same strings, in which special characters are JSON escapes.
 
     >>> print(escape_json('{"name": "a\u202e"}'))
     {"name": "a\u202e"}

@@ -31,7 +31,7 @@ _Token = tuple[str, str]
 
 
 def format_text(text: str) -> str:
-    """Return *text*, laid out; or as it is, if it has syntax errors.
+    """Return *text* in the canonical layout; unchanged if it has syntax errors.
 
     >>> print(format_text("net{bw=400Gbps,latency = -1.5us} # fast"), end="")
     net { bw = 400 Gbps, latency = -1.5 us }  # fast
@@ -95,7 +95,7 @@ class _Layout:
     ended: bool = False  # whether the next token begins a line
 
     def lines(self) -> list[_Line]:
-        """Return the lines that the tokens make."""
+        """Return the output lines of the tokens."""
         brackets = at = 0
         while at < len(self.tokens):
             kind, text = self.tokens[at]

@@ -25,7 +25,7 @@ _encode = json.JSONEncoder(  # in ASCII, which takes two thirds of the time
 
 
 def encode(value: Any) -> Json:
-    """Return plain data as JSON, without a blank."""
+    """Return plain data as JSON without blanks."""
     return Json(_encode(value))
 
 
@@ -57,7 +57,7 @@ def number(value: Any) -> Json:
 
 
 def plain_data(value: Any) -> Any:
-    """Return *value* in the types of JSON; None for what is not finite.
+    """Return *value* in the types of JSON; None for infinity and NaN.
 
     >>> plain_data((1, float("inf"), "x", {"a": 2.5}))
     [1, None, 'x', {'a': 2.5}]

@@ -46,7 +46,7 @@ class Token(Protocol):
 
 @frozen
 class ParserTables:
-    """A grammar, ready to run."""
+    """The tables of a grammar, ready to run."""
 
     tokens: re.Pattern[str]
     ignored: frozenset[str]

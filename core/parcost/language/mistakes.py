@@ -173,7 +173,7 @@ def _no_equal(stop: Stop) -> int | None:
 
 
 def _no_separator(stop: Stop) -> int | None:
-    """An item that begins on the line of another, with nothing in between."""
+    """An item on the line of another one, without a comma in between."""
     tokens, at = stop.tokens, stop.at
     if stop.kind not in {"EQUAL", "LBRACE", "RELATION"} or not stop.machine.accepts("_NL"):
         return None

@@ -158,7 +158,7 @@ def round_significant(value: float, digits: int = 4) -> str:
 
 
 def _scale(value: float, unit: str, prefixes: Mapping[str, float]) -> tuple[float, str]:
-    """Return the size and the name of the unit in which *value* is at least 1."""
+    """Return the size and the name of the largest unit in which *value* is at least 1."""
     if not prefixes or not math.isfinite(value) or value == 0:
         return 1.0, unit
     sizes = sorted((size, prefix) for prefix, size in {"": 1.0, **prefixes}.items())

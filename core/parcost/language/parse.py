@@ -1,6 +1,6 @@
-"""Text to syntax tree.
+"""From text to syntax tree.
 
-The grammar is that of `parcost_grammar`. Its tables run on `parcost.language.lalr`, and
+The grammar is in `parcost_grammar`. Its tables run on `parcost.language.lalr`, and
 `parcost.language.build` makes nodes. `parcost.language.recover` continues after errors. This module
 joins them, and filters and limits the tokens. Time and memory are proportional to the length of the
 file, whatever its content.
@@ -46,7 +46,7 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
 
 @cache
 def tables() -> ParserTables:
-    """Return the tables of the language, read once."""
+    """Return the tables of the language; cached."""
     return ParserTables.link(parcost_grammar.tables(), Builder)
 
 

@@ -133,10 +133,10 @@ class Attribute:
 
 @record
 class Claim:
-    """``name REL expression [+- expression]``, as an ``expect`` block holds.
+    """``name REL expression [+- expression]``, in an ``expect`` block.
 
-    ``=`` with a tolerance is a claim too; ``=`` without one is an Attribute.
-    *relation* is one of ``= == != < <= > >=``.
+    ``=`` with a tolerance is a claim too; ``=`` without one is an Attribute. *relation* is one of
+    ``= == != < <= > >=``.
     """
 
     name: Path

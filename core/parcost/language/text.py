@@ -1,4 +1,4 @@
-"""Source text, and the spans inside it that everything else points at."""
+"""Source texts, and spans inside them that diagnostics point at."""
 
 from __future__ import annotations
 

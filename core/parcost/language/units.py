@@ -1,11 +1,10 @@
 """Units of the .par language: a table, and the algebra of dimensions.
 
-Every value is a plain float in base units (bytes, FLOP, seconds, joules,
-dollars, grams) next to its dimension. Dimensions exist only while a file is being
-bound; the numbers that reach a plugin are bare, so units cost nothing per
-evaluation. Bits are a dimension of their own: ``400 Gbps + 50 GB/s`` is an error,
-and a size in bits never passes for bytes. Attributes that take link rates accept
-both and convert.
+Every value is a plain float in base units (bytes, FLOP, seconds, joules, dollars, grams) with its
+dimension. Dimensions exist only while a file is being bound; plugins receive plain numbers, so
+units cost nothing per evaluation. Bits are a dimension of their own: ``400 Gbps + 50 GB/s`` is an
+error, and a size in bits never passes for bytes. Attributes that take link rates accept both and
+convert.
 """
 
 from __future__ import annotations

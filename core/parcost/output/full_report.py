@@ -297,7 +297,7 @@ def memory(outcome: Outcome) -> Iterator[Item]:
 
 
 def section_page(section: Section, rows: Sequence[tuple[Any, ...]] | None = None) -> Iterator[Item]:
-    """Yield a section, or some of its *rows*."""
+    """Yield the page of a section, or of some of its *rows*."""
     rows = section.rows if rows is None else rows
     yield Heading(section.title)
     columns = []

@@ -1,9 +1,9 @@
 """Reports as plain data, ready for JSON.
 
-The names are a contract, versioned by ``schema_version``: additions leave the number
-as it is, anything else raises it. Names of numbers end in their unit; numbers are in
-base units (seconds, bytes, FLOP). Over a sweep numbers are lists, one entry for each
-point that may run, in the order of ``points``. What is not finite is null.
+The names are a contract, versioned by ``schema_version``: it is raised by every change except
+additions. Names of numbers end in their unit; numbers are in base units (seconds, bytes, FLOP). For
+a sweep, numbers are lists, one entry for each valid point, in the order of ``points``. Infinity and
+NaN are null.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def key(name: str, unit: str) -> str:
 
 
 def report(whole: Report, *, sections: bool = True) -> Json:
-    """Return a report as JSON; *sections*, such as advice, may cost more than all the rest."""
+    """Return a report as JSON; computing *sections*, such as advice, may take most of the time."""
     results = [_result(result, whole.units, sections=sections) for result in whole.results]
     plugins = whole.results[0].study.plugins if whole.results else None
     shown = {

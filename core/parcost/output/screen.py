@@ -237,7 +237,7 @@ def _memory(outcome: Outcome, most: int | None) -> Iterator[Item]:
 
 
 def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int | None) -> Table:
-    """Return one row for each cause, the largest first; those beyond *most* are one row."""
+    """Return one row for each cause, the largest first; causes beyond *most* share the last row."""
     ranked = ranking(sums, most)
     scale = numbers.ColumnScale(total, unit, digits=4)
     longest = max((amount for _, amount in ranked), default=0.0)

@@ -234,7 +234,7 @@ def _axis_name(path: str, value: str) -> str:
 
 
 def setting_text(path: str, value: str) -> str:
-    """Return an axis and its value.
+    """Return the name of an axis and its value, as text.
 
     >>> setting_text("layout.tp", "8"), setting_text("schedule.kind", "gpipe")
     ('tp 8', 'schedule gpipe')

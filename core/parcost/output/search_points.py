@@ -1,8 +1,8 @@
 """Every legal layout of a search, written as it is scored: ``--out FILE.csv|.jsonl|.parquet``.
 
 There is a column for each axis and for each value that follows from them. The figures of the step
-have the names that they have in ``parcost eval``. They are empty if the layout was only bounded
-from below: bounds have columns of their own.
+have the same names as in ``parcost eval``. They are empty if the layout only has a lower bound;
+bounds have columns of their own.
 """
 
 from __future__ import annotations

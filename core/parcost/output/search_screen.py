@@ -89,7 +89,7 @@ def _first_rows(best: Sequence[RankedLayout], space: Space) -> Sequence[RankedLa
 
 
 def no_effect(space: Space, alike: Mapping[str, Sequence[Any]]) -> str:
-    """Return the changes of the best layout without an effect, as a sentence."""
+    """Return a sentence with the changes of the best layout that do not change its cost."""
     texts = [
         setting_text(path, " or ".join(space.text(path, value) for value in values))
         for path, values in alike.items()

@@ -200,11 +200,10 @@ def _cells(
 
 
 def widths(table: Table, room: int, gap: int = _GAP) -> list[int]:
-    """Return the width of each column, with *gap* between them within *room*.
+    """Return the width of each column in characters, with *gap* between them within *room*.
 
-    Where there is too little room, heads are wrapped first, then flexible columns: the
-    widest first, down to its longest word, and only where that is not enough down to
-    a dozen characters.
+    If the room is too small, heads are wrapped first, then flexible columns: the widest first, down
+    to its longest word, and if necessary down to a dozen characters.
     """
     found, least, narrowest = [], [], []
     for i, column in enumerate(table.columns):

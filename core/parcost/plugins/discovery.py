@@ -1,8 +1,8 @@
 """Discovery of plugins, and calls of their hooks.
 
 There is no global registry: :func:`load` returns a :class:`Plugins` that is passed along. Every
-answer is stamped here with its plugin and distribution, and validated against the contract. So
-the sources in a report are verified. Plugins are called in order of name.
+answer is labelled here with its plugin and distribution, and validated against the contract. So the
+sources in a report are verified. Plugins are called in order of name.
 """
 
 from __future__ import annotations
@@ -406,7 +406,7 @@ def _offers_of_parts(module: object) -> frozenset[str]:
 def _names_in(
     module: ModuleType, variable: str, what: str, known: Sequence[str] | None = None
 ) -> Sequence[str]:
-    """Return the names, among those *known*, that a *variable* of a module lists.
+    """Return the names that a *variable* of a module lists; all must be in *known*.
 
     Raises:
         TypeError: It lists something else.

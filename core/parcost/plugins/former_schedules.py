@@ -1,8 +1,8 @@
 """Schedules of plugins for version 2 of the contract, adapted to version 3.
 
 A case of version 2 was a single pipeline, with the times of each virtual stage. Version 3 has runs
-of equal stages, and many pipelines at once. The adapter expands the runs. Without an answer for a
-case that version 2 cannot express, the core replays the order: slower, and never wrong.
+of equal stages, and many pipelines at once. The adapter expands the runs. For a case that version 2
+cannot express, the adapter returns None, and the core replays the order: slower, and never wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @record(kw_only=True, eq=False)
 class CaseOfVersion2:
-    """One pipeline, with the times of each virtual stage."""
+    """A case of version 2: one pipeline, with the times of each virtual stage."""
 
     stages: int
     micro_batches: Real
@@ -33,7 +33,7 @@ class CaseOfVersion2:
 
     @property
     def boundaries(self) -> tuple[Real, ...]:
-        """None: all boundaries have the same hop."""
+        """An empty tuple: all boundaries have the same hop time."""
         return ()
 
     @property
@@ -43,7 +43,7 @@ class CaseOfVersion2:
 
     @property
     def virtual_stages(self) -> int:
-        """The parts of the model: *stages* times *chunks*."""
+        """The number of virtual stages: *stages* times *chunks*."""
         return self.stages * self.chunks
 
 
@@ -68,7 +68,7 @@ class ScheduleOfVersion2(Schedule):
         return self._schedule.limits(shape)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
-        """Return what each device does, in order."""
+        """Return the list of ops of each device, in order."""
         return self._schedule.order(stages, micro_batches, chunks)
 
     def closed_form(self, case: Case) -> tuple[Real, Mask] | None:

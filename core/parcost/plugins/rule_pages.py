@@ -1,7 +1,7 @@
 """The pages of all rules, read from the rulebooks of the core and of plugins.
 
-A rulebook is a file of TOML with a table for each rule. Nothing reads one before a page is
-printed, or a spec switches a rule off:
+A rulebook is a TOML file with a table for each rule. It is read only when a page is printed, or a
+spec switches a rule off:
 
     [bases]
     small = "model m { ... }"
@@ -12,12 +12,12 @@ printed, or a spec switches a rule off:
     why = "Each rank of a tensor-parallel group computes whole heads."
     fix = "Choose a tp that divides the number of heads."
     source = "Megatron-LM, transformer_config.py"
-    base = "small"                    # that the example begins with,
-    edit = [["tp = 2", "tp = 3"]]     # changed so,
+    base = "small"                    # the example begins with this base,
+    edit = [["tp = 2", "tp = 3"]]     # changed like this,
     fails = "layout { tp = 3 }"       # and followed by this
-    change = [["tp = 3", "tp = 4"]]   # after which it passes; without one, the base does
+    change = [["tp = 3", "tp = 4"]]   # after which it passes; without a change, the base passes
 
-A rule whose example takes more than a spec, such as a missing file, has ``needs`` in its place.
+If an example needs more than a spec, such as a missing file, the rule has ``needs`` instead.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def _markdown(doc: str | None) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the page, or write it into the named file; the page of a package where one is named."""
+    """Print the page, or write it into the named file; with a package, the page of that package."""
     page = package_reference(arguments[1]) if len(arguments) > 1 else api_reference()
     if not arguments:
         sys.stdout.write(page)

@@ -39,7 +39,7 @@ def missing_message(name: str, missing: Mapping[str, str]) -> str:
 
 
 def missing_names(results: Sequence[Result], names: Sequence[str]) -> Mapping[str, str]:
-    """Return a message for each of *names* that no result has, by name."""
+    """Return a message for each of *names* that no result has."""
     legal = [result for result in results if result.legal]
     if not names or not legal:
         return {}

@@ -1,4 +1,4 @@
-"""A file, or a study of one, that has no report."""
+"""Rejections: files, or studies of files, without a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAULT = 3
 
 @frozen(kw_only=True)
 class Rejection:
-    """A file, or a study of one, without a report; *diagnostics* say why."""
+    """A file, or a study in it, without a report; *diagnostics* are the reasons."""
 
     path: str
     diagnostics: Sequence[Diagnostic]

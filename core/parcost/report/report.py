@@ -117,9 +117,9 @@ class Report:
     def rows(self, figures: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per point: axis values, figures, verdict and reason.
 
-        ``verdict`` is in words, ``feasible`` whether the point runs, ``reason`` why it does not.
-        Figures of a point that cannot run are None. *figures* are those to return, by name;
-        without any they are all but the details.
+        ``verdict`` is in words, ``feasible`` whether the point is valid, ``reason`` why it is not.
+        Figures of an invalid point are None. *figures* are the names to return; without any, all
+        figures except details.
 
         Raises:
             KeyError: No figure has that name.

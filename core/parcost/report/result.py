@@ -78,7 +78,7 @@ class Result:
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """The plugins that failed, broken ones included."""
+        """The plugins that failed, including those that could not be loaded."""
         return (*self.study.plugins.broken, *self.study.faults)
 
     @property

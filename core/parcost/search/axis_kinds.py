@@ -1,8 +1,8 @@
-"""Kinds of axes: bound value by value, numbers of arrays, or choices.
+"""Kinds of axes: structural (bound value by value), degrees (array numbers), or choices.
 
-An axis is bound value by value if other attributes, requirements or the schedule depend on it. So
-is an axis that determines the number of virtual stages. Dependencies are found by binding each
-value of the axis.
+An axis is structural if other attributes, requirements or the schedule depend on it. So is an axis
+that determines the number of virtual stages. Dependencies are found by binding each value of the
+axis.
 """
 
 from __future__ import annotations

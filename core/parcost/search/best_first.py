@@ -303,7 +303,7 @@ class _Search:
         return LayoutBounds(bound, objective.cost(bound.seconds), left)
 
     def _that_fit(self, held: ScoredLayouts) -> NDArray[np.bool_]:
-        """Return which layouts fit in memory by their bound; count the others."""
+        """Return which layouts may fit in memory, by their lower bound; count the others."""
         legal, rooms = held.legal, held.judge.rooms
         left: NDArray[np.bool_] = legal & reduce(and_, (held.bytes_ <= r for r in rooms), True)
         self.counts.totals["large"] += int(legal.sum()) - int(left.sum())
@@ -419,7 +419,7 @@ class _Search:
 
 
 def _lowest_costs(cost: NDArray[np.float64], most: int) -> NDArray[np.intp]:
-    """Return the positions of the *most* lowest finite numbers, in order."""
+    """Return the positions of the *most* lowest finite costs, in ascending order of cost."""
     left = np.flatnonzero(cost < inf)
     if len(left) > most:
         left = np.sort(left[np.argpartition(cost[left], most)[:most]])

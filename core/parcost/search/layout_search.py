@@ -4,7 +4,7 @@
     found = parcost.search_layouts(scenario, over={"layout.tp": [1, 2, 4, 8]}, top=5)
     found.best[0].values, found.to_pandas()
 
-What the caller leaves out is that of the spec, and else the standard of a search.
+Options that the caller omits are taken from the spec, or else have their default.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ def search_layouts(
 ) -> SearchResult:
     """Return the best layouts of a study for its model and machine, as ``parcost search`` does.
 
-    *over* has the values of axes, such as ``{"layout.tp": [1, 2, 4]}``. *axes* are the only ones
-    to search. *objective* is ``step_time`` by default, *top* the number of layouts, 10 by default.
-    *budget_seconds* is the time limit, 60 by default. Layouts whose step time differs by less than
-    *tolerance*, 0.03 by default, are listed with the simpler ones first. With *samples*, as many
-    random legal layouts are evaluated, drawn with *seed*. With *every*, each legal layout is
-    scored, which takes longer; the map of :meth:`SearchResult.plot` then has all of them. With
+    *over* has the values of axes, such as ``{"layout.tp": [1, 2, 4]}``. *axes* restricts the search
+    to these axes. *objective* is ``step_time`` by default, *top* the number of layouts, 10 by
+    default. *budget_seconds* is the time limit, 60 by default. Layouts whose step time differs by
+    less than *tolerance*, 0.03 by default, are listed with the simpler ones first. With *samples*,
+    that many random legal layouts are evaluated, drawn with *seed*. With *every*, each legal layout
+    is scored, which takes longer; the map of :meth:`SearchResult.plot` then has all of them. With
     *front*, the Pareto front is computed with the ranking, and not by a second search.
-    *on_progress* takes a line of text now and then.
+    *on_progress* is called with a line of text from time to time.
 
     Raises:
         SpecError: There is no such axis or objective, or no layout is legal, fits and is within

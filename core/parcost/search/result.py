@@ -57,16 +57,16 @@ class FastestLayout:
 class SearchResult:
     """The result of a search: *best* is the ranking, :attr:`front` the Pareto front.
 
-    *gap* is the optimality gap: the share by which a layout without a replay may be below the best.
-    It is None if some layouts were not visited. The ranking is *proven* if no other layout can be
-    on the list, and every plugin answered. *faults* are the plugins that failed. *refused* counts
-    layouts by the rule that rejects them. *large* counts those that do not fit, *limits* those
-    beyond a limit. *looked* is the number of visited structures out of *structures*. *sampled* is
-    the number of layouts drawn at random, if any; *cut_short* means fewer than requested.
-    The *axes* of *scenario* were searched. *fastest* has a layout for each combination of degrees,
-    if every layout was scored. *make_charts* returns the pictures of the layouts, and *make_front*
-    the Pareto front. Of layouts whose
-    cost differs by less than *tolerance* the simpler ones stand first in *best*.
+    *gap* is the optimality gap: how far a layout without a replay may be below the best, as a
+    fraction. It is None if some layouts were not visited. The ranking is *proven* if no other
+    layout can be on the list, and every plugin answered. *faults* are the plugins that failed.
+    *refused* counts layouts by the rule that rejects them. *large* counts those that do not fit,
+    *limits* those beyond a limit. *looked* is the number of visited structures out of *structures*.
+    *sampled* is the number of layouts drawn at random, if any; *cut_short* means fewer than
+    requested. The *axes* of *scenario* were searched. *fastest* has a layout for each combination
+    of degrees, if every layout was scored. *make_charts* returns the pictures of the layouts, and
+    *make_front* the Pareto front. Layouts in *best* whose cost differs by less than *tolerance* are
+    sorted with the simpler ones first.
     """
 
     objective: Objective

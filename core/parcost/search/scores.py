@@ -125,7 +125,7 @@ class _Answers:
 
     @property
     def read(self) -> frozenset[int]:
-        """The choices that any answer depends on."""
+        """The choices that any of the answers depends on."""
         return frozenset(k for read, _ in self.every for k in read)
 
 

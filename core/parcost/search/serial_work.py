@@ -56,9 +56,9 @@ class SerialWork:
     def seconds(
         self, pick: Callable[[Any], Any], count: Callable[[Any], float], *, kernels: bool
     ) -> Any:
-        """Return the seconds of one micro-batch on all devices, at the points that are picked.
+        """Return the seconds of a micro-batch on all devices in total, at selected points.
 
-        *count* returns how many of a row there are at least, and with *kernels* no communication is
+        *count* returns the minimum number of occurrences. With *kernels* no communication is
         counted.
         """
         found: Any = 0.0

@@ -170,7 +170,7 @@ class Space:
 
     @property
     def axes(self) -> Sequence[Axis]:
-        """Every axis."""
+        """Every axis of the space."""
         return (*self.structural, *self.cuts, *self.degrees, *self.choices)
 
     @property

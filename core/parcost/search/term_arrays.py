@@ -257,7 +257,7 @@ def merge_terms(
 
 
 def _prices(term: Any) -> tuple[Any, ...] | None:
-    """Return the numbers that must agree for two terms to be added up, or None."""
+    """Return the rates that must be equal for two terms to be added up, or None."""
     if isinstance(term, Work):
         rates: tuple[Any, ...] = (term.slowdown, term.share, *term.also_busy)
     elif isinstance(term, Memory) and not _is_nonzero(term.of_activations):

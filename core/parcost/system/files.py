@@ -1,7 +1,7 @@
 """File input: regular files of a limited size, in UTF-8 if they are text.
 
 A failure is a diagnostic. Links are followed. A directory, a pipe, a socket or a device is
-rejected. At most the limit of its kind is read of a file.
+rejected. No more bytes are read than the limit of the file's kind.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _suggestion(name: str) -> str | None:
 
 
 def failure(id: str, message: str, place: str, help: str | None = None) -> SpecError:
-    """Return an error of one diagnostic about the file *place*."""
+    """Return an error with one diagnostic about the file *place*."""
     return SpecError([Diagnostic(id, message, place=place, help=help)])
 
 
@@ -233,11 +233,11 @@ def real_path(path: Path, name: str | None = None) -> Path:
 def project_root(path: Path) -> Path:
     """Return the directory that imports of the file at *path* may not leave.
 
-    The nearest ancestor that is a checkout or a Python project, or else the file's
-    own directory.
+    It is the nearest ancestor that is a checkout or a Python project, or else the file's own
+    directory.
 
     Raises:
-        SpecError: The path leads nowhere.
+        SpecError: The path is invalid.
     """
     home = real_path(path).parent
     for folder in (home, *home.parents):

@@ -1,6 +1,6 @@
 """Contract tests: requirements for every plugin, as test classes for pytest.
 
-A test module of a plugin derives from a contract, and names what it is about:
+A test module of a plugin derives from a contract class, and sets its attributes:
 
     from parcost.testing import PluginContract, ScheduleContract
 
@@ -10,8 +10,8 @@ A test module of a plugin derives from a contract, and names what it is about:
     class TestPlugin(PluginContract):
         plugin, name, spec = parcost_eager_1f1b, "eager_1f1b", SPEC
 
-pytest collects the tests of the contract with the class. What parcost ships passes the same tests.
-They need pytest, which is not a dependency of parcost.
+pytest collects the tests of the contract with the class. The plugins that parcost ships pass the
+same tests. They need pytest, which is not a dependency of parcost.
 """
 
 from parcost.testing.collectives import CollectiveContract, PlainLink, one_level, two_levels

@@ -70,7 +70,7 @@ class CollectiveContract:
     in_network: ClassVar[bool] = False
 
     def test_it_has_a_name_and_operations(self) -> None:
-        """A spec picks it by an identifier, for operations that exist."""
+        """The name is an identifier that a spec can write, and the operations exist."""
         assert self.algorithm.name.isidentifier()
         assert self.algorithm.operations, "no operation"
         assert set(self.algorithm.operations) <= set(_LEAST), "an operation that does not exist"
@@ -87,14 +87,14 @@ class CollectiveContract:
                 assert self.algorithm.needs(operation), f"{operation}: needs() gives no reason"
 
     def test_a_rank_by_itself_waits_for_nothing(self) -> None:
-        """One rank has no other to send to."""
+        """A group of one rank takes no time."""
         group = one_level(1.0)
         for operation in self.algorithm.operations:
             for n in _SIZES if bool(np.all(self.algorithm.able(operation, group))) else ():
                 assert self.algorithm.seconds(operation, n, group) == 0, (operation, n)
 
     def test_it_beats_no_lower_bound(self) -> None:
-        """The busiest port carries its bytes, after one latency."""
+        """The time is at least one latency plus the bytes of the busiest port over its rate."""
         for operation, group, n in self._calls():
             if self.in_network or operation == "point_to_point":
                 continue
@@ -123,7 +123,7 @@ class CollectiveContract:
                     assert slower >= plain * (1 - _ROUNDING), (operation, n, ranks)
 
     def test_arrays_are_their_numbers(self) -> None:
-        """Arrays of ranks and of bytes give the time of each alone."""
+        """Arrays of ranks and of bytes give the same times as each element alone."""
         ranks = np.array([2.0, 4.0, 8.0, 16.0])
         sizes = np.array(_SIZES)[:, None]
         for operation in self.algorithm.operations:
@@ -136,7 +136,7 @@ class CollectiveContract:
                 assert found[i, j] == pytest.approx(one, rel=_ROUNDING), (operation, ranks[j])
 
     def test_what_it_explains_comes_to_its_time(self) -> None:
-        """A closed form or phases, if there are any, give the seconds on one switch."""
+        """A closed form or phases, if there are any, give the same seconds on one switch."""
         for operation in self.algorithm.operations:
             group = one_level(8.0)
             if not bool(np.all(self.algorithm.able(operation, group))):

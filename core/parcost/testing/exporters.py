@@ -24,9 +24,9 @@ _HOSTILE = "<b>&\"'|`\\ \x1b[31m\x07\r\n\u202e{{7*7}} =1+1 %0A::error::.par"
 class ExporterContract:
     """Tests of one exporter.
 
-    *exporter* is the object that the hook offers, and *specs* are texts or files of studies: one
-    that runs, a sweep, one that breaks a rule. A subclass that can read its format back
-    overrides :meth:`parse`.
+    *exporter* is the object that the hook returns, and *specs* are texts or files of studies: a
+    valid one, a sweep, and one that breaks a rule. A subclass that can parse its format overrides
+    :meth:`parse`.
     """
 
     exporter: ClassVar[Exporter | FileExporter]
@@ -61,12 +61,12 @@ class ExporterContract:
         return entry_of(attempt("bad.par", evaluate), self.exporter.reads)
 
     def test_it_has_a_name_and_reads_a_part(self) -> None:
-        """``--format`` takes the name; the part is one that entries have."""
+        """``--format`` accepts the name, and entries have the part."""
         assert self.exporter.name.replace("-", "_").isidentifier()
         assert self.exporter.reads in PARTS
 
     def test_it_writes_every_kind_of_report(self, tmp_path: Path) -> None:
-        """Reports that run, sweeps, broken rules and files without a report, alone and joined."""
+        """It writes valid reports, sweeps, broken rules and files without a report."""
         entries = list(self.entries())
         for entry in entries:
             written = self._attempt([entry], tmp_path)
@@ -97,7 +97,7 @@ class ExporterContract:
         assert self.write(entries, tmp_path) == self.write(entries, tmp_path)
 
     def test_names_from_outside_are_escaped(self, tmp_path: Path) -> None:
-        """A path with control characters drives neither a terminal nor the reader."""
+        """Control characters in a path are escaped in the output."""
         entries = [evolve(entry, path=f"{i}{_HOSTILE}") for i, entry in enumerate(self.entries())]
         written = self.write(entries, tmp_path)
         self.parse(written)

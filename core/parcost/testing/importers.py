@@ -27,10 +27,10 @@ _HOSTILE = (
 class ImporterContract:
     """Tests of one importer.
 
-    *importer* is the object that the hook offers. *file* is the name of an example and *text* its
-    content. *expected* are some of the attributes that it is read as, with their values in the
-    notation of the language: ``{"layout.tp": "8"}``. *unknown* is a text with a key that no table
-    has, and that key.
+    *importer* is the object that the hook returns. *file* is the name of an example and *text* its
+    content. *expected* are some of the attributes that it sets, with their values in the notation
+    of the language: ``{"layout.tp": "8"}``. *unknown* is a text with a key that no table has, and
+    that key.
     """
 
     importer: ClassVar[Importer]
@@ -40,7 +40,7 @@ class ImporterContract:
     unknown: ClassVar[tuple[str, str]] = ("", "")
 
     def translation(self, text: str | None = None) -> Translation:
-        """Return the example, or *text*, as blocks."""
+        """Return the translation of the example, or of *text*."""
         content = self.text if text is None else text
         return translate(self.importer, Source(self.file, content))
 
@@ -58,7 +58,7 @@ class ImporterContract:
         assert {path: values.get(path) for path in self.expected} == dict(self.expected)
 
     def test_what_it_reads_is_a_spec(self) -> None:
-        """The blocks and attributes exist: nothing is unknown to the language."""
+        """All blocks and attributes exist in the language."""
         plugin = SimpleNamespace(importers=hookimpl(lambda: [self.importer]))
         name = self.importer.name
         offered = load_plugins().offers("importers")

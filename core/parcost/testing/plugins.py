@@ -47,11 +47,12 @@ def _points_of(installed: Plugins, name: str) -> Sequence[str]:
 
 
 class PluginContract:
-    """Tests of a plugin as a whole, with a spec that it takes part in.
+    """Tests of a plugin as a whole, with a spec that uses it.
 
-    *plugin* is the module of the entry point, *name* the name of that. *spec* is a text or a file
-    that uses the plugin, and *plain* one that does not. *swept* are attributes of the spec with
-    values to try, in base units: arrays must give what each value alone gives.
+    *plugin* is the module of the entry point, and *name* the name of the entry point. *spec* is a
+    text or a file that uses the plugin, and *plain* one that does not. *swept* are attributes of
+    the spec with values to try, in base units: arrays must give the same results as each value
+    alone.
     """
 
     plugin: ClassVar[ModuleType]
@@ -150,7 +151,7 @@ class PluginContract:
                         assert _is_near(found, of), f"{what}: {one.text} = {found}, not {of}"
 
     def test_arrays_are_their_numbers(self) -> None:
-        """A sweep gives at each value what that value alone gives."""
+        """A sweep gives the same results as each of its values alone."""
         for name, values in self.swept.items():
             for scenario in _scenarios(self.spec, self.plugins()):
                 rows = scenario.replace({name: list(values)}).evaluate().rows()

@@ -36,7 +36,7 @@ Spoiling = Callable[[str, str, int], Iterator[tuple[str, str]]]
 
 
 def renamings(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
-    """Yield names that a tool does not have for a key, each with the text that has it.
+    """Yield wrong names for a key, each with the text in which it replaces the key.
 
     >>> [name for name, _ in renamings("seq_len: 8", "seq_len", 0)]
     ['seq_len_x', 'my_seq_len', 'seq_eln', 'seqLen']
@@ -50,7 +50,7 @@ def renamings(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
 
 
 def strange_values(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
-    """Yield values that a tool does not know for a key, each with the text that has it.
+    """Yield invalid values for a key, each with the text in which it replaces the value.
 
     >>> list(strange_values('"stage": 3}', "stage", 1))
     [('stage zorp', '"stage": "zorp"}')]

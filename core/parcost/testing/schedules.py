@@ -40,7 +40,7 @@ class ScheduleContract:
                 yield p, m, v
 
     def test_it_has_a_name_that_a_spec_can_write(self) -> None:
-        """A spec picks it by an identifier."""
+        """The name is an identifier that a spec can write."""
         assert self.schedule.name.isidentifier()
 
     def test_limits_are_sentences(self) -> None:
@@ -65,7 +65,7 @@ class ScheduleContract:
             order_of(self.schedule, p, m, v)
 
     def test_a_closed_form_is_the_time_of_the_order(self) -> None:
-        """Wherever its mask holds, it equals a simulation of the order, spans included."""
+        """The closed form and spans equal a simulation of the order wherever the mask holds."""
         for case, times, lists in self._cases():
             form = self.schedule.closed_form(case)
             if form is None or not bool(np.all(form[1])):
@@ -80,21 +80,21 @@ class ScheduleContract:
                 assert list(spans[1]) == pytest.approx([ends[x] for x in first]), case
 
     def test_a_lower_bound_is_never_above_the_time(self) -> None:
-        """A search would miss the best layout by a bound that is too high."""
+        """The lower bound is at most the simulated time: a search relies on it."""
         for case, times, lists in self._cases():
             bound = self.schedule.lower_bound(case)
             if bound is not None:
                 assert bound <= _simulate(case, times, lists).seconds * (1 + _ROUNDING), case
 
     def test_arrays_are_their_numbers(self) -> None:
-        """Closed form, mask and bound of an array of hops are those of each hop."""
+        """Closed form, mask and bound for an array of hop times equal those for each alone."""
         hops = np.array(_HOPS)
         for p, m, v in self.legal():
             times = _times(p * v, (2.0, 3.0, 1.0))
             self._compare(_case(p, m, v, times, hops), [_case(p, m, v, times, h) for h in _HOPS])
 
     def test_arrays_of_shapes_are_their_shapes(self) -> None:
-        """Closed form, mask, bound and spans of many shapes at once are those of each shape."""
+        """Closed form, mask, bound and spans for many shapes equal those for each alone."""
         for passes, hop, slow in product(_PASSES, _HOPS, (None, 0, -1)):
             each = []
             for p, m, v in self.legal():

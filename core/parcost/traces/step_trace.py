@@ -1,14 +1,14 @@
 """Start and end of every term of a step, by the rules of ``parcost.contract.traces``.
 
-A pass of one kind of stage looks alike in every micro-batch. So it is laid out once, from time
-zero, and each of its passes takes a copy of that layout. A trace of millions of slices is then
-an iteration without a state that grows.
+A pass of one kind of stage is the same in every micro-batch. So it is laid out once, from time
+zero, and each pass uses a copy of that layout. A trace of millions of slices is then an iteration
+in constant memory.
 
     device 0   compute  | F0: qkv, core, proj ... | F1 ...       | BW0 ...
                node     |   all-gather  all-gather|   ...        |
                send     |                         F0 -> 1 | F1 -> 1 |
 
-Terms once per step are in :mod:`parcost.traces.once_per_step`.
+Once-per-step terms are in :mod:`parcost.traces.once_per_step`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def replay_trace(
 
 @record(kw_only=True, eq=False, slots=False)
 class ReplayTrace(StepTrace):
-    """A pipeline by itself: passes and messages."""
+    """The trace of a pipeline by itself: passes and messages."""
 
     devices: Sequence[Sequence[Activity]] = field(repr=False)
     order: Order = field(repr=False)

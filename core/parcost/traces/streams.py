@@ -1,4 +1,4 @@
-"""Streams of a trace: kernels share one, and transfers have one each link."""
+"""Names of the streams in a trace: kernels share one, and transfers have one for each link."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONCE = "once per step"
 def stream_of(
     term: Any, *, beside: bool = False, rest: bool = False, lane: int = 1, once: bool = False
 ) -> str:
-    """Return the stream of a term: kernels share one, and transfers have one each link."""
+    """Return the stream of a term: kernels share one, and transfers have one for each link."""
     name = COMPUTE_STREAM if term.resource in KERNELS else term.resource or "unnamed"
     words = [name]
     if beside and name == COMPUTE_STREAM:
