@@ -1,4 +1,4 @@
-"""Answers to an editor about a spec in the making; ``parcost lsp`` serves them.
+"""Answers to an editor about the spec being edited; ``parcost lsp`` serves them.
 
     texts -> analysis -> cursor -> hover, completion, definitions, rename, symbols
                       -> studies (a thread) -> lenses, diagnostics of rules

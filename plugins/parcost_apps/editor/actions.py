@@ -1,6 +1,6 @@
 """Changes that a diagnostic offers: the nearest legal value, the name that was meant, an import.
 
-They are read from the help of diagnostics, which spells what to write in backquotes.
+They come from the help of diagnostics, which has the replacement text in backquotes.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ MOST_STUDIES = 200  # of a file that are bound at each change: about a second
 
 @define(eq=False)
 class BoundStudy:
-    """A study of a file, and the binder that knows its names, errors or not."""
+    """A study of a file, and the binder with its names, even if it has errors."""
 
     scenario: Scenario
     binder: Binder
@@ -48,7 +48,7 @@ class BoundStudy:
 class Analysis:
     """The syntax tree and the studies of a file, without rules and evaluation.
 
-    *imports* are the paths that it and its imports name, files or not.
+    *imports* are the import paths of the file and of its imports, existing or not.
     """
 
     path: str
@@ -66,7 +66,7 @@ class Analysis:
         return bool(self.studies) and not any(study.has_errors for study in self.studies)
 
     def study_at(self, offset: int) -> BoundStudy | None:
-        """Return the study whose block holds *offset*, or else the first."""
+        """Return the study whose block contains *offset*, or else the first study."""
         for study in self.studies:
             if study.block is not None and contains(study.block.span, offset):
                 return study
@@ -170,7 +170,7 @@ def _bind(scenario: Scenario, *, has_errors: bool) -> BoundStudy:
 
 
 def _files(module: Module) -> Sequence[Module]:
-    """Return a file and those that it imports by path, each once."""
+    """Return a file and the files that it imports by path, each once."""
     found: dict[int, Module] = {}
     left = [module]
     while left:

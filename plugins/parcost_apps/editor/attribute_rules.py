@@ -1,4 +1,4 @@
-"""The rules of an attribute: those whose example changes it, and a value that passes."""
+"""The rules of an attribute, found by their examples, and a value that passes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class AttributeRules:
 def find_rules(plugins: Plugins, type_: BlockType, name: str) -> AttributeRules:
     """Return the rules of the attribute *name* of a block.
 
-    A rule counts if the attribute differs between its failing and its passing example, and
-    both have the block. The example is that of the block, or else one that passes.
+    A rule is included if its failing and its passing example have the block and differ in the
+    attribute. The example value comes from the block's own example, or else from a passing one.
     """
     found: list[tuple[RulePage, str]] = []
     named = re.compile(rf"[-+].*\b{re.escape(name)}\b")

@@ -39,11 +39,11 @@ _STATEMENTS = {
 
 @record(eq=False)
 class Proposal:
-    """A text that may stand at the cursor.
+    """A completion of the text at the cursor.
 
-    *text* replaces what stands from *start* to the cursor; ``$0`` in a *snippet* is where the
-    cursor goes. *also* is a text that is inserted elsewhere as well, with its offset. Proposals
-    of a lower *rank* come first.
+    *text* replaces the characters from *start* to the cursor; ``$0`` in a *snippet* is the cursor
+    position afterwards. *also* is a second text to insert, with its offset. Proposals of a lower
+    *rank* come first.
     """
 
     label: str
@@ -60,7 +60,7 @@ class Proposal:
 def propose(
     analysis: Analysis, text: str, offset: int, figures: Sequence[str] = ()
 ) -> list[Proposal]:
-    """Return what may stand at *offset* of *text*; *figures* are those that claims may name."""
+    """Return the completions at *offset* of *text*; *figures* are the names for claims."""
     study = analysis.study_at(offset)
     if study is None:
         return []

@@ -3,7 +3,7 @@
     cluster {
       device = h1|        inside of `cluster`, of the attribute `device`, `h1` typed of a word
 
-A tree lacks what cannot be parsed yet, so completion reads tokens instead.
+The syntax tree lacks text that cannot be parsed yet, so completion reads tokens instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cursor:
 
     @property
     def attribute(self) -> str:
-        """The attribute whose value the cursor stands in, or ""."""
+        """The attribute whose value is being typed, "" if none."""
         kinds = [word.kind for word in self.item]
         at = kinds.index("EQUAL") if "EQUAL" in kinds else 0
         return self.item[at - 1].text if at else ""

@@ -1,7 +1,7 @@
 """The evaluation of a file: its rules, and a line for each study. It may take a while.
 
-An evaluation runs in a thread and a session of its own, on a copy of the texts. A later text
-makes it useless; it then ends at the next study or point.
+An evaluation runs in a thread and a session of its own, on a copy of the texts. If the text changes
+meanwhile, it ends at the next study or point.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def evaluate_file(
     """Evaluate all studies of the file at *path*.
 
     Raises:
-        StoppedEvaluationError: *is_stopped* says so.
+        StoppedEvaluationError: *is_stopped* returned True.
     """
     found: dict[tuple[object, ...], Diagnostic] = {}
     verdicts: list[StudyVerdict] = []
@@ -169,7 +169,7 @@ class Evaluator:
         Thread(target=self._run, name="evaluator", daemon=True).start()
 
     def submit(self, job: EvaluationJob) -> None:
-        """Add a file to those that are to be evaluated."""
+        """Add a file to the queue of evaluations."""
         self._jobs.put(job)
 
     def _run(self) -> None:

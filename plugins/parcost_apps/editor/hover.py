@@ -41,8 +41,8 @@ def hover(
 ) -> HoverText | None:
     """Return the documentation, value and source of the name at *offset*.
 
-    *before* is the last analysis without errors, whose values stand in for those that are
-    missing. *claims* are what came of claims, by their text.
+    *before* is the last analysis without errors, whose values stand in for those that are missing.
+    *claims* are the results of claims, by text.
     """
     found = occurrence_at(analysis, offset)
     if found is None:

@@ -1,4 +1,4 @@
-"""A line above each study: step time, MFU and memory, or what is wrong."""
+"""A line above each study: step time, MFU and memory, or the first error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _studies(tree: s.Block) -> Iterator[s.Block]:
 
 
 def _places(tree: s.Block, studies: dict[str, s.Block]) -> dict[str, Span]:
-    """Return where the line of each study stands; a file without studies has one at its top."""
+    """Return the span below the line of each study; a file without studies has one at its top."""
     if studies:
         return {name: block.kind.span for name, block in studies.items()}
     first = next((item for item in tree.items if isinstance(item, s.Block)), None)

@@ -1,9 +1,9 @@
-"""The names in a file, and what each refers to.
+"""The names in a file, and the target of each.
 
     for occurrence in occurrences(analysis, offset):
         occurrence.span.text, occurrence.referent.kind    # "h100_sxm", "block"
 
-Hover, definitions, references and rename all ask this one walk over the syntax tree. Names resolve
+Hover, definitions, references and rename all use this one walk over the syntax tree. Names resolve
 as the binder resolves them: by its definitions, its lets and its lookup of blocks.
 """
 

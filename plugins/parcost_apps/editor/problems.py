@@ -16,7 +16,7 @@ from parcost_apps.editor.analysis import Analysis, file_imports
 def place_in(analysis: Analysis, diagnostic: Diagnostic) -> Span:
     """Return the span of a diagnostic in the file of *analysis*.
 
-    One about another file stands at the import of a file, and one about none on the first line.
+    A diagnostic about another file is placed at the import, one without a file on line 1.
     """
     for label in diagnostic.labels[:1]:
         if label.span.source.name == analysis.source.name:

@@ -32,7 +32,7 @@ def name_at(analysis: Analysis, offset: int) -> Span:
     """Return the name at *offset* that may be changed.
 
     Raises:
-        RenameError: There is none.
+        RenameError: No such name is at *offset*.
     """
     return _occurrence(analysis, offset).span
 

@@ -2,8 +2,8 @@
 
     serve(make_session, reader, writer)
 
-A change is answered at once with what the parser and the binder find. Rules and evaluations run
-in a thread after a pause; what they give for a text that has moved on is dropped.
+Diagnostics of the parser and the binder are published at once after a change. Rules and evaluations
+run in a thread after a pause; their results are dropped if the text has changed.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class MessageStream:
     """The stream of an editor, whose messages have a limit.
 
     Raises:
-        MessageSizeError: A message is larger. What follows it cannot be found.
+        MessageSizeError: A message is larger. Later messages cannot be located.
     """
 
     def __init__(self, stream: BinaryIO) -> None:

@@ -1,1 +1,1 @@
-"""Engines that a batch or a search can be spread over: entry points of ``parcost.executors``."""
+"""Executors that distribute a batch or a search: entry points of ``parcost.executors``."""

@@ -58,7 +58,7 @@ def executor(address: str) -> Executor:
 
     Raises:
         MissingExtraError: The library is not installed.
-        SpecError: The address does not answer.
+        SpecError: No scheduler answers at the address.
     """
     try:
         from distributed import Client

@@ -4,10 +4,10 @@
 the page. ``POST /spec`` answers it with the resolved spec. ``POST /search`` answers with events:
 progress, then the best layouts. ``POST /stop`` ends the search of its page with what it has found.
 
-One search runs at a time, as two would take the time of each other; it belongs to the page that
-started it. Another page is not given one meanwhile, and cannot stop it.
+One search runs at a time, as two would slow each other; it belongs to the page that started it.
+Other pages can neither start one meanwhile nor stop it.
 
-Answers are JSON. What went wrong with a request, or took too long, is answered with diagnostics.
+Answers are JSON. Errors and timeouts are answered with diagnostics.
 """
 
 from __future__ import annotations

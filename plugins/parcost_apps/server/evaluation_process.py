@@ -1,6 +1,6 @@
 """The evaluation process: unlike a thread, it can be killed at any moment.
 
-Tasks go to it as objects, and answers come back as JSON, behind a byte that says what they are.
+Tasks go to it as objects, and answers come back as JSON, after a byte with their kind.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def live_exporter(plugins: Plugins) -> LiveExporter:
     """Return the first format that can render a live page.
 
     Raises:
-        PluginError: There is none.
+        PluginError: No format can.
     """
     for _, exporter in plugins.offers("exporters").values():
         if isinstance(exporter, LiveExporter):
@@ -311,7 +311,7 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def _layouts(whole: Space, found: SearchResult) -> Iterable[Mapping[str, Any]]:
-    """Yield the best layouts, as values that a page can set."""
+    """Yield the best layouts, as values for the form of a page."""
     for layout in found.best:
         values = {path: whole.text(path, value) for path, value in layout.values.items()}
         yield {

@@ -1,7 +1,8 @@
 """The queue of evaluations: one runs at a time, and of each page only the newest request waits.
 
-A page asks at every change. While one evaluation runs, the newest request of each page waits; older
-ones are answered at once. An evaluation whose page wants another one gets a moment to end.
+A page sends a request at every change. While one evaluation runs, the newest request of each page
+waits; older ones are answered at once. An evaluation whose page has sent a newer request gets a
+moment to end.
 """
 
 from __future__ import annotations

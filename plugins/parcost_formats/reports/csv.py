@@ -71,5 +71,5 @@ def _text(name: str, value: Any) -> str:
 
 @hookimpl
 def exporters() -> list[Csv]:
-    """Offer comma-separated values."""
+    """Return the exporter of comma-separated values."""
     return [Csv()]

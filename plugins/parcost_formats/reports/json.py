@@ -1,4 +1,4 @@
-"""Reports as data, whole: ``--format json``. ``parcost.output.json`` says what is in it."""
+"""Reports as data, whole: ``--format json``. ``parcost.output.json`` documents its content."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def _text(value: object) -> str:
 
 @hookimpl
 def exporters() -> list[Json]:
-    """Offer JSON."""
+    """Return the exporter of JSON."""
     return [Json()]

@@ -1,8 +1,8 @@
 """Reports as lines of JSON: ``--format jsonl``, for batches of any length.
 
-One line for each study, and one for each file without a report. A line is what stands for
-it in the document of ``--format json``, less ``sections``: advice evaluates a study many times
-over, which a batch does not wait for.
+One line for each study, and one for each file without a report. A line has the same content as its
+entry in ``--format json``, without ``sections``: advice evaluates a study many times, which is too
+slow for a batch.
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ class JsonLines(Exporter):
 
 @hookimpl
 def exporters() -> list[JsonLines]:
-    """Offer lines of JSON."""
+    """Return the exporter of lines of JSON."""
     return [JsonLines()]

@@ -71,5 +71,5 @@ def _cases(entry: Entry) -> Iterator[CheckedClaim]:
 
 @hookimpl
 def exporters() -> list[JUnit]:
-    """Offer JUnit."""
+    """Return the exporter of JUnit."""
     return [JUnit()]

@@ -32,5 +32,5 @@ def _rejection(entry: Entry) -> str:
 
 @hookimpl
 def exporters() -> list[Markdown]:
-    """Offer Markdown."""
+    """Return the exporter of Markdown."""
     return [Markdown()]

@@ -109,5 +109,5 @@ def _quote(text: str, mark: str) -> str:
 
 @hookimpl
 def exporters() -> list[Parquet]:
-    """Offer Parquet."""
+    """Return the exporter of Parquet."""
     return [Parquet()]

@@ -27,5 +27,5 @@ class TableExporter(Exporter):
 
 @hookimpl
 def exporters() -> list[TableExporter]:
-    """Offer the table."""
+    """Return the exporter of the table."""
     return [TableExporter()]

@@ -1,7 +1,7 @@
 """Files of other tools, read as specs: configurations, launch scripts, logs.
 
-Each tool has a table of its names, ``tables/TOOL.toml``, made for stated versions. A file that
-has keys of no table is read all the same, and these keys are listed.
+Each tool has a table of its names, ``tables/TOOL.toml``, made for stated versions. Keys of a file
+that are in no table are listed, and the rest is read.
 """
 
 PARTS = (

@@ -231,5 +231,5 @@ def _compile(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of Accelerate."""
+    """Return the importer of configurations of Accelerate."""
     return [Accelerate()]

@@ -27,8 +27,8 @@ def asked_attribute(answer: str) -> str:
 def answer_to(key: str, table: Mapping[str, Any]) -> str:
     """Return the option to suggest for a *key* that is in no list of a table; "" if none is needed.
 
-    ``asks`` of the table has options by patterns of keys. They match other keys of a section that
-    decides the cost. So a name of another release is never left to a default.
+    ``asks`` of the table has options by patterns of keys. They match unknown keys of sections that
+    affect cost, so that a key of another release never falls back to a default.
     """
     asks: Mapping[str, str] = table.get("asks", {})
     return value_of_pattern(key, asks)

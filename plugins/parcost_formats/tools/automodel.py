@@ -1,6 +1,6 @@
 """Recipes of NeMo Automodel: pretraining and full fine-tuning under FSDP2, Megatron FSDP or DDP.
 
-The model is one of the Hugging Face Hub, by its name. No class that a file names is imported.
+The model is a name on the Hugging Face Hub. Classes named in a file are never imported.
 """
 
 from __future__ import annotations
@@ -350,5 +350,5 @@ def _rest(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer recipes of NeMo Automodel."""
+    """Return the importer of recipes of NeMo Automodel."""
     return [Automodel()]

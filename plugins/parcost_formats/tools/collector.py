@@ -1,4 +1,4 @@
-"""The result of an importer in the making: settings, blocks, and keys without effect."""
+"""The result of an importer under construction: settings, blocks, and keys without effect."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def _whole(value: Any) -> int | None:
 
 
 def digits(number: int) -> str:
-    """Return a whole number as the language writes it.
+    """Return an integer as text of a spec.
 
     >>> digits(128256), digits(8192)
     ('128_256', '8192')

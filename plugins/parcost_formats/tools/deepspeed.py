@@ -66,11 +66,11 @@ def _tensor_parallel(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of DeepSpeed."""
+    """Return the importer of configurations of DeepSpeed."""
     return [DeepSpeed()]
 
 
 @hookimpl
 def settings_writers() -> list[SettingsWriter]:
-    """Offer configurations of DeepSpeed."""
+    """Return the writer of configurations of DeepSpeed."""
     return [DeepSpeedWriter()]

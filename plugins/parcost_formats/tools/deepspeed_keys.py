@@ -1,7 +1,7 @@
 """The keys of DeepSpeed as settings, from any file that holds them.
 
-The configuration of DeepSpeed has them by their own names. That of Accelerate has some of them by
-others: *names* are what a file calls a key of DeepSpeed.
+DeepSpeed's configuration uses their own names, Accelerate's renames some: *names* are the names in
+the file by DeepSpeed key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A translation in the making: settings of blocks, and the keys without effect."""
+"""A translation under construction: settings of blocks, and the keys without effect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Option:
 
 
 class Draft:
-    """The blocks of a translation in the making, attribute by attribute."""
+    """The blocks of a translation under construction, attribute by attribute."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         """Make empty blocks in the order of *labels*, the label of each kind of block."""
@@ -134,7 +134,7 @@ class Draft:
         self._unknown.append(evolve(_key(option, reason), attribute=attribute))
 
     def translation(self) -> Translation:
-        """Return the translation; that of a file with errors has no blocks."""
+        """Return the translation; it has no blocks if the file has errors."""
         if self._problems:
             return Translation(problems=sorted(self._problems, key=lambda one: one.start))
         blocks = [
@@ -264,7 +264,7 @@ class OptionSet:
 
 
 def digits(number: int) -> str:
-    """Return a whole number as the language writes it.
+    """Return an integer as text of a spec.
 
     >>> digits(128256), digits(8192)
     ('128_256', '8192')

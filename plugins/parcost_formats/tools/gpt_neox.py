@@ -1,6 +1,6 @@
 """The YAML of GPT-NeoX: model and layout in its own keys, the rest in keys of DeepSpeed.
 
-It has no devices and, as a rule, no vocabulary: a launcher and a tokenizer have them.
+It lacks the devices and usually the vocabulary: these are known to the launcher and the tokenizer.
 """
 
 from __future__ import annotations
@@ -272,5 +272,5 @@ def _checkpoints(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of GPT-NeoX."""
+    """Return the importer of configurations of GPT-NeoX."""
     return [GptNeoX()]

@@ -29,8 +29,7 @@ _RESOLVERS: Mapping[str, Callable[[float, float], float]] = {
 def resolve(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
     """Return the entries with references replaced by their values.
 
-    Resolvers that compute with numbers are computed. Those of the environment and all others are
-    left as they are.
+    Arithmetic resolvers are evaluated. Those of the environment and all others are left unchanged.
 
     >>> entries = {"a.b": JsonEntry(8, 0, 1), "a.c": JsonEntry("${multiply:4, ${.b}}", 2, 3)}
     >>> resolve(entries)["a.c"].value

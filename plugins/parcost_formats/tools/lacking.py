@@ -1,7 +1,7 @@
 """Keys that request unsupported features: adapters, RL rollouts, vision towers, optimizers.
 
-A table has rules in ``[rejected]``. Each is a key, or a pattern of keys, and the name of what is
-lacking; or patterns of values, each with such a name. ``lacking.toml`` has the sentences.
+A table has rules in ``[rejected]``. Each has a key, or a pattern of keys, and the name of the
+missing feature; or patterns of values, each with such a name. ``lacking.toml`` has the messages.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def find_lacking(
 ) -> Iterator[ImportProblem]:
     """Yield one error for each unsupported feature, at the first key that requests it.
 
-    *rules* is the table of a tool. Its ``[rejecting_defaults]`` are values of keys that a *whole*
-    job leaves out.
+    *rules* is the table of a tool. Its ``[rejecting_defaults]`` are default values of keys missing
+    in a *whole* job.
     """
     title = rules["version"]
     seen: set[str] = set()

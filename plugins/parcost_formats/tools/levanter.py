@@ -1,6 +1,6 @@
 """The YAML of levanter: a model and a trainer in JAX, sharded over a mesh of two axes.
 
-It has all of a run but the devices, which JAX counts.
+It describes the whole run except the device count, which JAX detects.
 """
 
 from __future__ import annotations
@@ -249,5 +249,5 @@ def _recompute(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of levanter."""
+    """Return the importer of configurations of levanter."""
     return [Levanter()]

@@ -153,5 +153,5 @@ def _precision(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of LitGPT."""
+    """Return the importer of configurations of LitGPT."""
     return [LitGpt()]

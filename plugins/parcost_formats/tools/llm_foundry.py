@@ -1,6 +1,6 @@
 """The YAML of LLM Foundry: an MPT or Hugging Face model, under FSDP through Composer.
 
-It has all of a run but the devices, which its launcher counts.
+It describes the whole run except the device count, which its launcher sets.
 """
 
 from __future__ import annotations
@@ -215,5 +215,5 @@ def _precision(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of LLM Foundry."""
+    """Return the importer of configurations of LLM Foundry."""
     return [LlmFoundry()]

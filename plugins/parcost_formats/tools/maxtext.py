@@ -1,7 +1,7 @@
 """Configurations of MaxText: YAML of a run or of a model, and commands in a script.
 
 A mesh has axes within a slice (``ici_*``) and between slices (``dcn_*``). Their products are the
-degrees of the layout. What a file leaves out stands in ``base.yml``.
+degrees of the layout. Missing keys have their defaults in ``base.yml``.
 """
 
 from __future__ import annotations
@@ -220,5 +220,5 @@ def _number_or_none(value: Any) -> float | None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of MaxText."""
+    """Return the importer of configurations of MaxText."""
     return [MaxText()]

@@ -34,7 +34,7 @@ def is_command(text: str) -> bool:
 def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
     """Return the keys of the command and of its configuration file, or the reason why not.
 
-    ``base.yml`` has the defaults. Another file has to stand in the folder of the script.
+    ``base.yml`` has the defaults. Another file must be in the folder of the script.
     """
     try:
         environment = dict(file.options.environment)

@@ -1,6 +1,6 @@
 """Variables of NVIDIA's MLPerf Training submissions: ``config_DGXH100_64x8x144xtp4pp8cp2.sh``.
 
-Files that a configuration sources stand beside it, or what they set is asked for.
+Sourced files must be in the same folder; otherwise their settings are asked for.
 """
 
 from __future__ import annotations
@@ -139,5 +139,5 @@ def _precision(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of submissions to MLPerf."""
+    """Return the importer of MLPerf submissions."""
     return [MlPerf()]

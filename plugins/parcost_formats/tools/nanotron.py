@@ -1,7 +1,7 @@
 """The YAML configuration of nanotron: model, layout, batch and precision of a run.
 
-It has all of a run but the hardware. The framework is ``generic``: the catalogue has no constants
-of nanotron's host.
+It describes the whole run except the hardware. The framework is ``generic``: the catalogue has no
+constants of nanotron's host.
 """
 
 from __future__ import annotations
@@ -210,5 +210,5 @@ def _experts(found: SettingCollector, model: str) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of nanotron."""
+    """Return the importer of configurations of nanotron."""
     return [Nanotron()]

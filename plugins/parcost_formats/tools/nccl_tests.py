@@ -1,8 +1,8 @@
 """Logs of nccl-tests and rccl-tests: a ``fabric`` whose bandwidth is a measured curve.
 
-A log has the time of a collective by its size. The fabric has the time of one message by its
-size. In between stands the algorithm: a ring has 2 (n - 1) rounds of messages of 1/n of the size
-for an all-reduce. ``parcost calibrate`` fits lines to logs, by any algorithm.
+A log has the time of a collective by its size. The fabric has the time of one message by its size.
+The algorithm relates the two: a ring has 2 (n - 1) rounds of messages of 1/n of the size for an
+all-reduce. ``parcost calibrate`` fits lines to logs, by any algorithm.
 """
 
 from __future__ import annotations
@@ -212,5 +212,5 @@ def _time(seconds: float) -> str:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer logs of nccl-tests."""
+    """Return the importer of logs of nccl-tests."""
     return [CollectiveLog()]

@@ -1,7 +1,7 @@
 """YAML configurations of NVIDIA NeMo 1, and those that NeMo 2 exports.
 
-What a file names as a class, ``_target_``, is looked up in a table, and never loaded. References
-to other keys are resolved; those to the environment and to other resolvers are not.
+A class named by ``_target_`` is looked up in a table, and never loaded. References to other keys
+are resolved; those to the environment and to other resolvers are not.
 """
 
 from __future__ import annotations
@@ -397,7 +397,7 @@ class _NeMoReader:
     def _attention(self) -> None:
         """Read whether NeMo 1 uses its own layers, whose attention writes scores to memory.
 
-        `use_flash_attention` changes them ahead of Megatron-Core alone.
+        `use_flash_attention` affects them only in releases before Megatron-Core.
         """
         found = self._found
         own = found.switch("model.transformer_engine")
@@ -416,11 +416,11 @@ class _NeMoReader:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of NeMo."""
+    """Return the importer of configurations of NeMo."""
     return [NeMo()]
 
 
 @hookimpl
 def settings_writers() -> list[SettingsWriter]:
-    """Offer configurations of NeMo."""
+    """Return the writer of configurations of NeMo."""
     return [NeMoWriter()]

@@ -1,7 +1,7 @@
 """Commands of NeMo 1 in a shell script: ``megatron_gpt_pretraining.py model.num_layers=12``.
 
-The words of a command replace values of the configuration that it names. That configuration stands
-beside the script, or is the one of NeMo.
+The words of a command replace values of the configuration that it names. That configuration is in
+the same folder, or is NeMo's own.
 """
 
 from __future__ import annotations

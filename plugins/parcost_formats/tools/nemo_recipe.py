@@ -1,6 +1,6 @@
 """Recipes of NeMo 2: Python that builds configurations of NeMo-Run, interpreted but not run.
 
-What a recipe makes is returned by dotted keys, as NeMo-Run exports it in YAML.
+The result is returned by dotted keys, as NeMo-Run exports it in YAML.
 """
 
 from __future__ import annotations

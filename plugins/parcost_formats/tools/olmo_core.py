@@ -1,7 +1,7 @@
 """Python of OLMo-core that builds an ``ExperimentConfig``, interpreted but not run.
 
-Options of its command line have the defaults that the file gives them. A script without a parser
-uses that of OLMo-core, whose options have none.
+Command-line options have the defaults declared in the file. A script without a parser uses
+OLMo-core's parser, whose options have no defaults.
 """
 
 from __future__ import annotations
@@ -399,5 +399,5 @@ def _recompute(found: SettingCollector) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer training scripts of OLMo-core."""
+    """Return the importer of training scripts of OLMo-core."""
     return [OlmoCore()]

@@ -1,6 +1,6 @@
 """Values in a Python file: constants, names of constants, and arithmetic on them.
 
-The file is parsed into a tree and never executed. What is a call or a condition is left unread.
+The file is parsed into a tree and never executed. Calls and conditions are left unread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files of Slurm and of launchers: ``topology.conf``, hostfiles, the environment of a job.
 
-They have sizes: devices of a node, nodes of a switch or of a block. They have no rates, so that
-the levels of the fabric lack bandwidth and latency. What to write for them is listed.
+They have sizes: devices of a node, nodes of a switch or of a block. They have no bandwidth or
+latency; these attributes are listed as missing.
 """
 
 from __future__ import annotations
@@ -262,5 +262,5 @@ def _cluster(node: ImportedValue, devices: ImportedValue, nodes: int) -> Transla
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer files of Slurm."""
+    """Return the importer of files of Slurm."""
     return [SlurmFile()]

@@ -1,7 +1,7 @@
 """``nvidia-smi topo -m``, read as the matching fabric of the catalogue.
 
-The matrix has kinds of links and no rates. A number of NVLinks stands for a generation, which is
-an assumption. The rate of network cards is not in it, and is listed.
+The matrix has kinds of links and no bandwidth. The number of NVLinks identifies a generation, which
+is an assumption. The bandwidth of NICs is listed as missing.
 """
 
 from __future__ import annotations
@@ -159,5 +159,5 @@ def _fabric(
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer matrices of ``nvidia-smi topo -m``."""
+    """Return the importer of matrices of ``nvidia-smi topo -m``."""
     return [TopologyMatrix()]

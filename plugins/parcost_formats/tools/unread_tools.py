@@ -1,6 +1,6 @@
 """Configurations of tools that no importer reads: rejected with the name of the tool.
 
-A file of such a tool shares keys with those of others. Read with their tables it would be wrong.
+Files of such a tool share keys with those of others, whose importers would misread them.
 """
 
 from __future__ import annotations
@@ -80,5 +80,5 @@ def _tools(name: str, text: str) -> Iterator[tuple[str, int]]:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer the rejection of tools without a reader."""
+    """Return the importer that rejects files of tools without a reader."""
     return [UnreadTools()]

@@ -33,5 +33,5 @@ def _text(value: object) -> str:
 
 @hookimpl
 def timeline_exporters() -> list[TimelineJson]:
-    """Offer JSON."""
+    """Return the exporter of JSON."""
     return [TimelineJson()]

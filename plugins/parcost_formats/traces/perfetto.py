@@ -2,8 +2,8 @@
 
 They are trace events in JSON, which ui.perfetto.dev, chrome://tracing and readers of PyTorch's
 profiler take. A process is a pipeline device, a thread one of its streams. Another process has the
-ledger of the report: its exposed seconds, one line after another. Arrows join the pass that sends a
-message to the one that waits for it. A counter shows the memory of each device.
+ledger of the report: its exposed seconds, one line after another. Arrows connect the pass that
+sends a message with the pass that waits for it. A counter shows the memory of each device.
 
     ph  meaning
     M   the name of a process or a thread, and its place on the page
@@ -299,5 +299,5 @@ def _json(value: object) -> str:
 
 @hookimpl
 def timeline_exporters() -> list[Perfetto]:
-    """Offer trace events."""
+    """Return the exporter of trace events."""
     return [Perfetto()]

@@ -1,18 +1,18 @@
-"""From measurements to constants: runs, logs of collectives and tables of kernels are fitted.
+"""Calibration: constants fitted to runs, logs of collectives and tables of kernels.
 
-The modules, in the order in which a measurement meets them:
+The modules, in the order in which a measurement passes them:
 
-    inputs         which files there are, and what each holds
+    inputs         the input files and their contents
     tables         logs of collectives: text, JSON, columns
-    constants      what may be fitted, with bounds
-    grids          predictions over values of constants, and between them
+    constants      the constants that may be fitted, with bounds
+    grids          predictions on a grid of constants, and interpolation
     runs           rows of runs as grids
     kernels        rows of products, attention and element-wise passes as grids
-    host           rows of what a host issues
-    solve          the fit, its uncertainty, rows left out
-    links          what a collective says of the link below
-    least_squares  a start-up time and a bandwidth
-    rates          line rates of systems, to compare with
+    host           rows of host measurements: issue times
+    solve          the fit, its uncertainty, and cross-validation
+    links          latency and bandwidth of a link, from a collective
+    least_squares  the fit of a latency and a bandwidth
+    rates          line rates of systems, for comparison
     spec           the catalogue file
-    report         what was fitted, as tables, JSON and Markdown
+    report         fitted constants and errors, as tables, JSON and Markdown
 """

@@ -1,8 +1,8 @@
 """Logs of a caching allocator: memory reserved beyond the peak of allocated tensors.
 
-Megatron-LM prints such a line for each rank that reports (``report_memory``), in units of 2^20
-bytes. What stays allocated between steps are parameters, gradients and optimizer states. What the
-peak adds to them are activations.
+Megatron-LM prints such a line for each reporting rank (``report_memory``), in units of 2^20 bytes.
+Memory allocated between steps is parameters, gradients and optimizer state. The peak beyond that is
+activations.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     parcost calibrate job.par --anchor train.log --out anchors.par
 
-Each run is compared with its prediction, and with what the other runs say of it. The file that is
-written has the runs that count, for ``use`` in specs of the job.
+Each run is compared with its prediction, also after correction by the other runs. The written file
+has the valid runs, for ``use`` in specs of the job.
 """
 
 from __future__ import annotations

@@ -584,7 +584,7 @@ def _midpoint(constant: Constant) -> float:
 
 
 def score_of_errors(errors: Sequence[float]) -> Score:
-    """Return the score of *errors*, of which there is one at least."""
+    """Return the score of *errors*, at least one."""
     found = score(errors)
     assert found is not None
     return found

@@ -6,9 +6,9 @@ The study of a log has the ranks of the log on a fabric of the catalogue, and no
     use catalog.fabrics.hgx_h100
     cluster { devices = 16 }
 
-Each size is estimated by every algorithm that a library would pick among, and by the fastest.
-Bus bandwidth is what nccl-tests prints: size over time, times a factor of the operation. The
-factor is that of a ring, whichever algorithm ran.
+Each size is estimated by every algorithm of the library, and by the fastest. Bus bandwidth is
+defined as in nccl-tests: size over time, times a factor of the operation. The factor is that of a
+ring for any algorithm.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The framework of a run, and its defaults for settings that a row lacks.
 
-A profile states defaults of the framework, as its documentation or code has them; nothing in
-it was fitted to a measured run.
+A profile states defaults of the framework from its documentation or code; nothing in it was fitted
+to a measured run.
 """
 
 from __future__ import annotations

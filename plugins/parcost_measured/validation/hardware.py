@@ -1,7 +1,7 @@
 """The device and the fabric of the catalogue for a row.
 
-Sources name devices in their own words: the first pattern that is found in
-`hardware.gpu` says which entry of the catalogue is meant.
+Sources name devices in their own words: the first pattern that matches `hardware.gpu` selects the
+catalogue entry.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def network_of(hardware: Hardware) -> HardwareNetwork | None:
 def domain_of(hardware: Hardware) -> int | None:
     """Return the number of devices used in each NVLink domain, if `intranode` states its size.
 
-    Of a rack of 72 a job whose size 72 does not divide takes 64.
+    In a rack of 72, a job whose size is not divisible by 72 takes 64.
     """
     found = re.search(r"domain (\d+)", hardware.intranode or "", re.IGNORECASE)
     if not found:

@@ -132,7 +132,7 @@ def _histogram(summary: Summary) -> Iterator[Item]:
 
 
 def _worse(summary: Summary) -> Iterator[Item]:
-    """Yield the groups in which a constant MFU predicts better, of enough rows."""
+    """Yield the groups of enough rows in which a constant MFU predicts better."""
     yield Heading("Where a constant MFU is closer")
     found = summary.worse
     if not found:

@@ -58,7 +58,7 @@ class Prediction:
 class RowResult:
     """A row, its study, and either a prediction or the reason for its failure.
 
-    *faults* are those of plugins, which leave a prediction incomplete or prevent it.
+    *faults* are errors of plugins; they make a prediction incomplete or impossible.
     """
 
     placed: PlacedRow

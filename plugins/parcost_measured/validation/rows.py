@@ -189,7 +189,7 @@ class Batch:
 
 @frozen(kw_only=True)
 class Measurements:
-    """What the source measured; the step time is what counts."""
+    """The measured values of a source; the step time is required."""
 
     step_time_s: float = number_above(0)
     tokens_per_s_per_gpu: float | None = number_above(0, None)
@@ -235,7 +235,7 @@ class RunRow:
 
     @property
     def nodes(self) -> int | None:
-        """Nodes of the job, where the row says how many devices one has."""
+        """Nodes of the job; None if the row does not state the devices per node."""
         each = self.hardware.gpus_per_node
         return None if each is None else -(-self.hardware.gpus // each)
 

@@ -332,7 +332,7 @@ _KERNELS = (
 def _kernel(facts: Facts) -> Value:
     """Return the attention kernel in the row.
 
-    Without a name, or with several, it is the framework's of that time.
+    If it names none or several, the framework's kernel of that year is used.
     """
     said = (facts.row.attention or "").lower()
     if _flash(facts) == "off":

@@ -212,7 +212,7 @@ class Summary:
 
     @property
     def worse(self) -> list[SummaryGroup]:
-        """The groups in which a constant MFU predicts better, of enough rows."""
+        """The groups of enough rows in which a constant MFU predicts better."""
         return [
             group
             for group in self.groups

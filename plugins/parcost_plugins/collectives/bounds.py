@@ -1,10 +1,10 @@
 """Lower bounds of every algorithm: rounds, bytes through ports, bytes to add.
 
-The bound is an algorithm that is used by name only: ``lower_bound`` estimates a collective, or a
-whole step, at the limit. It is the largest of three limits.
+The bound is an algorithm that must be named: ``lower_bound`` estimates a collective, or a whole
+step, at the limit. It is the largest of three limits.
 
-- Latency: after r rounds a rank of k ports knows of (k + 1)^r ranks at most, itself among
-  them; one round, where switches multicast.
+- Latency: after r rounds a rank of k ports has data of at most (k + 1)^r ranks, itself
+  included; one round if switches multicast.
 - Bytes: at every level, data for ranks outside a unit pass the ports that leave the unit. So an
   all-reduce sends 2n (P - 1)/P through the port of a rank. If the switches reduce, each rank sends
   its data once. A torus has two ports per dimension, and the blocks of an all-to-all cross the

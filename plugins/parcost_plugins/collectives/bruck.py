@@ -1,8 +1,8 @@
 """Bruck's algorithms: logarithmically many rounds for any number of ranks.
 
 Distances cycle through powers of two whatever the placement. So every round is estimated at
-``group.pair``, the slowest boundary, for partners at any distance. The local shuffle of
-blocks is not charged.
+``group.pair``, the slowest boundary, for partners at any distance. The local shuffle of blocks is
+not counted.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ def _ones(P: Real, bit: float) -> Real:
 
 @hookimpl
 def collectives() -> list[Bruck]:
-    """Offer Bruck's algorithms."""
+    """Return the Bruck algorithms."""
     return [Bruck()]

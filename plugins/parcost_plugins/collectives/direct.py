@@ -30,5 +30,5 @@ class Direct(PhasedAlgorithm):
 
 @hookimpl
 def collectives() -> list[Direct]:
-    """Offer the message."""
+    """Return the point-to-point algorithm."""
     return [Direct()]

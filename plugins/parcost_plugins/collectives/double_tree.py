@@ -2,10 +2,10 @@
 
 Every rank is an inner node of one tree and a leaf of the other. So each tree may carry half of the
 message with every port busy. Each tree has c pieces, with ``c = sqrt(d n / (2 alpha B))`` for trees
-of depth d; a short message is not cut. In NCCL this is the algorithm ``tree``: one pair of trees
-per channel. Each leaves the node through a port of its own. So a boundary is crossed through every
-port that the group owns there, as by a ring. They ignore the levels of the fabric and are estimated
-on ``group.flat``.
+of depth d; a short message is not split. In NCCL this is the algorithm ``tree``: one pair of trees
+per channel, each through its own port of a node. So a boundary is crossed through every port that
+the group owns there, as with a ring. They ignore the levels of the fabric and are estimated on
+``group.flat``.
 """
 
 from __future__ import annotations
@@ -64,5 +64,5 @@ class DoubleTree(PhasedAlgorithm):
 
 @hookimpl
 def collectives() -> list[DoubleTree]:
-    """Offer the trees."""
+    """Return the double tree algorithm."""
     return [DoubleTree()]

@@ -63,7 +63,7 @@ class HalvingDoubling(PowersOfTwo):
 
 @hookimpl
 def collectives() -> list[HalvingDoubling]:
-    """Offer recursive halving and doubling."""
+    """Return the halving-doubling algorithm."""
     return [HalvingDoubling()]
 
 

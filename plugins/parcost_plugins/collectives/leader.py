@@ -67,5 +67,5 @@ def _nodes(group: Group) -> Real:
 
 @hookimpl
 def collectives() -> list[LeaderAllReduce | LeaderReduce]:
-    """Offer both."""
+    """Return both algorithms."""
     return [LeaderAllReduce(), LeaderReduce()]

@@ -51,5 +51,5 @@ class Linear(PhasedAlgorithm):
 
 @hookimpl
 def collectives() -> list[Naive | Linear]:
-    """Offer both."""
+    """Return both algorithms."""
     return [Naive(), Linear()]

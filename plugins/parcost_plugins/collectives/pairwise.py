@@ -1,14 +1,14 @@
-"""Pairwise exchange: an all-to-all in which every block goes straight to its rank.
+"""Pairwise exchange: an all-to-all in which every block is sent directly to its rank.
 
-The bytes of near and of far messages are under way at the same time, so the slowest level decides.
-The innermost level carries the blocks of the ranks that it joins; other blocks have a port of their
-own. Outer levels are passed in sequence. Each carries the blocks of all ranks outside the unit
-below. Messages take direct paths, so they share the links of a torus and may leave their rail. If
-they first move inside the node (PXN), the innermost level carries these bytes too.
+Near and far messages are in flight at the same time, so the slowest level decides. The innermost
+level carries the blocks of its own ranks; other blocks use other ports. Outer levels are passed in
+sequence. Each carries the blocks of all ranks outside the unit below. Messages take direct paths,
+so they share the links of a torus and may leave their rail. If they first move inside the node
+(PXN), the innermost level carries these bytes too.
 
 A rank starts its messages one after another, so it pays the latency of every one, whichever level
 decides. A reduce-scatter of the same messages moves the bytes of a ring, but between arbitrary
-partners. It is estimated so, and ``auto`` leaves it out.
+partners. ``auto`` does not try it.
 """
 
 from __future__ import annotations
@@ -90,5 +90,5 @@ def _messages(group: Group) -> list[tuple[Link, Real]]:
 
 @hookimpl
 def collectives() -> list[Pairwise]:
-    """Offer the pairwise exchange."""
+    """Return the pairwise exchange."""
     return [Pairwise()]

@@ -2,7 +2,7 @@
 
 Each rank is the root of a binomial tree. All trees run at once, and messages to the same partner
 travel together. So it has the rounds of Bruck's algorithm, with the bytes of a ring. NCCL uses it
-where every rank of a group is on a node of its own. It is estimated on ``group.flat``.
+if every rank of a group is on a node of its own. It is estimated on ``group.flat``.
 """
 
 from __future__ import annotations
@@ -43,5 +43,5 @@ class Pat(PhasedAlgorithm):
 
 @hookimpl
 def collectives() -> list[Pat]:
-    """Offer the trees."""
+    """Return the PAT algorithm."""
     return [Pat()]

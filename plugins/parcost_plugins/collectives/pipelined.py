@@ -99,5 +99,5 @@ def _busiest_level(phases: list[Phase], group: Group) -> Real:
 
 @hookimpl
 def collectives() -> list[HierarchicalPipelined | HierarchicalOverlapped]:
-    """Offer the chunks and their limit."""
+    """Return the pipelined hierarchy and its limit."""
     return [HierarchicalPipelined(), HierarchicalOverlapped()]

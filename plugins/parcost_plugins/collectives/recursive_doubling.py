@@ -2,8 +2,8 @@
 
 An all-reduce is estimated like halving and doubling. If every level holds a power of two, it is
 estimated by level. Otherwise it has two more rounds, all on ``group.pair``. An all-gather and a
-reduce-scatter require powers of two and are estimated on ``group.pair``; ``auto`` leaves them out,
-because halving and doubling never takes longer.
+reduce-scatter require powers of two and are estimated on ``group.pair``; ``auto`` does not try
+them, because halving and doubling never takes longer.
 """
 
 from __future__ import annotations
@@ -74,5 +74,5 @@ def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:
 
 @hookimpl
 def collectives() -> list[RecursiveDoubling]:
-    """Offer recursive doubling."""
+    """Return the recursive doubling algorithm."""
     return [RecursiveDoubling()]

@@ -58,5 +58,5 @@ class Ring(PhasedAlgorithm):
 
 @hookimpl
 def collectives() -> list[Ring]:
-    """Offer the ring."""
+    """Return the ring algorithm."""
     return [Ring()]

@@ -125,5 +125,5 @@ def _rounds(g: Real, link: Link) -> Real:
 
 @hookimpl
 def collectives() -> list[Bucket | Torus]:
-    """Offer both."""
+    """Return both algorithms."""
     return [Bucket(), Torus()]

@@ -57,5 +57,5 @@ def parts(n: Real, group: Group) -> list[Phase]:
 
 @hookimpl
 def collectives() -> list[Tree]:
-    """Offer the tree."""
+    """Return the binomial tree."""
     return [Tree()]

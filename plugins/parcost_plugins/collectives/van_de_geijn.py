@@ -30,5 +30,5 @@ class VanDeGeijn(PhasedAlgorithm):
 
 @hookimpl
 def collectives() -> list[VanDeGeijn]:
-    """Offer the broadcast."""
+    """Return the van de Geijn broadcast."""
     return [VanDeGeijn()]

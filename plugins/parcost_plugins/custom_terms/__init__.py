@@ -103,5 +103,5 @@ def _is_given(value: Real) -> bool:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="custom_terms", file=Path(__file__).with_name("rules.toml"))]

@@ -11,5 +11,5 @@ PARTS = ("features", "host")
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="frameworks", file=Path(__file__).with_name("rules.toml"))]

@@ -71,5 +71,5 @@ def calculation_charts(study: Study) -> Iterator[Chart]:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="serving", file=Path(__file__).with_name("rules.toml"))]

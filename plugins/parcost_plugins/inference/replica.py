@@ -1,7 +1,7 @@
 """One replica of a model as a study of its own, described by the same plugins as in training.
 
 The study does not train. It yields the parameters of a rank, the FLOPs of a token, and the groups
-of ranks. Its placement is that of a job of these degrees.
+of ranks. Its placement is that of a job with these degrees.
 """
 
 from __future__ import annotations

@@ -17,5 +17,5 @@ PARTS = (
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="kernels", file=Path(__file__).with_name("rules.toml"))]

@@ -49,7 +49,7 @@ class ConstantKernels(KernelModel):
 
 @hookimpl
 def kernels() -> list[ConstantKernels]:
-    """Offer the model."""
+    """Return the kernel model of this module."""
     return [ConstantKernels()]
 
 

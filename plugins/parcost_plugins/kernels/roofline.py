@@ -42,7 +42,7 @@ class RooflineKernels(KernelModel):
 
 @hookimpl
 def kernels() -> list[RooflineKernels]:
-    """Offer the model."""
+    """Return the kernel model of this module."""
     return [RooflineKernels()]
 
 

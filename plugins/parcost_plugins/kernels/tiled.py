@@ -75,7 +75,7 @@ class TiledKernels(KernelModel):
 
 @hookimpl
 def kernels() -> list[TiledKernels]:
-    """Offer the model."""
+    """Return the kernel model of this module."""
     return [TiledKernels()]
 
 

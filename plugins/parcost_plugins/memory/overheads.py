@@ -81,7 +81,7 @@ def _communicators(study: Study) -> Real:
     """Return the number of communicators with more than one rank that a device uses.
 
     Shards and their replicas have communicators of their own, instead of one over all ranks that
-    hold the same parameters; so have workers that train apart.
+    hold the same parameters; so have workers that train separately.
     """
     ranks = {group.name: group.ranks for _, group in study.contributions("groups")}
     used = list(_ALWAYS)

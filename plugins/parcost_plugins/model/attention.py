@@ -34,7 +34,7 @@ from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_RO
 
 @hookimpl
 def checks(study: Study) -> list[Check]:
-    """Require that every key and value head serves as many query heads."""
+    """Require that the query heads are divisible by the KV heads."""
     model = study[Training].model
     return [
         Check(

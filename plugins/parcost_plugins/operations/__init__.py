@@ -103,5 +103,5 @@ def missing_figures(study: Study) -> Iterator[MissingFigure]:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="runs", file=Path(__file__).with_name("rules.toml"))]

@@ -1,7 +1,7 @@
 """Failures and checkpoints: the best checkpoint interval, and goodput.
 
-Failures are taken to be memoryless, independent and seen at once. Fleets show early
-failures and correlated ones too; then take the mean time between them as measured.
+Failures are assumed memoryless, independent and detected at once. Fleets also have early and
+correlated failures; then use the measured mean time between failures.
 
 C is the blocking time of a checkpoint and R the time of a restart. M is the mean time between
 failures of the job. The useful work between checkpoints is tau.

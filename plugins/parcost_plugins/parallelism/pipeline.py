@@ -488,5 +488,5 @@ def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="pipeline", file=Path(__file__).with_name("pipeline_rules.toml"))]

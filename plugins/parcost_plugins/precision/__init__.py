@@ -64,5 +64,5 @@ def sections(study: Study) -> list[Section]:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="precision", file=Path(__file__).with_name("rules.toml"))]

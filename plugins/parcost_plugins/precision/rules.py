@@ -1,4 +1,4 @@
-"""Recipes that contradict themselves."""
+"""Rules against contradicting attributes of a recipe."""
 
 from __future__ import annotations
 

@@ -32,5 +32,5 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:  # noqa: 
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="batch_and_layout", file=Path(__file__).with_name("rules.toml"))]

@@ -633,7 +633,7 @@ def _is_written(study: Study, block: object, attribute: str) -> bool:
 
 
 def _default(study: Study, block: object, attribute: str) -> Any:
-    """Return the default of *attribute*: a value, often that of another attribute."""
+    """Return the default of *attribute*, often the value of another attribute."""
     type_ = block_type(type(block))
     found = type_.defaults.get(attribute)
     if not isinstance(found, str) or type_.fields[attribute].kind != "quantity":

@@ -45,5 +45,5 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="scaling", file=Path(__file__).with_name("rules.toml"))]

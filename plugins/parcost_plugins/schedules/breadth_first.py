@@ -56,5 +56,5 @@ _BREADTH_FIRST = BreadthFirst()
 
 @hookimpl
 def schedules() -> list[BreadthFirst]:
-    """Offer the schedule."""
+    """Return the schedule of this module."""
     return [_BREADTH_FIRST]

@@ -2,9 +2,8 @@
 
 A unit has p micro-batches. Half of them enter at the first device and half at the last. Every
 virtual stage is held twice. The passes of one direction fall into the gaps of the other: a unit has
-a slot for each, and no two of them conflict. More micro-batches are units behind one another: the
-next one is 2 p slots later. So its first passes fall into the gaps at the end of the previous unit,
-again without conflict.
+a slot for each, and no two of them conflict. More micro-batches form further units, each 2 p slots
+later. Its first passes fall into the gaps at the end of the previous unit, again without conflict.
 """
 
 from __future__ import annotations
@@ -67,5 +66,5 @@ _CHIMERA = Chimera()
 
 @hookimpl
 def schedules() -> list[Chimera]:
-    """Offer the schedule."""
+    """Return the schedule of this module."""
     return [_CHIMERA]

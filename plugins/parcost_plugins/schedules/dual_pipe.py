@@ -197,5 +197,5 @@ _DUAL_PIPES: list[DualPipe | DualPipeV] = [DualPipe(), DualPipeV()]
 
 @hookimpl
 def schedules() -> list[DualPipe | DualPipeV]:
-    """Offer the schedules."""
+    """Return the schedules of this module."""
     return _DUAL_PIPES

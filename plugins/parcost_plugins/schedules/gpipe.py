@@ -61,5 +61,5 @@ _GPIPE = GPipe()
 
 @hookimpl
 def schedules() -> list[GPipe]:
-    """Offer the schedule."""
+    """Return the schedule of this module."""
     return [_GPIPE]

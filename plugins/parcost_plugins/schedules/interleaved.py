@@ -98,5 +98,5 @@ _INTERLEAVED = Interleaved()
 
 @hookimpl
 def schedules() -> list[Interleaved]:
-    """Offer the schedule."""
+    """Return the schedule of this module."""
     return [_INTERLEAVED]

@@ -117,5 +117,5 @@ _ONE_F_ONE_B = OneFOneB()
 
 @hookimpl
 def schedules() -> list[OneFOneB]:
-    """Offer the schedule."""
+    """Return the schedule of this module."""
     return [_ONE_F_ONE_B]

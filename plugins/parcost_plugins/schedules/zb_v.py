@@ -82,5 +82,5 @@ _ZB_V = ZBV()
 
 @hookimpl
 def schedules() -> list[ZBV]:
-    """Offer the schedule."""
+    """Return the schedule of this module."""
     return [_ZB_V]

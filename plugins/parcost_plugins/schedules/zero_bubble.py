@@ -73,5 +73,5 @@ _ZERO_BUBBLE = [ZeroBubble("zb_h1", 1), ZeroBubble("zb_h2", 2)]
 
 @hookimpl
 def schedules() -> list[ZeroBubble]:
-    """Offer the schedules."""
+    """Return the schedules of this module."""
     return _ZERO_BUBBLE

@@ -144,5 +144,5 @@ def _common_divisors(whole: int, also: int, ends: int | None = None) -> list[int
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="search_limits", file=Path(__file__).with_name("rules.toml"))]

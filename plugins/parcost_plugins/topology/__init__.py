@@ -96,5 +96,5 @@ def _are_equal(these: Axes, those: Axes) -> bool:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="fabrics", file=Path(__file__).with_name("rules.toml"))]

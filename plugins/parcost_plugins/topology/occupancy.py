@@ -26,11 +26,11 @@ Axes = Sequence[tuple[Real, Real]]
 
 
 def occupancy(capacities: Sequence[Real], axes: Axes, devices: Real) -> tuple[Shape, Shape]:
-    """Return the most and the fewest units that a group has within a unit, per level.
+    """Return the largest and the smallest number of sub-units of a group per unit, by level.
 
     *capacities* are the devices of a unit at each level but the last, which holds all
-    *devices*. At the first level the units below are devices. *fewest* counts only
-    groups that leave the unit: those that stay within share nothing further out.
+    *devices*. At the first level the sub-units are devices. The smallest number counts only
+    groups that leave the unit: the others share nothing further out.
 
     >>> occupancy([8.0], [(2.0, 8.0)], 64.0)[0]  # four in each of two nodes
     (4.0, 2.0)

@@ -1,10 +1,9 @@
 """Readers of collective timings: text or JSON of nccl-tests, or plain columns.
 
 The text of nccl-tests has changed over the years. There are operations without a reduction, and
-errors as ``0e+00`` or ``N/A``. Tags of launchers and banners of libraries stand among rows. A
-file may have several tables. In all versions a row starts with a size in bytes, a count and a type.
-The next three numbers are microseconds, algorithm bandwidth and bus bandwidth. Other lines are
-skipped.
+errors as ``0e+00`` or ``N/A``. Output of launchers and libraries is mixed with rows. A file may
+have several tables. In all versions a row starts with a size in bytes, a count and a type. The next
+three numbers are microseconds, algorithm bandwidth and bus bandwidth. Other lines are skipped.
 
 Before version 2.18 a log does not name its collective. Given the ranks, the ratio of the two
 bandwidths identifies it, unless operations share a ratio.

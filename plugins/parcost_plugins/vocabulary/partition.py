@@ -100,8 +100,8 @@ def _shape(cut: Pipeline, micro_batches: int) -> PipelineShape:
 def layers(study: Study) -> Counts:
     """Return the number of layers on each virtual stage, first to last.
 
-    Layers that predict further tokens stand behind the last one, beside the head.
-    Assumes that the rules ``stages-sum``, ``layers-divide`` and ``layers-few`` hold.
+    MTP layers come after the last layer, on the stage of the head. Assumes that the rules
+    ``stages-sum``, ``layers-divide`` and ``layers-few`` hold.
 
     >>> from parcost_plugins.vocabulary.partition import deal
     >>> deal(10, 4, first=1, last=1)

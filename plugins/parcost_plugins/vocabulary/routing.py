@@ -254,7 +254,7 @@ def overflow(loads: tuple[int, ...], factor: Real) -> Real:
 def distinct_groups(experts: Real, top: Real, groups: Real) -> Real:
     """Return the expected number of *groups* that hold the *top* experts of a token.
 
-    Every choice of *top* out of *experts* is taken to be as likely as any other.
+    All choices of *top* out of *experts* are equally likely.
 
     >>> round(distinct_groups(256.0, 8.0, 8.0), 6)
     5.294652

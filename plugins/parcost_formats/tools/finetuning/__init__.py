@@ -1,7 +1,7 @@
 """Tools for fine-tuning and reinforcement learning: configurations and launch scripts.
 
-Each tool has a table of its keys. ``[recognized]`` identifies its files, and ``[rejected]`` has
-the keys that ask for what the language lacks. A tool without a reader is rejected by name.
+Each tool has a table of its keys. ``[recognized]`` identifies its files, and ``[rejected]`` has the
+keys that request unsupported features. Files of a tool without a reader are rejected.
 """
 
 from __future__ import annotations
@@ -141,5 +141,5 @@ def _top_keys(text: str) -> frozenset[str]:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer tools for fine-tuning and reinforcement learning."""
+    """Return the importers of tools for fine-tuning and reinforcement learning."""
     return [TuningTool(name) for name in _READERS]

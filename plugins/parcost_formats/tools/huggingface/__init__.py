@@ -226,5 +226,5 @@ def _unknown_type(
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of Hugging Face."""
+    """Return the importer of configurations of Hugging Face."""
     return [HuggingFace()]

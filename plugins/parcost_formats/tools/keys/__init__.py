@@ -1,7 +1,8 @@
 """Lists of all setting names of each tool, for one release or several.
 
-`benchmarks/tool_keys.py` makes them of the packages of the tools. A list begins with the names of
-its first release. Each further one has what it adds behind ``+``, and what it drops behind ``-``.
+`benchmarks/tool_keys.py` extracts them from the packages of the tools. A list begins with the names
+of its first release. Each further release lists added names after ``+``, and removed ones after
+``-``.
 """
 
 from __future__ import annotations

@@ -41,5 +41,5 @@ class MeasuredRuns(Importer):
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer files with measured runs."""
+    """Return the importer of measured runs."""
     return [MeasuredRuns()]

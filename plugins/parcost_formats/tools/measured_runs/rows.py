@@ -1,6 +1,6 @@
 """Rows of RUNS.jsonl as anchors: layout and batch as settings, model and device as job.
 
-A row says what ran where. The software of the spec is that of the run, and stays.
+The software in the spec is assumed to be that of the run, and stays.
 """
 
 from __future__ import annotations

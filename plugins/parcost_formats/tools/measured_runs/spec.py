@@ -1,8 +1,8 @@
 """Specs with an `anchor`, as anchors of other specs, with the settings of the measured run.
 
-The spec is bound, so that expressions and defaults have their values. The step time that is
-predicted of it goes along: if the same run in another spec takes another time, the two specs
-differ in more than the settings.
+The spec is bound, so that expressions and defaults have their values. Its predicted step time is
+included: if the same run has another prediction in another spec, the two specs differ in more than
+the settings.
 """
 
 from __future__ import annotations

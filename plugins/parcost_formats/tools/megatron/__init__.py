@@ -342,11 +342,11 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer arguments of Megatron-LM."""
+    """Return the importer of arguments of Megatron-LM."""
     return [Megatron()]
 
 
 @hookimpl
 def settings_writers() -> list[SettingsWriter]:
-    """Offer arguments of Megatron-LM and recipes of Megatron-Bridge."""
+    """Return the writer of arguments of Megatron-LM and recipes of Megatron-Bridge."""
     return [MegatronWriter(), BridgeWriter()]

@@ -1,7 +1,7 @@
 """Performance matrices of Megatron-Bridge 0.1: YAML with layouts by device and precision.
 
-``perf_matrix.h100.num_gpus_64.bf16`` has what differs from ``common`` beside it. Overrides of the
-recipe, which the name of the file states, stand below ``ConfigContainer``.
+``perf_matrix.h100.num_gpus_64.bf16`` has the differences from the neighbouring ``common``.
+Overrides of the recipe in the file's name are below ``ConfigContainer``.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class ToolJob:
             self.options[name] = option.evolve(name=name)
 
     def complete(self) -> None:
-        """Add the defaults of the tool for what the file does not state."""
+        """Add the tool's defaults for options that the file does not state."""
         if not self.tool:
             return
         settings = _TOOLS[self.tool]

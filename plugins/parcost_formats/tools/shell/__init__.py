@@ -1,4 +1,4 @@
-"""Shell scripts, read as far as they are constant, and never run.
+"""Shell scripts, evaluated as far as they are constant, and never executed.
 
 Importers of tools with launch scripts use it in two steps::
 
@@ -12,14 +12,15 @@ Importers of tools with launch scripts use it in two steps::
 
 ``read_script`` follows assignments, arrays, tests, loops, functions, sourced files and commands in
 strings. It returns commands, variables, and options of the scheduler. Each word is a
-``ShellField``: its *text*, its place in the file, and two notes. *unread* is why a word is not
-known, with *answers* to copy, such as ``--set-env DTYPE=fp8``. *assumption* is why a word is
-taken: a default of the script.
+``ShellField``: its *text*, its place in the file, and two notes. *unread* is the reason why a word
+is unknown, with *answers* to copy, such as ``--set-env DTYPE=fp8``. *assumption* is the reason why
+a word is assumed: a default of the script.
 
-A test that constants do not decide is no guess. A setting that all branches share holds. Others
-are in *conditional*, with the test's own values as answers. ``launches`` finds the program behind
-``torchrun``, ``srun``, ``accelerate launch``, ``deepspeed``, ``ray job submit`` and the like.
+The result of a test that constants do not decide is never guessed. Settings common to all branches
+are certain. Others are in *conditional*, with the test's own values as answers. ``launches`` finds
+the program behind ``torchrun``, ``srun``, ``accelerate launch``, ``deepspeed``, ``ray job submit``
+and the like.
 
-A script that becomes too much raises ``ShellTextError``. It may have 300,000 words and 8 MB of text
-beyond its own size. Commands nest 40 deep, and a ``while`` loop has 1,000 rounds.
+A script whose expansion is too large raises ``ShellTextError``. The limits are 300,000 words and 8
+MB of text beyond its own size, 40 levels of nesting, and 1,000 rounds of a ``while`` loop.
 """

@@ -39,8 +39,8 @@ class WordPart(NamedTuple):
     """A part of a word, at characters *start* to *end* of the text.
 
     *kind* is ``text``, ``variable``, ``arithmetic``, ``command`` or ``process``. The text of a
-    variable is what stands between the braces. A *quoted* part is never split at blanks.
-    *commands* are those of a command substitution.
+    variable is the text between the braces. A *quoted* part is never split at blanks. *commands*
+    are the commands of a command substitution.
     """
 
     kind: str

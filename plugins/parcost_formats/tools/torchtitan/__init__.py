@@ -138,11 +138,11 @@ def _translation(
 
 @hookimpl
 def importers() -> list[Importer]:
-    """Offer configurations of torchtitan."""
+    """Return the importer of configurations of torchtitan."""
     return [Torchtitan()]
 
 
 @hookimpl
 def settings_writers() -> list[SettingsWriter]:
-    """Offer configurations of torchtitan."""
+    """Return the writer of configurations of torchtitan."""
     return [TorchtitanWriter(), TorchtitanTomlWriter()]

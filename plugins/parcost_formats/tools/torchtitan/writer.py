@@ -1,7 +1,7 @@
 """Configurations of torchtitan for a study: TOML up to 0.2.2, and a function of Python since.
 
-Both are made of the same fields by their names of TOML. Python has budgets of tokens in place of
-batches, and a class for each kind of recomputation.
+Both use the same fields, named as in TOML. Python has token budgets instead of batches, and a class
+for each kind of recomputation.
 """
 
 from __future__ import annotations

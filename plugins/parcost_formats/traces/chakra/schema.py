@@ -1,9 +1,9 @@
 """The messages of Chakra execution traces, made at run time from a table of their fields.
 
 The table has numbers and types of fields of ``et_def.proto``, package ``ChakraProtoMsg``. That is
-the schema 0.0.4 of MLCommons Chakra, under the MIT licence. The fields are those that a trace of a
-step fills; a reader takes the others as left out. Generated code would depend on one major version
-of protobuf.
+the schema 0.0.4 of MLCommons Chakra, under the MIT licence. Only the fields used by a trace of a
+step are in the table; others are missing for a reader. Generated code would depend on one major
+version of protobuf.
 """
 
 from __future__ import annotations

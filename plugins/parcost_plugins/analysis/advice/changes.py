@@ -1,8 +1,8 @@
 """The same study with single values changed and everything else held constant.
 
-``Study.replace`` changes the text of a spec, and what is written in terms of a value
-follows it. Here nothing follows: it is the one value's own effect that is expected.
-Numbers are changed together, each in a point of its own along one array.
+``Study.replace`` changes the text of a spec, and expressions of the value change with it. Here
+nothing else changes, to isolate the effect of one value. Numbers are evaluated together, each in
+its own point of an array.
 """
 
 from __future__ import annotations

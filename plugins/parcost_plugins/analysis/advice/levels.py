@@ -1,10 +1,10 @@
 """Compute and communication by level, and the sufficient bandwidth of each.
 
-The times are those of the step: busy time of a device by compute, and of each level by collectives,
-hidden or not. Their ratio is the limit: a level that is busy longer than the compute cannot be
-hidden. Exposed time is the actual value. The sufficient bandwidth of a level comes from an
-evaluation of the step at many bandwidths of that level. It is the least at which the step is within
-``targets.slack`` of the step on an unlimited link. All other values, overlap included, stay
+The times are per step: busy time of a device by compute, and of each level by collectives, hidden
+or not. Their ratio bounds the overlap: a level that is busy longer than compute cannot be hidden.
+Exposed time is the actual value. The sufficient bandwidth of a level comes from an evaluation of
+the step at many bandwidths of that level. It is the smallest at which the step is within
+``targets.slack`` of the step with an infinite bandwidth. All other values, overlap included, stay
 unchanged.
 """
 

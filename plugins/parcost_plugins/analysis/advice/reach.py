@@ -1,7 +1,7 @@
 """The smallest changes that reach a target.
 
-Each change is made on its own in the spec and evaluated; expressions in terms of it follow. If a
-count is free, as that of micro-batches, the smallest sufficient one is searched.
+Each change is made alone in the spec and evaluated; expressions that depend on it follow. For a
+free count, such as micro-batches, the smallest sufficient one is searched.
 """
 
 from __future__ import annotations

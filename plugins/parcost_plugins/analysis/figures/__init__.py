@@ -1,7 +1,7 @@
 """The headline figures of a report, under the names that claims use.
 
-Conventions differ between publications by more than models do, so every figure that
-has one says which it follows. What few studies ask for is imported when one does.
+Conventions differ more between publications than models do, so a figure states its convention. Rare
+figures are imported on demand.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Choice of a parallelism strategy: one device, one node, many nodes.
 
-The questions are those of every decision tree; the answers are computed. Each strategy is
-laid out for this model, machine and batch, and evaluated like any other study: it fits or
-does not, and costs what it costs. The simplest that fits is named, and the fastest.
+The order is that of the usual decision tree, with computed answers. Each strategy is laid out for
+this model, machine and batch, and evaluated like any other study. The simplest one that fits in
+memory is named, and the fastest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Gradients in equal buckets overlapped with backward: exposed time, and best bucket count.
 
-The buckets fill one after another, a share 1/N of backward apart, and leave one after another: the
-exact event model c_i = max(c_{i-1}, r_i) + T_i. "Best" needs an objective. There are four, each
-right in some case:
+The buckets fill at intervals of 1/N of backward, and are sent one after another: the exact event
+model c_i = max(c_{i-1}, r_i) + T_i. The best count depends on the objective. There are four:
 
 - exposed time, while all other buckets hide: alpha + V/N falls with N until the wire is always
   busy. That is at N = (T_b - V) / alpha; there is no optimum inside, and the last thousand buckets

@@ -1,7 +1,7 @@
 """Bytes that a rank sends to reduce gradients, by method, and costs elsewhere.
 
-Volumes are those of algorithms that send every byte once round: rings for sums and
-gathers, and direct exchange for what goes all to all.
+Volumes are those of bandwidth-optimal algorithms: rings for sums and gathers, and direct exchange
+for all-to-alls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The ZeRO stages side by side: memory of a rank, and its traffic per step.
 
-That sharding everything costs 1.5 times the traffic of plain replicas is the case of one
-micro-batch. Gathers repeat with every micro-batch, and so does the reduction unless
-gradients are kept whole until the last.
+ZeRO 3 costs 1.5 times the traffic of plain replicas only with one micro-batch. Gathers repeat with
+every micro-batch, and so does the reduction unless gradients are kept whole until the last.
 """
 
 from __future__ import annotations

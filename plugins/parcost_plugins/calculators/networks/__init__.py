@@ -1,7 +1,7 @@
-"""Networks by themselves: switches, links, bisection, and the bounds that they set.
+"""Networks without a job: switches, links, bisection, and lower bounds of traffic.
 
-Steady-state throughput of the fluid model: what a pattern of traffic could reach if it
-were routed well for long. Latency and adaptive routing in time are left out.
+Steady-state throughput of a fluid model: an upper bound for a traffic pattern with ideal routing.
+Latency and dynamic routing are ignored.
 """
 
 from __future__ import annotations

@@ -78,5 +78,5 @@ def sections(study: Study, outcome: Outcome) -> list[Section]:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="context", file=Path(__file__).with_name("rules.toml"))]

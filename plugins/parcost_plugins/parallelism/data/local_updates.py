@@ -2,9 +2,9 @@
 
 A synchronisation is an all-reduce of the parameters, or of their changes, over one rank of each
 worker. A rank sends the parameters that it updates: a share of them from ZeRO 1 on. The step is an
-average one: it has 1/H of a synchronisation. A model in q parts has q small synchronisations in as
-many steps. The bytes are the same, with less at once. If steps continue during a synchronisation,
-their compute hides it.
+average: it has 1/H of a synchronisation. A model in q parts has q smaller synchronisations in
+different steps, with the same bytes in total. If steps continue during a synchronisation, their
+compute hides it.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def volume(study: Study, wire: ShardGroup) -> Real:
 
 
 def _reduction(study: Study, wire: ShardGroup) -> Real:
-    """Return the bytes that a rank sends in a reduce-scatter; an all-reduce is two of them."""
+    """Return the bytes that a rank sends in a reduce-scatter; an all-reduce sends twice as much."""
     chosen, elements, inside = study[Compression], wire.kind.elements, study.group(wire.inside)
     P = inside.ranks
     each: Real = study[Training].precision.reduction

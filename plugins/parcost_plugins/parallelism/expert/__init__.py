@@ -25,5 +25,5 @@ PARTS = (
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="experts", file=Path(__file__).with_name("rules.toml"))]

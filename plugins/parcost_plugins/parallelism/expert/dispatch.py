@@ -64,7 +64,7 @@ class Dispatch:
 
 @hookimpl
 def blocks() -> list[type]:
-    """Offer the block."""
+    """Return the block ``dispatch``."""
     return [Dispatch]
 
 

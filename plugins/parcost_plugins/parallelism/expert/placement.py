@@ -1,9 +1,9 @@
 """The best placement of experts, and its saving.
 
 `placement NAME` has a group of devices (a node, a leaf) for each `source`. It also has the tokens
-that the ranks of a group route to each expert. Experts go to the group with most of their tokens,
-equally many per group: the assignment is exact. The saving is relative to a stated baseline. That
-is the listed order of experts, or a random placement, which keeps one token in G local.
+that the ranks of a group route to each expert. Experts are placed on the group with most of their
+tokens, with equal counts per group: an exact assignment. The saving is relative to a stated
+baseline: the listed order of experts, or a random placement, which keeps one token in G local.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _PlacementTimes(NamedTuple):
 
 @hookimpl
 def blocks() -> list[type]:
-    """Offer the blocks."""
+    """Return the blocks of placements."""
     return [Placement, TokenSource]
 
 

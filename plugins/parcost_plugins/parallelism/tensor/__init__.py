@@ -79,7 +79,7 @@ class TensorParallel:
 
 @hookimpl
 def blocks() -> list[type]:
-    """Offer the choice of what is estimated."""
+    """Return the block of tensor-parallel options."""
     return [TensorParallel]
 
 
@@ -186,5 +186,5 @@ def sections(study: Study) -> list[Section]:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Offer the pages of the rules."""
+    """Return the rulebook of this package, with a page for each rule."""
     return [Rulebook(name="tensor", file=Path(__file__).with_name("rules.toml"))]

@@ -108,9 +108,9 @@ class TensorGroup:
     ) -> Iterator[Work]:
         """Yield a collective in q chunks beside a product that takes T_g seconds.
 
-        One chunk has nothing to run beside, the first that is gathered or the last that is
-        added up. The others find q - 1 of q chunks of the product:
-        max(T_g, T) + min(T_g, T) / q in all.
+        One chunk has no overlap: the first that is gathered or the last that is added up. The
+        others overlap with q - 1 of q chunks of the product: max(T_g, T) + min(T_g, T) / q in
+        total.
         """
         chunks = self.study[Overlap].chunks
         whole, named = self.price(row.operation, message), message.label(row)

@@ -34,9 +34,9 @@ class LayerRow:
     """A collective over the tokens of a micro-batch.
 
     *side* is the inputs of column-parallel products, the outputs of row-parallel products, or their
-    gradients. *part*: ``forward``; ``backward``, on the way to the stage before; ``sum`` of input
-    gradients; ``weights``, which only a weight gradient waits for. *host* is the product that may
-    hide it as a whole; *pipelined* the one that it may overlap in chunks.
+    gradients. *part*: ``forward``; ``backward``, on the path to the previous stage; ``sum`` of
+    input gradients; ``weights``, needed by a weight gradient only. *host* is the product that may
+    hide it as a whole; *pipelined* the product that it may overlap in chunks.
     """
 
     name: str
