@@ -69,40 +69,74 @@ def compile_order(
     is the index of the copy by (virtual stage, device). *blocking*: a device is busy while it
     sends. *keep*: every op keeps its slot, and is listed in *entries*.
     """
-    virtual, half = 1 + max(x for x, _ in number), len(home)
-    befores: list[int] = []  # by step: the value that the device has to be done with
-    arrivals: list[int] = []
-    takes: list[int] = []
-    over: list[int] = []
-    first = RELEASES + len(number)  # values are numbered: slots that are given, then steps
-    done = [0] * (2 * half)  # the value of each F, then of each B
-    clock = [START] * len(lists)
-    starts, ends = [-1] * len(number), [-1] * len(number)
-    offset = {kind: i * virtual for i, kind in enumerate(KINDS)}
-    nothing = len(KINDS) * virtual
-    routes = _Routes()
-    pairs: dict[tuple[int, int], int] = {}
+    made = _OrderCompiler(home, number, len(lists))
     entries: list[tuple[int, Entry, int, int]] = []
     todo = [iter(entries_) for entries_ in lists]
-
-    def step(d: int, message: int, duration: int, route: int) -> int:
-        befores.append(clock[d])
-        arrivals.append(message)
-        takes.append(duration)
-        over.append(route)
-        clock[d] = value = first + len(takes) - 1
-        return value
-
     for d in turns:
         entry = next(todo[d])
+        value, duration = made.add(d, entry)
+        if keep:
+            entries.append((d, entry, value, duration))
+        if blocking:
+            made.send(d, entry if isinstance(entry, Pair) else (entry,))
+    return made.compiled(entries)
+
+
+class _OrderCompiler:
+    """Steps of an order in the making: for each, what it waits for and how long it takes.
+
+    Values are numbered: slots that are given, then steps. A value is when a step is done.
+    """
+
+    __slots__ = (
+        "arrivals",
+        "befores",
+        "clock",
+        "done",
+        "ends",
+        "first",
+        "half",
+        "home",
+        "nothing",
+        "number",
+        "offset",
+        "over",
+        "pairs",
+        "routes",
+        "starts",
+        "takes",
+        "virtual",
+    )
+
+    def __init__(
+        self, home: Sequence[int], number: Mapping[tuple[int, int], int], devices: int
+    ) -> None:
+        self.home, self.number, self.half = home, number, len(home)
+        self.virtual = 1 + max(x for x, _ in number)
+        self.befores: list[int] = []  # by step: the value that the device has to be done with
+        self.arrivals: list[int] = []
+        self.takes: list[int] = []
+        self.over: list[int] = []
+        self.first = RELEASES + len(number)
+        self.done = [0] * (2 * len(home))  # the value of each F, then of each B
+        self.clock = [START] * devices
+        self.starts, self.ends = [-1] * len(number), [-1] * len(number)
+        self.offset = {kind: i * self.virtual for i, kind in enumerate(KINDS)}
+        self.nothing = len(KINDS) * self.virtual
+        self.routes = _Routes()
+        self.pairs: dict[tuple[int, int], int] = {}
+
+    def add(self, d: int, entry: Entry) -> tuple[int, int]:
+        """Add the steps of what device *d* does next: the value of the last, and its duration."""
+        home, virtual, done = self.home, self.virtual, self.done
         message, route, more = NEVER, -1, None
         if isinstance(entry, Pair):
             ops: Sequence[Op] = entry
             (_, _, x), (_, _, y) = ops
-            duration = nothing + 1 + pairs.setdefault((x, y), len(pairs))
+            duration = self.nothing + 1 + self.pairs.setdefault((x, y), len(self.pairs))
         else:
             ops = (entry,)
-            duration = offset[entry.kind] + entry.stage
+            duration = self.offset[entry.kind] + entry.stage
         for kind, j, x in ops:
             at = j * virtual + x
             if kind == "F":
@@ -112,58 +146,70 @@ def compile_order(
             elif kind == "W" or x == virtual - 1 or (origin := home[at + 1]) == d:
                 continue
             else:
-                sent = done[half + at + 1]
+                sent = done[self.half + at + 1]
             if message != NEVER:
                 more = (message, route)
-            message, route = sent, routes[origin, d]
-        copy = number[ops[0].stage, d]
-        if starts[copy] < 0:  # the first forward pass also waits for its release
-            step(d, RELEASES + copy, nothing, -1)
+            message, route = sent, self.routes[origin, d]
+        copy = self.number[ops[0].stage, d]
+        if self.starts[copy] < 0:  # the first forward pass also waits for its release
+            self._step(d, RELEASES + copy, self.nothing, -1)
             if more is not None:
-                step(d, more[0], nothing, more[1])
-            step(d, message, nothing, route)
+                self._step(d, more[0], self.nothing, more[1])
+            self._step(d, message, self.nothing, route)
             message, route, more = NEVER, -1, None
-            starts[copy] = clock[d]
+            self.starts[copy] = self.clock[d]
         if more is not None:
-            step(d, message, nothing, route)
+            self._step(d, message, self.nothing, route)
             message, route = more
-        befores.append(clock[d])
-        arrivals.append(message)
-        takes.append(duration)
-        over.append(route)
-        clock[d] = value = first + len(takes) - 1
-        if keep:
-            entries.append((d, entry, value, duration))
+        value = self._step(d, message, duration, route)
         for kind, j, x in ops:
-            at = j * virtual + x
             if kind == "F":
-                done[at] = value
+                done[j * virtual + x] = value
             else:
-                ends[number[x, d]] = value
+                self.ends[self.number[x, d]] = value
                 if kind != "W":
-                    done[half + at] = value
-            if blocking and kind != "W":
-                beside = at + 1 if kind == "F" else at - 1
-                outer = x == virtual - 1 if kind == "F" else x == 0
-                if not outer and (to := home[beside]) != d:
-                    step(d, clock[d], nothing, routes[d, to])
-    kept = {*range(first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}
-    slot_of = _slots(befores, arrivals, first, kept)
-    return CompiledOrder(
-        into=tuple(slot_of[first:]),
-        turn=tuple(map(slot_of.__getitem__, befores)),
-        message=tuple(map(slot_of.__getitem__, arrivals)),
-        over=tuple(over),
-        takes=tuple(takes),
-        slots=1 + max(slot_of),
-        routes=tuple(routes.pairs),
-        pairs=tuple(pairs),
-        releases=range(RELEASES, first),
-        starts=[slot_of[value] for value in starts],
-        ends=[slot_of[value] for value in ends],
-        last=[slot_of[value] for value in clock],
-        entries=[(d, entry, slot_of[value], duration) for d, entry, value, duration in entries],
-    )
+                    done[self.half + j * virtual + x] = value
+        return value, duration
+
+    def send(self, d: int, ops: Sequence[Op]) -> None:
+        """Keep device *d* busy while it sends what *ops* made."""
+        last = self.virtual - 1
+        for kind, j, x in ops:
+            if kind == "W" or x == (last if kind == "F" else 0):
+                continue
+            to = self.home[j * self.virtual + x + (1 if kind == "F" else -1)]
+            if to != d:
+                self._step(d, self.clock[d], self.nothing, self.routes[d, to])
+
+    def compiled(self, entries: Sequence[tuple[int, Entry, int, int]]) -> CompiledOrder:
+        """Return the order; steps share the slots of values that nothing needs any more."""
+        starts, ends, clock = self.starts, self.ends, self.clock
+        kept = {*range(self.first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}
+        slot_of = _slots(self.befores, self.arrivals, self.first, kept)
+        return CompiledOrder(
+            into=tuple(slot_of[self.first :]),
+            turn=tuple(map(slot_of.__getitem__, self.befores)),
+            message=tuple(map(slot_of.__getitem__, self.arrivals)),
+            over=tuple(self.over),
+            takes=tuple(self.takes),
+            slots=1 + max(slot_of),
+            routes=tuple(self.routes.pairs),
+            pairs=tuple(self.pairs),
+            releases=range(RELEASES, self.first),
+            starts=[slot_of[value] for value in starts],
+            ends=[slot_of[value] for value in ends],
+            last=[slot_of[value] for value in clock],
+            entries=[(d, entry, slot_of[value], duration) for d, entry, value, duration in entries],
+        )
+
+    def _step(self, d: int, message: int, duration: int, route: int) -> int:
+        """Add a step of device *d*; return its value."""
+        self.befores.append(self.clock[d])
+        self.arrivals.append(message)
+        self.takes.append(duration)
+        self.over.append(route)
+        self.clock[d] = value = self.first + len(self.takes) - 1
+        return value
 
 
 class _Routes(dict[tuple[int, int], int]):

@@ -36,24 +36,42 @@ _FAIL: tuple[str, Style] = ("FAIL", "bad")
 def sweep_items(report: Report, view: View) -> Iterator[Item]:
     """Yield the page of a sweep: axis values, figures, and the reasons of invalid points."""
     points = rows_of(report.axes, report.results, view.figures)
-    axes = [name for name, _ in report.axes]
-    short = view.kind in ("screen", "compare")
-    figures = _figures(report, view)
     run = [point for point in points if point["feasible"]]
-    yield Heading(report.name, 1, aside=report.path)
-    chosen = plugin_note(report.results[0].study.plugins)
     trains = any(result.outcome is not None for result in report.results)
+    yield Heading(report.name, 1, aside=report.path)
+    yield _verdict(report, points, trains=trains)
+    listed = " and ".join(f"`{name}`" for name, _ in report.axes)
+    yield Line(f"A list of values is a sweep: here of {listed}.", "faint")
+    yield from _messages(report, view)
+    if run:
+        yield from _results(report, view, run, trains=trains)
+    if run and not trains:
+        yield from _sections(report)
+    if run and any(result.expectations for result in report.results):
+        yield Heading("Expectations")
+        yield _expected(report, run)
+    if len(run) < len(points):
+        yield from _invalid(report, view, [p for p in points if not p["feasible"]])
+
+
+def _verdict(report: Report, points: Sequence[Point], *, trains: bool) -> Line:
+    """Return how many points run, or why that is not known."""
+    chosen = plugin_note(report.results[0].study.plugins)
+    run = sum(bool(point["feasible"]) for point in points)
     fit = "are valid and fit in memory" if trains or not run else "are valid"
-    counted = f"{len(run):,} of {len(points):,} points {fit}{chosen}."
+    counted = f"{run:,} of {len(points):,} points {fit}{chosen}."
     unjudged = next(filter(None, map(judgment_failure, report.results)), "")
     incomplete = next(filter(None, map(step_failure, report.results)), "")
     if unjudged and not run:
         counted = f"{unjudged}{chosen}."
     elif incomplete:
         counted = f"{incomplete}; {counted}"
-    yield Line(counted, "good" if run and not incomplete else "bad")
-    listed = " and ".join(f"`{name}`" for name in axes)
-    yield Line(f"A list of values is a sweep: here of {listed}.", "faint")
+    return Line(counted, "good" if run and not incomplete else "bad")
+
+
+def _messages(report: Report, view: View) -> Iterator[Item]:
+    """Yield faults of plugins, warnings of all points, assumptions, and what is suppressed."""
+    short = _is_short(view)
     faults = {text for result in report.results for text in fault_lines(result)}
     yield from (Line(text, "bad") for text in sorted(faults))
     every = {id(d): d for result in report.results for d in result.diagnostics}
@@ -62,37 +80,42 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     yield from warning_lines(distinct, *([] if counted_only else [None]))
     yield from assumed_line(report.results[0], hints=view.hints)
     yield from (suppression_count if short else suppression_lines)(report.suppressions)
+
+
+def _results(report: Report, view: View, run: Sequence[Point], *, trains: bool) -> Iterator[Item]:
+    """Yield the figures of the points that *run*: those that vary by point, then the others."""
+    figures, headlines = _figures(report, view), _is_short(view) and not view.figures
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
-    if short and not view.figures:
+    if headlines:
         varying = [figure for figure in varying if figure.column is not None] or varying
-    if run:
-        yield Heading("Results")
-        shown = run[:_POINTS] if short else run
-        yield _costs(report, shown, varying, given=bool(view.figures))
-        yield from _remainder(len(run) - len(shown), hints=view.hints)
-        if trains and view.hints:
-            yield Line(f"Time, memory and advice of one point: {point_options(report)}", "faint")
-    if constant and short and not view.figures:
         constant = [name for name in constant if figures[name].column is not None]
+    yield Heading("Results")
+    shown = run[:_POINTS] if _is_short(view) else run
+    yield _costs(report, shown, varying, given=bool(view.figures))
+    yield from _remainder(len(run) - len(shown), hints=view.hints)
+    if trains and view.hints:
+        yield Line(f"Time, memory and advice of one point: {point_options(report)}", "faint")
     if constant:
         yield Heading("Constant over the sweep")
         shared = [(figures[name], run[0][name]) for name in constant]
         rows = [Row((f.title, numbers.quantity(value, f.unit), f.note)) for f, value in shared]
         yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
-    if run and not trains:
-        yield from _sections(report)
-    if run and any(result.expectations for result in report.results):
-        yield Heading("Expectations")
-        yield _expected(report, run)
-    if len(run) < len(points):
-        yield Heading("Invalid points")
-        refused = [p for p in points if not p["feasible"]]
-        more = len(refused) - _REFUSED if short else 0
-        refused = refused[:_REFUSED] if short else refused
-        rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
-        yield Table([*_axes(axes), Column("reason", flexible=True)], rows)
-        yield from _remainder(more, hints=view.hints)
+
+
+def _invalid(report: Report, view: View, refused: Sequence[Point]) -> Iterator[Item]:
+    """Yield the points that cannot run, and why."""
+    yield Heading("Invalid points")
+    shown = refused[:_REFUSED] if _is_short(view) else refused
+    rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in shown]
+    axes = [name for name, _ in report.axes]
+    yield Table([*_axes(axes), Column("reason", flexible=True)], rows)
+    yield from _remainder(len(refused) - len(shown), hints=view.hints)
+
+
+def _is_short(view: View) -> bool:
+    """Return whether the page is to fit on a screen."""
+    return view.kind in ("screen", "compare")
 
 
 def _figures(report: Report, view: View) -> Mapping[str, Figure]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import product, takewhile
 
 from parcost import record
 
@@ -89,39 +89,13 @@ def read_matrix(text: str) -> Matrix:
     Raises:
         MatrixError: There is no matrix, or its codes leave a pair of devices unknown.
     """
-    columns: list[str] = []
-    codes: dict[tuple[str, str], Word] = {}
-    cut: Sequence[Word] | None = None
-    place = (0, 1)
-    rest: list[Word] = []
+    found = _MatrixReader()
     for line, at in _lines(text):
-        words = list(_words(line, at))
-        names = [word.text for word in words if _NAME.match(word.text)]
-        if not columns:
-            if names and names[0] == "GPU0":
-                if len(words) > 1 and _CODE.match(words[1].text):
-                    raise MatrixError("the header of the matrix is missing", at, at + len(line))
-                columns = names
-                place = words[0].start, words[-1].end
-                rest = [
-                    Word(column, at + line.index(column), at + line.index(column) + len(column))
-                    for column in _TAIL
-                    if column in line
-                ]
-            continue
-        if codes and names and names[0] == "GPU0" and not _CODE.match(words[1].text):
-            break  # the header of another matrix, such as that of `topo -p2p`
-        if not words or words[0].text not in columns or len(words) < 2:
-            continue
-        row = words[0].text
-        values = words[1 : 1 + len(columns)]
-        if cut is not None:
-            message = f"the row of {cut[0].text} has fewer codes than the header has names"
-            raise MatrixError(message, cut[0].start, cut[-1].end)
-        if len(values) < len(columns) or not all(_CODE.match(word.text) for word in values):
-            cut = words  # an error, unless it is the last row of a text that is cut
-            values = list(takewhile(lambda word: _CODE.match(word.text), values))
-        codes.update({(row, name): word for name, word in zip(columns, values, strict=False)})
+        if not found.columns:
+            found.read_header(line, at)
+        elif not found.read_row(list(_words(line, at))):
+            break
+    columns, codes, place = found.columns, found.codes, found.place
     if not columns:
         raise MatrixError("no header with GPU0, GPU1, ... is found", 0, min(len(text), 1))
     devices = [name for name in columns if name.startswith("GPU")]
@@ -129,13 +103,59 @@ def read_matrix(text: str) -> Matrix:
     if not any(one != other and (one, other) in codes for one in devices for other in columns):
         raise MatrixError("the matrix has no row of codes", *place)
     assumption = _complete(codes, devices, columns, place)
-    for one in devices:
-        for other in devices:
-            there, back = codes[one, other], codes[other, one]
-            if there.text != back.text:
-                message = f"{one} and {other} are joined by {there.text} and by {back.text}"
-                raise MatrixError(message, back.start, back.end)
-    return Matrix(devices, cards, codes, place, rest, assumption)
+    for one, other in product(devices, devices):
+        there, back = codes[one, other], codes[other, one]
+        if there.text != back.text:
+            message = f"{one} and {other} are joined by {there.text} and by {back.text}"
+            raise MatrixError(message, back.start, back.end)
+    return Matrix(devices, cards, codes, place, found.rest, assumption)
+
+
+class _MatrixReader:
+    """The header and the rows of a matrix, read line by line."""
+
+    def __init__(self) -> None:
+        self.columns: list[str] = []
+        self.codes: dict[tuple[str, str], Word] = {}
+        self.place = (0, 1)
+        self.rest: list[Word] = []
+        self._cut: Sequence[Word] | None = None
+
+    def read_header(self, line: str, at: int) -> None:
+        """Read the names of the columns, where *line* has them."""
+        words = list(_words(line, at))
+        names = [word.text for word in words if _NAME.match(word.text)]
+        if not names or names[0] != "GPU0":
+            return
+        if len(words) > 1 and _CODE.match(words[1].text):
+            raise MatrixError("the header of the matrix is missing", at, at + len(line))
+        self.columns, self.place = names, (words[0].start, words[-1].end)
+        places = [(column, at + line.index(column)) for column in _TAIL if column in line]
+        self.rest = [Word(column, start, start + len(column)) for column, start in places]
+
+    def read_row(self, words: Sequence[Word]) -> bool:
+        """Read the codes of a row; return False at the header of another matrix."""
+        if self.codes and _begins_matrix(words):
+            return False
+        if len(words) < 2 or words[0].text not in self.columns:
+            return True
+        if self._cut is not None:
+            row = self._cut[0]
+            message = f"the row of {row.text} has fewer codes than the header has names"
+            raise MatrixError(message, row.start, self._cut[-1].end)
+        values = words[1 : 1 + len(self.columns)]
+        if len(values) < len(self.columns) or not all(_CODE.match(word.text) for word in values):
+            self._cut = words  # an error, unless it is the last row of a text that is cut
+            values = list(takewhile(lambda word: _CODE.match(word.text), values))
+        for name, word in zip(self.columns, values, strict=False):
+            self.codes[words[0].text, name] = word
+        return True
+
+
+def _begins_matrix(words: Sequence[Word]) -> bool:
+    """Return whether a line is the header of a matrix, such as that of `topo -p2p`."""
+    names = [word.text for word in words if _NAME.match(word.text)]
+    return len(words) > 1 and names[:1] == ["GPU0"] and not _CODE.match(words[1].text)
 
 
 def _complete(
