@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parcost_measured.calibration.constants import Constant, ConstantKind, FrameworkConstant
     from parcost_measured.calibration.grids import Measurement, TimeGrid
     from parcost_measured.calibration.inputs import Input
-    from parcost_measured.calibration.logs import Options
+    from parcost_measured.calibration.logs import NetworkLink, Options
     from parcost_measured.calibration.report import CalibrationReport, Part
     from parcost_measured.calibration.runs import Studies
     from parcost_measured.calibration.solve import FitProblem, LeaveOutErrors
@@ -139,7 +139,7 @@ def command(
 
     from parcost_measured.calibration import constants as known
     from parcost_measured.calibration.inputs import inputs
-    from parcost_measured.calibration.logs import Options
+    from parcost_measured.calibration.logs import NetworkLink, Options
 
     if not re.fullmatch(_LABEL, name):
         raise click.UsageError(f"`--name {name}` is no label: letters, digits and underscores")
@@ -182,24 +182,27 @@ def command(
             session, table_, picked_names, bounds, leave or ("models",), folds, interrupts
         )
         report = work.report(files, asked, device or "", framework or "generic", name)
-        for flaw in work.flaws[:_MOST_TOLD]:
-            write_message(f"error[{flaw.kind}-row]: {flaw.text}")
-        if len(work.flaws) > _MOST_TOLD:
-            write_message(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
-        for network in report.networks:
-            for warning in network.warnings:
-                write_message(warning)
-        for text in work.explicit:
-            write_message(f"error[not-carried]: {text}")
-        if not report.text:
-            write_message(
-                "error[nothing-fitted]: the data carry no constant, and no file is written"
-            )
+        _write_messages(work, report)
         target.put(_text(report, format_, target, inside=out is None))
         target.finish()
     if out is not None and report.text:
         _write(report.text, out)
     return _FLAWED if work.flaws or work.explicit or not report.text else 0
+
+
+def _write_messages(work: _Calibration, report: CalibrationReport) -> None:
+    """Print flaws of rows, warnings of networks, and constants that no row carries."""
+    for flaw in work.flaws[:_MOST_TOLD]:
+        write_message(f"error[{flaw.kind}-row]: {flaw.text}")
+    if len(work.flaws) > _MOST_TOLD:
+        write_message(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
+    for network in report.networks:
+        for warning in network.warnings:
+            write_message(warning)
+    for text in work.explicit:
+        write_message(f"error[not-carried]: {text}")
+    if not report.text:
+        write_message("error[nothing-fitted]: the data carry no constant, and no file is written")
 
 
 def _anchor(
@@ -323,54 +326,17 @@ class _Calibration:
         """Return the report on the files."""
         from attrs import evolve
 
-        from parcost_measured.calibration import allocator, host, inputs, logs, spec
+        from parcost_measured.calibration import spec
         from parcost_measured.calibration.report import CalibrationReport, entries
 
-        parts: list[Part] = []
-        runs = [one for one in files if one.content == "runs"]
-        if runs:
-            parts += self._runs(runs)
-        parts += self._kernels(
-            [one for one in files if one.content in ("products", "attention", "streams")], device
-        )
-        found: list[logs.Log] = []
-        for one in files:
-            if one.content == "log":
-                found.append(logs.fit_log(one.name, logs.read(one.name, asked), asked))
-            elif one.content == "collectives":
-                tables, flaws = logs.rows(inputs.objects(one))
-                self.flaws += flaws
-                for label, timings in tables:
-                    try:
-                        found.append(logs.fit_log(label, timings, asked))
-                    except click.UsageError as error:  # one job of many
-                        self.refused.append(error.message)
-        rows = [row for one in files if one.content == "host" for row in inputs.objects(one)]
-        issued: list[FrameworkConstant] = []
-        if rows:
-            measured = host.issue_constants(rows, framework, self.session, self.table)
-            issued = measured.constants
-            self.flaws += measured.flaws
-            self.refused += measured.refused
-            self.passed += [
-                f"{n:,} rows of host: no constant is of {what}"
-                for what, n in measured.passed.items()
-            ]
-        memory = {one.name: one.path for one in files if one.content == "memory"}
-        reserved: list[FrameworkConstant] = []
-        if memory:
-            before = float(host.framework_block(framework, self.session).fragmentation)
-            reserved, flaws, refused = allocator.fragmentation(
-                memory, framework, before, self.table
-            )
-            self.flaws += flaws
-            self.refused += refused
-        networks = logs.levels(found, asked.form)
+        kernels = [one for one in files if one.content in ("products", "attention", "streams")]
+        parts = [*self._runs(files), *self._kernels(kernels, device)]
+        networks = self._networks(files, asked)
         report = CalibrationReport(
             parts=parts,
             networks=networks,
-            host=issued,
-            allocator=reserved,
+            host=self._host(files, framework),
+            allocator=self._allocator(files, framework),
             refused=self.refused,
             unmodelled=self.unmodelled,
             passed=self.passed,
@@ -383,15 +349,63 @@ class _Calibration:
             texts.append(spec.fabric(name, [network.level for network in networks], notes))
         return evolve(report, text="\n".join(text for text in texts if text))
 
+    def _networks(self, files: Sequence[Input], asked: Options) -> Sequence[NetworkLink]:
+        """Return the levels of logs and tables of collectives."""
+        from parcost_measured.calibration import inputs, logs
+
+        found: list[logs.Log] = []
+        for one in files:
+            if one.content == "log":
+                found.append(logs.fit_log(one.name, logs.read(one.name, asked), asked))
+            elif one.content == "collectives":
+                tables, flaws = logs.rows(inputs.objects(one))
+                self.flaws += flaws
+                for label, timings in tables:
+                    try:
+                        found.append(logs.fit_log(label, timings, asked))
+                    except click.UsageError as error:  # one job of many
+                        self.refused.append(error.message)
+        return logs.levels(found, asked.form)
+
+    def _host(self, files: Sequence[Input], framework: str) -> Sequence[FrameworkConstant]:
+        """Return the constants of a framework that rows of its host time carry."""
+        from parcost_measured.calibration import host, inputs
+
+        rows = [row for one in files if one.content == "host" for row in inputs.objects(one)]
+        if not rows:
+            return []
+        measured = host.issue_constants(rows, framework, self.session, self.table)
+        self.flaws += measured.flaws
+        self.refused += measured.refused
+        for what, n in measured.passed.items():
+            self.passed.append(f"{n:,} rows of host: no constant is of {what}")
+        return measured.constants
+
+    def _allocator(self, files: Sequence[Input], framework: str) -> Sequence[FrameworkConstant]:
+        """Return the constants of a framework that logs of its allocator carry."""
+        from parcost_measured.calibration import allocator, host
+
+        memory = {one.name: one.path for one in files if one.content == "memory"}
+        if not memory:
+            return []
+        before = float(host.framework_block(framework, self.session).fragmentation)
+        reserved, flaws, refused = allocator.fragmentation(memory, framework, before, self.table)
+        self.flaws += flaws
+        self.refused += refused
+        return reserved
+
     # --- runs -------------------------------------------------------------------------------
 
-    def _runs(self, files: Sequence[Input]) -> list[Part]:
+    def _runs(self, all_files: Sequence[Input]) -> list[Part]:
         from parcost.system.temporary import temporary_folder
         from parcost_measured.calibration import constants, runs
         from parcost_measured.calibration.report import Part
         from parcost_measured.calibration.solve import fit, problem
         from parcost_measured.validation.rows import read_files
 
+        files = [one for one in all_files if one.content == "runs"]
+        if not files:
+            return []
         rows = read_files([(one.name, one.path) for one in files])
         self.flaws += rows.flaws
         if not rows.placed:

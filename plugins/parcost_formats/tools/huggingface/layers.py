@@ -111,14 +111,7 @@ def full_layers(count: int, value_of: ValueOf, every: int) -> Layers:
     """
     types, why = value_of("layer_types")
     if types:
-        kinds = _layer_kinds("layer_types", types, count, (_FULL, _WINDOWED, _CHUNKED))
-        others = {kind for kind in kinds if kind != _FULL}
-        if len(others) > 1:
-            raise LayerError(
-                "layer_types", "windows and chunks in one model are not in the language"
-            )
-        found = [i for i, kind in enumerate(kinds) if kind == _FULL]
-        return Layers(found, "layer_types", why, next(iter(others), ""))
+        return _full_of_types(count, types, why)
     types, why = value_of("attention_types")
     if types:
         kinds = _expanded(types, count)
@@ -129,14 +122,34 @@ def full_layers(count: int, value_of: ValueOf, every: int) -> Layers:
         if len(rotated) != count:
             raise LayerError("no_rope_layers", _length(len(rotated), count))
         return Layers([i for i, one in enumerate(rotated) if not one], "no_rope_layers", why)
+    return _full_of_window(count, value_of) or _full_of_pattern(count, value_of, every)
+
+
+def _full_of_types(count: int, types: Any, why: str) -> Layers:
+    kinds = _layer_kinds("layer_types", types, count, (_FULL, _WINDOWED, _CHUNKED))
+    others = {kind for kind in kinds if kind != _FULL}
+    if len(others) > 1:
+        raise LayerError("layer_types", "windows and chunks in one model are not in the language")
+    found = [i for i, kind in enumerate(kinds) if kind == _FULL]
+    return Layers(found, "layer_types", why, next(iter(others), ""))
+
+
+def _full_of_window(count: int, value_of: ValueOf) -> Layers | None:
+    """Return the layers ahead of the first with a window, all without any; None if no key says."""
     used, why = value_of("use_sliding_window")
-    if used is not None:
-        if not used:
-            return Layers(range(count), "use_sliding_window", why)
-        first, why = value_of("max_window_layers")
-        if first is not None:  # layers before this one attend to all tokens
-            whole = min(_whole("max_window_layers", first), count)
-            return Layers(range(whole), "max_window_layers", why)
+    if used is None:
+        return None
+    if not used:
+        return Layers(range(count), "use_sliding_window", why)
+    first, why = value_of("max_window_layers")
+    if first is None:
+        return None
+    whole = min(_whole("max_window_layers", first), count)
+    return Layers(range(whole), "max_window_layers", why)
+
+
+def _full_of_pattern(count: int, value_of: ValueOf, every: int) -> Layers:
+    """Return every n-th layer, or those of a text such as `LLLG`; *every* where no key says."""
     for key in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
         pattern, why = value_of(key)
         if pattern is not None:

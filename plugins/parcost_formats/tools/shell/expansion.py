@@ -366,36 +366,48 @@ class WordExpander:
         if reference.key == "*" and part.quoted:
             return None
         variable = self.variable(reference.name)
-        if reference.indirect:
-            if variable is None or variable.unread or reference.rest:
-                return None
-            place = self.source.place(part.start, part.end)
-            keys = variable.keys or range(len(variable.values))
-            return [[Piece(str(key), *place)] for key in keys]
         if variable is None or variable.unread:
             return None
+        if reference.indirect:
+            return None if reference.rest else self._keys(part, variable)
+        return self._elements_of(part, reference, variable.values)
+
+    def _keys(self, part: WordPart, variable: Variable) -> list[list[Piece]]:
+        """Return the keys of an array or a map: ``${!NAME[@]}``."""
+        place = self.source.place(part.start, part.end)
+        keys = variable.keys or range(len(variable.values))
+        return [[Piece(str(key), *place)] for key in keys]
+
+    def _elements_of(
+        self, part: WordPart, reference: ParameterReference, values: list[list[Piece]]
+    ) -> list[list[Piece]] | None:
+        """Return the elements of an array after the operation of a reference to all of them."""
         rest = reference.rest
         if not rest:
-            return variable.values
+            return values
         if rest[:1] == ":" and rest[1:2] not in ("-", "=", "+", "?"):
-            bounds = self._bounds(reference)
-            if bounds is None:
-                return None
-            start, length = bounds
-            values = variable.values
-            if start < 0:
-                start = max(len(values) + start, 0) if -start <= len(values) else len(values)
-            if length is not None and length < 0:
-                return None
-            return values[start : None if length is None else start + length]
+            return self._slice(reference, values)
         if rest.lstrip(":")[:1] in ("-", "=", "?"):
-            return variable.values or None
+            return values or None
         if rest.lstrip(":")[:1] == "+":
-            if not variable.values:
+            if not values:
                 return []
             return self._fields(self._default_parts(part, reference.at + 1 + (rest[0] == ":")))
-        changed = [self._changed(value, part, reference) for value in variable.values]
-        return [[one] for one in changed]
+        return [[self._changed(value, part, reference)] for value in values]
+
+    def _slice(
+        self, reference: ParameterReference, values: list[list[Piece]]
+    ) -> list[list[Piece]] | None:
+        """Return ``${NAME[@]:start:length}``; None where it is not read."""
+        bounds = self._bounds(reference)
+        if bounds is None:
+            return None
+        start, length = bounds
+        if start < 0:
+            start = max(len(values) + start, 0) if -start <= len(values) else len(values)
+        if length is not None and length < 0:
+            return None
+        return values[start : None if length is None else start + length]
 
     def _sliced_arguments(self, part: WordPart) -> list[list[Piece]] | None:
         reference = _parse_text(part.text)
@@ -488,32 +500,42 @@ class WordExpander:
         if isinstance(value, str):
             return [self._mark_unknown(part, value)]
         operator = rest.lstrip(":")[:1] if rest[:1] != ":" or rest[1:2] in "-=+?" else ""
-        colon = rest[:1] == ":"
         if not rest:
             return value if value is not None else [self._unset(part, name)]
         if operator and operator in "-=+?":
-            at = reference.at + (2 if colon else 1)
-            first = unread_piece(value) if value is not None else None
-            if first is not None and colon and all(piece.unread for piece in value or ()):
-                # Whether it is empty is not known; it is what it is if it is not.
-                return value if operator != "+" and value is not None else [first]
-            is_there = value is not None and not (colon and not text_of(value))
-            if value is None and operator in "+?" and not self._is_known_unset(name):
-                return self._perhaps(part, name, at, operator)
-            if operator == "+":
-                return self._default(part, at, "") if is_there else []
-            if is_there and value is not None:
-                return value
-            if operator == "?":
-                return [self._unset(part, name)]
-            why = "" if value is not None or self._is_known_unset(name) else self._default_why(name)
-            pieces = self._default(part, at, why)
-            if operator == "=":
-                self.assign(name, Variable([list(pieces)]))
-            return pieces
+            return self._or_default(part, reference, operator, value)
         if value is None:
             return [self._unset(part, name)]
         return [self._changed(value, part, reference)]
+
+    def _or_default(
+        self,
+        part: WordPart,
+        reference: ParameterReference,
+        operator: str,
+        value: ShellValue | None,
+    ) -> Sequence[Piece]:
+        """Return ``${NAME-text}``, ``=``, ``+`` or ``?``: a *value*, or what stands for none."""
+        name, colon = reference.name, reference.rest[:1] == ":"
+        at = reference.at + (2 if colon else 1)
+        first = unread_piece(value) if value is not None else None
+        if first is not None and colon and all(piece.unread for piece in value or ()):
+            # Whether it is empty is not known; it is what it is if it is not.
+            return value if operator != "+" and value is not None else [first]
+        is_there = value is not None and not (colon and not text_of(value))
+        if value is None and operator in "+?" and not self._is_known_unset(name):
+            return self._perhaps(part, name, at, operator)
+        if operator == "+":
+            return self._default(part, at, "") if is_there else []
+        if is_there and value is not None:
+            return value
+        if operator == "?":
+            return [self._unset(part, name)]
+        why = "" if value is not None or self._is_known_unset(name) else self._default_why(name)
+        pieces = self._default(part, at, why)
+        if operator == "=":
+            self.assign(name, Variable([list(pieces)]))
+        return pieces
 
     def _is_known_unset(self, name: str) -> bool:
         """Return whether a name is certainly unset at this point of the script."""

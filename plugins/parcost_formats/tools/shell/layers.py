@@ -107,46 +107,58 @@ def _quote(text: str) -> str:
 def _merged(
     name: str, found: Sequence[Variable | None], decision: Decision, why: str
 ) -> Variable | None:
+    """Return what a variable is behind branches that leave it *found* so; None where none sets it.
+
+    Branches that differ make it a text or an array with a choice in it, if all are of that kind.
+    """
     known = [one for one in found if one is not None]
     if not known:
         return None
-    first = known[0]
-    kinds = {one.kind for one in known}
-    unread = next((one for one in known if one.unread), None)
-    result: Variable
-    if len(known) == len(found) and len(kinds) == 1 and unread is None:
-        if all(_equal(first, one) for one in known[1:]):
-            return first
-        if first.kind == "text":
-            values = [one.values[0] for one in known]
-            assumed = _assumed(name, values, why)
-            result = Variable([assumed or _merged_text(name, values, decision, why)])
-        elif first.kind == "array":
-            result = Variable(_merged_array(name, known, decision, why), "array")
-        else:
-            result = Variable([], "map", f"`{name}` {why}", decision.answers)
-    elif len(known) < len(found) and kinds == {"text"} and unread is None:
-        values = [one.values[0] if one else [] for one in found]
-        result = Variable([_merged_text(name, values, decision, why)])
-    elif len(known) < len(found) and kinds == {"array"} and unread is None:
-        absent = Variable([], "array")
-        listed = [one or absent for one in found]
-        result = Variable(_merged_array(name, listed, decision, why), "array")
-    elif unread is not None and all(one and one.unread == unread.unread for one in found):
-        result = unread
-    else:
-        answers = decision.answers
-        if not answers and kinds == {"text"}:
-            answers = answers_for(name, (one.values[0] for one in known if one.values))
-        reason = unread.unread if unread is not None else f"`{name}` {why}"
-        more = unread.answers if unread is not None else ()
-        result = Variable([], first.kind, reason, answers or more)
+    if len(known) == len(found) and all(
+        one.kind == known[0].kind and not one.unread and _equal(known[0], one) for one in known
+    ):
+        return known[0]
+    result = _choice(name, found, decision, why) or _unread(name, found, decision, why)
     result.exported = any(one.exported for one in known)
     result.fixed = any(one.fixed for one in known)
     return result
 
 
-def _assumed(name: str, values: Sequence[list[Piece]], why: str) -> list[Piece] | None:  # noqa: ARG001
+def _choice(
+    name: str, found: Sequence[Variable | None], decision: Decision, why: str
+) -> Variable | None:
+    """Return texts or arrays of branches as one; None for what cannot be merged."""
+    known = [one for one in found if one is not None]
+    kinds = {one.kind for one in known}
+    if len(kinds) > 1 or any(one.unread for one in known):
+        return None
+    if kinds == {"text"}:
+        values = [one.values[0] if one else [] for one in found]
+        assumed = _assumed(values) if len(known) == len(found) else None
+        return Variable([assumed or _merged_text(name, values, decision, why)])
+    if kinds == {"array"}:
+        listed = [one or Variable([], "array") for one in found]
+        return Variable(_merged_array(name, listed, decision, why), "array")
+    if len(known) == len(found):
+        return Variable([], "map", f"`{name}` {why}", decision.answers)
+    return None
+
+
+def _unread(name: str, found: Sequence[Variable | None], decision: Decision, why: str) -> Variable:
+    """Return a variable that is not read, for the reason of a branch or because they differ."""
+    known = [one for one in found if one is not None]
+    unread = next((one for one in known if one.unread), None)
+    if unread is not None and all(one and one.unread == unread.unread for one in found):
+        return unread
+    answers = decision.answers
+    if not answers and {one.kind for one in known} == {"text"}:
+        answers = answers_for(name, (one.values[0] for one in known if one.values))
+    reason = unread.unread if unread is not None else f"`{name}` {why}"
+    more = unread.answers if unread is not None else ()
+    return Variable([], known[0].kind, reason, answers or more)
+
+
+def _assumed(values: Sequence[list[Piece]]) -> list[Piece] | None:
     """Return the value common to all branches, with an assumption if a branch has one; or None."""
     if all(is_same(values[0], one) for one in values[1:]):
         return next((one for one in values if assumption_of(one)), values[0])

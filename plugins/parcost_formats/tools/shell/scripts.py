@@ -782,27 +782,13 @@ class _ScriptReader(WordExpander):
             self._forget_name(name, "is changed by `declare`")
             self.assign(name, Variable([[]], "text", f"`{name}` is changed by `declare`"))
             return
-        if node.adds and before is not None and not before.unread and before.kind != "map":
-            variable = self.layer.own(name)
-            assert variable is not None
-            if variable.kind == "array" and not variable.values:
-                variable.values.append([])
-            if self._context:
-                value = [one._replace(assumption=one.assumption or self._context) for one in value]
-            if variable.fixed:
-                self.assign(name, variable)
-            elif variable.kind == "array":
-                variable.values[0] = [*variable.values[0], *value]
-            elif variable.values:
-                variable.values[0].extend(value)
-            else:
-                variable.values.append(value)
-            return
         if node.adds and before is not None:
+            if not before.unread and before.kind != "map":
+                self._add_to(name, value)
             return
         if node.adds and name not in self.pins and not self._is_known_unset(name):
             value = [self._unset_piece(name, node), *value]
-        if before is not None and before.kind == "array" and not before.unread and not node.adds:
+        if before is not None and before.kind == "array" and not before.unread:
             variable = self.layer.own(name)
             assert variable is not None
             variable.values[:1] = [value]
@@ -811,6 +797,23 @@ class _ScriptReader(WordExpander):
             part.kind != "text" and name in _NAME.findall(part.text) for part in node.word.parts
         )
         self.assign(name, Variable([value]), pinned=not refers or unread_piece(value) is not None)
+
+    def _add_to(self, name: str, value: list[Piece]) -> None:
+        """Add to the text of a variable, or to the first element of an array: ``NAME+=text``."""
+        variable = self.layer.own(name)
+        assert variable is not None
+        if variable.kind == "array" and not variable.values:
+            variable.values.append([])
+        if self._context:
+            value = [one._replace(assumption=one.assumption or self._context) for one in value]
+        if variable.fixed:
+            self.assign(name, variable)
+        elif variable.kind == "array":
+            variable.values[0] = [*variable.values[0], *value]
+        elif variable.values:
+            variable.values[0].extend(value)
+        else:
+            variable.values.append(value)
 
     def _unset_piece(self, name: str, node: Assignment) -> Piece:
         """Return an empty piece: ``NAME+=`` on a variable that the file does not set."""
@@ -1201,8 +1204,7 @@ class _ScriptReader(WordExpander):
     def _declare(
         self, key: str, words: Sequence[ShellToken | Assignment], node: SimpleCommand
     ) -> Decision:
-        options = ""
-        named: list[str] = []
+        options, named = "", list[str]()
         for word in words:
             if isinstance(word, Assignment):
                 self._localize(key, word.name)
@@ -1215,44 +1217,53 @@ class _ScriptReader(WordExpander):
                 text = text_of(value)
                 if text.startswith(("-", "+")) and unread_piece(value) is None:
                     options += text[1:]
-                    continue
-                found = _ASSIGNED.match(text)
-                if (unread := unread_piece(value)) is not None and found is None:
-                    del unread
-                    self._forget_all(node)
-                elif found is not None:
-                    name = found[1]
-                    self._localize(key, name)
-                    self._assign_text(name, value, found.end(), adds=text[found.end() - 2] == "+")
-                    named.append(name)
-                elif _NAME.fullmatch(text):
-                    if key == "local" or (key in ("declare", "typeset") and self._locals):
-                        self._localize(key, text)
-                        self.layer.variables[text] = None
-                    if "A" in options or "a" in options:
-                        kind = "map" if "A" in options else "array"
-                        self.layer.variables[text] = Variable([], kind)
-                    named.append(text)
+                else:
+                    named += self._declare_word(key, options, value, node)
         if key != "export" and "n" in options:
             self._forget_all(node)
             self._references.update(named)
         for name in named:
-            special = "".join(sorted(set(options) & set("iul"))) if key != "export" else ""
-            variable = self.layer.get(name)
-            if special:
-                self._attributed[name] = special
-                if variable is not None and not variable.unread:
-                    self.assign(name, variable.copy())
-            variable = self.layer.own(name)
-            if variable is not None:
-                variable.exported = variable.exported or key == "export" or "x" in options
-                if key == "readonly" or "r" in options:
-                    variable.fixed = True
-            elif key == "readonly" or "r" in options:
-                found_none = Variable([[]])
-                found_none.fixed = True
-                self.layer.variables[name] = found_none
+            self._mark_declared(key, options, name)
         return Decision(True)
+
+    def _declare_word(
+        self, key: str, options: str, value: list[Piece], node: SimpleCommand
+    ) -> Iterator[str]:
+        """Declare a word, a name or ``name=value``, and yield the name."""
+        text = text_of(value)
+        found = _ASSIGNED.match(text)
+        if found is not None:
+            self._localize(key, found[1])
+            self._assign_text(found[1], value, found.end(), adds=text[found.end() - 2] == "+")
+            yield found[1]
+        elif unread_piece(value) is not None:
+            self._forget_all(node)
+        elif _NAME.fullmatch(text):
+            if key == "local" or (key in ("declare", "typeset") and self._locals):
+                self._localize(key, text)
+                self.layer.variables[text] = None
+            if "A" in options or "a" in options:
+                kind = "map" if "A" in options else "array"
+                self.layer.variables[text] = Variable([], kind)
+            yield text
+
+    def _mark_declared(self, key: str, options: str, name: str) -> None:
+        """Give a variable what options of its declaration say: exported, fixed, changed."""
+        special = "".join(sorted(set(options) & set("iul"))) if key != "export" else ""
+        if special:
+            self._attributed[name] = special
+            variable = self.layer.get(name)
+            if variable is not None and not variable.unread:
+                self.assign(name, variable.copy())
+        variable = self.layer.own(name)
+        fixed = key == "readonly" or "r" in options
+        if variable is not None:
+            variable.exported = variable.exported or key == "export" or "x" in options
+            variable.fixed = variable.fixed or fixed
+        elif fixed:
+            variable = Variable([[]])
+            variable.fixed = True
+            self.layer.variables[name] = variable
 
     def _localize(self, key: str, name: str) -> None:
         if self._locals and key in ("local", "declare", "typeset"):

@@ -196,36 +196,33 @@ def split(pieces: Iterable[tuple[Piece, bool]]) -> list[list[Piece]]:
 
 def split_at(pieces: Iterable[tuple[Piece, bool]], separators: str) -> list[list[Piece]]:
     """Split pieces into words at the characters of ``IFS``."""
-    found: list[list[Piece]] = []
-    run: list[Piece] = []
+    found: list[list[Piece]] = [[]]
     blanks = "".join(char for char in separators if char.isspace())
     others = "".join(char for char in separators if not char.isspace())
+    chosen = "".join({*separators, *("\n" if others and not blanks else "")})
     for piece, solid in pieces:
         if solid or piece.unread:
-            run.append(piece._replace(alternatives=()) if piece.alternatives else piece)
+            found[-1].append(piece._replace(alternatives=()) if piece.alternatives else piece)
             continue
         text = piece.text.strip(blanks) if blanks else piece.text
         for char in others:
             text = text.replace(char, "\n" if not blanks else blanks[0])
         if others and (text != text.strip() or re.search(r"[\s]{2}", text)):
-            run.append(piece._replace(unread="`IFS` parts empty words here, which is not read"))
+            unread = "`IFS` parts empty words here, which is not read"
+            found[-1].append(piece._replace(unread=unread))
             continue
-        chosen = "".join({*separators, *("\n" if others and not blanks else "")})
-        parts = re.split(f"[{re.escape(chosen)}]+", text) if chosen else [text]
-        leads = bool(blanks) and piece.text[:1] in blanks
-        if leads and run:
-            found.append(run)
-            run = []
-        for place, part in enumerate(parts):
+        if piece.text and blanks and piece.text[0] in blanks:
+            found.append([])
+        for place, part in enumerate(
+            re.split(f"[{re.escape(chosen)}]+", text) if chosen else [text]
+        ):
             if place:
-                found.append(run)
-                run = []
+                found.append([])
             if part:
-                run.append(piece._replace(text=part))
-        if blanks and piece.text[-1:] in blanks and piece.text and run:
-            found.append(run)
-            run = []
-    return [*(one for one in found if one), *([run] if run else [])]
+                found[-1].append(piece._replace(text=part))
+        if piece.text and blanks and piece.text[-1] in blanks:
+            found.append([])
+    return [one for one in found if one]
 
 
 def _spread(piece: Piece) -> Piece:
@@ -278,43 +275,46 @@ def settle(fields: Iterable[ShellField]) -> FieldSplit:
     conditional: list[ShellField] = []
     taken = False  # whether a plain word may belong to a flag that is not certain
     for field in fields:
-        if not field.alternatives:
-            if taken and not is_flag(field) and field.unread != ARGUMENTS:
-                conditional.append(_undecided(field, field.unread or "its flag is not certain", ()))
-                continue
+        if field.alternatives:
+            taken = _settle_branches(field, certain, conditional)
+        elif taken and not is_flag(field) and field.unread != ARGUMENTS:
+            conditional.append(_undecided(field, field.unread or "its flag is not certain", ()))
+        else:
             taken = False
             certain.append(field)
-            continue
-        listed = [settle(one) for one in field.alternatives]
-        for one in listed:
-            conditional += one.conditional
-        runs = [_runs(one.certain) for one in listed]
-        heads = [one[0] if one and not is_flag(one[0][0]) else [] for one in runs]
-        if any(heads):
-            texts = {tuple(word.text for word in head) for head in heads}
-            known = not any(word.unread for head in heads for word in head)
-            if len(texts) == 1 and known:
-                certain += heads[0]
-            else:
-                certain.append(field._replace(alternatives=()))
-            runs = [one[1:] if head else one for one, head in zip(runs, heads, strict=True)]
-        shared = {_run_key(run) for run in runs[0]} if runs else set()
-        for branch in runs[1:]:
-            shared &= {_run_key(run) for run in branch}
-        certain += [word for run in runs[0] if _run_key(run) in shared for word in run]
-        seen: set[object] = set()
-        for branch in runs:
-            for run in branch:
-                key = _run_key(run)
-                if key in shared or key in seen:
-                    continue
-                seen.add(key)
-                conditional += [
-                    word if word.unread and word is not run[0] else _undecided(word, *_why(field))
-                    for word in run
-                ]
-        taken = any(_run_key(one[-1]) not in shared for one in runs if one)
     return FieldSplit(certain, conditional)
+
+
+def _settle_branches(
+    field: ShellField, certain: list[ShellField], conditional: list[ShellField]
+) -> bool:
+    """Add the words of all branches, and of some; return whether a branch ends in its own flag."""
+    listed = [settle(one) for one in field.alternatives]
+    for one in listed:
+        conditional += one.conditional
+    runs = [_runs(one.certain) for one in listed]
+    heads = [one[0] if one and not is_flag(one[0][0]) else [] for one in runs]
+    if any(heads):
+        certain += heads[0] if _are_same(heads) else [field._replace(alternatives=())]
+        runs = [one[1:] if head else one for one, head in zip(runs, heads, strict=True)]
+    shared = set.intersection(*({_run_key(run) for run in branch} for branch in runs))
+    certain += [word for run in runs[0] if _run_key(run) in shared for word in run]
+    distinct: dict[object, list[ShellField]] = {}
+    for run in (run for branch in runs for run in branch):
+        distinct.setdefault(_run_key(run), run)
+    for key, run in distinct.items():
+        if key not in shared:
+            conditional += [
+                word if word.unread and word is not run[0] else _undecided(word, *_why(field))
+                for word in run
+            ]
+    return any(_run_key(one[-1]) not in shared for one in runs if one)
+
+
+def _are_same(heads: Sequence[Sequence[ShellField]]) -> bool:
+    """Return whether the words are known and the same in each of *heads*."""
+    texts = {tuple(word.text for word in head) for head in heads}
+    return len(texts) == 1 and not any(word.unread for head in heads for word in head)
 
 
 def is_flag(field: ShellField) -> bool:
