@@ -139,7 +139,7 @@ def command(
 
     from parcost_measured.calibration import constants as known
     from parcost_measured.calibration.inputs import inputs
-    from parcost_measured.calibration.logs import NetworkLink, Options
+    from parcost_measured.calibration.logs import Options
 
     if not re.fullmatch(_LABEL, name):
         raise click.UsageError(f"`--name {name}` is no label: letters, digits and underscores")
