@@ -79,7 +79,7 @@ def compile_order(
             entries.append((d, entry, value, duration))
         if blocking:
             made.send(d, entry if isinstance(entry, Pair) else (entry,))
-    return made.compiled(entries)
+    return made.order(entries)
 
 
 class _OrderCompiler:
@@ -181,7 +181,7 @@ class _OrderCompiler:
             if to != d:
                 self._step(d, self.clock[d], self.nothing, self.routes[d, to])
 
-    def compiled(self, entries: Sequence[tuple[int, Entry, int, int]]) -> CompiledOrder:
+    def order(self, entries: Sequence[tuple[int, Entry, int, int]]) -> CompiledOrder:
         """Return the order; steps share the slots of values that nothing needs any more."""
         starts, ends, clock = self.starts, self.ends, self.clock
         kept = {*range(self.first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}

@@ -118,7 +118,7 @@ def _merged(
         one.kind == known[0].kind and not one.unread and _equal(known[0], one) for one in known
     ):
         return known[0]
-    result = _choice(name, found, decision, why) or _unread(name, found, decision, why)
+    result = _choice(name, found, decision, why) or _without_value(name, found, decision, why)
     result.exported = any(one.exported for one in known)
     result.fixed = any(one.fixed for one in known)
     return result
@@ -144,7 +144,9 @@ def _choice(
     return None
 
 
-def _unread(name: str, found: Sequence[Variable | None], decision: Decision, why: str) -> Variable:
+def _without_value(
+    name: str, found: Sequence[Variable | None], decision: Decision, why: str
+) -> Variable:
     """Return a variable that is not read, for the reason of a branch or because they differ."""
     known = [one for one in found if one is not None]
     unread = next((one for one in known if one.unread), None)
