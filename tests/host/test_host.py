@@ -104,6 +104,44 @@ def test_a_host_that_is_slower_than_the_device_is_the_step() -> None:
     assert exposed_host_seconds(found) == pytest.approx(found.step_seconds - device)
 
 
+def test_a_host_that_waits_for_each_kernel_adds_its_time() -> None:
+    """CUDA_LAUNCH_BLOCKING=1: 4 layers of 30 kernels and ends of 30, of 10 us each, 3 times."""
+    device = outcome(batch=3)
+    both = outcome(batch=3, issue="10 us", kernels="launch_blocking = on")
+    host = 3 * (4 * (10 + 20) + 2 * 5 + 2 * 10) * 10e-6
+    assert both.step_seconds == pytest.approx(device.step_seconds + host, rel=1e-12)
+    assert exposed_host_seconds(both) == pytest.approx(host, rel=1e-12)
+
+
+def test_nothing_overlaps_with_a_host_that_waits_for_each_kernel() -> None:
+    """Two ranks reduce gradients, which could hide under backward."""
+    free, waits = (
+        outcome(devices=2, batch=2, kernels=more) for more in ("", "launch_blocking = on")
+    )
+    assert waits.step_seconds == free.step_seconds  # the spec hides nothing in any case
+    text = SPEC.replace("gradients = off", "gradients = on").replace("1 TB, multi", "1 MB, multi")
+    found = {}
+    for more in ("", "launch_blocking = on"):
+        (scenario,) = parcost.load_text(
+            text.format(
+                layers=4,
+                model="",
+                issue="0 s",
+                framework="",
+                kernels=more,
+                devices=2,
+                layout="",
+                batch=2,
+                training="",
+            )
+        )
+        (result,) = scenario.evaluate().results
+        assert result.outcome is not None
+        found[more] = result.outcome.step_seconds
+    assert found[""] < found["launch_blocking = on"]
+    assert found["launch_blocking = on"] == pytest.approx(free.step_seconds, rel=1e-9)
+
+
 def test_a_pass_may_wait_and_another_not() -> None:
     """Of 2 layers the forward pass has 20 kernels and ends of 5, of 73 us each."""
     issue = 1.1 * (2 * FORWARD + HEAD) / 30

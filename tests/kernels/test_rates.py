@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -241,6 +242,32 @@ def test_odd_rows_are_slower_than_rows_that_are_copied_by_words(
     free = "misaligned_efficiency = 1, odd_efficiency = 1"
     found = [seconds(gemm(4096, n, k), study_with(f"{WHOLE}, {w}")) for w in (strict, free)]
     assert found[0] / found[1] == pytest.approx(times, rel=1e-9)
+
+
+@pytest.mark.parametrize(("head", "on_vectors"), [(128, 0), (104, 0), (108, 1), (225, 1)])
+def test_heads_that_start_anywhere_run_on_vector_units(
+    study_with: StudyWith, head: int, on_vectors: bool
+) -> None:
+    """Heads of 216 and 450 bytes are no multiple of 16; 256 and 208 bytes are.
+
+    An A100 has 312 TFLOPS in fp16 on tensor cores, and 19.5 in fp32 beside them.
+    """
+    share = f"misaligned_efficiency = {19.5 / 312}, odd_efficiency = {19.5 / 312}"
+    free = "misaligned_efficiency = 1, odd_efficiency = 1"
+    on_a100 = partial(study_with, device="a100_sxm_80g", compute="fp16")
+    for n, k in ((8192, head), (head, 8192)):
+        product = Gemm(
+            name="p", m=8192, n=n, k=k, batch=64, pass_="F", count=(1.0,), role="attention"
+        )  # type: ignore[arg-type]
+        found = seconds(product, on_a100(f"{WHOLE}, {free}, misaligned_heads = vector"))
+        as_tensors = seconds(product, on_a100(f"{WHOLE}, {free}"))
+        at_that_rate = seconds(product, on_a100(f"{WHOLE}, {share}"))
+        assert found == pytest.approx(at_that_rate, rel=1e-12)
+        assert (found > 4 * as_tensors) == on_vectors
+        linear = gemm(8192, n, k)
+        assert seconds(linear, on_a100(f"{WHOLE}, {free}, misaligned_heads = vector")) == seconds(
+            linear, on_a100(f"{WHOLE}, {free}")
+        )
 
 
 @pytest.mark.slow

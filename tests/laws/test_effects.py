@@ -50,6 +50,9 @@ WITHOUT: Mapping[str, str] = {
 #: A framework of its own for a study.
 _FRAMEWORK = 'framework own {{ version = "1"\n{} }}\ntraining {{ framework = own }}\n'
 
+#: Heads that are no multiple of 16 bytes, in products of their own.
+_ODD_HEADS = "kernels { attention = unfused }\nmodel small { head_dim = 108 }"
+
 #: What a framework's host issues, and what one compiles that may.
 _ISSUED = "issue = 100 us, forward_kernels = 200, backward_kernels = 400"
 _COMPILED = f"{_ISSUED}, compiled_issue = 100 us"
@@ -271,6 +274,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         f"{_FP8}{_KERNELS.format(**_ALL_FLASH_2, slow_type='fp8', fast_type='wide')}",
         f"{_FP8}{_KERNELS.format(**_ALL_FLASH_2, slow_type='wide', fast_type='fp8')}",
     ),
+    "kernels.misaligned_heads": (
+        "dense",
+        _ODD_HEADS,
+        _ODD_HEADS.replace("unfused", "unfused, misaligned_heads = vector"),
+    ),
     "schedule.messages": (
         "dense",
         "layout { pp = 2, sequence_parallel = off }",
@@ -387,6 +395,18 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             ),
             "reduces_by_matrix": ("sharded", "", "reduces_by_matrix = on", ""),
             "transfers": ("dense", "", "transfers = blocking", "layout { pp = 2 }"),
+            "stops_early": (
+                "dense",
+                "issue = 1 us",
+                "issue = 1 us, stops_early = on",
+                "training { recompute = full }",
+            ),
+            "misaligned_heads": (
+                "dense",
+                "issue = 1 us",
+                "issue = 1 us, misaligned_heads = vector",
+                _ODD_HEADS,
+            ),
             "messages": (
                 "dense",
                 "issue = 1 us",

@@ -164,6 +164,38 @@ def test_full_recomputation_runs_the_layers_forward_once_more(
     assert {op.name for op in study.operators if op.pass_ == "R"} == forward - ends
 
 
+OWN, EARLY = "framework own { stops_early = on }", "framework = own, recompute = full"
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "last"),
+    [
+        ("llama3_8b", "", 0),
+        ("llama3_8b", ", dropout = on", 1),  # its mask is of that tensor
+        ("gemma3_27b_text", "", 1),  # a norm behind the MLP reads it
+    ],
+)
+def test_recomputation_that_stops_early_makes_no_more_than_backward_reads(
+    study_of: StudyOf, model: str, more: str, last: int
+) -> None:
+    """The down projection of a layer runs again only where something behind it is read."""
+    study = study_of(model, extra=OWN, training=f"{EARLY}{more}")
+    again = {op.name: sum(op.count) for op in study.operators if op.pass_ == "R"}
+    layers = study[Training].model.layers
+    assert again.get("MLP down projection", 0) == last * layers
+    assert again["MLP gate and up projection"] == again["attention output projection"] == layers
+    assert again["residual additions"] == (1 + last) * layers
+
+
+def test_what_is_not_made_again_is_not_reduced_again(study_of: StudyOf) -> None:
+    """Of the two pairs of a layer both are gathered for, and one is reduced."""
+    layout = "tp = 4, sequence_parallel = on"
+    study = study_of("llama3_8b", layout=layout, extra=OWN, training=EARLY)
+    terms = [term for _, term in study.contributions("terms") if getattr(term, "pass_", "") == "R"]
+    times = {term.name: sum(term.count) for term in terms if term.name.startswith("tensor ")}
+    assert times == {"tensor all-gather": 2 * 32, "tensor reduce-scatter": 32}
+
+
 def test_selective_recomputation_runs_the_unfused_core_once_more(study_of: StudyOf) -> None:
     study = study_of(
         "gpt2_small",

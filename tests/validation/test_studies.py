@@ -383,6 +383,21 @@ DEEPSPEED = {
     "year": 2022,
     "parallel__zero_stage_or_fsdp": "DeepSpeed ZeRO-1",
 }
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "waits"),
+    [("A100-80GB-SXM", 320, True), ("A100-80GB-SXM", 160, False), ("V100-32GB", 512, False)],
+)
+def test_large_runs_of_bigscience_waited_for_each_kernel(
+    gpu: str, gpus: int, waits: bool, row: Make
+) -> None:
+    """Its chronicle: without CUDA_LAUNCH_BLOCKING=1 jobs of 320 A100 always hang."""
+    made = write(row(**DEEPSPEED, hardware__gpu=gpu, hardware__gpus=gpus, parallel__dp=gpus // 16))
+    assert ("launch_blocking" in made.text) is waits
+    assert any("CUDA_LAUNCH_BLOCKING" in one for one in made.assumptions) is waits
+
+
 NEMO = {"source": "NVIDIA-NeMo/Megatron-Bridge performance summary", "year": 2026}
 BOTH = {"extra__pp_partition": "type:transformer|embedding"}
 TORCHTITAN = {"source": "pytorch/torchtitan", "year": 2025}

@@ -353,6 +353,24 @@ def _mode(facts: Facts) -> Value:
     return "compiled" if "torch.compile" in facts.row.notes else None
 
 
+#: Devices from which BigScience's runs on A100 hung unless the host waited for each kernel.
+_HUNG = 320
+
+
+def _launch_blocking(facts: Facts) -> Value:
+    """Return whether the host waited for each kernel.
+
+    BigScience's train/tr11-176B-ml/chronicles-prequel.md, of February 2022: without
+    CUDA_LAUNCH_BLOCKING=1 jobs of 320 devices always hang.
+    """
+    hardware = facts.row.hardware
+    if "BigScience" in facts.row.source and "A100" in hardware.gpu and hardware.gpus >= _HUNG:
+        return Assumption(
+            "on", "CUDA_LAUNCH_BLOCKING=1, without which BigScience's jobs of 320 A100 hung"
+        )
+    return None
+
+
 #: The year from which recipes of Megatron-Bridge and of MLPerf capture a whole iteration.
 _WHOLE_GRAPHS = 2026
 
@@ -631,6 +649,7 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("kernels", "attention", _kernel),
     StudyAttribute("kernels", "mode", _mode),
     StudyAttribute("kernels", "cuda_graphs", _cuda_graphs),
+    StudyAttribute("kernels", "launch_blocking", _launch_blocking),
     StudyAttribute("kernels", "fused_accumulation", _fused_accumulation),
     StudyAttribute("overlap", "gradients", _gradients),
     StudyAttribute("overlap", "parameters", _parameters),

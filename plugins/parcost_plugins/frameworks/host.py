@@ -8,6 +8,8 @@ kernels in a layer is counted in its code.
 A collective is one kernel with any algorithm. A graph of a layer takes one launch per pass. A graph
 of all passes of a step takes almost no time. Experts of a layer are part of its graph only if a
 capacity fixes their shapes.
+
+With ``kernels.launch_blocking`` the host waits for every kernel: both times add up.
 """
 
 from __future__ import annotations
@@ -145,7 +147,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
             seconds = _compiled_seconds(issued, framework, parts, apart=pass_ == "W")
         else:
             seconds = _eager_seconds(issued.times(parts), framework)
-        yield from _work(NAME, pass_, seconds, count)
+        yield from _work(study, NAME, pass_, seconds, count)
 
 
 def _calls(study: Study) -> tuple[Real, Real, Real]:
@@ -183,7 +185,7 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
     ]
     for pass_, kernels, count in passes:
         seconds = _eager_seconds(_Launches(kernels), framework)
-        yield from _work(f"{NAME}, experts", pass_, seconds, count)
+        yield from _work(study, f"{NAME}, experts", pass_, seconds, count)
     if not has_fixed_counts(study):
         yield from _token_count_work(study, framework)
 
@@ -218,7 +220,7 @@ def _ends(study: Study, framework: Framework) -> Iterator[Work]:
     )
     for pass_, kernels in passes:
         seconds = _eager_seconds(_Launches(kernels), framework)
-        yield from _work(f"{NAME}, embedding and head", pass_, seconds, count)
+        yield from _work(study, f"{NAME}, embedding and head", pass_, seconds, count)
 
 
 def _update(study: Study, framework: Framework) -> Iterator[Once]:
@@ -267,7 +269,9 @@ def _graph_seconds(framework: Framework, parts: float) -> Formula:
     return formula("q g", q=parts, g=(each, "s"), source=SOURCE)
 
 
-def _work(name: str, pass_: Pass, seconds: Formula, count: Sequence[float]) -> Iterator[Work]:
+def _work(
+    study: Study, name: str, pass_: Pass, seconds: Formula, count: Sequence[float]
+) -> Iterator[Work]:
     """Yield the term unless it is zero; it may hide under all work of the device."""
     if any(count) and _takes_time(seconds):
         yield Work(
@@ -277,7 +281,7 @@ def _work(name: str, pass_: Pass, seconds: Formula, count: Sequence[float]) -> I
             pass_=pass_,
             count=count,
             resource=PROCESSOR,
-            window="",
+            window=None if study[KernelChoice].launch_blocking else "",
         )
 
 

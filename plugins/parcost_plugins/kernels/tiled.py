@@ -46,7 +46,7 @@ from parcost_plugins.vocabulary import (
     Stream,
     Tile,
 )
-from parcost_plugins.vocabulary.run_choices import runs_experts_apart
+from parcost_plugins.vocabulary.run_choices import heads_on_vectors, runs_experts_apart
 
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
 
@@ -65,7 +65,8 @@ class TiledKernels(KernelModel):
             kernels: Real = 1.0
             if operator.role == "expert":
                 kernels = where(runs_experts_apart(study) > 0, operator.batch, 1.0)
-            return study.query(_product, *KernelMachine.of(study), *size, *what, kernels)
+            vectors = operator.role == "attention" and heads_on_vectors(study)
+            return study.query(_product, *KernelMachine.of(study), *size, *what, kernels, vectors)
         if isinstance(operator, FusedAttention):
             return shares.core(operator, study)
         if isinstance(operator, Stream):
@@ -129,6 +130,7 @@ def _product(
     role: Any,
     wide: bool,
     kernels: Real,
+    vectors: bool,
 ) -> Formula:
     machine = KernelMachine(device, choice, precision)
     gemm = Gemm(name="", m=m, n=n, k=k, batch=batch, pass_=pass_, role=role, wide=wide, count=())
@@ -136,7 +138,7 @@ def _product(
     traffic, each = result_traffic(gemm, machine), batch / kernels
     sms = device.multiprocessors
     peak, efficiency = matmul(gemm, machine)
-    efficiency = efficiency * _alignment(gemm, width, result, choice)
+    efficiency = efficiency * _alignment(gemm, width, result, machine, vectors=vectors)
     paid = tile_flops(
         m,
         n,
@@ -170,7 +172,7 @@ def _product(
         B=(bandwidth, "B/s"),
         eta_m=share,
         source=SOURCE,
-        origins=partial(_origins, gemm, bytes_, machine),
+        origins=partial(_origins, gemm, bytes_, machine, vectors=vectors),
     )
 
 
@@ -187,10 +189,10 @@ def _tile_origins(device: Device, choice: KernelChoice) -> dict[str, Any]:
     }
 
 
-def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine) -> dict[str, Any]:
+def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine, *, vectors: bool) -> dict[str, Any]:
     peak, efficiency = explain_matmul(gemm, machine)
     _, result, width = sizes(gemm, machine.precision)
-    aligned = _alignment(gemm, width, result, machine.choice)
+    aligned = _alignment(gemm, width, result, machine, vectors=vectors)
     if any_of(aligned != 1):
         efficiency = formula("e a, a of rows that start anywhere", e=efficiency, a=aligned)
     bandwidth, share = explain_memory(bytes_, machine)
@@ -206,8 +208,12 @@ def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine) -> dict[str, Any]
     return found
 
 
-def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> Real:
+def _alignment(
+    gemm: Gemm, width: Real, result: Real, machine: KernelMachine, *, vectors: bool
+) -> Real:
     """Return the fraction of its rate that a product with unaligned rows keeps.
+
+    On *vectors* it has the peak of fp32 in place of that of its own type.
 
     Operands are contiguous along K and results along N. Experts pad their own tokens, which are the
     K of a weight gradient. A thread copies at least four bytes at a time.
@@ -216,7 +222,10 @@ def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> R
     if gemm.role != "expert" or gemm.pass_ != "W":
         rows.append(gemm.k * width)
     share: Real = 1.0
+    choice, fp32 = machine.choice, machine.device.fp32
     for bytes_ in rows:
         odd = where(bytes_ % 4 == 0, choice.misaligned_efficiency, choice.odd_efficiency)
+        if vectors and fp32 is not None:
+            odd = fp32 / matmul(gemm, machine).peak
         share = where(bytes_ % choice.alignment == 0, share, minimum(share, odd))
     return share

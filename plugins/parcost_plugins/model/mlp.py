@@ -116,9 +116,8 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         rank.element,
         span.rerun_all(rank.recompute.activation),
     )
-    yield from linear(
-        "MLP down projection", tokens, h, rank.ffn, span.rerun_none(rank.keeps("down")), host=rows
-    )
+    last = span.rerun_none(rank.keeps("down") or rank.stops_early)
+    yield from linear("MLP down projection", tokens, h, rank.ffn, last, host=rows)
     if rank.fusion.separate_projections and rank.model.gated:
         yield traffic_stream(
             "sum of the gradients of gate and up",

@@ -11,7 +11,7 @@ from operator import sub
 
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.elementwise import DROPOUT, NORMS, RESIDUAL, elementwise
-from parcost_plugins.model.passes import single_run
+from parcost_plugins.model.passes import LayerSpan, single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 from parcost_plugins.vocabulary.operators import ENDS
@@ -64,7 +64,8 @@ def operators(study: Study) -> Iterator[Stream]:
     if model.embedding_norm:
         yield from elementwise("embedding norm", norm, *size, single_run(on_first(study)))
     yield from elementwise("final norm", norm, *size, single_run(on_last(study)))
-    yield from elementwise("residual additions", RESIDUAL, *size, twice)
+    again = span.reruns if rank.stops_early else twice.reruns
+    yield from elementwise("residual additions", RESIDUAL, *size, LayerSpan(twice.count, again))
     if rank.training.dropout:
         dropout = DROPOUT[rank.fusion.dropout]
         yield from elementwise("residual dropout", dropout, *size, twice)

@@ -180,6 +180,15 @@ class Rank:
         again = self.writes_scores or self.training.framework.reruns_core
         return self.training.recompute == "selective" and again
 
+    @property
+    def stops_early(self) -> bool:
+        """Return whether what a dense layer adds to the stream last is not made again.
+
+        Backward reads it where dropout masks it or a norm stands behind it.
+        """
+        read = self.training.dropout or self.model.norms > 2
+        return self.training.framework.stops_early and not read
+
     def keeps(self, part: str) -> bool:
         """Return whether fully recomputed layers keep this *part*."""
         whole = self.training.recompute == "full"

@@ -42,6 +42,7 @@ from parcost_plugins.vocabulary import (
     Training,
     Transfer,
 )
+from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.clocks import has_law
 from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
@@ -154,6 +155,12 @@ _IDLE = (
         ("messages",),
         lambda study: (stages(study) == 1) | _repeats_stream(study),
         "`layout.tp` above 1, without `layout.sequence_parallel`",
+    ),
+    _UnreadAttributes(
+        KernelChoice,
+        ("misaligned_heads",),
+        writes_scores,
+        "an attention core of several kernels: `kernels.attention = unfused`",
     ),
     _UnreadAttributes(
         Overlap,

@@ -42,6 +42,8 @@ CUDA_GRAPHS = ("none", "layer", "iteration")
 TENSOR_OVERLAPS = ("off", "on", "weight_gradients", "pipelined", "split_batch")
 #: Whether a device works on while it sends to its neighbour.
 TRANSFERS = ("overlapped", "blocking")
+#: Where products of heads run that are no multiple of 16 bytes.
+MISALIGNED_HEADS = ("tensor", "vector")
 #: What a tensor-parallel rank sends to the next stage, where all have the whole residual stream.
 MESSAGES = ("whole", "scattered", "partitioned")
 #: How ranks with a share of the sequence get to all keys and values.
@@ -286,6 +288,12 @@ class Framework:
         doc="selective recomputation runs a fused attention core again as well, which keeps no "
         "scores in any case",
     )
+    stops_early: bool = switch(
+        default=False,
+        doc="recomputation of a dense layer ends with the last tensor that backward reads: the "
+        "down projection and the addition behind it do not run again, unless dropout or a norm "
+        "follows",
+    )
     remakes_elementwise: bool = switch(
         default=False,
         doc="of a compiled layer: outputs of norms and activations are not kept, as backward's "
@@ -379,6 +387,12 @@ class Framework:
         default="ring",
         doc="how context-parallel ranks get to all keys unless the run sets it, as of "
         "`context.algorithm`",
+    )
+    misaligned_heads: str = word(
+        *MISALIGNED_HEADS,
+        default="tensor",
+        doc="products of a core that is not fused whose heads are no multiple of 16 bytes, unless "
+        "the run sets it, as of `kernels.misaligned_heads`",
     )
     attention: str = word(
         "auto",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 def hides_gradients(study: Study) -> bool:
     """Return whether the gradient reduction overlaps with backward."""
+    if study[KernelChoice].launch_blocking:
+        return False
     stated, framework = study[Overlap].gradients, study[Training].framework
     if stated is not None:
         return stated
@@ -26,6 +28,8 @@ def hides_gradients(study: Study) -> bool:
 
 def hides_parameters(study: Study) -> bool:
     """Return whether the parameter all-gather overlaps with forward."""
+    if study[KernelChoice].launch_blocking:
+        return False
     stated, framework = study[Overlap].parameters, study[Training].framework
     if stated is not None:
         return stated
@@ -57,6 +61,8 @@ def runs_experts_apart(study: Study) -> Real:
 
 def tensor_overlap(study: Study) -> str:
     """Return the overlap mode of tensor-parallel collectives."""
+    if study[KernelChoice].launch_blocking:
+        return "off"
     return study[Overlap].tensor or study[Training].framework.tensor_overlap
 
 
@@ -149,6 +155,12 @@ def reshards(study: Study) -> bool:
     return found
 
 
+def heads_on_vectors(study: Study) -> bool:
+    """Return whether products of heads that are no multiple of 16 bytes run on vector units."""
+    chosen = study[KernelChoice].misaligned_heads
+    return (chosen or study[Training].framework.misaligned_heads) == "vector"
+
+
 def kept_of_logits(study: Study) -> str:
     """Return the tensors that cross entropy saves; a compiled eager loss saves the logits."""
     training = study[Training]
@@ -201,6 +213,11 @@ def _reshard(study: Study) -> tuple[bool, str]:
 @resolver(KernelChoice, "mode")
 def _mode(study: Study) -> tuple[str, str]:
     return study[Training].framework.mode, _by_framework(study)
+
+
+@resolver(KernelChoice, "misaligned_heads")
+def _misaligned_heads(study: Study) -> tuple[str, str]:
+    return study[Training].framework.misaligned_heads, _by_framework(study)
 
 
 @resolver(KernelChoice, "cuda_graphs")

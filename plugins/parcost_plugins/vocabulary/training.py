@@ -24,6 +24,7 @@ from parcost_plugins.vocabulary.attention import FUSED_KERNELS
 from parcost_plugins.vocabulary.framework import (
     CUDA_GRAPHS,
     LOSSES,
+    MISALIGNED_HEADS,
     MODES,
     TENSOR_OVERLAPS,
     Framework,
@@ -344,6 +345,13 @@ class KernelChoice:
         default=1.0,
         doc="of a product's rate where rows are a multiple of no more than 2 bytes",
     )
+    misaligned_heads: str | None = word(
+        *MISALIGNED_HEADS,
+        default=None,
+        doc="products of a core that is not fused whose heads are no multiple of 16 bytes: on "
+        "tensor cores, at the shares above, or on vector units in fp32, as cuBLAS 11 has them; "
+        "the default is that of the framework",
+    )
     head_sizes: tuple[int, ...] = integers(
         default=(),
         doc="sizes of heads that the fused core has kernels for, from the smallest upwards; a "
@@ -450,6 +458,11 @@ class KernelChoice:
         "layer "
         "and pass, or those of all forward and backward passes; the default is that of the "
         "framework",
+    )
+    launch_blocking: bool = switch(
+        default=False,
+        doc="the host waits for each kernel before it issues the next, as with "
+        "CUDA_LAUNCH_BLOCKING=1: its time adds to that of the device, and no collective overlaps",
     )
     grouped_experts: bool | None = switch(
         default=None,

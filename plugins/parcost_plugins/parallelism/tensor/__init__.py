@@ -104,13 +104,14 @@ def terms(study: Study) -> Iterator[Work | Once]:
 def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
     sums_hide = sums_hide and not study.number(puts_off_weight_gradients)
-    once, again = pairs(study, "F"), pairs(study, "R")
+    once = pairs(study, "F")
+    again = {"columns": pairs(study, "R", "columns"), "rows": pairs(study, "R")}
     model = study[Training].model
     for row in rows_of(study[Layout]):
         if row is SAVED_INPUT and not saved_inputs:
             continue
         for pass_ in row.passes:
-            for message in messages(row, again if pass_ == "R" else once, model):
+            for message in messages(row, again[row.side] if pass_ == "R" else once, model):
                 if not any(message.times):
                     continue
                 if mode == "split_batch":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from parcost import Figure, Outcome, Real, Section, Sheet, Study
 from parcost.numeric import ratio
@@ -18,31 +18,36 @@ SOURCE = "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022"
 _RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
 
 
+def _pairs_of_stage(found: Mapping[str, Sequence[float]], stages: Real) -> Real:
+    """Return the pairs of products of one stage, a mean over stages."""
+    return sum(sum(count) for count in found.values()) / stages
+
+
 def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the communication of one rank's layers. Embedding and head are not in the counts."""
     layout, m, model = study[Layout], outcome.pipeline.micro_batches, study[Training].model
     rows, found = rows_of(layout), pairs(study, "F")
     on_wire = tensor_group(study)
-    held, repeated = (
-        sum(sum(count) for count in pairs(study, pass_).values()) / layout.pp
-        for pass_ in ("F", "R")
-    )
-    again = ratio(repeated, held)
-    forward = 0.0
+    held = _pairs_of_stage(found, layout.pp)
+    again = {
+        "columns": ratio(_pairs_of_stage(pairs(study, "R", "columns"), layout.pp), held),
+        "rows": ratio(_pairs_of_stage(pairs(study, "R"), layout.pp), held),
+    }
+    forward: Real = 0.0
     backward: Real = 0.0
     sent: Real = 0.0
     for row in rows:
-        times = 1.0 + again if row.part == "forward" else 1.0
+        times = 1.0 + again[row.side] if row.part == "forward" else 1.0
         factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
         for message in messages(row, found, model):
             # Not every pair sends the same: these are means over pairs.
             share = sum(message.times) / (held * layout.pp)
             if row.part == "forward":
                 forward += share
+                backward += again[row.side] * share
             else:
                 backward += share
             sent = sent + share * factor * on_wire.price(row.operation, message).bytes_
-    backward += again * forward
     buffer = on_wire.price("all_reduce").bytes_
     each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
     letters = {

@@ -119,13 +119,19 @@ def messages(
         yield Message("", model.hidden, whole)
 
 
-def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:
+def pairs(
+    study: Study, pass_: Pass, side: Literal["columns", "rows"] = "rows"
+) -> dict[str, Sequence[float]]:
     """Return the number of pairs on each virtual stage, by kind: one per row-parallel product.
 
-    In the pass R these are the recomputed pairs. Kinds without pairs are left out.
+    In the pass R these are the recomputed pairs. The first product of an MLP may run alone
+    there, and counts on the *side* of columns. Kinds without pairs are left out.
     """
     found: dict[str, Counts] = {}
     kinds = {rows: pair for pair, (_, rows) in HOSTS.items()}
+    if side == "columns":
+        kinds = {host: pair for host, pair in kinds.items() if pair != "MLP"}
+        kinds[MLP_COLUMNS] = "MLP"
     for _, operator in study.contributions_by_row("operators"):
         if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in kinds:
             pair = kinds[operator.host]
