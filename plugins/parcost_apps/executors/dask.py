@@ -69,12 +69,12 @@ def executor(address: str) -> Executor:
     if unreachable:
         raise _failure(address, unreachable)
     try:
-        # One that has never been connected is not to wait for its scheduler when it is removed.
+        # A client that was never connected must not wait for its scheduler when it is removed.
         connect: Callable[..., Any] = type("Client", (Client,), {"__del__": lambda _: None})
         settings = {"timeout": _PATIENCE_SECONDS, "set_as_default": False}
         with _silence("distributed"):
             client = _call_within(2 * _PATIENCE_SECONDS, lambda: connect(address, **settings))
-    except Exception as error:  # whatever the library makes of who answers there
+    except Exception as error:  # any error of the library, as the server may not be Dask
         raise _failure(address, " ".join(str(error).split())) from error
     return DaskExecutor(client)
 

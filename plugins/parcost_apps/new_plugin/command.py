@@ -27,7 +27,7 @@ _PREFIX = "parcost-"
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 _LONGEST = 40
 _SUFFIX = ".txt"
-#: Where files of a template go, but for their last suffix, which keeps them from tools of ours.
+#: Target paths of template files; their last suffix hides them from the tools of this project.
 _PLACES = {
     "module.py": "$module.py",
     "tests.py": "tests/test_$module.py",

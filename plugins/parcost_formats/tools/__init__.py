@@ -27,5 +27,5 @@ PARTS = (
     "torchtitan",
     "unread_tools",
 )
-#: What the parts offer, and all that they do: a job in a spec is evaluated without importing them.
+#: Hooks of the modules; a job in a spec is evaluated without importing these modules.
 OFFERS = ("importers", "settings_writers")

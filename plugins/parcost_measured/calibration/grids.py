@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from parcost_measured.calibration.constants import Constant
 
-#: Between two points of an axis, a constant grows by this part: of 7 %, half a kink is 1.75 %.
+#: Relative step of a constant between two grid points; with 7 %, half a kink is 1.75 %.
 _STEP = 0.07
 _FEWEST, _MOST = 5, 25  # points of an axis
 _MOST_WHOLE = 7  # of one of whole numbers

@@ -47,7 +47,7 @@ RECIPES = {
     "nvfp4": "nvfp4",
     "mxfp4": "nvfp4",
 }
-#: Products below take as long as a launch more than as multiplying.
+#: Seconds below which launch time dominates a matrix product.
 SHORTEST = 100e-6
 KERNELS = {
     "flash1": "flash_1",
@@ -63,7 +63,7 @@ KERNELS = {
     "aiter": "aiter",
 }
 TYPES = {"bfloat16": "wide", "float16": "wide", "fp16/bf16": "wide", "fp8": "fp8", "mxfp8": "fp8"}
-#: Of an element-wise pass that is worth a row, the part that memory takes.
+#: Minimum share of memory time in an element-wise pass, for a row to be used.
 _MEMORY_PART = 0.8
 _OPERATORS = ("norms", "gated", "rotary", "softmax", "loss")
 

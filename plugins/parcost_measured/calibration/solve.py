@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from parcost_measured.calibration.constants import Constant
 
-#: Releases of one software differ by 5.9 %: residuals beyond that are outliers more and more.
+#: Scale of residuals beyond which outliers are damped: releases of one software differ by 5.9 %.
 _SCALE = 0.06
-#: A row carries a constant if doubling it changes the step by a part that noise does not hide.
+#: Sensitivity from which a row supports a constant: the effect of doubling it exceeds noise.
 CARRIES = 0.03
 FEWEST = 6  # configurations that carry a constant
 FEWEST_EACH = 3  # configurations for each constant together
@@ -382,7 +382,7 @@ def _deviations(
     import numpy as np
 
     columns, residuals, heavy = _normal(task, free, slopes, values)
-    # Rows need not be alike in what they are off by: the sandwich of White (1980).
+    # Rows may have different error variances: the sandwich estimator of White (1980).
     inverse = np.linalg.pinv(columns.T @ columns)
     filling = columns.T @ (columns * (heavy * residuals**2)[:, None])
     rows = len({row.configuration for row in task.rows})
@@ -425,7 +425,7 @@ def _pairs(columns: NDArray[np.float64]) -> list[tuple[int, int, float]]:
     for i in range(len(size)):
         for j in range(i):
             shared = float(inverse[i, j] / (size[i] * size[j]))
-            # Columns that are the same have no inverse: what they share is the correlation.
+            # Equal columns have no inverse: use the correlation of the columns instead.
             if alike[i, j] ** 2 > 1.0 - 1e-9:
                 shared = -float(alike[i, j])
             pairs.append((j, i, shared))

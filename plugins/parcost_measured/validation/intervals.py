@@ -23,7 +23,7 @@ from attrs import frozen
 
 from parcost_measured.validation.scores import group_by, quantile
 
-#: Of measured values, that an interval is to hold.
+#: Share of measured values that an interval should contain.
 COVERAGE = 0.9
 FOLDS = 8
 FEWEST_RUNS = 10  # of a kind that has a range of its own
@@ -33,7 +33,7 @@ _SHARES = [percent / 100 for percent in range(80, 100)]  # that are tried
 
 T = TypeVar("T")
 Kind = tuple[str, str, str]
-#: Which properties runs have in common, from the widest kind to the narrowest.
+#: Common properties of runs, from the broadest kind to the narrowest.
 LEVELS: Mapping[str, Sequence[tuple[bool, bool, bool]]] = {
     "step_time": ((True, False, False), (True, True, False), (True, True, True)),
     "memory": ((False, False, False),),

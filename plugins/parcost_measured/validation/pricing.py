@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from parcost.batch.executors import Engine
     from parcost.plugins.selection import PluginSelection
 
-#: What a score needs of a study, and the unit in which the batch answers.
+#: Columns of the batch needed for scores, with their units.
 _FIGURES = {
     "step_time": "step_time_seconds",
     "memory": "memory_bytes",
     "mfu": "mfu_fraction",
     "flops_per_device": "flops_per_device_flop_per_second",
 }
-#: The ends of intervals, which a study lacks where the plugin is left out.
+#: Columns with the ends of intervals; missing if the plugin is left out.
 _ENDS = {
     "step_time_low": "step_time_low_seconds",
     "step_time_high": "step_time_high_seconds",

@@ -24,7 +24,7 @@ class Recipe:
     attention: bool = False
 
 
-#: What NeMo's and Megatron-Bridge's tuned recipes make of a recipe of the catalogue.
+#: Catalogue precisions as changed by tuned recipes of NeMo and Megatron-Bridge.
 _NEMO = {
     "bf16": ("bf16_nemo", ""),
     "fp8_delayed": ("fp8_delayed_nemo", ""),
@@ -113,7 +113,7 @@ _MODULES = {
 _POINTS = {"norms": "on", "activation": "on"}
 _QKV = {"keep_qkv": "on"}
 _OUTPUT = {**_QKV, "keep_output": "on"}
-#: What sources print beyond a word; a pattern, and what it means here.
+#: Phrases in sources: a pattern, and its recomputation.
 _DETAILS = (
     (r"every 2nd layer|by layer", Recomputation("full", {"every": "2"})),
     (r"per-op|by op", Recomputation("full", {"alternate": "on"})),

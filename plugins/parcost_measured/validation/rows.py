@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
 
 RUNS = Kind("file of runs", 256 * 2**20, line=2**20)
-#: How far a printed rate may be off the one that follows from the step time: releases round.
+#: Tolerance between a printed rate and the rate from the step time, as sources round.
 _ROUNDING = 0.05
 
 
-#: Classes of precision, those before others that are part of their names.
+#: Classes of precision; longer names come before names that they contain.
 PRECISIONS = ("mxfp8", "nvfp4", "mxfp4", "bf16", "fp16", "fp8", "tf32", "fp32")
 
 

@@ -764,7 +764,7 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     yield "}"
 
 
-#: What a recipe says of state, which another recipe may say instead.
+#: State attributes of a precision that may be taken from another precision.
 _STATE = ("weights", "gradients", "optimizer", "reduction", "gather", "update_traffic")
 
 

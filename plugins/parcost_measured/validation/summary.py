@@ -25,14 +25,14 @@ from parcost_measured.validation.scores import (
 from parcost_measured.validation.study import StudyText
 from parcost_plugins.vocabulary import Framework
 
-#: Layouts of one job from which a ranking says something.
+#: Minimum number of layouts of one job for a ranking.
 FEWEST_LAYOUTS = 3
 #: Repeats of a layout agree within this share; layouts further apart differ.
 NOISE = 0.03
-#: Rows of a group from which it counts that a constant MFU is closer.
+#: Minimum number of rows in a group to report that a constant MFU predicts better.
 FEWEST_ROWS = 8
 _WORST = 3  # rows that a group names
-#: By what a type of that width may compute faster than one of 16 bits.
+#: Speedup of a data type over 16 bits.
 _WIDER = {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 4.0, "mxfp4": 4.0}
 
 
@@ -280,8 +280,8 @@ def device_class(row: RunRow) -> str:
     return row.hardware.gpu_class or row.hardware.gpu
 
 
-#: What rows are grouped by: a name, and that of a row's group, or None to leave the row out.
-#: `once` has all rows with weights by which a configuration that was measured often counts once.
+#: Dimensions of groups: a name, and a function from a row to its group, None to leave it out.
+#: `once` has all rows, weighted so that repeats of a configuration count once.
 DIMENSIONS: Mapping[str, Callable[[RunRow, str], str | None]] = {
     "all": lambda _row, _framework: "all",
     "once": lambda _row, _framework: "once",

@@ -156,7 +156,7 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
     forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
     again = layout.sequence_parallel and not study[Training].framework.keeps_gathers
     weights: Real = 1.0 * _PAIRS if again else 0.0
-    if tensor_overlap(study) == "pipelined":  # so many products and transfers in place of a product
+    if tensor_overlap(study) == "pipelined":  # products and transfers replacing a product
         forward = forward * (2.0 * overlap.chunks - 1.0)
     shared = where(layout.tp > 1, 1.0, 0.0)
     return shared * forward, shared * forward, shared * weights

@@ -14,7 +14,7 @@ from parcost_plugins.vocabulary import Gemm, KernelChoice
 
 _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 _WIDER = 4.0  # than the products reach, the roof on both sides
-_NARROWEST, _HEIGHT = 480.0, 320.0  # pixels of a picture in which names do not meet
+_NARROWEST, _HEIGHT = 480.0, 320.0  # width in pixels for placing names without overlap
 _LETTER, _LINE, _DOT = 5.6, 12.0, 5.0  # pixels: of a letter, a line, and half of a point
 _BESIDE = 9  # pixels between a point and its name
 _SIDES = {"above": (0, -13), "below": (0, 13), "right": (1, 0), "left": (-1, 0)}

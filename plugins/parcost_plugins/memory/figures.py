@@ -95,7 +95,7 @@ def _largest_model(study: Study, sheet: Sheet) -> Figure:
     )
 
 
-#: What the training state is made of, by the tags of memory terms.
+#: Parts of the training state, by tag of memory terms.
 _STATE = {"weights": "weights", "gradients": "gradients", "optimizer": "optimizer state"}
 
 

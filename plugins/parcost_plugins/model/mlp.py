@@ -94,8 +94,8 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     if rank.model.is_nominal or not any(span.count):
         return
     span = span.rerun_all(rank.recompute.mlp)
-    # Where attention reads the same input, and the results are added up, the ranks tell one
-    # another of both at once: there is no second pair.
+    # With a parallel residual, one collective serves attention and MLP,
+    # so there is no second pair.
     alone = not rank.model.parallel_residual
     columns, rows = (MLP_COLUMNS, MLP_ROWS) if alone else (ATTENTION_COLUMNS, "")
     made = [part for part in _parts(rank) if not rank.keeps(part)]

@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import ends_share_device
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
-NORMS_EACH = 3  # of the stream, of the embedding, and ahead of the head
+NORMS_EACH = 3  # of the residual stream, of the embedding, and before the head
 
 
 @hookimpl

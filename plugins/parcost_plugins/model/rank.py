@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
-#: Of what stands in no layer of that paper.
+#: Source of tensors outside of the layers in that paper.
 KEPT = "counted from the tensors that backward reads"
 
 _WHILE_ALIVE: tuple[Moment, ...] = ("forward", "backward")

@@ -57,7 +57,7 @@ from parcost_plugins.vocabulary.run_choices import blocks_on_transfers, stage_me
 
 _UNEVEN = "shorten the first and last stage: `schedule.assignment = short_ends`"
 _NO_ENDS = " without counted ends"
-#: What decides how many passes a schedule has.
+#: Attributes that determine the number of passes in a schedule.
 _PASSES = ("training.micro_batches", "layout.pp")
 _LEFT_OUT = "leave `schedule.stages` out"
 
@@ -111,10 +111,10 @@ def _send_recv(study: Study, pp: Real) -> Edge:
 
 
 def _gathers(study: Study) -> Iterator[Work]:
-    """Yield what a stage gathers of the shares that its tensor-parallel ranks have.
+    """Yield the all-gathers over tensor-parallel ranks that send only shares to the next stage.
 
-    Those of the activation that it received, and of the gradient. A ``partitioned`` output is
-    gathered for backward as well, which needs its graph.
+    They gather the received activation and the received gradient. A ``partitioned`` output is also
+    gathered for backward, which needs its autograd graph.
     """
     kind, tp = stage_messages(study), study[Layout].tp
     if kind == "whole" or (isinstance(tp, float) and tp == 1.0):
@@ -149,7 +149,7 @@ def _message(study: Study) -> Formula:
 
 
 def _residual_stream(study: Study, shares: Real) -> Formula:
-    """Return the bytes of the hidden states of a micro-batch, or of one of *shares* of them."""
+    """Return the bytes of the hidden states of a micro-batch, divided by *shares*."""
     training = study[Training]
     return formula(
         "s b h e / t",

@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary.run_choices import shards_weights
 from parcost_plugins.vocabulary.stage_parameters import slots, stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
-FP32 = 4.0  # bytes of a greatest value
+FP32 = 4.0  # bytes of an amax value
 OPERANDS = 3.0  # of a linear layer: its input, its weights, the gradient of its output
 
 SOURCE = "Transformer Engine: operands are read wide and written narrow"

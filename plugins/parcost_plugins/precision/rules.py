@@ -8,7 +8,7 @@ from parcost import Check, Study, block_name
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import Cluster, Training
 
-#: What needs a narrow type, in the words of a message.
+#: Attributes that need a narrow type, as text for messages.
 _NEEDS = {
     "narrow_attention": "the attention core cannot run in it",
     "scale": "there is nothing to scale",

@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary.clocks import has_law, static_share
 
 _WIDTHS = (("tf32", "fp16"), ("tf32", "bf16"), ("fp16", "fp8"), ("bf16", "fp8"), ("fp8", "fp4"))
 
-#: What a spec says of the rates of products and attention, the cap included.
+#: Attributes of the rates of products and attention, including the cap.
 _REACHED = ("gemm_efficiency", "attention_forward_efficiency", "attention_backward_efficiency")
 
 

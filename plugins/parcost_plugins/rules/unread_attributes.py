@@ -91,7 +91,7 @@ def _spreads(study: Study) -> Mask:
 
 
 def _repeats_stream(study: Study) -> Mask:
-    """Return whether several ranks have the same residual stream."""
+    """Return whether tensor-parallel ranks hold equal copies of the residual stream."""
     return (study[Layout].tp > 1) & (not study[Layout].sequence_parallel)
 
 
@@ -527,7 +527,7 @@ def priced_rules(study: Study) -> Iterator[Check]:
     yield from _levels(study, priced=True)
 
 
-#: Attributes of a level that may leave all links as they are, and what would read them.
+#: Attributes of a level that may have no effect on links, and the condition for an effect.
 _OF_LEVELS = {
     "efficiency": "a group of ranks that crosses the level",
     "ports": "a group of ranks that crosses the level",
@@ -560,7 +560,7 @@ def _levels(study: Study, *, priced: bool = False) -> Iterator[Check]:
         for attribute, waits_for in _OF_LEVELS.items():
             if not _is_written(study, level, attribute):
                 continue
-            # A ring on rails need not take the links that become slower beyond them.
+            # A ring on rails may avoid the slower links between rails.
             on_rails = attribute == "oversubscription" and level.kind == "rail"
             if priced != (attribute == "in_network" or on_rails):
                 continue

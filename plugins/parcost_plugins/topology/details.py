@@ -65,7 +65,7 @@ def _rails(group: Group) -> Iterator[tuple[int, Any]]:
 
 
 def _members(group: Group, at: int) -> Real:
-    """Return the members of a unit of the level below *at*."""
+    """Return the number of members in a unit of the level below *at*."""
     return prod(group.shape[:at], start=1.0)
 
 

@@ -25,7 +25,7 @@ LOADING = Cause("data loading", color="#5B8C3A")
 STRAGGLERS = Cause("stragglers", color="#B04A6F")
 OTHER = Cause("other", color="#B0B6BC")  # the color of every cause that has none
 
-#: Tags of memory that the allocator of the framework does not hold, and that it loses.
+#: Tags of memory outside of the framework's allocator, and of fragmentation.
 OUTSIDE, FRAGMENTATION = "outside of the allocator", "fragmentation"
 
 # Of memory.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parcost_plugins.vocabulary.training import KernelChoice
 
 SOURCE = "dynamic power is proportional to f V^2, and the voltage falls with the clock f"
-#: How often the width of 16 bits is halved; wider types draw the more for a FLOP.
+#: Halvings of the width of 16 bits; negative for wider types, which need more energy per FLOP.
 _HALVINGS = {"fp32": -1, "tf32": -1, "fp16": 0, "bf16": 0, "fp8": 1, "fp4": 2}
 
 

@@ -118,7 +118,7 @@ def _read_log(text: str) -> Iterator[Timings]:
                 message = f"{match['wrong']} elements are wrong at {match['size']} B"
                 raise UnreadableError(f"{message}: the collective failed there")
             time, algbw, busbw = (float(match.group(n)) for n in ("time", "algbw", "busbw"))
-            ratio = busbw / algbw if algbw >= 1.0 else 0.0  # printed to 0.01: small ones say little
+            ratio = busbw / algbw if algbw >= 1.0 else 0.0  # printed to 0.01, so inexact
             start, end = (start if rows else at), at + len(line.rstrip())
             rows.append((float(match.group("size")), time * 1e-6, ratio))
     if rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from parcost import BYTES, ONE, SECONDS, Real, block, fraction, integer, quantity, word
 from parcost_plugins.vocabulary.link_rates import link_rate
 
-#: Bits of an element on the wire; what is exchanged as a sum, and what is not.
+#: Bits of an element on the wire: types that can be summed in transit, and others.
 SUMMED = {"fp16": 16.0, "bf16": 16.0}
 EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
 

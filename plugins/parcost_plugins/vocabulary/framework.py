@@ -21,32 +21,32 @@ from parcost import (
 )
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
 
-#: How layers are dealt to stages that do not divide them.
+#: Rules for layers that do not divide by the stages.
 ASSIGNMENTS = ("even", "short_ends", "front", "fill", "ends")
 
-#: What the cross entropy keeps of its logits.
+#: Tensors that the cross entropy saves for backward.
 LOSSES = ("eager", "softmax", "logits", "gradient")
 
-#: Who sends tokens to their experts.
+#: Token dispatchers.
 DISPATCHERS = ("alltoall", "allgather", "deepep", "hybridep")
-#: Those of them whose own kernels send a token once to each rank of a unit.
+#: Dispatchers whose own kernels send a token once to each rank of a unit.
 KERNEL_DISPATCHERS = ("deepep", "hybridep")
 
 #: How the host issues the operators of a layer.
 MODES = ("eager", "compiled")
-#: What a CUDA graph replays in place of kernels that are issued one by one.
+#: Scopes of CUDA graphs.
 CUDA_GRAPHS = ("none", "layer", "iteration")
 
 
-#: What tensor-parallel collectives hide under; see the block ``overlap``.
+#: Overlap modes of tensor-parallel collectives; see the block ``overlap``.
 TENSOR_OVERLAPS = ("off", "on", "weight_gradients", "pipelined", "split_batch")
-#: Whether a device works on while it sends to its neighbour.
+#: Whether pipeline send/recv overlaps with compute.
 TRANSFERS = ("overlapped", "blocking")
 #: Where products of heads run that are no multiple of 16 bytes.
 MISALIGNED_HEADS = ("tensor", "vector")
 #: What a tensor-parallel rank sends to the next stage, where all have the whole residual stream.
 MESSAGES = ("whole", "scattered", "partitioned")
-#: How ranks with a share of the sequence get to all keys and values.
+#: Algorithms of context parallelism.
 CONTEXTS = ("ring", "all_gather", "ulysses", "hybrid")
 #: When gradients are reduced under ZeRO 2 and 3.
 ACCUMULATIONS = ("shard", "whole")

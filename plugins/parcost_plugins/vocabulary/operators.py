@@ -90,8 +90,8 @@ class FusedAttention(Operator):
         return self.flops
 
 
-#: How the kernels of a streaming operator reach memory. Each has its share of the rate at which
-#: `plain` ones stream: `kernels { eager_norm_efficiency = ... }`.
+#: Memory access of streaming operators. Each kind has an efficiency relative to
+#: `plain` kernels: `kernels { eager_norm_efficiency = ... }`.
 StreamKind = Literal[
     "plain",
     "norm_gradient",
@@ -108,9 +108,9 @@ StreamKind = Literal[
 ]
 STREAM_KINDS: tuple[StreamKind, ...] = get_args(StreamKind)
 
-#: How kernels make the elements of their results, where that takes longer than the bytes do: they
-#: work out where each element lies, or add to memory that others add to as well. Each has its
-#: time of an element on a multiprocessor: `kernels { strided_time = ... }`.
+#: Kernels limited by work per element rather than by memory traffic: they
+#: compute the place of each element, or use atomic additions. Each kind has a
+#: time per element on a multiprocessor: `kernels { strided_time = ... }`.
 StepKind = Literal["", "traced", "traced_gradient", "strided", "scattered", "indexed"]
 STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 

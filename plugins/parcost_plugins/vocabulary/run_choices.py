@@ -82,9 +82,9 @@ def blocks_on_transfers(study: Study) -> bool:
 
 
 def stage_messages(study: Study) -> str:
-    """Return what a tensor-parallel rank sends to the next stage.
+    """Return what a tensor-parallel rank sends to the next stage: a mode such as ``whole``.
 
-    With sequence parallelism a rank has no more than its share.
+    With sequence parallelism the whole hidden state of a rank is already a shard.
     """
     if study[Layout].sequence_parallel:
         return "whole"

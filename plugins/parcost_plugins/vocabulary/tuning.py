@@ -21,7 +21,7 @@ from parcost import (
     switch,
 )
 
-#: The rows of a table that a device may name.
+#: The generations of a table that a device may name.
 GENERATIONS = ("unknown", "volta", "ampere", "hopper", "blackwell", "cdna")
 
 

@@ -34,7 +34,7 @@ from parcost_formats.tools.needs import NEEDS
 from parcost_formats.tools.subjects import SUBJECTS
 from parcost_formats.tools.tables import is_listed, table
 
-#: Tools, and what reads their jobs; a tool without one has none that the language can express.
+#: The reader of each tool; None if parcost can express none of its jobs.
 _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
     "llamafactory": read_llamafactory,
     "axolotl": read_axolotl,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from parcost_formats.tools.drafts import digits
 
-#: Returns the value of a key, and why it is assumed where the file does not state it.
+#: Returns the value of a key, and the reason for it if the file does not state it.
 ValueOf = Callable[[str], tuple[Any, str]]
 
 _FULL, _WINDOWED, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"

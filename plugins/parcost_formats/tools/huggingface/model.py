@@ -33,7 +33,7 @@ from parcost_formats.tools.tables import is_listed
 ABSENT = "not in the language yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens
 _CORE = ("layers", "hidden", "heads", "vocabulary")
-#: Names that a number of routed experts may have, of types that no table has.
+#: Keys for the number of routed experts, in model types without a table.
 _NUMBER_OF_EXPERTS = re.compile(r"(?:num|n)_(?!.*(?:shared|active|selected|per_|group)).*experts?$")
 _NONE_AT_ZERO = (
     *("kv_lora", "q_lora", "nope_dim", "rope_dim", "ffn"),

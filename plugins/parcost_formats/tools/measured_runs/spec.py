@@ -25,7 +25,7 @@ from parcost_formats.tools.measured_runs.labels import label_of
 from parcost_plugins.vocabulary import Anchor, Cluster, Training
 from parcost_plugins.vocabulary.anchor import read_settings, write_settings
 
-#: Kinds of blocks that say how a job runs: those with all values, and those with given ones.
+#: Kinds of blocks with settings of a run: taken with all values, and with given values only.
 _WHOLE = ("layout", "sharding", "schedule", "training", "recompute")
 _GIVEN = ("kernels", "overlap", "routing", "offload", "optimizer", "collectives")
 _CARRIED = ("quantity", "word", "switch")  # kinds of attributes

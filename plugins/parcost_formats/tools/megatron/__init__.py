@@ -59,7 +59,7 @@ _LABELS = {
 }
 _VERSION = "Megatron-LM core 0.14 to 0.19"
 _DOUBTS = table(TOOL)["doubts"]
-#: What another file may set in place of an option that is not read.
+#: Attributes that another file may set instead of an unread option.
 _SET_ELSEWHERE = {"use_checkpoint_args": "model"}
 _SIGNS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_gpt")
 _SIGN_OF_SWIFT = re.compile(r"\bmegatron\s+(?:sft|pt|rlhf)\b")

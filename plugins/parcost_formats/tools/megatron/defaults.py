@@ -8,7 +8,7 @@ from parcost_formats.tools.drafts import Draft, Option, OptionSet
 from parcost_formats.tools.tables import table
 
 _DOUBTS = table("megatron")["doubts"]
-#: All topics, for what may decide anything.
+#: All topics, for options that may affect any attribute.
 EVERYTHING: Sequence[str] = _DOUBTS["topics"]
 _ANSWERS: Mapping[str, Sequence[str]] = table("megatron")["answers"]
 #: Options with a usual value of attributes that are asked for.
@@ -19,7 +19,7 @@ _ON = {
     "use_megatron_fsdp": {"true": "--set layout.zero=3"},
     "use_torch_fsdp2": {"true": "--set layout.zero=3"},
 }
-#: What is written where a value is asked for.
+#: Placeholders of values in suggested options.
 _QUESTIONS = {"training.precision": "precision"}
 
 

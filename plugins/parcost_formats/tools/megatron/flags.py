@@ -24,7 +24,7 @@ from parcost_formats.tools.tables import is_ignored, table
 
 _EMPTY = re.compile(r"""[ \t=]*["']?\$\{?([A-Za-z_]\w*|\d+)(?=[}\s"']|$)""")
 _Namer: TypeAlias = "Callable[[str], str]"
-_CLOSE = 20  # unknown flags that a similar one is sought for
+_CLOSE = 20  # number of unknown flags with a suggestion
 NO_FLAG = "a word that belongs to no flag"
 _VARIABLES_OF_SWIFT = {"NPROC_PER_NODE": "nproc-per-node", "NNODES": "nnodes"}
 _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "mpiexec", "deepspeed"}
@@ -101,7 +101,7 @@ def command_line(file: ImportFile) -> CommandLine:
 
 
 def _stored_flags(script: Script, names: Iterable[str]) -> Sequence[ShellField]:
-    """Return the flags in variables, with the words behind each; one that others repeat is once."""
+    """Return the flags in variables, with the words that follow each; repeated ones once."""
     found: list[ShellField] = []
     seen: set[tuple[int, int, str]] = set()
     for name in names:

@@ -12,7 +12,7 @@ from parcost_formats.tools.megatron.patterns import LayerListError, pattern
 from parcost_formats.tools.tables import table
 
 _NUMBERS, _WORDS = table("megatron")["numbers"], table("megatron")["words"]
-#: What a recipe may change of a model of the catalogue, and what is not followed.
+#: Attributes that a recipe may change in a catalogue model, and those that are ignored.
 _CHANGES = {
     "num_layers": "model.layers",
     "vocab_size": "model.vocabulary",

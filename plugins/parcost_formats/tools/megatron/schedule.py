@@ -49,7 +49,7 @@ def read_schedule(options: ToolOptions) -> None:
 
 
 def _method(options: ToolOptions) -> None:
-    """Read the schedule of FlagScale and MindSpeed, whose devices have two chunks each."""
+    """Read ``schedules_method`` of FlagScale and MindSpeed: ``dualpipev``, with two chunks."""
     option = options.get("schedules_method")
     if option is None or option.text in ("None", "null", "1f1b"):
         return

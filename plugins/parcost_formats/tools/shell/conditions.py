@@ -31,7 +31,7 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
 }
 _TEXTS = ("=", "==", "!=")
 _BINARY = (*_TEXTS, *_NUMBERS, "=~", "<", ">", "-nt", "-ot", "-ef")
-#: How far from the number that a test compares with a value makes it true, and one that does not.
+#: Offsets from the number in a test at which the test is true, and at which it is false.
 _NEAR = {"-eq": (0, 1), "-ne": (1, 0), "-lt": (-1, 0), "-le": (0, 1), "-gt": (1, 0), "-ge": (0, -1)}
 _MOST_CASES = 32
 _DEEPEST = 30

@@ -520,7 +520,7 @@ class WordExpander:
         at = reference.at + (2 if colon else 1)
         first = unread_piece(value) if value is not None else None
         if first is not None and colon and all(piece.unread for piece in value or ()):
-            # Whether it is empty is not known; it is what it is if it is not.
+            # Whether it is empty is unknown; this is its value if it is not.
             return value if operator != "+" and value is not None else [first]
         is_there = value is not None and not (colon and not text_of(value))
         if value is None and operator in "+?" and not self._is_known_unset(name):

@@ -14,7 +14,7 @@ _LAUNCHING_MODULES = (
     *("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"),
     *("deepspeed.launcher.runner", "colossalai.cli", "torchrun"),
 )
-#: Programs whose first word names what they do, such as ``swift sft``.
+#: Programs whose first argument is a subcommand, such as ``swift sft``.
 _WITH_COMMANDS = (
     *("swift", "megatron", "llamafactory-cli", "trl", "axolotl", "xtuner", "lightning", "nemo"),
     *("primus-cli", "automodel", "tune"),

@@ -79,8 +79,8 @@ class _DeviceNodes:
         self._ring = 0  # messages in rings so far
         self._end: Sequence[int] = ()  # of the last pass
         self._sends: list[int] = []
-        self._released: dict[int, Sequence[int]] = {}  # by stage: what its first pass waits for
-        self._joined: dict[int, Sequence[int]] = {}  # and what its end waits for
+        self._released: dict[int, Sequence[int]] = {}  # by stage: dependencies of its first pass
+        self._joined: dict[int, Sequence[int]] = {}  # and dependencies of its end
         self._bounds: dict[int, tuple[Sequence[int], Sequence[int]]] = {}  # of its last backward
         once = [one for one in trace.slices(device) if one.op is None]
         parts = {

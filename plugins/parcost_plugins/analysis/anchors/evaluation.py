@@ -34,8 +34,8 @@ from parcost_plugins.vocabulary.shrinkage import (
 
 #: Attributes of a recipe that tell jobs apart.
 _RECIPE = ("compute", "narrow", "microscaled", "scale_block")
-_ALIKE = 0.01  # by which the prediction of one run in two specs may differ
-_REPEATS = 1.2  # the most by which the slowest of repeats may exceed the fastest
+_ALIKE = 0.01  # relative tolerance of one run's prediction in two specs
+_REPEATS = 1.2  # largest ratio of the slowest to the fastest repeat
 
 
 def _printable_text(text: str) -> str:

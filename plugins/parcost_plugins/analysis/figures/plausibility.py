@@ -9,7 +9,7 @@ from parcost.numeric import maximum
 from parcost_plugins.analysis.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, PlausibleRange, Training, flops_per_token
 
-#: Attributes of the block `plausible` for types whose peaks no run comes as close to.
+#: Attributes of the block `plausible` with an MFU that no run reaches, by data type.
 _MOST = {"fp8": "mfu_fp8", "fp4": "mfu_fp4"}
 
 

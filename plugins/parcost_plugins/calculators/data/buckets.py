@@ -119,7 +119,7 @@ def exposed_seconds(count: Real, each: Real, backward: Real) -> Real:
 
 
 def _optima(sheet: Sheet) -> Iterator[Figure]:
-    # What costs nothing asks for buckets without end.
+    # Without start-up time the best number of buckets is infinite.
     yield sheet(
         "most_count",
         "most buckets that keep the network busy all the time",

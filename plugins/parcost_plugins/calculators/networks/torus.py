@@ -32,7 +32,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         },
         help="write `devices = {total}`",
     )
-    # The link that closes a dimension of two is the one that is there already.
+    # In a dimension of two, wrap-around adds no second link.
     wraps = [network.wrap and k > 2 for k in sizes]
     _, across, wrapped = min(
         (total / k * (2 if wrap else 1), k, wrap) for k, wrap in zip(sizes, wraps, strict=True)

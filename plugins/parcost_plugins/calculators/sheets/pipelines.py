@@ -33,7 +33,7 @@ from parcost_plugins.calculators.sheets.pipeline_counts import (
 )
 from parcost_plugins.vocabulary import PipelineSketch
 
-# Quotients that are whole numbers come out a little off: 7 x 0.9 / 0.1 is 63.
+# Rounding errors of whole quotients: 7 x 0.9 / 0.1 should be 63.
 _ROUNDING = 1e-9
 
 

@@ -76,7 +76,7 @@ def _is_default(value: Real, plain: float) -> bool:
     return isinstance(value, float) and value == plain
 
 
-#: What all ranks together send at least.
+#: Minimum bytes sent by all ranks together.
 SENT = {
     **dict.fromkeys(
         ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"), "(P - 1) s"
@@ -85,7 +85,7 @@ SENT = {
     "all_reduce": "2 (P - 1) s",
     "point_to_point": "min(P - 1, 1) s",
 }
-#: What must cross a cut through the middle, each way.
+#: Minimum bytes across the bisection, in each direction.
 _CROSSING = {"all_to_all": "s P / 4", **dict.fromkeys(DIVIDED - {"all_to_all"}, "s / 2")}
 
 

@@ -19,7 +19,7 @@ from parcost_plugins.calculators.transfers.pricing import (
 from parcost_plugins.vocabulary import OPERATIONS
 from parcost_plugins.vocabulary.answers import section_note
 
-#: Ranks of which a ring's steps are listed; the others do the same, each one further.
+#: Ranks listed in a ring's steps; the others do the same, shifted by one.
 _SHOWN = 16
 #: Sizes of a table by size: 1 KiB to 16 GiB.
 _LADDER = tuple(1024.0 * 4.0**step for step in range(13))

@@ -53,7 +53,7 @@ _NAMES = {
     "collnet_chain": "collnet_chain_simple",
     "pat": "pat_simple",
 }
-#: What sends messages where a link was measured by size: its points have protocol and ramp.
+#: Algorithms on links with measured points, which already include protocol and ramp.
 _BY_POINTS = {"ring_simple": Ring(), "tree_simple": DoubleTree()}
 
 

@@ -16,7 +16,7 @@ from parcost_plugins.collectives.nccl.machine import Machine, RankSpread
 _GATHERS = ("all_gather", "reduce_scatter")
 _COPIES = ("broadcast", "reduce")
 _FEWEST_OF_NVLS = 2  # NCCL, src/transport/nvls.cc, ncclNvlsInit: `gpuCount <= 2` has none
-#: What a call does: a pair has the operations of its algorithm.
+#: The operations of each algorithm, and so of its pairs.
 OPERATIONS: Mapping[str, frozenset[str]] = {
     "ring_ll": frozenset({"all_reduce", *_GATHERS, *_COPIES}),
     "ring_ll128": frozenset({"all_reduce", *_GATHERS, *_COPIES}),
@@ -60,9 +60,9 @@ class PairCost:
         return self.offered & known & (self.bandwidth > 0)
 
     def phase_seconds(self, group: Group) -> Real:
-        """Return the time of the call by its phases on *group*, where it runs.
+        """Return the seconds of the call on *group*, as the sum over its phases.
 
-        It is what the phases of a pair add up to, in their order, without a link made for each.
+        It is equal to the time of the phases, without building a link for each.
         """
         one = where(group.ranks > 1, 1.0, 0.0)
         step = where(self.steps > 0, self.step, 0.0)
@@ -81,7 +81,7 @@ class PairCost:
         return where(self.runs, start + self.bytes_ / bandwidth, INFINITY)
 
 
-#: What is not offered at any point costs nothing, where a lone rank asks.
+#: The cost of a pair that is offered at no point; a single rank then takes no time.
 _NOTHING = PairCost(call=0.0, bytes_=0.0, bandwidth=1.0, offered=False)
 
 

@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import gradient_bucket, shards_states
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
-#: The tags of terms: what reduces gradients, what compresses them, what workers average.
+#: Tags of terms: gradient reduction, compression, averaging over workers.
 GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
 
 

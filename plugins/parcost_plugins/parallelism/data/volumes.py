@@ -37,7 +37,7 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_weights,
 )
 
-#: The tags of what the end of backward waits for.
+#: Tags of terms that follow the end of backward.
 _REDUCED = (GRADIENTS, COMPRESSION, MEETING)
 
 
@@ -214,7 +214,7 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "sum(exposed) + sum(hidden), on the busiest device",
     )
     wire = sheet.letters["reduction_time"][0].value
-    if any_of(wire > 0):  # nothing hides badly where nothing is reduced
+    if any_of(wire > 0):  # fully hidden if nothing is reduced
         yield sheet(
             "overlap_efficiency",
             "share of that reduction that hides",

@@ -255,7 +255,7 @@ class TokenExchange:
         times = [_travel(links[0], group.shape[0] - 1.0, inside, 1.0)]
         reached: Real = 1.0
         for link, most in zip(links[1:], group.shape[1:], strict=True):
-            # Of the other units, those that part from this one at the level of the link.
+            # The other units that are reached through this level.
             share = reached * (most - 1.0) / maximum(self.units - 1.0, 1.0)
             reached = reached * most
             times.append(_travel(link, most - 1.0, outside, share))
