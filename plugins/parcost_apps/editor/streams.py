@@ -1,6 +1,6 @@
 """A daemon thread that reads from the editor.
 
-The threads of a pool of the standard library are waited for when a process ends. One that reads
+A process waits for the pool threads of the standard library before it ends. A thread that reads
 stdin would wait for an editor that is gone, or that has sent a signal instead.
 """
 

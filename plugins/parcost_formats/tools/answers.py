@@ -28,7 +28,7 @@ def answer_to(key: str, table: Mapping[str, Any]) -> str:
     """Return the option to suggest for a *key* that is in no list of a table; "" if none is needed.
 
     ``asks`` of the table has options by patterns of keys. They match unknown keys of sections that
-    affect cost, so that a key of another release never falls back to a default.
+    affect cost. So a key of another release never falls back to a default.
     """
     asks: Mapping[str, str] = table.get("asks", {})
     return value_of_pattern(key, asks)

@@ -535,8 +535,8 @@ def leave_out(
     """Return the errors of all rows, each predicted with constants fitted without its fold.
 
     A constant that the other rows do not determine takes the mean of the determined constants of
-    the same attribute, or else the middle of its bounds. The value fitted with the left-out rows is
-    not used.
+    the same attribute. If none is determined, it takes the middle of its bounds. The value fitted
+    with the left-out rows is not used.
     """
     import numpy as np
 

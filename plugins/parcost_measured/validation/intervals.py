@@ -3,8 +3,8 @@
 Runs have kinds: dense or MoE model, then family of devices, then framework. The range of a kind is
 the shortest that contains a given share of its logarithms. It always contains 1, which is the
 prediction itself. Errors of one model are correlated, so a kind with few models borrows from the
-enclosing kind. Its own runs have the weight m / (m + 10), with m models, and the runs of the
-enclosing kind have the rest.
+enclosing kind. Its own runs have the weight m / (m + 10), with m models; the runs of the enclosing
+kind have the rest.
 
 The share is chosen so that ranges cover left-out models as often as an interval claims. Models are
 in folds by their name, and each fold is judged by the ranges from the other folds.

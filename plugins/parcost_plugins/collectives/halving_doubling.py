@@ -1,7 +1,7 @@
 """Recursive halving and doubling: the bytes of a ring in logarithmically many rounds.
 
-If every level holds a power of two of units, ranks halve with near partners first and double with
-them last, so that the data that crosses an outer level has been halved on the inner ones. Otherwise
+If every level holds a power of two of units, halving starts with near partners and doubling ends
+with them. So the data that crosses an outer level has been halved on the inner ones. Otherwise
 every round is estimated at ``group.pair``, the slowest boundary. If the number of ranks is not a
 power of two, pairs of ranks first merge into one: exact for an all-reduce, an approximation for a
 reduce-scatter, whose shares become unequal. The other operations then cannot run.

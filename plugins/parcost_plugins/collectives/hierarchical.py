@@ -3,8 +3,8 @@
 An all-reduce over levels 1 to q starts with a reduce-scatter within level 1. An all-reduce of the
 shards over levels 2 to q follows, then an all-gather within level 1. So the outer levels carry a
 shard on every port, and their latency counts their own units only. On one level it is the ring. If
-units have different numbers of members, the largest unit determines the time within, and the ports
-of the smallest the time outside.
+units have different numbers of members, the largest unit determines the time within units; the
+ports of the smallest unit determine the time outside.
 """
 
 from __future__ import annotations

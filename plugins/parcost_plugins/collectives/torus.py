@@ -5,8 +5,8 @@ in one direction. A group takes the nearest dimensions in order; in a partly use
 no wrap-around ring. Groups that the dimensions do not divide cannot run.
 
 ``bucket`` processes one dimension after another through one port. ``torus`` splits the buffer and
-sends each part through the dimensions in another order, so that all links work at once: exact for
-equal dimensions, else as if every link were always busy.
+sends each part through the dimensions in another order, so all links work at once: exact for equal
+dimensions, else as if every link were always busy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Host time: a pass on a stage takes the longer of its kernels and their issue time.
 
 The host issues ahead of the device within a pass, so the longer time counts. It does not run ahead
-over passes: the queue of a device holds about a thousand kernels, 1F1B waits for each message of a
-stage, and frameworks read the loss. The time per kernel is the framework's ``issue``; the number of
+over passes: the queue of a device holds about a thousand kernels; 1F1B waits for each message of a
+stage; and frameworks read the loss. The time per kernel is the framework's ``issue``; the number of
 kernels in a layer is counted in its code.
 
 A collective is one kernel with any algorithm. A graph of a layer takes one launch per pass. A graph

@@ -1,10 +1,10 @@
 """Changes that make a step fit in memory, the cheapest first.
 
-If a step does not fit or is tight, every change that the framework supports is made in the spec and
-evaluated like any study. A change is listed if the step then fits, or is tight and did not fit
-before. The order is by step time; changes that need more devices come last. For each attribute only
-the cheapest value is listed. If no single change is enough, pairs of the most effective ones are
-tried.
+If a step does not fit or is tight, every change that the framework supports is made in the spec.
+The changed spec is evaluated like any study. A change is listed if the step then fits, or is tight
+and did not fit before. The order is by step time; changes that need more devices come last. For
+each attribute only the cheapest value is listed. If no single change is enough, pairs of the most
+effective ones are tried.
 
 Take 70 billion parameters on 64 devices. `recompute.norms = on` may save 5 GiB for 20 ms, and
 `layout.cp = 2` 25 GiB for 100 ms. Both are rows, the former first.
@@ -88,7 +88,7 @@ class Cure:
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the changes that make a step fit that does not fit or is tight."""
+    """Yield changes that make the step fit in memory, if it does not fit or is tight."""
     if is_array(outcome.step_seconds, outcome.memory_bytes):
         return
     if outcome.memory_bytes <= memory_limits(study).roomy:

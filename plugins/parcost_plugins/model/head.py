@@ -97,7 +97,7 @@ def memory(study: Study) -> Iterator[Memory]:
     logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
     logits. An unfused loss has two more fp32 tensors: the logits in forward, the gradients of loss
     and of log-softmax in backward. A loss in chunks computes the gradient of each chunk at once, in
-    place of the head's input, and saves nothing else.
+    place of the head's input. It saves nothing else.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:

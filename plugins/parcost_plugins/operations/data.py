@@ -1,7 +1,7 @@
 """The data loading stall.
 
 Loaders work beside the devices. With prefetching they have a whole step for the next batch, so they
-either keep up or limit the step time; without, every step begins with a wait.
+keep up or limit the step time; without, every step begins with a wait.
 """
 
 from __future__ import annotations

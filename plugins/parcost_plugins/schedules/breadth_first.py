@@ -40,8 +40,8 @@ class BreadthFirst(Schedule):
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan for equal virtual stages.
 
-        After the last micro-batch of a chunk the first device waits if the first micro-batch of the
-        next chunk has not returned. Otherwise only the path down and back counts, once.
+        The first device waits after a chunk if the first micro-batch of the next chunk has not
+        returned. Otherwise only the path down and back counts, once.
         """
         hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
         f, both = case.F[0], case.backward[0]

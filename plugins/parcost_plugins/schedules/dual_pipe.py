@@ -1,9 +1,9 @@
 """DualPipe and DualPipeV: overlapped forward and backward passes (DeepSeek-AI 2024, 2025).
 
 Every device has two phases, the streams of micro-batches that it serves. In DualPipe they are
-directions: half of the micro-batches enter at the first device and half at the last, and every
-virtual stage is held twice. In DualPipeV they are two chunks in the shape of a V, held once. In the
-steady state a forward pass of one phase overlaps with a backward pass of the other; each hides
+directions: half of the micro-batches enter at the first device and half at the last; every virtual
+stage is held twice. In DualPipeV they are two chunks in the shape of a V, held once. In the steady
+state a forward pass of one phase overlaps with a backward pass of the other; each hides
 communication of the other. Weight gradients are deferred if input gradients can be sent earlier.
 """
 

@@ -66,8 +66,8 @@ class OneFOneB(Schedule):
         """Return a lower bound of the makespan, which is exact for a single slow stage.
 
         Work of the stages before the slowest, ahead of its first and after its last pass, does not
-        overlap. Work of the stages after it overlaps only with the p - 1 - s other passes that it
-        then has.
+        overlap. Work of the stages after it overlaps only with its p - 1 - s other passes at that
+        time.
         """
         backward = case.backward
         both = [f + b for f, b in zip(case.F, backward, strict=True)]

@@ -40,8 +40,8 @@ class Gemm(Operator):
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
 
     *role* is its place in the model, which decides whether it runs in low precision; a *wide* one
-    never does. If the sizes are those of the busiest rank, for which the others wait, *load* is its
-    work over that of the mean rank.
+    never does. If the sizes are those of the busiest rank, *load* is its work over the mean of all
+    ranks.
     """
 
     name: str

@@ -9,8 +9,8 @@ from parcost import BYTES, ONE, SECONDS, Real, block, fraction, integer, quantit
 class Search:
     """The objective of `parcost search`, its limits and its axes.
 
-    Axes are the sweeps of the study, with their values, and the axes named here, or all that
-    `parcost search` would choose for the model and the machine.
+    Axes are the sweeps of the study, with their values, and the axes named here. If no axes are
+    named, `parcost search` chooses them for the model and the machine.
     """
 
     objective: str = word(

@@ -28,9 +28,9 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 class JobKeys:
     """The *entries* of a job by key, and the keys whose value in the script is *unread*.
 
-    *launcher* are the words ahead of the program, *environment* the assignments there, and *strays*
-    the words that belong to no key. *assumed* are defaults of the script by key. *problems* are
-    files that the script names and that could not be read. *script* is None for a configuration.
+    *launcher* are the words ahead of the program, *environment* the assignments there. *strays* are
+    words that belong to no key. *assumed* are defaults of the script by key. *problems* are files
+    that the script names and that could not be read. *script* is None for a configuration.
     """
 
     entries: Mapping[str, JsonEntry]

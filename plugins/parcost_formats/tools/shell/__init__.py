@@ -22,5 +22,5 @@ the program behind ``torchrun``, ``srun``, ``accelerate launch``, ``deepspeed``,
 and the like.
 
 A script whose expansion is too large raises ``ShellTextError``. The limits are 300,000 words and 8
-MB of text beyond its own size, 40 levels of nesting, and 1,000 rounds of a ``while`` loop.
+MB of text beyond its own size; 40 levels of nesting; and 1,000 rounds of a ``while`` loop.
 """

@@ -1,7 +1,7 @@
 """The anchors of a study, each evaluated as the run that was measured.
 
 An anchor is the study as its file states it, with other settings. So values from the command line,
-a sweep or a search never change the prediction that a measured run is compared with.
+a sweep or a search never change the prediction for a measured run.
 """
 
 from __future__ import annotations

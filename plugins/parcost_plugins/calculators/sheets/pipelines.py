@@ -1,7 +1,7 @@
 """A pipeline of equal stages: its bubble under all common definitions.
 
 The core replays the schedule; only the stages are equal. The bubble over the step and the bubble
-over busy time are different numbers, so both are given, each under its own name.
+over busy time are different numbers; both are given, each under its own name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stages with copies on several devices of one pipeline, as in bidirectional schedules.
 
-Every copy processes a part of the micro-batches, so gradients are also reduced between copies,
+Every copy processes a part of the micro-batches. So gradients are also reduced between copies,
 after the reduction among the replicas of each copy. They are whole gradients, or shards from ZeRO 1
 on.
 """

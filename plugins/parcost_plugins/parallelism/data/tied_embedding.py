@@ -1,9 +1,9 @@
 """Tied embeddings on the two ends of a pipeline.
 
 The last stage holds a copy. Each end computes a part of the gradient, and the two devices add the
-parts before the update. From ZeRO 2 on a device has only its shard by then, and sends it to its
-peer with the same shard. V-shaped and bidirectional schedules have both ends on one device, which
-holds the embedding once.
+parts before the update. From ZeRO 2 on a device has only its shard by then; it sends the shard to
+its peer with the same shard. V-shaped and bidirectional schedules have both ends on one device,
+which holds the embedding once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Device copies of sharded parameters around the collectives.
 
-A framework that gathers many parameters at once copies them out of a receive buffer, and copies
-gradients into a send buffer, in every pass with such a collective. No other kernel uses the memory
-of the device during the copy.
+A framework that gathers many parameters at once copies them out of a receive buffer. It also copies
+gradients into a send buffer. Both occur in every pass with such a collective. No other kernel uses
+the memory of the device during the copy.
 """
 
 from __future__ import annotations

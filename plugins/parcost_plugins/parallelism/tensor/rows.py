@@ -49,7 +49,7 @@ class LayerRow:
 
     @property
     def passes(self) -> Sequence[Pass]:
-        """The passes that contain it; recomputation repeats forward communication."""
+        """The passes that contain the collective; recomputation repeats forward communication."""
         if self.part == "forward":
             return ("F", "R")
         return ("B",) if self.part == "backward" else ("W",)
