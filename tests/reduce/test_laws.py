@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from parcost import Edge, Memory, Once, Pair, Pipeline, PipelineShape, Work
 from parcost.contract.plugin import Plugin
 from parcost.engine.maxima import total
-from parcost.search.serial_work import SerialWork, even_share
-from parcost.search.timing import ScheduleTimes, peak_memory
+from parcost.search.serial_work import SerialWork, bound_seconds
+from parcost.search.timing import ScheduleTimes, SketchPlan, peak_memory
 
 RESOURCES = ("compute", "link", "network")
 seconds = st.integers(0, 8).map(float)
@@ -398,7 +398,7 @@ def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any
     found = add_up(step)
     slack = 1e-12 * found.step_seconds
     assert np.all(timed.minimum_seconds() <= found.step_seconds + slack)
-    assert least_share(step, pairs=bool(timed.plan.pairs)) <= found.step_seconds + slack
+    assert serial_bound(step, timed.plan) <= found.step_seconds + slack
     bound, exact = (np.broadcast_to(value, 1) for value in timed.step())
     assert bound[0] <= found.step_seconds + slack
     if exact[0]:
@@ -407,19 +407,20 @@ def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any
     assert np.all(held <= found.memory_bytes * (1 + 1e-12))
 
 
-def least_share(step: Any, *, pairs: bool) -> float:
+def serial_bound(step: Any, plan: SketchPlan) -> float:
     """Return what serial work alone says of a step."""
 
-    def count(row: Any) -> float:
-        return float(sum(row) if isinstance(row, tuple) else row * step.p * step.v)
+    def counts(row: Any) -> Sequence[float]:
+        return row if isinstance(row, tuple) else (row,) * (step.p * step.v)
 
     hashable = [
         evolve(t, count=tuple(t.count)) if isinstance(getattr(t, "count", 1.0), list) else t
         for t in step.terms
     ]
     work = SerialWork([(Plugin(name="test"), term) for term in hashable], 0)
-    serial = work.seconds(float, count, kernels=pairs)
-    return float(even_share(serial, float(step.m), step.p, work.may_not_end(bool)))
+    assert not work.may_not_end(bool)
+    sums = work.sums(float, kernels=bool(plan.pairs))
+    return float(bound_seconds(plan, float(step.m), sums, counts))
 
 
 @pytest.mark.slow

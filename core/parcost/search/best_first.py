@@ -33,7 +33,7 @@ from parcost.search.point_order import PointOrder
 from parcost.search.queue import ReplayQueue
 from parcost.search.result import Best, SearchedLayout, SearchResult
 from parcost.search.scores import ScoredLayouts, Scores
-from parcost.search.space import Space
+from parcost.search.space import Space, StructureGroup
 from parcost.search.tally import RefusedError, Tally, result_of
 from parcost.system.garbage import rare_collections
 
@@ -180,9 +180,7 @@ class _Search:
             self.on_progress(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
             if group.structures:
-                scores = Scores(group, self.few)
-                self.few = self.few or scores.few
-                whole = self._score_group(scores)
+                whole = self._score_group(group)
                 group.forget()
             self.looked += group.looked if whole else 0
             if self._crowd > self.crowded or len(self.waiting) > self.many:
@@ -190,12 +188,14 @@ class _Search:
             if self._ends_early:
                 return
 
-    def _score_group(self, scores: Scores) -> bool:
+    def _score_group(self, group: StructureGroup) -> bool:
         """Score the layouts of a group that may be in the ranking; return whether all have a bound.
 
         Degrees that the bound by serial work excludes are not scored. The time limit may end it
         early.
         """
+        scores = Scores(group, self.few)
+        self.few = self.few or scores.few
         order = PointOrder(self._least_costs(scores))
         while block := order.take(self._block_size, self.best.worst):
             self._score(scores, block)

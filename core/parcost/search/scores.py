@@ -7,6 +7,7 @@ number of stages is an array over all structures; other answers are requested fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
 from parcost.search.mesh import Places
 from parcost.search.result import spec_text
-from parcost.search.serial_work import SerialWork, even_share
+from parcost.search.serial_work import SerialWork, bound_seconds
 from parcost.search.space import Structure, StructureGroup
 from parcost.search.term_arrays import (
     Windows,
@@ -177,23 +178,10 @@ class _Table:
         self._work = SerialWork(self._shared, len(shape))
         self._own_work = [SerialWork(terms, len(shape)) for terms in self._own]
 
-    def least_work(
-        self, place: int, places: Places, count: Callable[[Any], float], *, kernels: bool
-    ) -> tuple[Any, Any]:
-        """Return the serial work of one structure in seconds, and where it is no valid bound.
-
-        It is the work of one micro-batch on all devices, at all points; see :class:`SerialWork`.
-        """
-        every = slice(None)
-        both = [
-            (self._work, places.pick),
-            (self._own_work[place], lambda value: at_points(value, every)),
-        ]
-        seconds, endless = 0.0, np.False_
-        for work, pick in both:
-            seconds = seconds + work.seconds(pick, count, kernels=kernels)
-            endless = endless | work.may_not_end(pick)
-        return seconds, endless
+    def serial_work(self, place: int, places: Places) -> Iterator[tuple[SerialWork, Any]]:
+        """Yield serial work, and the function that selects it at all points of one structure."""
+        yield self._work, places.pick
+        yield self._own_work[place], partial(at_points, kept=slice(None))
 
     def select_terms(
         self, place: int, points: NDArray[np.intp], places: Places
@@ -264,41 +252,40 @@ class Scores:
     def least_seconds(self, place: int) -> NDArray[np.float64]:
         """Return a lower bound of the step time in seconds at each point of a structure.
 
-        It divides the work of the first bound evenly over the devices. No plugin is called.
+        It is the time of serial work alone, and minus infinity where a time is not finite.
         """
         structure, places = self.group.structures[place], self.group.places(place)
         points = np.arange(len(structure.kept))
         choices = tuple(range(structure.legal.ndim - 1))
+        work = list(self._first.serial_work(place, places))
         found = np.full(len(points), np.inf)
         for index in self._positions:
             legal = self.under(structure.legal, index)
             if not legal.any():
                 continue
-            pipeline = self._pipeline(place, index, points)
+            pipeline, schedule = self._pipeline(place, index, points), self._schedule(place, index)
             with schedule_blame(structure.whole, pipeline.schedule):
-                plan = SketchPlan.of(self._schedule(place, index), pipeline, legal)
-
-            def count(row: Any, at: int = index) -> float:
-                return self._least_count(place, at, row)
-
-            pairs = bool(plan.pairs)
-            work, endless = self._first.least_work(place, places, count, kernels=pairs)
-            bound = even_share(work, pipeline.micro_batches, pipeline.stages, endless)
-            here = legal.any(axis=choices)
-            found = np.where(here, np.minimum(found, bound), found)
+                plan = SketchPlan.of(schedule, pipeline, legal)
+                pairs = bool(plan.pairs)
+                sums = [one for w, pick in work for one in w.sums(pick, kernels=pairs)]
+                counts = partial(self._least_counts, place, index)
+                bound = bound_seconds(plan, pipeline.micro_batches, sums, counts)
+            found = np.where(legal.any(axis=choices), np.minimum(found, bound), found)
+        for serial, pick in work:
+            found = np.where(serial.may_not_end(pick) | np.isnan(found), -np.inf, found)
         return found
 
-    def _least_count(self, place: int, index: int, count: Any) -> float:
-        """Return the minimum number of occurrences on all virtual stages, over all choices."""
+    def _least_counts(self, place: int, index: int, count: Any) -> Sequence[float]:
+        """Return the minimum occurrences of a term on each virtual stage, over all choices."""
         _, stages = self._sizes(place, index)
         if count.__class__ is not StageCounts:
-            return float(sum(count) if isinstance(count, tuple) else count * stages)
+            return count if isinstance(count, tuple) else (count,) * stages
         counts, _ = self._row_counts(place, index, count)
-        found: Any = 0.0
-        for each, mask in counts:
-            total = sum(each) if isinstance(each, tuple) else each * stages
-            found = found + (total if mask is None else total * mask)
-        return float(np.min(found))
+        each = [n if isinstance(n, tuple) else (n,) * stages for n, _ in counts]
+        masks = [mask for _, mask in counts if mask is not None]
+        if not each or (masks and not np.all(reduce(np.logical_or, masks))):
+            return (0.0,) * stages  # under some choice
+        return each[0] if len(each) == 1 else tuple(map(min, zip(*each, strict=True)))
 
     def hold_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
         """Yield layouts, by structure and schedule, with their memory in bytes only.

@@ -191,20 +191,28 @@ class Space:
         words = [a for a in self.structural if not all(map(_is_number, a.values))]
         numbers = [a for a in self.structural if a not in words]
         for outer in product(*(_middle_first(axis.values) for axis in words)):
-            found: list[Structure] = []
-            points = 0
-            for inner in product(*(_middle_first(axis.values) for axis in numbers)):
-                at = {a.attribute: v for a, v in zip(words, outer, strict=True)}
-                at |= {a.attribute: v for a, v in zip(numbers, inner, strict=True)}
-                at = {axis.attribute: at[axis.attribute] for axis in self.structural}
-                for whole in self._whole(at):
-                    count = len(whole.kept)
-                    if found and (not self.merges or points + count > MOST_TOGETHER):
-                        yield from _legal_groups(found)
-                        found, points = [], 0
-                    found.append(whole)
-                    points += count
-            yield from _legal_groups(found) if found else ()
+            at = {a.attribute: v for a, v in zip(words, outer, strict=True)}
+            legal = (one for few in self._batches(at, numbers) for one in _legal_groups(few))
+            yield from _larger_groups(legal) if self.merges else legal
+
+    def _batches(
+        self, outer: Mapping[str, Any], numbers: Sequence[Axis]
+    ) -> Iterator[Sequence[Structure]]:
+        """Yield the structures with the words *outer*, as many at a time as are judged at once."""
+        found: list[Structure] = []
+        points = 0
+        for inner in product(*(_middle_first(axis.values) for axis in numbers)):
+            at = {**outer, **{a.attribute: v for a, v in zip(numbers, inner, strict=True)}}
+            at = {axis.attribute: at[axis.attribute] for axis in self.structural}
+            for whole in self._whole(at):
+                count = len(whole.kept)
+                if found and (not self.merges or points + count > MOST_TOGETHER):
+                    yield found
+                    found, points = [], 0
+                found.append(whole)
+                points += count
+        if found:
+            yield found
 
     def structures(self) -> Iterator[Structure]:
         """Yield every structure with a legal layout."""
@@ -308,6 +316,33 @@ def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
         yield evolve(found, refused=refused, looked=len(structures))
     else:
         yield evolve(together, structures=[], refused=refused, looked=len(structures))
+
+
+def _larger_groups(groups: Iterable[StructureGroup]) -> Iterator[StructureGroup]:
+    """Yield *groups*, those together that fit together: fewer questions for plugins."""
+    waiting: StructureGroup | None = None
+    for group in groups:
+        both = None if waiting is None else _join(waiting, group)
+        if waiting is not None and both is None:
+            yield waiting
+        waiting = group if both is None else both
+    if waiting is not None:
+        yield waiting
+
+
+def _join(one: StructureGroup, other: StructureGroup) -> StructureGroup | None:
+    """Return two groups as one, None where they are too large or too different."""
+    structures = [*one.structures, *other.structures]
+    refused = Counter(one.refused) + Counter(other.refused)
+    looked = one.looked + other.looked
+    if not (one.structures and other.structures):
+        return evolve(other if other.structures else one, refused=refused, looked=looked)
+    whole = Mesh.from_axes(structures[0].whole.axes)
+    mesh = whole.restrict([structure.kept for structure in structures])
+    if len(structures) * prod(map(len, mesh.used)) > MOST_TOGETHER:
+        return None
+    found = _group(structures, mesh, legal=True)
+    return None if found is None else evolve(found, refused=refused, looked=looked)
 
 
 def _legal_structures(group: StructureGroup, refused: Counter[str]) -> Iterator[Structure]:

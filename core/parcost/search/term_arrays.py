@@ -143,17 +143,18 @@ class _Where:
         self.index = of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
         self._apart: dict[tuple[int, ...], NDArray[np.intp]] = {}
 
-    def without_unread(self, rows: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return the index with size 1 for choices that do not change *rows*."""
-        first: dict[bytes, int] = {}
-        alike = tuple(first.setdefault(row.tobytes(), i) for i, row in enumerate(rows))
-        if alike not in self._apart:
-            found: NDArray[np.intp] = np.array(alike)[self.index]
+    def without_unread(self, numbers: tuple[int, ...]) -> NDArray[np.intp]:
+        """Return the number of each answer, with size 1 for choices that do not change it.
+
+        *numbers* are by answer; equal values have the same number.
+        """
+        if numbers not in self._apart:
+            found: NDArray[np.intp] = np.array(numbers)[self.index]
             for k in range(found.ndim):
                 if (found == found.take([0], axis=k)).all():
                     found = found.take([0], axis=k)
-            self._apart[alike] = found
-        return self._apart[alike]
+            self._apart[numbers] = found
+        return self._apart[numbers]
 
 
 def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, Any]:
@@ -180,10 +181,23 @@ def _spread(values: Mapping[int, Any], count: int, where: _Where, name: str) -> 
             return lift(first, where.index.ndim, where.rank)
         if (one := _one([first, *others])) is not None:
             return one
-    rows = np.full((count, *_shape_of(values.values(), where.rank)), _NUMBERS[name])
-    for number, value in values.items():
-        rows[number] = value
-    return rows[where.without_unread(rows)]
+    distinct: dict[Any, tuple[int, Any]] = {}
+    keys = {id(value): _content(value) for value in values.values()}
+    nothing = _NUMBERS[name]
+    numbers = []
+    for answer in range(count):
+        value = values.get(answer, nothing)
+        key = keys.get(id(value), nothing)
+        numbers.append(distinct.setdefault(key, (len(distinct), value))[0])
+    rows = np.empty((len(distinct), *_shape_of(values.values(), where.rank)))
+    for row, value in distinct.values():
+        rows[row] = value
+    return rows[where.without_unread(tuple(numbers))]
+
+
+def _content(value: Any) -> Any:
+    """Return a key that is equal for equal numbers or arrays."""
+    return (value.shape, value.tobytes()) if np.ndim(value) else float(value)
 
 
 def _shape_of(values: Iterable[Any], rank: int) -> tuple[int, ...]:
