@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from attrs import frozen
 
@@ -70,6 +70,9 @@ def compile_order(
     sends. *keep*: every op keeps its slot, and is listed in *entries*.
     """
     made = _OrderCompiler(home, number, len(lists))
+    if not (blocking or keep or any(Pair in set(map(type, entries_)) for entries_ in lists)):
+        made.add_ops(lists, turns)
+        return made.order(())
     entries: list[tuple[int, Entry, int, int]] = []
     todo = [iter(entries_) for entries_ in lists]
     for d in turns:
@@ -171,6 +174,44 @@ class _OrderCompiler:
                     done[self.half + j * virtual + x] = value
         return value, duration
 
+    def add_ops(self, lists: Sequence[Sequence[Entry]], turns: Iterable[int]) -> None:
+        """Add the steps of all ops in the order of *turns*, as :meth:`add` does one by one.
+
+        There are no pairs. This takes half the time, and orders are compiled for few replays.
+        """
+        home, virtual, done, half = self.home, self.virtual, self.done, self.half
+        befores, arrivals, takes, over = self.befores, self.arrivals, self.takes, self.over
+        clock, starts, ends, routes = self.clock, self.starts, self.ends, self.routes
+        offset, number, last = self.offset, self.number, virtual - 1
+        copies = [[number.get((x, d), -1) for x in range(virtual)] for d in range(len(clock))]
+        todo = [iter(cast("Sequence[Op]", entries)) for entries in lists]
+        value = self.first + len(takes)
+        for d in turns:
+            kind, j, x = next(todo[d])
+            at, copy = j * virtual + x, copies[d][x]
+            message, route = NEVER, -1
+            if kind == "F":
+                if x and (origin := home[at - 1]) != d:
+                    message, route = done[at - 1], routes[origin, d]
+            elif kind != "W" and x != last and (origin := home[at + 1]) != d:
+                message, route = done[half + at + 1], routes[origin, d]
+            if starts[copy] < 0:  # the first forward pass also waits for its release
+                self._step(d, RELEASES + copy, self.nothing, -1)
+                starts[copy] = self._step(d, message, self.nothing, route)
+                message, route, value = NEVER, -1, value + 2
+            befores.append(clock[d])
+            arrivals.append(message)
+            takes.append(offset[kind] + x)
+            over.append(route)
+            clock[d] = value
+            if kind == "F":
+                done[at] = value
+            else:
+                ends[copy] = value
+                if kind != "W":
+                    done[half + at] = value
+            value += 1
+
     def send(self, d: int, ops: Sequence[Op]) -> None:
         """Keep device *d* busy while it sends what *ops* made."""
         last = self.virtual - 1
@@ -235,6 +276,10 @@ def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Seque
     Raises:
         OrderError: The devices wait for one another.
     """
+    if not any(Pair in set(map(type, entries)) for entries in lists):
+        ops = cast("Sequence[Sequence[Op]]", lists)
+        if (turns := _turns_of_ops(ops, virtual, half)) is not None:
+            return turns
     position = [0] * len(lists)
     done = bytearray(2 * half + 1)
     done[-1] = 1  # a position without work
@@ -280,6 +325,41 @@ def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Seque
         ]
         raise OrderError("the order deadlocks: " + "; ".join(stuck))
     return found
+
+
+def _turns_of_ops(lists: Sequence[Sequence[Op]], virtual: int, half: int) -> Sequence[int] | None:
+    """Return what :func:`turns_of` does for ops without pairs, None where devices wait for ever."""
+    position, sizes = [0] * len(lists), list(map(len, lists))
+    done = bytearray(2 * half + 1)
+    done[-1] = 1  # a position without work
+    waiting: dict[int, int] = {}
+    ready = list(range(len(lists) - 1, -1, -1))
+    found = array("I")
+    last = virtual - 1
+    while ready:
+        d = ready.pop()
+        entries, start, size = lists[d], position[d], sizes[d]
+        for i in range(start, size):
+            kind, j, x = entries[i]
+            at = j * virtual + x
+            if kind == "F":
+                need = at - 1 if x else -1
+            elif kind == "W":
+                continue
+            else:
+                at += half
+                need = at + 1 if x < last else -1
+            if not done[need]:
+                waiting[need] = d
+                break
+            done[at] = 1
+            if at in waiting:
+                ready.append(waiting.pop(at))
+        else:
+            i = size
+        found.extend([d] * (i - start))
+        position[d] = i
+    return None if waiting else found
 
 
 def ops_of(entry: Entry) -> Sequence[Op]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from attrs import field, frozen
@@ -394,11 +395,15 @@ def _alive(
     A micro-batch is in flight from the start of its F to the end of its BW or W. In a run of
     forward passes the last is the peak, and in a run of backward passes the first.
     """
+    if all(map(_FUSED.__contains__, map(itemgetter(0), entries))):  # no pair begins with one
+        ops = cast("Sequence[Op]", entries)
+        moments, ends = _fused_moments(ops, held)
+        peaks = _maximal_moments(AliveCounts(row, row) for row in moments)
+        return peaks, peaks, ends, True
     n = len(held)
     counts = [0] * (2 * n)  # alive on each copy, and then whole
     place = {x: i for i, x in enumerate(held)}
-    forward: set[tuple[int, ...]] = set()
-    backward: set[tuple[int, ...]] = set()
+    found: set[tuple[int, ...]] = set()
     last: dict[int, str] = {}
     rising = fused = True
     for entry in entries:
@@ -410,9 +415,7 @@ def _alive(
                 rising = True
                 continue
             if rising:
-                moment = tuple(counts)
-                forward.add(moment)
-                backward.add(moment)
+                found.add(tuple(counts))
                 rising = False
             last[x] = kind
             if kind != "B":
@@ -421,11 +424,30 @@ def _alive(
                 counts[n + i] -= 1
             else:
                 fused = False
-    at_f, at_b = (
-        _maximal_moments(AliveCounts(row[:n], row[n:]) for row in found)
-        for found in (forward, backward)
-    )
-    return at_f, at_b, last, fused
+    peaks = _maximal_moments(AliveCounts(row[:n], row[n:]) for row in found)
+    return peaks, peaks, last, fused
+
+
+def _fused_moments(
+    ops: Sequence[Op], held: Sequence[int]
+) -> tuple[set[tuple[int, ...]], Mapping[int, str]]:
+    """Return the micro-batches in flight at each peak, and last ops by stage, of F and BW alone."""
+    counts = [0] * len(held)
+    place = {x: i for i, x in enumerate(held)}
+    found: set[tuple[int, ...]] = set()
+    last: dict[int, str] = {}
+    rising = True
+    for kind, _, x in ops:
+        if kind == "F":
+            counts[place[x]] += 1
+            rising = True
+            continue
+        if rising:
+            found.add(tuple(counts))
+            rising = False
+        last[x] = kind
+        counts[place[x]] -= 1
+    return found, last
 
 
 def _maximal_moments(moments: Iterable[AliveCounts]) -> Sequence[AliveCounts]:

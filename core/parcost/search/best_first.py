@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 4096  # points of the flat axis that are bounded together
-_FIRST_BLOCK = 1024  # and before any is replayed
 _FIRST = 10_000  # layouts of a structure that are scored together before any was replayed
 _ROUND = 50_000  # and afterwards, the lowest bounds first
 _MOST_REPLAYED = 128  # layouts that are replayed together
@@ -197,7 +196,7 @@ class _Search:
         scores = Scores(group, self.few)
         self.few = self.few or scores.few
         order = PointOrder(self._least_costs(scores))
-        while block := order.take(self._block_size, self.best.worst):
+        while block := order.take(_BLOCK, self.best.worst):
             self._score(scores, block)
             if self._ends_early and self.best.ranking():
                 self.unscored = min(self.unscored, order.lowest)
@@ -208,11 +207,6 @@ class _Search:
             for held in scores.hold_layouts(block):
                 self._that_fit(held)
         return True
-
-    @property
-    def _block_size(self) -> int:
-        """The number of points to bound together: fewer until the ranking is full."""
-        return _BLOCK if self.best.worst < inf else _FIRST_BLOCK
 
     def _least_costs(self, scores: Scores) -> Mapping[int, NDArray[np.float64]]:
         """Return a lower bound of the cost at each combination of degrees, by structure.
