@@ -1323,3 +1323,12 @@ def test_a_name_that_is_too_long_is_bad_input(
     Path("a.par").write_text(GOOD, encoding="utf-8")
     assert main([argument.replace("LONG", 300 * "x") for argument in arguments]) == 2
     assert "internal" not in capsys.readouterr().err
+
+
+def test_a_search_of_calculators_says_that_they_have_no_layout(run_command: Run) -> None:
+    spec = (Path(__file__).parents[2] / "specs/examples/roofline.par").read_text("utf-8")
+    done = run_command("search", "roofline.par", files={"roofline.par": spec})
+    assert done.code == 2
+    text = " ".join(done.err.split())
+    assert "`roofline.par` has no training step: its blocks are calculators" in text
+    assert "`parcost eval roofline.par` shows their results" in text

@@ -394,3 +394,39 @@ def test_flags_in_a_variable_have_the_values_of_other_variables() -> None:
 )
 def test_flags_of_forks_are_read(flag: str, attribute: str, value: str) -> None:
     assert values(Megatron().translate("run.args", small(flag)))[attribute] == value
+
+
+def test_fused_attention_of_a_script_for_rocm_is_that_of_the_device() -> None:
+    launch = f"torchrun --nproc_per_node 8 pretrain_gpt.py {small('--attention-backend fused')}"
+    assert values(translate(Megatron(), "run.sh", launch))["kernels.attention"] == "cudnn"
+    rocm = f"export HSA_NO_SCRATCH_RECLAIM=1\n{launch}"
+    assert "kernels.attention" not in values(translate(Megatron(), "run.sh", rocm))
+
+
+SLIME = """\
+MODEL_ARGS=(--num-layers 4 --hidden-size 128 --num-attention-heads 4 --vocab-size 1000)
+ray job submit -- python3 train_async.py --actor-num-nodes 2 --actor-num-gpus-per-node 8 \\
+  ${MODEL_ARGS[@]} --rollout-batch-size 128 --global-batch-size 128 --seq-length 512 \\
+  --loss-type sft_loss --debug-train-only --tensor-model-parallel-size 2
+"""
+
+
+def test_a_supervised_fine_tuning_of_slime_is_read() -> None:
+    found = translate(Megatron(), "run.sh", SLIME)
+    expected = {
+        "cluster.devices": "16",
+        "training.precision": "bf16",  # its defaults, beside those of Megatron-LM
+        "layout.zero": "1",
+        "layout.tp": "2",
+        "training.micro_batch": "1",
+        "training.global_batch": "128 sequences",
+    }
+    assert expected.items() <= values(found).items()
+    assert not found.questions
+    dynamic = translate(
+        Megatron(), "run.sh", SLIME.replace("--debug", "--use-dynamic-batch-size --debug")
+    )
+    assert "training.micro_batch" in [one.attribute for one in dynamic.questions]
+    generating = SLIME.replace("--loss-type sft_loss", "")
+    (problem,) = Megatron().translate("run.sh", generating).problems
+    assert problem.message.startswith("`--rollout-batch-size`: reinforcement")

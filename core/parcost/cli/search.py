@@ -195,6 +195,7 @@ def command(
     try:
         writer = writer_of(session, emit) if emit is not None else None
         scenario = only_study(session, path, study, values, reading)
+        _check_trains(scenario, path)
         wanted = layout_search(
             scenario,
             over=_parse_over(over),
@@ -223,6 +224,23 @@ def command(
     if exported and out is not None:
         write(exported, out)
     return _exit_code(ranked)
+
+
+def _check_trains(scenario: Scenario, path: str) -> None:
+    """Reject a file of calculators, which have no layout.
+
+    Raises:
+        SpecError: The study has no training step.
+    """
+    from parcost.language.diagnostics import Diagnostic
+    from parcost.language.errors import SpecError
+
+    study = scenario.first
+    if study.trains or not study.calculates:
+        return
+    message = f"`{path}` has no training step: its blocks are calculators, without a layout"
+    help = f"`parcost eval {path}` shows their results"
+    raise SpecError([Diagnostic("missing-block", message, place=path, help=help)])
 
 
 class _Ranking(NamedTuple):

@@ -80,7 +80,12 @@ def reject_trainer(job: JobKeys, title: str) -> Translation:
     place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
     what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
     message = f"{what}: trainers of {title} are not read"
-    problem = ImportProblem(message=message, start=place.start, end=place.end)
+    help = (
+        "evaluate the `config.json` of its model, and state the rest: `parcost eval config.json` "
+        "with --use catalog.devices, catalog.fabrics and catalog.precisions, --set layout.tp, "
+        "layout.zero, training.sequence and training.global_batch"
+    )
+    problem = ImportProblem(message=message, start=place.start, end=place.end, help=help)
     return Translation(problems=[problem])
 
 

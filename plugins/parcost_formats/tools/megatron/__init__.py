@@ -36,7 +36,7 @@ from parcost_formats.tools.megatron.rejections import reject
 from parcost_formats.tools.megatron.schedule import read_schedule
 from parcost_formats.tools.megatron.tools import (
     ToolJob,
-    reject_reinforcement,
+    slime_job,
     swift_job,
     yaml_job,
 )
@@ -165,12 +165,11 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     if not known_flags().intersection(line.options):
         message = "the file has no arguments of Megatron-LM"
         return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
-    job = swift_job(line.options) if line.swift else None
+    job = swift_job(line.options) if line.swift else slime_job(draft, line.options)
     if job is None:
         _check_values(draft, line.options)
     options = ToolOptions(draft, job.options if job else line.options, _VERSION)
     _doubts(options, line)
-    reject_reinforcement(draft, line.options)
     if job is not None:
         _start(options, job)
     deepspeed = options.lookup("deepspeed")

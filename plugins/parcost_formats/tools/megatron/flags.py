@@ -23,6 +23,7 @@ from parcost_formats.tools.shell.scripts import (
 from parcost_formats.tools.tables import is_ignored, table
 
 _EMPTY = re.compile(r"""[ \t=]*["']?\$\{?([A-Za-z_]\w*|\d+)(?=[}\s"']|$)""")
+_OF_ROCM = re.compile(r"\b(?:HSA_|RCCL_|HIP_|HIPBLAS|TE_HIPBLASLT|NVTE_CK_)|\brocm\b")
 _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # number of unknown flags with a suggestion
 NO_FLAG = "a word that belongs to no flag"
@@ -132,6 +133,9 @@ def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
         )
 
     options = {name: ask(option) for name, option in line.options.items()}
+    attention = options.get("attention_backend")
+    if attention is not None and attention.texts == ("fused",) and _OF_ROCM.search(text):
+        options["attention_backend"] = attention.evolve(texts=("auto",))  # not cuDNN there
     launcher = {name: ask(option) for name, option in line.launcher.items()}
     return line._replace(options=options, launcher=launcher)
 

@@ -72,11 +72,27 @@ class ToolJob:
             self.options.setdefault(name, one)
 
 
-def reject_reinforcement(draft: Draft, options: Mapping[str, Option]) -> None:
-    """Reject a job of slime, whose steps include generation."""
-    found = [options[name] for name in _TOOLS["slime"]["signs"] if name in options]
-    if len(found) > 1:
-        draft.problem(found[0], str(_TOOLS["slime"]["why"]))
+def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
+    """Return a supervised fine-tuning of slime; reject a job that generates within its steps."""
+    settings = _TOOLS["slime"]
+    found = [options[name] for name in settings["signs"] if name in options]
+    if len(found) < int(settings["least"]):
+        return None
+    loss = options.get("loss_type")
+    if loss is None or loss.text != "sft_loss" or "debug_train_only" not in options:
+        draft.problem(found[0], str(settings["why"]))
+        return None
+    job = ToolJob("slime")
+    for option in options.values():
+        job.add(option)
+    devices = (options.get(f"actor_num_{one}") for one in ("nodes", "gpus_per_node"))
+    job.devices = [one for one in devices if one is not None]
+    if "use_dynamic_batch_size" not in options:
+        fact = f"{job.version}: micro_batch_size is 1"
+        size = Option(name="micro_batch_size", key="", texts=("1",), assumption=fact)
+        job.options.setdefault("micro_batch_size", size)
+    job.complete()
+    return job
 
 
 def swift_job(options: Mapping[str, Option]) -> ToolJob:
