@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from attrs import frozen
+from attrs import Factory, define, frozen
 
 from parcost import Session
 from parcost_measured.calibration.constants import (
@@ -48,42 +48,13 @@ def issue_constants(
     A row with `kernels` has the total time of so many kernels. The time of a graph is a fixed part
     plus a part per kernel. The fixed part is the issue time of the host.
     """
-    flaws: list[Flaw] = []
-    times: dict[str, list[float]] = {}
-    chains: dict[str, list[tuple[float, float]]] = {}
-    passed: dict[str, int] = {}
-    kinds = [k for k in table if "host" in k.reads]
+    read = _HostRows([kind for kind in table if "host" in kind.reads])
     for one in placed:
-        if isinstance(one, Flaw):
-            flaws.append(one)
-            continue
-        try:
-            what, mode = text(one.value, "what"), text(one.value, "mode")
-            seconds = number(one.value, "time_us") * 1e-6
-            kernels = _count(one, "kernels")
-            count = _count(one, "count")
-        except FieldError as error:
-            flaws.append(one.flaw(str(error)))
-            continue
-        used = False
-        for kind in kinds:
-            if not (is_pattern(kind.mode, mode) and is_pattern(kind.what, f"{what} {mode}")):
-                continue
-            if kind.attribute == "issue" and kernels is not None:
-                times.setdefault(kind.attribute, []).append(seconds / kernels)
-            elif is_pattern("chain", what) and count is not None:
-                chains.setdefault(kind.attribute, []).append((count, seconds))
-            elif kind.attribute == "issue":
-                times.setdefault(kind.attribute, []).append(seconds)
-            else:
-                continue
-            used = True
-        if not used:
-            passed[f"`{what}`, {mode}"] = passed.get(f"`{what}`, {mode}", 0) + 1
+        read.add(one)
     known = framework_block(framework, session)
     found: list[FrameworkConstant] = []
     reasons: list[str] = []
-    for attribute in dict.fromkeys([*times, *chains]):
+    for attribute in dict.fromkeys([*read.times, *read.chains]):
         meant = kind_of(table, "framework", attribute, framework)
         before = getattr(known, attribute)
         name = f"{framework}.{attribute}"
@@ -91,24 +62,15 @@ def issue_constants(
             reasons.append(f"`{name}`: the framework has no such constant")
             continue
         constant = make_constant(meant, framework, float(before), of=(framework,))
-        rows = len(times.get(attribute, chains.get(attribute, [])))
+        rows = len(read.times.get(attribute, read.chains.get(attribute, [])))
         if rows < _FEWEST:
             reasons.append(f"`{name}`: {rows} rows of the host, and {_FEWEST} are the fewest")
             continue
-        if attribute in times:
-            ordered = sorted(times[attribute])
-            value, low, high = median(ordered), ordered[0], ordered[-1]
-        else:
-            counts = [count for count, _ in chains[attribute]]
-            try:
-                line = fit(counts, [t for _, t in chains[attribute]], [1.0] * rows, counts)
-            except ValueError as error:
-                reasons.append(f"`{name}`: {error}")
-                continue
-            graph = attribute == "graph_issue"
-            value = line.latency if graph else 1.0 / line.bandwidth
-            slow, fast = line.bandwidth_within
-            low, high = line.latency_within if graph else (1.0 / fast, 1.0 / slow)
+        try:
+            value, low, high = read.value(attribute)
+        except ValueError as error:
+            reasons.append(f"`{name}`: {error}")
+            continue
         if not constant.low <= value <= constant.high:
             reasons.append(
                 f"`{name}`: the rows say {constant.text(value)}, outside of its bounds, "
@@ -125,7 +87,68 @@ def issue_constants(
                 of="rows of the host",
             )
         )
-    return HostMeasurements(constants=found, flaws=flaws, refused=reasons, passed=passed)
+    return HostMeasurements(constants=found, flaws=read.flaws, refused=reasons, passed=read.passed)
+
+
+@define
+class _HostRows:
+    """Rows of the host by the constants of *kinds* that they measure.
+
+    *times* are seconds of a kernel, by attribute. *chains* are numbers of kernels and the seconds
+    of all of them. *passed* counts the rows that measure none.
+    """
+
+    kinds: Sequence[ConstantKind]
+    flaws: list[Flaw] = Factory(list)
+    times: dict[str, list[float]] = Factory(dict)
+    chains: dict[str, list[tuple[float, float]]] = Factory(dict)
+    passed: dict[str, int] = Factory(dict)
+
+    def add(self, one: TableRow | Flaw) -> None:
+        """Take a row, or its flaw."""
+        if isinstance(one, Flaw):
+            self.flaws.append(one)
+            return
+        try:
+            what, mode = text(one.value, "what"), text(one.value, "mode")
+            seconds = number(one.value, "time_us") * 1e-6
+            kernels = _count(one, "kernels")
+            count = _count(one, "count")
+        except FieldError as error:
+            self.flaws.append(one.flaw(str(error)))
+            return
+        used = False
+        for kind in self.kinds:
+            if not (is_pattern(kind.mode, mode) and is_pattern(kind.what, f"{what} {mode}")):
+                continue
+            if kind.attribute == "issue" and kernels is not None:
+                self.times.setdefault(kind.attribute, []).append(seconds / kernels)
+            elif is_pattern("chain", what) and count is not None:
+                self.chains.setdefault(kind.attribute, []).append((count, seconds))
+            elif kind.attribute == "issue":
+                self.times.setdefault(kind.attribute, []).append(seconds)
+            else:
+                continue
+            used = True
+        if not used:
+            self.passed[f"`{what}`, {mode}"] = self.passed.get(f"`{what}`, {mode}", 0) + 1
+
+    def value(self, attribute: str) -> tuple[float, float, float]:
+        """Return the value of a constant, and the least and the most that it may be.
+
+        Raises:
+            ValueError: No line can be fitted to its chains.
+        """
+        if attribute in self.times:
+            ordered = sorted(self.times[attribute])
+            return median(ordered), ordered[0], ordered[-1]
+        chains = self.chains[attribute]
+        counts = [count for count, _ in chains]
+        line = fit(counts, [seconds for _, seconds in chains], [1.0] * len(chains), counts)
+        if attribute == "graph_issue":
+            return line.latency, *line.latency_within
+        slow, fast = line.bandwidth_within
+        return 1.0 / line.bandwidth, 1.0 / fast, 1.0 / slow
 
 
 def framework_block(name: str, session: Session) -> Framework:
