@@ -11,8 +11,6 @@ It includes neither kernel launch times nor the skew of ranks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import frozen
 
 from parcost import (
@@ -30,7 +28,14 @@ from parcost import (
 )
 from parcost.numeric import INFINITY, any_of, where
 from parcost_plugins.collectives.double_tree import DoubleTree
-from parcost_plugins.collectives.nccl.pairs import OPERATIONS
+from parcost_plugins.collectives.nccl.machine import LibraryRelease, Machine
+from parcost_plugins.collectives.nccl.pairs import (
+    OPERATIONS,
+    PairCost,
+    fastest_seconds,
+    pair_cost,
+    pairs,
+)
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.vocabulary import (
@@ -40,10 +45,6 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.exchange import AlphaBeta
-
-if TYPE_CHECKING:
-    from parcost_plugins.collectives.nccl.machine import LibraryRelease, Machine
-    from parcost_plugins.collectives.nccl.pairs import PairCost
 
 _SOURCE = "NCCL, src/graph/tuning.cc, by the table of its release"
 #: The names of pairs whose algorithm has a form of its own without a library.
@@ -77,8 +78,6 @@ def _library_release(study: Study) -> LibraryRelease | None:
         generation = generation if choice.generation == "unknown" else choice.generation
     if table is None:
         return None
-    from parcost_plugins.collectives.nccl.machine import LibraryRelease
-
     return LibraryRelease.of(
         choice or CollectiveChoice(), table, generation, launched=not _replays(study)
     )
@@ -124,14 +123,10 @@ class Nccl(Collective):
         """Return the seconds of each pair; infinity if it is not available."""
         if self.machine is None:
             return {}
-        from parcost_plugins.collectives.nccl.pairs import pairs
-
         return pairs(self.machine, operation, n, group)
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the seconds of the fastest pair."""
-        from parcost_plugins.collectives.nccl.pairs import fastest_seconds
-
         return fastest_seconds(self.choices(operation, n, group))
 
 
@@ -217,8 +212,6 @@ class LibraryPair(PhasedAlgorithm):
     def _cost(self, operation: str, n: Real, group: Group) -> PairCost | None:
         if self.release is None:
             return None
-        from parcost_plugins.collectives.nccl.pairs import pair_cost
-
         machine, spread = self.release.group_machine(group)
         return pair_cost(self.pair, machine, spread, operation, n)
 
