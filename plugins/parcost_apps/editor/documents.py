@@ -4,8 +4,8 @@ A change is analyzed at once, and published; rules and evaluations follow from a
 
     documents.change(path, ...)     # the text
     documents.analyze(path)         # its problems now, and those of files that import
-    documents.job(path, done)       # for the thread
-    documents.settle(path, ...)     # what came of that, unless the text has moved on
+    documents.job(path, done)       # the evaluation, for the thread
+    documents.settle(path, ...)     # stores its result, unless the text has changed since
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _CLAIM = "expectation"
 
 
 class JUnit(Exporter):
-    """A suite for each file."""
+    """JUnit XML: a test suite for each file, and a test case for each claim."""
 
     name = "junit"
     reads: Part = "data"

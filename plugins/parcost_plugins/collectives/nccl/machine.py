@@ -102,7 +102,7 @@ class Machine:
     collnet: bool
 
     def protocol(self, name: str) -> ProtocolTuning:
-        """Return the row of latencies of a pair."""
+        """Return the latencies of a pair of algorithm and protocol, such as ``ring_ll``."""
         return _rows(self.table)[name]
 
     @property
@@ -160,7 +160,7 @@ class Machine:
         return self.factor_at(percent, maximum(n / table.correction_from, 1.0))
 
     def factor_at(self, percent: tuple[int, ...], size: Real) -> Real:
-        """Return the factor at *size*, given in units of the first entry; 1 beyond the last."""
+        """Return the factor at *size*, in units of the first entry's size; 1 beyond the last."""
         place = floor_log2(size)
         factor: Real = 1.0
         for i, value in enumerate(percent):
