@@ -193,7 +193,7 @@ class Binder:
         return f"write `{block}.{instead}`"
 
     def inner(self, definition: Definition, step: str) -> Definition | None:
-        """Return the block called *step* in *definition*, or the block that attribute refers to."""
+        """Return the block called *step* in *definition*, or the target of attribute *step*."""
         for child in definition.children.values():
             if step in (child.label, child.type.kind):
                 return child
@@ -298,7 +298,7 @@ class Binder:
         return key
 
     def _references(self, definition: Definition) -> Iterator[Definition | None]:
-        """Yield the blocks that attributes of *definition* refer to; None if it is not a name."""
+        """Yield the blocks that attributes of *definition* refer to; None for an invalid one."""
         for name, (node, module) in definition.attributes.items():
             field = definition.type.fields.get(name)
             if field is not None and field.kind == "reference":

@@ -31,8 +31,8 @@ _LONGEST = 200  # characters of a key that is compared
 def with_questions(importer: Importer, translation: Translation) -> Translation:
     """Return a translation that asks for each subject that is not stated but a key may decide.
 
-    A key that may decide a subject gets the attribute of the subject. So a value from elsewhere
-    settles both.
+    Each such key gets the attribute of the subject. So a value of that attribute from elsewhere
+    answers the question, and no warning lists the key as unknown.
     """
     outside = _outside(importer, translation.ignored)
     if not importer.subjects or not (outside or translation.unknown or translation.missing):
@@ -182,7 +182,8 @@ def lay_over(
     """Return a translation whose incomplete blocks are merged into the blocks that the user adds.
 
     *needs* are attributes that no file of the tool has. *labels* are the labels of added blocks, by
-    kind. A block without a label takes that label, and its values win.
+    kind. A block of the translation without a label takes that label, and its values override those
+    of the added block.
     """
     kinds = {name.partition(".")[0] for name in needs if "." in name} & labels.keys()
     blocks = [

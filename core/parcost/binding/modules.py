@@ -455,7 +455,7 @@ class Loader:
     def _importer(
         self, source: Source, tool: str, neighbor: Neighbors, *, several: bool
     ) -> Importer:
-        """Return the importer of a file. Of *several* files, recognition goes before *tool*."""
+        """Return the importer of a file; of *several* files, *tool* reads those not recognized."""
         if tool and several:
             with suppress(SpecError):
                 return importer_for(source.name, source.text, self.importers, "", neighbor)

@@ -143,7 +143,7 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
         return hash((self.function, self.arguments))
 
     def of(self, study: Any) -> Any:
-        """Return the number on each virtual stage of *study*."""
+        """Return the number of occurrences on each virtual stage of *study*."""
         return study.query(self.function, *self.arguments)
 
 

@@ -306,7 +306,7 @@ def _fits(found: Any, numbers: Sequence[Any]) -> bool:
 def _formula_problem(name: str, formula: Any, blame: Blame) -> str:
     """Return the error in a formula or one of its parts, or an empty text.
 
-    An explanation that is valid so far names the plugin if it fails later.
+    If an explanation of a valid formula fails later, the error names the plugin.
     """
     seen: dict[int, Any] = {}
     left = [] if formula.__class__ is Formula and formula.is_valid else [formula]

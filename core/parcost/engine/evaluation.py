@@ -170,7 +170,7 @@ def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fig
 
 
 def missing_figures(study: Study) -> Mapping[str, str]:
-    """Return the figures that the study lacks, by name, each with what it needs to have it."""
+    """Return the figures that the study lacks, by name, each with its requirement."""
     asked = study.plugins.ask("missing_figures", study.faults, study=study)
     return {missing.name: missing.needs for _, missing in asked}
 

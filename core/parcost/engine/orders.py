@@ -135,7 +135,7 @@ _lists: OrderedDict[_Asked, tuple[Order, Sequence[Sequence[Entry]]]] = OrderedDi
 
 
 def _order_lists(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
-    """Return the op lists of an order; the lists kept from its validation are used once."""
+    """Return the op lists of an order; the first call reuses those from its validation."""
     kept = _lists.pop(key, None)
     if kept is not None:
         return kept[1]

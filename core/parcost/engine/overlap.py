@@ -134,8 +134,8 @@ def _crowd(
     """Reduce *covered* for works that need a further resource which has no idle time left.
 
     Time on such a resource beyond its *idle_seconds* is exposed, even if the work's own resource is
-    idle. Works whose own resource it is go first. The result is the time by which each work needs
-    each of these resources beyond its hosts.
+    idle. Works with that resource as their own come first. The result is the time by which each
+    work needs each further resource beyond its hosts.
     """
     works, took = load.works, load.took
     used: dict[str, Real] = {}

@@ -54,7 +54,7 @@ def rules(study: Study) -> Rules:
 
 
 def number_checks(answers: Iterable[Any]) -> Iterator[Check]:
-    """Yield the rule that figures are not NaN, for each block with a figure that is.
+    """Yield the rule that figures are not NaN, for each block that has a NaN figure.
 
     Sums of very large values are infinite, and the difference of two infinities is NaN.
     """

@@ -71,7 +71,7 @@ def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) ->
 
 
 class TermGroup:
-    """The terms with one *when*, and their times by copy of a virtual stage."""
+    """The terms of one *when* (fill, drain or end), and their times by copy of a virtual stage."""
 
     def __init__(self, terms: Sequence[Once], run: PipelineRun) -> None:
         self.terms = terms

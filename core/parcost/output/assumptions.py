@@ -71,7 +71,7 @@ def assumptions(study: Study) -> list[AssumedValue]:
 def assumed_line(result: Result, *, hints: bool = True) -> Iterator[Item]:
     """Yield one line with the first assumed values, and the number of the others.
 
-    Without *hints* (the name of the option that prints all), yield all.
+    With *hints*, the line names the option that prints all; without, all values are printed.
     """
     found = assumptions(result.study)
     if not found:

@@ -120,7 +120,7 @@ class Result:
 
     @cached_property
     def missing(self) -> Mapping[str, str]:
-        """The figures that this study lacks, by name, each with what it needs."""
+        """The figures that this study lacks, by name, each with its requirement."""
         return self.make_missing()
 
     @cached_property

@@ -131,7 +131,7 @@ class _Answers:
 
 
 class _GroupAnswers:
-    """The answers of plugins to hooks for all structures of a group, where layouts are legal."""
+    """The answers of plugins for all structures of a group, restricted to legal layouts."""
 
     def __init__(self, group: StructureGroup) -> None:
         self.group, self.variants = group, group.variants

@@ -243,8 +243,8 @@ def merge_terms(
 
     With *by_shape*, only terms whose numbers have equal shapes are added.
 
-    Serial work of a pass is one sum, unless it hosts one of *windows*. So is work with one slowdown
-    in a window where order does not matter. So is memory with equal lifetimes.
+    Three kinds of terms are added up: serial work of a pass, unless it hosts one of *windows*; work
+    with equal slowdown in a window where order does not matter; and memory with equal lifetimes.
     """
     sums: dict[Any, tuple[Plugin, Any, list[Any]]] = {}
     for number, (plugin, term) in enumerate(stamped):

@@ -118,9 +118,10 @@ class ScheduleTimes:
         return seconds + TermGroup(terms["end"], run).duration(), exact
 
     def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: PipelineRun) -> Real:
-        """Return a lower bound of the seconds of a pipeline without spans, with its once terms.
+        """Return a lower bound of the seconds of a pipeline without spans, with once terms.
 
-        All passes wait for the first stage, and each device ends with the terms of its last stage.
+        Once terms occur once per step. All passes wait for the first stage, and each device ends
+        with the terms of its last stage.
         """
         seconds = run.timeline.seconds
         if drain:

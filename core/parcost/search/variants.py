@@ -143,8 +143,8 @@ class Variants:
     ) -> VariantAnswers | None:
         """Return :meth:`plugin_answers` for all structures, or None if they need one call each.
 
-        They do if an answer depends on the stages or has counts by virtual stage. So do failures:
-        they may concern only points of the mesh that are not legal.
+        They do if an answer depends on the stages or has counts by virtual stage, and if a plugin
+        fails: it may fail only at points of the mesh that are not legal.
         """
         undo = self._undo()
         faults = len(self.faults)
