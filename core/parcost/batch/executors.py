@@ -177,9 +177,9 @@ class Processes(ProcessPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes; without *wait*, do not wait for incomplete results.
 
-        After a worker is killed in the middle of a result, its reader waits for the rest, because
-        this process still holds the write end. The interpreter would hang at exit, so the write end
-        is closed.
+        A worker may be killed in the middle of a result. Its reader then waits for the rest,
+        because this process still holds the write end. The interpreter would hang at exit, so the
+        write end is closed.
         """
         results = getattr(self, "_result_queue", None)
         super().shutdown(wait, cancel_futures=cancel_futures)

@@ -120,8 +120,8 @@ def passed_over(scenario: Scenario, spec: Spec) -> bool:
 def only_defines(scenario: Scenario) -> bool:
     """Return whether a file holds definitions and no study.
 
-    Definitions are labelled blocks that calculate nothing, blocks that a prelude gives every study,
-    and named values in a file without other blocks or merged files.
+    Definitions are labelled blocks that calculate nothing, and blocks that a prelude gives every
+    study. So are named values in a file without other blocks or merged files.
     """
 
     module, types = scenario.module, scenario.plugins.blocks

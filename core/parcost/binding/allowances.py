@@ -3,9 +3,9 @@
     tp = 16  # parcost: allow tp-wider-than-fast-domain, measured on this cluster in 2026-05
 
 An allowance is a comment. After an attribute or a block it applies to all that starts or ends on
-its line; on a line of its own it applies to the attribute or block below. For a block it covers
-everything inside. In a file of another tool it applies to its line, or to the line below if it is
-alone on its line.
+its line. On a line of its own it applies to the attribute or block below. For a block it covers
+everything inside. In a file of another tool it applies to its line; alone on its line, it applies
+to the line below.
 
 Only warnings may be switched off. A missing reason, an unknown id and the id of an error are
 errors; an allowance that switches nothing off is a warning, ``unused-allowance``.

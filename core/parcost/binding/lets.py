@@ -3,7 +3,8 @@
     let nodes = 8            # read by the cluster
     let spare = nodez * 2    # a warning: nothing reads it
 
-A let is read if a block, a study or a claim of its file names it, or another let that is read.
+A let is read if a block, a study or a claim of its file names it. It is also read if another let
+that is read names it.
 """
 
 from __future__ import annotations

@@ -332,8 +332,8 @@ class Memory(Record):
     the device has several virtual stages. *of_activations* adds a share of all *per_micro_batch*
     memory of the device. A negative share is stored elsewhere: all *per_micro_batch* terms are
     reduced by it, to nothing at -1, and this term has no line of its own. If the schedule separates
-    W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends, and the rest when W
-    ends.
+    W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends. The rest is freed
+    when W ends.
     """
 
     called: ClassVar[str] = _CALLED

@@ -10,7 +10,7 @@ once-per-step terms, and memory over time. The engine places them by these rules
   the stream interrupts it, it is several slices. If the stream has no idle time left, it moves to a
   second lane, and up to eight. The time that fits nowhere is the rest, beside the whole pass.
 - Once-per-step terms have streams of their own. Those of ``fill`` are before the first pass of a
-  stage, those of ``drain`` after its last, and those of ``end`` after the last pass of all.
+  stage, those of ``drain`` after its last. Those of ``end`` are after the last pass of all.
   The share that compute covers is beside the neighbouring pass.
 - Seconds that the report counts but no event shows are a slice of their own, named so.
 
@@ -130,8 +130,9 @@ class StepTrace(ABC):
     def memory(self, device: int) -> Iterator[tuple[float, float]]:
         """Yield times and the bytes that a device holds from then on.
 
-        During a pass it holds the memory that the report counts in forward or in backward, for the
-        micro-batches in flight. After the pipeline it holds the maximum of optimizer and gather.
+        During a pass it holds the memory that the report counts in forward or in backward. Only
+        micro-batches in flight then are counted. After the pipeline it holds the maximum of
+        optimizer and gather.
         """
 
 

@@ -1,7 +1,7 @@
 """Validation of answers to hooks, by the declarations of their classes.
 
 An invalid answer is left out and its plugin is named. Otherwise it would fail far from its plugin,
-in a sum or on a page, and the whole study with it. Declarations are explained in
+in a sum or on a page. The whole study would fail with it. Declarations are explained in
 :mod:`parcost.contract.fields`.
 """
 

@@ -138,8 +138,8 @@ class DeviceMemory:
     def at(self, d: int, moment: Moment, alive: Sequence[Real]) -> Real:
         """Return the bytes of device *d* at a *moment* with *alive* micro-batches in flight.
 
-        *alive* are counts by copy. If a part is freed at B, they are followed by the counts of
-        micro-batches before the end of B, by copy.
+        *alive* are counts by copy. If a part is freed at B, the counts of micro-batches before the
+        end of B follow.
         """
         steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
         if moment not in _LIVING:
@@ -193,8 +193,7 @@ class DeviceMemory:
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
         """Return the number of micro-batches in flight on each copy at the peak of device *d*.
 
-        If a part is freed at B, the list continues with the counts of micro-batches before the end
-        of B, by copy.
+        If a part is freed at B, the counts of micro-batches before the end of B follow.
         """
         if (moment, d) not in self._alive:
             found = self._most_alive(d, moment)

@@ -1,7 +1,7 @@
 """Diagnostics of a sweep, each with the points that it concerns.
 
 Points are evaluated in parts, and each part has its own diagnostics. Diagnostics that only differ
-in their numbers are merged into one, which has the number of points and the first of them.
+in their numbers are merged into one. It has the number of points and the first of them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The reducer: from the terms of plugins to the step time and memory, in this order.
 
 1. Work is added up to the cost of one micro-batch on each virtual stage (``stage_costs``).
-2. The schedule's op order is replayed with these times (``orders``, ``replay``), first without and
-   then with the time of messages between devices. Passes that run together as a pair hide messages
-   of one another (``pairs``).
+2. The schedule's op order is replayed with these times (``orders``, ``replay``). It is replayed
+   without and with the time of messages between devices. Passes that run together as a pair hide
+   messages of one another (``pairs``).
 3. Once-per-step terms are exposed if neither idle time of the stage nor the neighbouring
    micro-batch hides them (``step_costs``).
 4. The ledger is that of the reference device, the busiest. It has work, idle time in fill and

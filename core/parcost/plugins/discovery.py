@@ -253,8 +253,8 @@ def load(
     in ``Plugins.broken``.
 
     A package names modules of its own in ``PARTS``. Each of them is a plugin too: the part
-    ``attention`` of ``model`` is ``model.attention``. If ``OFFERS`` lists the hooks that the parts
-    implement without a study, they are imported on the first call of such a hook.
+    ``attention`` of ``model`` is ``model.attention``. ``OFFERS`` may list the hooks that the parts
+    implement without a study. The parts are then imported on the first call of such a hook.
 
     Raises:
         PluginError: Nothing installed has a name in *without*, or a requested plugin has the

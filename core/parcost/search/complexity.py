@@ -1,7 +1,7 @@
 """The order of a ranking: among layouts that are nearly as fast, the simpler ones come first.
 
-A prediction has an error. If a layout is faster by less than that error, a layout with more free
-memory, fewer chunks or less sharding is as good a choice.
+A prediction has an error. A layout may be faster by less than that error. Then a layout with more
+free memory, fewer chunks or less sharding is as good a choice.
 """
 
 from __future__ import annotations

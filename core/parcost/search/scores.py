@@ -78,8 +78,8 @@ class ScoredLayouts:
 
     *seconds* is the step time or, where not *exact*, a lower bound; *least* is the first lower
     bound. If the schedule is a choice, it is value *index* of the choice at position *choice*.
-    *place* is the position of the structure in its group, and *points* are the indices of its
-    points in these arrays.
+    *place* is the position of the structure in its group. *points* are the indices of its points in
+    these arrays.
     """
 
     structure: Structure

@@ -27,7 +27,7 @@ class Sketch:
     """A reduced :class:`Order` without a program, which keeps one peak moment for each device.
 
     *micro_batches* is the number it was computed for. On *growing* copies all micro-batches are in
-    flight at once, so that the number in flight grows with any further one.
+    flight at once. There the number in flight grows with any further micro-batch.
     """
 
     micro_batches: int
