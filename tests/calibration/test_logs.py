@@ -133,7 +133,7 @@ def test_logs_that_contradict_each_other_widen_the_interval(tmp_path: Path) -> N
     assert "warning[contradictory-logs]" in told.stderr
     assert "200 GB/s" in told.stderr
     assert "300 GB/s" in told.stderr
-    assert "in nine cases of ten 200 to 300 GB/s" in told.stdout
+    assert "90 % interval 200 to 300 GB/s" in told.stdout
 
 
 def test_an_interval_holds_what_timings_with_noise_were_made_from() -> None:

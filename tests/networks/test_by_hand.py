@@ -173,7 +173,7 @@ def test_the_bisection_is_that_of_this_network() -> None:
     assert middle("fat_tree", 10) == (of_a_switch, "")
     assert middle("fat_tree", "[10, 20]") == (of_a_switch, "")
     assert middle("fat_tree", 20) == (of_leaves, "")
-    note = "of rails: without traffic between them"
+    note = "sum over rails, without traffic between them"
     assert middle("rail", 20) == (of_leaves, note)
 
 

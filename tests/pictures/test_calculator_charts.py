@@ -76,3 +76,21 @@ def test_the_rate_of_a_batch_is_that_of_the_block_with_it() -> None:
     assert rates[8.0] == pytest.approx(own)
     assert rates[1.0] < rates[8.0] < rates[64.0]
     assert {row["bound"] for row in chart.rows} >= {"memory bandwidth"}
+
+
+def test_a_roof_of_a_level_rises_to_its_ridge_and_stays_at_the_peak() -> None:
+    """989 TFLOP/s of bf16: 295.2 FLOP/B of memory, 2,198 of NVLink and 19,780 of a port of 50 GB/s."""
+    text = """
+    use catalog.devices.h100_sxm
+    use catalog.fabrics.hgx_h100
+    roofline h100 { device = h100_sxm, fabric = hgx_h100, compute = bf16 }
+    """
+    (scenario,) = parcost.load_text(text)
+    rates = {f.name.removeprefix("h100."): f for _, f in scenario.evaluate().result.figures}
+    chart = chart_of(text, "ridges")
+    for name, figure in rates.items():
+        left, ridge, right = [row for row in chart.rows if row["level"] == name]
+        assert ridge["at"] == pytest.approx(figure.value, rel=1e-12)
+        assert (ridge["tera"], right["tera"]) == pytest.approx((989.0, 989.0), rel=1e-9)
+        assert left["tera"] == pytest.approx(989.0 * left["at"] / ridge["at"], rel=1e-9)
+    assert {row["level"] for row in chart.rows} == {"memory", "node", "network"}

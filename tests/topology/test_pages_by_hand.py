@@ -68,10 +68,10 @@ def test_the_levels_are_drawn_from_the_outermost_in() -> None:
         (
             "tp = 8, pp = 4",
             [
-                "3 of 3 boundaries of a replica leave their `node`",
+                "3 of 3 boundaries between stages lead out of a `node`",
                 (
-                    "1 of 3 boundaries of a replica leave their `rack`; "
-                    '0 with `order = "tp-cp-pp-dp"`, which moves the replicas apart'
+                    "1 of 3 boundaries between stages lead out of a `rack`; "
+                    'only 0 with `order = "tp-cp-pp-dp"`, which moves replicas further apart'
                 ),
             ],
         ),
@@ -79,8 +79,8 @@ def test_the_levels_are_drawn_from_the_outermost_in() -> None:
         (
             'tp = 2, cp = 2, pp = 8, order = "tp-cp-pp-dp"',
             [
-                "3 of 7 boundaries of a replica leave their `node`",
-                "0 of 7 boundaries of a replica leave their `rack`",
+                "3 of 7 boundaries between stages lead out of a `node`",
+                "0 of 7 boundaries between stages lead out of a `rack`",
             ],
         ),
         ("tp = 8", []),
@@ -94,7 +94,7 @@ def test_boundaries_that_leave_a_unit_are_counted(layout: str, notes: list[str])
 def test_a_stage_says_what_it_holds_where_it_is_and_where_it_sends() -> None:
     stages, _ = page("stages", study())
     assert stages.columns == (
-        "stage", "layers", "besides", "ranks", "first replica", "node", "rack", "to the next over",
+        "stage", "layers", "other parts", "ranks", "ranks of replica 0", "node", "rack", "next stage over",
     )  # fmt: skip
     assert stages.rows == [
         (0, list(range(20)), "embedding", 16, list(range(8)), [0], [0], "rack"),

@@ -71,8 +71,8 @@ def test_stages_are_shown_with_their_layers_and_nodes(spec: Path, show: Show) ->
     rows = [dict(zip(stages["columns"], row, strict=True)) for row in stages["rows"]]
     assert [row["layers"] for row in rows] == [list(range(20 * i, 20 * i + 20)) for i in range(4)]
     assert [row["node"] for row in rows] == [[0], [2], [4], [6]]
-    assert [row["besides"] for row in rows] == ["embedding", "-", "-", "head"]
-    assert [row["to the next over"] for row in rows] == ["network", "network", "network", "-"]
+    assert [row["other parts"] for row in rows] == ["embedding", "-", "-", "head"]
+    assert [row["next stage over"] for row in rows] == ["network", "network", "network", "-"]
     assert [row[0].split()[-1] for row in fabric["rows"]] == ["network", "node"]
 
 

@@ -470,8 +470,8 @@ def test_algorithms_are_listed_with_what_each_moves_and_why_another_cannot_run()
     assert rows["ring"] == (6, (45, "B"), (12, "s"), (21, "s"), "")
     assert rows["halving_doubling"] == (4, (45, "B"), (8, "s"), (17, "s"), "")
     assert rows["recursive_doubling"] == (2, (60, "B"), (4, "s"), (16, "s"), "fastest")
-    assert rows["naive"] == (6, (180, "B"), (12, "s"), (48, "s"), "only by name")
-    assert rows["lower_bound"] == ("-", "-", "-", (9, "s"), "nothing beats it")
+    assert rows["naive"] == (6, (180, "B"), (12, "s"), (48, "s"), "not chosen by auto")
+    assert rows["lower_bound"] == ("-", "-", "-", (9, "s"), "lower bound")
     assert section.columns == ("algorithm", "rounds", "bytes", "start-up", "time", "")
     reason = "all ranks on one node, whose level has `in_network = on`"
     assert f"`nvls` cannot run here: it needs {reason}" in section.notes
@@ -480,7 +480,7 @@ def test_algorithms_are_listed_with_what_each_moves_and_why_another_cannot_run()
 def test_a_table_of_operations_lists_what_can_run_and_says_nothing_of_the_rest() -> None:
     section = table(f"operation = all_reduce, ranks = 4, size = 30 B, compare = operations, {OWN}")
     assert section.columns[0] == "operation"
-    assert len(section.notes) == 2
+    assert len(section.notes) == 3
     operations = [row[0] for row in section.rows]
     assert list(dict.fromkeys(operations)) == list(OPERATIONS)
     best = {row[0]: row[1] for row in section.rows if row[6] == "fastest"}

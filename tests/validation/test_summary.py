@@ -187,7 +187,7 @@ def test_nothing_computes_beyond_its_peak(numbers: str, factor: int, row: Make) 
     assert excess(case(one, 8.0, peak=4e14 / factor)) == ""
     assert excess(case(one, 8.0, peak=0.0)) == ""
     assert excess(case(one, 8.0, peak=2e14 / factor)) == (
-        "a step of 2 s is an MFU of 200%: 400 TFLOP/s of a peak of 200"
+        "a step of 2 s is an MFU of 200 %: 400 TFLOP/s of a peak of 200"
     )
     summary = summarize([case(one, 8.0, peak=3.9e14 / factor)], [], {})
     assert (len(summary.rows), [flaw.kind for flaw in summary.flaws]) == (0, ["absurd"])

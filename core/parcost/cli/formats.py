@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
 
 _CALLED = {
-    0: "good",
+    0: "without errors",
     1: "failed a rule or an expectation, or did not fit",
     2: "bad input",
     3: "failed in a plugin or in parcost",
@@ -264,7 +264,7 @@ class Watch:
         counted = [f"{n} {_CALLED[code]}" for code, n in sorted(self._counts.items())]
         if self._warnings:
             some = "warning" if self._warnings == 1 else "warnings"
-            counted.append(f"{self._warnings} {some}, which `parcost eval FILE` shows")
+            counted.append(f"{self._warnings} {some}: `parcost eval FILE` shows them")
         if self._remembered:
             counted.append(f"{self._remembered} of them unchanged, from the cache")
         return "\n".join([*lines, "; ".join(counted) or "nothing to evaluate"])

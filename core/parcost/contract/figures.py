@@ -97,7 +97,7 @@ class Interval(Record):
 
     *low* and *high* are in the base unit of the figure. The report prints them beside it, and the
     figures ``NAME_low`` and ``NAME_high`` hold them for claims and files. *formula* computes *low*,
-    and *upper* computes *high*.
+    and *upper* computes *high*. *basis* is a sentence for the screen: what the interval is made of.
     """
 
     called: ClassVar[str] = "the interval of `{0.name}`"
@@ -108,6 +108,7 @@ class Interval(Record):
     coverage: float = field(metadata=_COVERAGE)
     formula: Formula = NO_FORMULA
     upper: Formula = NO_FORMULA
+    basis: str = ""
 
     def __attrs_post_init__(self) -> None:
         split_formula(self, "high", "upper")

@@ -9,7 +9,7 @@ frozen; answers are computed once per evaluation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -264,21 +264,31 @@ class Study(ABC):
     def where(self, subject: str) -> Span | None:
         """Return the span in the file that sets the attribute at a path such as ``layout.tp``.
 
-        Without the attribute it is the header of its block; without the block, None.
+        Without the attribute it is the header of its block; without the block, None. A block inside
+        of another one, such as a level of a fabric, is found by its label if one alone has it.
         """
         if not subject:
             return None
         kind, dot, attribute = subject.rpartition(".")
         if not dot:  # a block by itself
             kind, attribute = subject, ""
-        for blocks in self.blocks.values():
-            for block in blocks:
-                if kind in (block.label, block_type(type(block)).kind):
-                    origins = self.origins.get(id(block), {})
-                    for name in (attribute, ""):
-                        origin = origins.get(name)
-                        if origin is not None and origin.span is not None:
-                            return origin.span
+        outer = [block for blocks in self.blocks.values() for block in blocks]
+        for block in outer:
+            if kind in (block.label, block_type(type(block)).kind):
+                span = self._span(block, attribute)
+                if span is not None:
+                    return span
+        inside = [self._span(block, attribute) for block in _inner(outer) if block.label == kind]
+        places = [span for span in inside if span is not None]
+        return places[0] if len(places) == 1 else None
+
+    def _span(self, block: Any, attribute: str) -> Span | None:
+        """Return where *attribute* of *block* is set, or else the header of the block."""
+        origins = self.origins.get(id(block), {})
+        for name in (attribute, ""):
+            origin = origins.get(name)
+            if origin is not None and origin.span is not None:
+                return origin.span
         return None
 
     def origin(self, block: object, attribute: str) -> Origin | None:
@@ -490,3 +500,13 @@ class Study(ABC):
     @abstractmethod
     def forget(self) -> None:
         """Drop the cached answers of plugins, which may refer to the study; used by batches."""
+
+
+def _inner(blocks: Iterable[Any]) -> Iterator[Any]:
+    """Yield the blocks inside of *blocks*, at every depth."""
+    for block in blocks:
+        for name, of in block_type(type(block)).fields.items():
+            if of.kind == "children":
+                found = getattr(block, name)
+                yield from found
+                yield from _inner(found)

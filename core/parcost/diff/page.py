@@ -37,7 +37,9 @@ def difference_page(found: Difference, *, full: bool = False) -> Iterator[Item]:
         for name, changes in by_name.items():
             yield from _study(name, changes, full=full, titled=several)
     elif several:
-        yield Line("--full has attributes and terms of each; --study NAME, of one", "faint")
+        yield Line(
+            "--full lists attributes and terms of each study, --study NAME those of one", "faint"
+        )
 
 
 def difference_data(found: Difference) -> Any:
@@ -155,9 +157,9 @@ def _study(
         yield Line(f"{first.verdicts[0]} -> {first.verdicts[1]}", _style(first))
         yield from (Line(reason, indent=2) for reason in first.reasons)
     yield from _table("Figures", first.figures, full=full, titles=True)
-    yield from _table("The step, by cause", first.causes, full=full)
-    yield from _table("The step, by term (exposed)", first.terms, full=full)
-    yield from _table("The memory, by term", first.memory, full=full)
+    yield from _table("Step time by cause", first.causes, full=full)
+    yield from _table("Step time by term (exposed)", first.terms, full=full)
+    yield from _table("Memory by term", first.memory, full=full)
 
 
 def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[Item]:
@@ -181,7 +183,9 @@ def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[I
     if follow:
         names = ", ".join(change.name for change in changes if change.follows)
         yield Line(
-            f"changed with it: {names}" if follow <= _MOST else f"{follow} others changed with it"
+            f"follow from these: {names}"
+            if follow <= _MOST
+            else f"{follow} others follow from these"
         )
 
 

@@ -32,6 +32,7 @@ _PREFIXES: Mapping[str, Mapping[str, float]] = {
     "s": _SMALL,
 }
 _CALLED = {"J/s": "W", "a plain number": ""}
+_CUSTOMARY = ("USD/h", "g/kWh", "kg/kWh")  # of a price and an intensity, nothing else reads well
 _NEVER = {"s": "never"}  # what is spent for ever does not end
 _READABLE = (0.1, 1e5)  # in a unit that the spec or a plugin chose
 _DECIMAL_SIZES = {f"{prefix}B" for prefix in DECIMAL}
@@ -226,6 +227,8 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
     ('50000 h', '90 s')
     >>> literal(82 * 0.01)  # which is not quite 0.82
     '82 %'
+    >>> literal(2.5 / 3600.0, unit("USD")[1] / unit("s")[1])
+    '2.5 USD/h'
     """
     if not math.isfinite(value):
         return str(value)
@@ -267,4 +270,10 @@ def _spellings(dimension: Dimension) -> Mapping[str, float]:
             found[name] = size
         elif of / seconds == dimension:
             found[f"{name}/s"] = size
-    return found
+    customary = {}
+    for name in _CUSTOMARY:
+        over, _, under = name.partition("/")
+        (size, of), (per, by) = unit(over), unit(under)
+        if of / by == dimension:
+            customary[name] = size / per
+    return customary or found

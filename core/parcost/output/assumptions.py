@@ -10,6 +10,7 @@ from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.binding.foreign import ForeignSource
+    from parcost.contract.origin import Origin
     from parcost.contract.study import Study
     from parcost.report.result import Result
 
@@ -54,7 +55,7 @@ def assumptions(study: Study) -> list[AssumedValue]:
             value = getattr(block, name)
             if value is not None:
                 refers = field.kind == "reference"
-                text = value_text(value, field, labels, origin, None, study)
+                text = _spec_text(origin) or value_text(value, field, labels, origin, None, study)
                 one = AssumedValue(f"{kind}.{name}", text, origin.source)
                 found.append((not refers, one))
     listed = [one for _, one in sorted(found, key=lambda pair: pair[0])]
@@ -94,17 +95,27 @@ def assumed_section(result: Result) -> Iterator[Item]:
 
 
 def _all_blocks(study: Study) -> Iterator[tuple[Any, str]]:
-    """Yield every block of the study with its kind, inner blocks too."""
+    """Yield every block of the study with its label, or its kind, inner blocks too."""
     left = [block for blocks in reversed(list(study.blocks.values())) for block in reversed(blocks)]
     from parcost.contract.schema import block_type
 
     while left:
         block = left.pop()
         type_ = block_type(type(block))
-        yield block, type_.kind
+        yield block, block.label or type_.kind
         for name, field in type_.fields.items():
             if field.kind == "children":
                 left += reversed(getattr(block, name))
+
+
+def _spec_text(origin: Origin) -> str:
+    """Return a value as the file has it, such as ``2.50 USD/h``; "" for one of another tool."""
+    from parcost.binding.foreign import ForeignSource
+
+    span = origin.span
+    if span is None or isinstance(span.source, ForeignSource):
+        return ""
+    return span.text.partition("=")[2].partition("@")[0].strip()
 
 
 def _short(text: str) -> str:

@@ -49,6 +49,7 @@ _ADDED = {
 }
 
 
+_LISTED = {"Causes": "part of", "Step time": "pass", "Memory": ""}  # heads of names; else meaning
 _WHOLE = {"F": "forward", "R": "backward", "B": "backward", "W": "backward"}
 
 
@@ -78,25 +79,40 @@ def listed_names(result: Result) -> Iterator[Item]:
     for title, rows in [*parts, ("Further figures", details)]:
         if rows:
             yield Heading(title)
-            yield Table((Column("term"), Column("", flexible=True)), [Row(row) for row in rows])
+            head = _LISTED.get(title, "meaning")
+            yield Table((Column("name"), Column(head, flexible=True)), [Row(row) for row in rows])
 
 
 def point_options(report: Report) -> str:
     """Return the command-line options that select one point of a sweep."""
     options = [f"--set {shlex.quote(setting)}" for setting in settings(report)]
-    lets = [f"one value of `{name}` in the file" for name, _ in report.axes if "." not in name]
+    lets = [
+        f"one value of `{name}` in the file" for name, _ in report.axes if not _is_set(report, name)
+    ]
     return " and ".join(filter(None, [" ".join(options), *lets]))
 
 
 def settings(report: Report) -> list[str]:
     """Return the settings that select the first valid point of a swept scenario.
 
-    A sweep in a `let` is omitted, because no path leads to it.
+    A sweep in a `let`, or inside an expression, is omitted, because no path leads to it.
     """
     points = report.rows()
     point = next((p for p in points if p["feasible"]), points[0])
-    names = [name for name, _ in report.axes if "." in name]
+    names = [name for name, _ in report.axes if _is_set(report, name)]
     return [_setting(report, name, point[name]) for name in names]
+
+
+def _is_set(report: Report, name: str) -> bool:
+    """Return whether a path leads to the swept value, and it is the whole of its attribute."""
+    owner, _, attribute = name.rpartition(".")
+    for _, block in _blocks(report.results[0].study):
+        type_ = block_type(type(block))
+        if owner in (block.label, type_.kind) and attribute in type_.fields:
+            field = type_.fields[attribute]
+            plain = field.kind != "quantity" or field.dimension == units.ONE
+            return plain or bool(report.units.get(name, ""))
+    return bool(owner)
 
 
 def _setting(report: Report, name: str, value: Any) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 from parcost.binding.allowances import Suppression
 
 _BAR = 28  # blocks of the longest bar
+_ROOM = 70  # characters of a title, a value and a note on one line
 _LINES = 40
 _PAPER = Paper(width=80)
 _CAUSES = 8  # rows of the table of time
@@ -93,6 +94,7 @@ def _result(result: Result, view: View, causes: int | None, shown: int | None) -
     yield figure_table(result, names)
     if names:
         return
+    yield from _interval_basis(result)
     yield from _time(outcome, causes)
     yield from _memory(outcome, causes and min(causes, _MEMORY_CAUSES))
     leading = [section for _, section in sections if section.lead and section.rows]
@@ -204,6 +206,17 @@ def figure_table(result: Result, names: Sequence[str]) -> Table:
                 note = f"{note} {ends}".lstrip()
             rows.append(Row((figure.title, value, note)))
     return Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+
+
+def _interval_basis(result: Result) -> Iterator[Item]:
+    """Yield what the intervals of the screen are made of."""
+    for figure in (figure for _, figure in result.figures if figure.brief is not None):
+        interval = result.interval(figure.name)
+        if interval is not None and interval.basis:
+            held = numbers.quantity(interval.coverage, "%")
+            yield Line(
+                f"{held} interval of the {figure.title}: {interval.basis}.", "faint", indent=2
+            )
 
 
 def _note(figure: Figure) -> str:
@@ -322,7 +335,20 @@ def _answers(shown: Sequence[Figure]) -> Iterator[Item]:
     ]
     if rows:
         yield Line("")
-        yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+        yield Table(*_wide_enough(rows))
+
+
+def _wide_enough(rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
+    """Return the columns and rows of answers: notes stand behind titles where they lack room."""
+    right = Column(align="right")
+    longest = [max(map(len, column)) for column in zip(*(row.cells for row in rows), strict=True)]
+    if sum(longest) <= _ROOM:
+        return (Column(), right, Column(flexible=True)), rows
+    joined = [
+        (f"{title} ({note})" if note else title, value)
+        for title, value, note in (row.cells for row in rows)
+    ]
+    return (Column(flexible=True), right), [Row(cells) for cells in joined]
 
 
 def _whole_worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:

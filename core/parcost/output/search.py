@@ -171,7 +171,10 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
     if found.gap is None:
         return f"{more} ({ended}: {found.looked:,} of {found.structures:,} parts done)", "warning"
     if found.gap > 0:
-        return f"{more} ({ended}; another layout may be up to {found.gap:.2%} better)", "warning"
+        return (
+            f"{more} ({ended}; another layout may be up to {100 * found.gap:.2f} % better)",
+            "warning",
+        )
     if found.faults:
         return "A plugin failed, so nothing is proven.", "bad"
     if not found.proven:

@@ -193,9 +193,9 @@ def _figure_columns(
     yield Column("step", "right"), numbers.column([x.layout.seconds for x in shown], "s")
     ends = [entry.result.interval("step_time") for entry in shown]
     if all(ends):
-        coverage = f"{ends[0].coverage:.0%}".replace("%", " %") if ends[0] else ""
+        coverage = numbers.quantity(ends[0].coverage, "%") if ends[0] else ""
         yield (
-            Column(coverage, "right"),
+            Column(f"{coverage}, s", "right"),
             [f"{end.low:.3g}-{end.high:.3g}" if end is not None else "" for end in ends],
         )
     for figure in step_times(shown):
@@ -233,7 +233,7 @@ def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]
         )
     interval = shown[0].result.interval("step_time")
     share = (
-        f"{numbers.quantity(interval.coverage, '%')}: interval of the step time. "
+        f"{numbers.quantity(interval.coverage, '%')}, s: interval of the step time in seconds. "
         if interval
         else ""
     )

@@ -26,7 +26,7 @@ _KEY = {
     "F": "F forward",
     "B": "B backward",
     "BW": "B backward",
-    "W": "W weight gradients, apart from B",
+    "W": "W weight gradients",
 }
 
 
@@ -45,13 +45,16 @@ def drawing(trace: StepTrace, width: int) -> Iterator[Item]:
     chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
     yield Line(
         f"{cut.schedule} on {cut.stages} devices{chunks}, {cut.micro_batches:g} micro-batches: "
-        f"{quantity(end, 's')}"
+        f"{quantity(end, 's')}, without what is done once per step"
     )
     for text in draw(devices, width - _MARGIN):
         yield Line(text)
     yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
     if len(devices) > _SHOWN:
         yield Line(f"{_SHOWN} of {len(devices)} devices are shown", "faint")
+    yield Line(
+        "warm-up, steady, drain: passes; in flight: the most micro-batches at a time", "faint"
+    )
     yield _phases(trace, end)
 
 

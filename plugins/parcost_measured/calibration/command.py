@@ -455,8 +455,8 @@ class _Calibration:
         again = dict.fromkeys([*values, *(c.name for c in wanted if c.fitted)])
         left = [self._leave_out(task, list(again), one) for one in self.leave] if values else []
         notes = [
-            f"{first} and {last} are one run, and {last} took {more:.0%} longer: one row cannot "
-            "be explained"
+            f"{first} and {last} are one run, and {last} took {100 * more:.0f} % longer: one row "
+            "cannot be explained"
             for first, last, more in runs.contradictions(rows)[:_MOST_TOLD]
         ]
         from attrs import evolve

@@ -186,7 +186,7 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
     if curve and len(logs) > 1:
         warnings.append(
             f"warning[uneven-link]: a line through {len(logs)} logs is off by "
-            f"{line.largest_error:.0%} at most; calibrate from one of them for a curve"
+            f"{100 * line.largest_error:.0f} % at most; calibrate from one of them for a curve"
         )
         curve = False
     first = logs[0]
@@ -312,7 +312,7 @@ def _speed_warning(log: Log) -> str:
 def _errors(line: FittedLine) -> str:
     if line.sizes == 2:
         return "not known: any two sizes lie on a line"
-    return f"{line.mean_error:.1%} on average, {line.largest_error:.1%} at most"
+    return f"{100 * line.mean_error:.1f} % on average, {100 * line.largest_error:.1f} % at most"
 
 
 def _notes(line: FittedLine, across: bool, shared: int, *, curve: bool) -> list[str]:

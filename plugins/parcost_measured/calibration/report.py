@@ -58,7 +58,7 @@ def entries(report: CalibrationReport) -> list[SpecEntry]:
             c = value.constant
             source = (
                 f"{value.carrying} configurations of {part.title}; "
-                f"in nine cases of ten {c.text(value.low)} to {c.text(value.high)}; "
+                f"90 % interval {c.text(value.low)} to {c.text(value.high)}; "
                 f"bounds {c.text(c.low)} to {c.text(c.high)}"
             )
             kind = "fitted" if runs else "measured"
@@ -107,14 +107,14 @@ def _page(report: CalibrationReport) -> Iterator[Item]:
             )
             for one in measured
         ]
-        names = ("before", "measured", "least to most", measured[0].of.split()[0])
+        names = ("before", "measured", "range", measured[0].of.split()[0])
         yield Table(_columns("constant", *names), cells)
     if report.refused:
         yield Heading("Not fitted")
         for text in report.refused:
             yield Line(text)
     if report.passed:
-        yield Heading("Passed over")
+        yield Heading("Files without a constant")
         for text in report.passed:
             yield Line(text)
     if report.unmodelled:
@@ -138,16 +138,16 @@ def _part(part: Part) -> Iterator[Item]:
             [_constant(value) for value in fit.values],
         )
         yield Line(
-            "Sensitivity is what 1 % of the constant changes of a step, on average; rows are those "
-            "that depend on it, a configuration counted once."
+            "sensitivity: change of the step time if the constant changes by 1 %, mean; rows: "
+            "configurations whose step time depends on it."
         )
     for value in fit.values:
         c = value.constant
         if value.bound:
-            text = f"{c.name} ends on its {value.bound} bound: {c.kind.why}. What the model leaves "
-            yield Line(text + "out elsewhere may be what it stands for.", "warning")
+            text = f"{c.name} ends on its {value.bound} bound: {c.kind.why}. It may "
+            yield Line(text + "compensate for another cost that is not modeled.", "warning")
         elif _is_wide(value):
-            text = f"{c.name} is uncertain: its interval takes most of its bounds."
+            text = f"{c.name} is uncertain: its interval spans most of its bounds."
             yield Line(text, "warning")
     for refusal in fit.refused:
         yield Line(f"{refusal.constant} keeps its value: {refusal.reason}.", "warning")
@@ -173,18 +173,19 @@ def _part(part: Part) -> Iterator[Item]:
                 f"its kind, or the middle of its bounds: {names}."
             )
     yield Line(
-        f"Residuals spread by {fit.spread:.1%}; the condition number of the sensitivities is "
-        f"{fit.condition:.3g}."
+        f"Spread of the residuals: {100 * fit.spread:.1f} %. Condition number of the fit: "
+        f"{fit.condition:.3g} (1: the constants are independent)."
     )
     if part.interpolation is not None:
         yield Line(
-            f"Reading between points of the grid is off by {part.interpolation:.2%} at most."
+            f"Step times are interpolated between grid points, with an error of at most "
+            f"{100 * part.interpolation:.2f} %."
         )
     yield from _groups(part)
     for text in part.notes:
         yield Line(text, "warning")
     if fit.outliers:
-        yield Heading(f"Outliers: {len(fit.outliers):,} rows, which weigh little")
+        yield Heading(f"Outliers: {len(fit.outliers):,} rows, with a low weight in the fit")
         yield Table(
             [Column("row"), Column("error", "right"), Column("place")],
             [

@@ -217,7 +217,7 @@ def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int)
             break
         least = min(unknown, key=lambda k: found[k].sensitivity * found[k].carrying)
         name = task.constants[free[least]].name
-        reason = "its interval over the folds holds all of its bounds: the rows do not say it"
+        reason = "its interval over the folds spans all of its bounds: the rows do not determine it"
         refused.append(Refusal(constant=name, reason=reason))
         free = [i for i in free if i != free[least]]
         values = _solve(task, free, task.start)
@@ -281,16 +281,16 @@ def _supported_constants(
         most = float(np.abs(slopes[:, i]).max(initial=0.0))
         if not configurations:
             reason = (
-                f"no row depends on it: 1 % of it changes a step by {most:.3f} % at most, and "
-                f"{CARRIES:g} % is the least that counts"
+                f"no row depends on it: a change of 1 % changes the step time by at most "
+                f"{most:.3f} %, and {CARRIES:g} % is needed"
             )
         elif len(configurations) < FEWEST:
             reason = (
-                f"{len(configurations)} configurations depend on it (1 % of it changes a step by "
-                f"{most:.2f} % at most), and {FEWEST} are the fewest"
+                f"configurations that depend on it: {len(configurations)}, and {FEWEST} are needed "
+                f"(a change of 1 % changes the step time by at most {most:.2f} %)"
             )
         elif len(layouts) < 2:
-            reason = "rows of one layout say nothing of others: measure a second one"
+            reason = "all rows have one layout: measure a second one"
         else:
             free.append(i)
             continue

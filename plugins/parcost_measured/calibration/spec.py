@@ -36,7 +36,7 @@ class SpecEntry:
 def interval_text(low: float, high: float, early: float, late: float) -> str:
     """Return the 90 % confidence intervals of a link as text, for its provenance."""
     return (
-        f"; in nine cases of ten {low / 1e9:.4g} to {high / 1e9:.4g} GB/s and "
+        f"; 90 % interval {low / 1e9:.4g} to {high / 1e9:.4g} GB/s and "
         f"{early * 1e6:.4g} to {late * 1e6:.4g} us"
     )
 

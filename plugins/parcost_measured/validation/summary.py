@@ -366,7 +366,7 @@ def excess(case: RowResult) -> str:
     if not peak or speed <= peak:
         return ""
     return (
-        f"a step of {row.measured.step_time_s:g} s is an MFU of {speed / peak:.0%}: "
+        f"a step of {row.measured.step_time_s:g} s is an MFU of {100 * speed / peak:.0f} %: "
         f"{speed / 1e12:.4g} TFLOP/s of a peak of {peak / 1e12:.4g}"
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Check, Interval, Outcome, Real, Study, block_name, formula, hookimpl
+from parcost.numeric import is_array
 from parcost_plugins.vocabulary import Accuracy, Cluster, MemoryBudget, ObservedErrors, Training
 
 _FIGURES = ("step_time", "memory")
@@ -31,7 +32,7 @@ def checks(study: Study) -> Iterator[Check]:
                 subject=f"{block_name(found)}.low",
                 message="measured / predicted of `{name}` is from {low} to {high}",
                 inputs={"name": block_name(found), "low": found.low, "high": found.high},
-                help="`low` is at most `high`",
+                help="write `low` of at most `high`",
             )
 
 
@@ -111,6 +112,22 @@ def _interval(
         low=formula(low, letters, low=found.low, source=source),
         high=formula(high, letters, high=found.high, source=source),
         coverage=accuracy.coverage,
+        basis=_basis(found, spread) if name == "step_time" else "",
+    )
+
+
+def _basis(found: ObservedErrors, spread: tuple[Real, str] | None) -> str:
+    """Return what an interval of the step time is made of, and so why it is wide, in words."""
+    if is_array(found.low, found.high):
+        return ""
+    kind = {"any": "", "dense": "dense ", "experts": "MoE "}[found.model]
+    on = "".join(
+        f" {word} {of}" for word, of in (("on", found.family), ("by", found.framework)) if of
+    )
+    wider = "" if spread is None else "; wider, as the device has no measured runs"
+    return (
+        f"{found.runs:,.0f} measured runs of {found.models:,.0f} {kind}models{on} took "
+        f"{found.low:.3g} to {found.high:.3g} times the predicted time{wider}"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Curve, Figure, Real, Section, Study, formula, hookimpl
+from parcost import Chart, Check, Curve, Figure, Real, Section, Study, formula, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.vocabulary import Level, Roofline
 
@@ -37,6 +37,17 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
             rows=[(name, (rate, "B/s"), peak / rate) for name, rate in rates],
             notes=[_NOTE.format(compute=asked.compute)],
         )
+
+
+@hookimpl
+def calculation_charts(study: Study) -> Iterator[Chart]:
+    """Return a picture of each machine: its roofs over FLOPs per byte."""
+    for asked in study.all(Roofline):
+        peak: Real | None = getattr(asked.device, asked.compute)
+        if peak is not None:
+            from parcost_plugins.calculators.roofline_chart import ridge_chart
+
+            yield from ridge_chart(asked, _label(asked), peak, list(_rates(asked)), _SOURCE)
 
 
 def _label(asked: Roofline) -> str:

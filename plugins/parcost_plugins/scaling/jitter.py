@@ -53,10 +53,10 @@ def figures(study: Study) -> Iterator[Figure]:
         return
     yield Figure(
         name="jitter.deviations",
-        title="slowest rank above the mean, in deviations",
+        title="slowest rank above the mean, in standard deviations",
         value=_deviations(ranks),
         unit="",
-        note="Gumbel's limit for many ranks: 1 % high at 1,000",
+        note="limit for many ranks (Gumbel), 1 % too high at 1,000 ranks",
     )
     yield Figure(
         name="jitter.seconds",

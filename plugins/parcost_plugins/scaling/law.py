@@ -48,16 +48,16 @@ def figures(law: ScalingLaw) -> Iterator[Figure]:
     )
     yield sheet(
         "growth",
-        "growth of the size that the improvement takes",
+        "growth of the model size for the improvement",
         "",
         "g^(1 / a)",
-        note="the loss above the floor is divided by the improvement",
+        note="improvement: by which the loss above the floor is divided",
     )
     if law.small is not None and law.large is not None:
-        yield sheet("size_ratio", "larger size over the smaller", "", "X / x")
+        yield sheet("size_ratio", "larger size / smaller size", "", "X / x")
         yield sheet(
             "loss_ratio",
-            "loss of the larger size over that of the smaller",
+            "loss of the larger size / loss of the smaller size",
             "",
             "size_ratio^-a",
             note="above the floor",

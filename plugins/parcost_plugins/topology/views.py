@@ -59,7 +59,7 @@ def _counts(ranks: Ranks, names: Sequence[str]) -> Iterator[str]:
         shapes = [(name, *ranks.groups[name].shape) for name in names]
         each = [f"{count} {name} groups of {members}" for name, count, members in shapes]
         total = sum(count for _, count, _ in shapes)
-        yield f"process groups: {', '.join(each)}; {total} in all, {len(shapes)} of each rank"
+        yield f"process groups: {', '.join(each)}; {total} in all, each rank is in {len(shapes)}"
 
 
 def _levels(study: Study, names: Sequence[str]) -> Iterator[str]:
@@ -70,9 +70,9 @@ def _levels(study: Study, names: Sequence[str]) -> Iterator[str]:
         if name in placed:
             joined = zip(placed[name].shape, placed[name].links, strict=True)
             crossed = [link.name for units, link in joined if units > 1]
-            each.append(f"{name} {' and '.join(crossed)}")
+            each.append(f"{name} over {' and '.join(crossed)}")
     if each:
-        yield f"levels that they cross: {', '.join(each)}"
+        yield f"levels over which groups communicate: {', '.join(each)}"
 
 
 def _group_names(ranks: Ranks) -> Iterator[str]:
@@ -87,9 +87,9 @@ def _group_names(ranks: Ranks) -> Iterator[str]:
 
 def _order(study: Study) -> list[str]:
     layout = study[Layout]
-    said = [f"order {layout.order}, the first varies fastest over neighbouring ranks"]
+    said = [f"order {layout.order}: neighbouring ranks differ in the first degree"]
     if has_experts(study):
-        said.append("etp, ep, edp and pp cut the experts over the same ranks")
+        said.append("experts are cut by etp, ep, edp and pp over the same ranks")
     return said
 
 
@@ -124,15 +124,15 @@ def _stages(study: Study, only: Sequence[int]) -> Section:
         columns=(
             "stage",
             "layers",
-            "besides",
+            "other parts",
             "ranks",
-            "first replica",
+            "ranks of replica 0",
             *ranks.units,
-            "to the next over",
+            "next stage over",
         ),
         rows=rows,
         notes=[
-            f"schedule {choice.kind}, {sum(dealt)} layers over {len(dealt)} parts",
+            f"schedule {choice.kind}, {sum(dealt)} layers on {len(dealt)} virtual stages",
             *_neighbour_notes(study),
         ],
     )
@@ -148,9 +148,11 @@ def _neighbour_notes(study: Study) -> Iterator[str]:
     for tier in tiers(study[Cluster])[:-1]:
         apart = _separated_neighbours(cut.dense, layout.pp, tier.capacity)
         close = _separated_neighbours(nearest, layout.pp, tier.capacity)
-        said = f"{apart} of {layout.pp - 1} boundaries of a replica leave their `{tier.name}`"
+        said = f"{apart} of {layout.pp - 1} boundaries between stages lead out of a `{tier.name}`"
         if close < apart:
-            said += f'; {close} with `order = "tp-cp-pp-dp"`, which moves the replicas apart'
+            said += (
+                f'; only {close} with `order = "tp-cp-pp-dp"`, which moves replicas further apart'
+            )
         yield said
 
 
@@ -197,7 +199,7 @@ def _fabric(study: Study) -> Section:
         title="Fabric",
         columns=("level", "units", "unit", "kind", "ports per unit", "port", "latency", ""),
         rows=rows,
-        notes=["bandwidths are achieved ones of a port, per direction"],
+        notes=["port: bandwidth that one port achieves, per direction"],
     )
 
 

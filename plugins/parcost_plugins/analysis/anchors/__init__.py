@@ -177,7 +177,7 @@ def _notes(found: Anchoring) -> Iterator[str]:
         yield (
             f"w = {step.weight:.2f}: measured / predicted of other layouts is exp(w r) = "
             f"{exp(step.shift):.3f}, r = {step.mean:+.3f} of {step.layouts} measured; standard "
-            f"deviation {step.deviation:.1%}"
+            f"deviation {100 * step.deviation:.1f} %"
         )
     if any(one.reason for one in found.compared):
         yield "an anchor that does not count weighs nothing"

@@ -196,7 +196,7 @@ def _comparison(run: Study, outcome: Outcome, anchor: Anchor) -> Comparison:
     if seconds is not None and training.precision.narrow == "none" and peak:
         mfu = float(flops_per_token(run)) * tokens / (devices * seconds * float(peak))
         if mfu > 1:
-            return evolve(found, reason=f"a step of {seconds:.4g} s is an MFU of {mfu:.0%}")
+            return evolve(found, reason=f"a step of {seconds:.4g} s is an MFU of {100 * mfu:.0f} %")
     return found
 
 

@@ -13,6 +13,19 @@ from parcost_plugins.analysis.anchors import anchored_figures
 from parcost_plugins.analysis.figures import memory, model, plausibility, time
 from parcost_plugins.vocabulary import Training
 
+_STEP = "a training step, and this study has calculations only: write a `training` block"
+_OF_A_STEP = (
+    "step_time",
+    "tokens_per_second",
+    "tokens_per_second_per_device",
+    "mfu",
+    "hfu",
+    "bubble",
+    "exposed_communication",
+    "memory",
+    "headroom",
+)
+
 
 @hookimpl
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
@@ -29,7 +42,10 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def missing_figures(study: Study) -> Iterator[MissingFigure]:
-    """Yield the figures of pipelines and experts that the study lacks."""
+    """Yield the figures of a step, of pipelines and experts that the study lacks."""
+    if not study.all(Training):
+        for name in _OF_A_STEP:
+            yield MissingFigure(name=name, needs=_STEP)
     if study.all(Training) and study.pipeline.stages == 1:
         yield MissingFigure(name="bubble_average", needs="`layout.pp` above 1")
     if study.all(Training) and not study[Training].model.experts:

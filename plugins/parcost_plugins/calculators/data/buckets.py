@@ -29,8 +29,10 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     """Yield the figures of a ``buckets`` block."""
     sheet = _sheet(b)
     yield sheet("bucket", "gradients of a bucket", "MB", "G / N")
-    yield sheet("volume_time", "time of all bytes", "ms", "f G / B")
-    yield sheet("transfer_time", "time of the bytes of a bucket", "ms", "f G / (N B)")
+    yield sheet(
+        "volume_time", "time of all gradients at the bandwidth of a bucket", "ms", "f G / B"
+    )
+    yield sheet("transfer_time", "time of a bucket without its latency", "ms", "f G / (N B)")
     yield sheet(
         "bucket_time", "time of a bucket", "ms", "tau, f G / (N B) + alpha where it is not given"
     )
@@ -60,14 +62,14 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     )
     yield sheet(
         "cost",
-        "exposed time, and slowdown of compute by traffic",
+        "cost: exposed time + slowdown of compute",
         "ms",
         "exposed + kappa N tau",
     )
     yield sheet("achieved", "step with its communication", "ms", "step + cost", step=(b.step, "s"))
     yield sheet(
         "needs_backward",
-        "least backward pass that hides all but a bucket",
+        "shortest backward pass that hides all but the last bucket",
         "ms",
         "N > 1 ? N tau : 0, a micro-batch that computes as long has free overlap",
     )
@@ -122,7 +124,7 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
     # Without start-up time the best number of buckets is infinite.
     yield sheet(
         "most_count",
-        "most buckets that keep the network busy all the time",
+        "most buckets that hide all but the last",
         "",
         "alpha > 0 ? max((T - V) / alpha, 1) : infinity, fewest seconds show here, while all else "
         "hides and nothing is lost to traffic",

@@ -38,18 +38,21 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
     yield sheet("message", "compressed gradients of a rank", "GB", f"n c, {remark}")
     yield sheet(
         "ratio",
-        "how many times smaller the message is",
+        "compression ratio of the message",
         "",
         "ratio(e, c), indices and scales included",
     )
     yield sheet("per_element", "sent by a rank for one gradient", "B", f"{often} c, {remark}")
     yield sheet(
-        "plain_per_element", "sent by a rank for one gradient as it is", "B", "2 (P - 1) / P e"
+        "plain_per_element", "sent by a rank for one gradient, uncompressed", "B", "2 (P - 1) / P e"
     )
     several = isinstance(P, float) and P > 1
     if several:
         yield sheet(
-            "gain", "how many times less is sent", "", "ratio(plain_per_element, per_element)"
+            "gain",
+            "uncompressed bytes / compressed bytes sent",
+            "",
+            "ratio(plain_per_element, per_element)",
         )
     yield sheet("volume", "sent by a rank", "GB", "n per_element")
     yield sheet("total", "sent by all ranks", "TB", "P volume")
@@ -64,7 +67,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
     if e.method == "top_k":
         yield sheet(
             "break_even",
-            "density at which nothing is gained",
+            "density at which compression saves nothing",
             "%",
             "ratio(2 (P - 1) / P e, (P - 1) (value + index)), beyond it a ring sends less"
             if several

@@ -39,17 +39,17 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
         return
     yield sheet("volume", "bytes that a device sends", "GB", volume)
     sheet.letters["V"] = (volume, "B")
-    yield sheet("port_seconds", "through the port of a device", "s", "V / B")
-    yield sheet("leaf_seconds", "out of a leaf", "s", "phi V o / B")
-    yield sheet("seconds", "through port and leaf", "s", "max(V, phi V o) / B")
+    yield sheet("port_seconds", "time through the port of a device", "s", "V / B")
+    yield sheet("leaf_seconds", "time out of a leaf switch", "s", "phi V o / B")
+    yield sheet("seconds", "time through port and leaf switch", "s", "max(V, phi V o) / B")
     yield sheet(
         "slowdown",
-        "step time over that without oversubscription",
+        "slowdown of the step by oversubscription",
         "",
         "1 + x (max(phi o, 1) - 1)",
     )
     if n is not None:
-        yield sheet("bisection_seconds", "across the middle", "s", "ratio(n, B_bisection)")
+        yield sheet("bisection_seconds", "time across the bisection", "s", "ratio(n, B_bisection)")
     yield sheet(
         "bound",
         "lower bound of the time, for any algorithm",
@@ -58,10 +58,10 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     )
     yield sheet(
         "whole_machine_seconds",
-        "one device's bytes over the bandwidth of all ends",
+        "bytes of one device / bandwidth of all link ends",
         "s",
         "V / E",
-        note="often quoted, but no limit: every device has its own port",
+        note="often quoted, but not a limit: each device has its own port",
     )
     if network.compute is not None:
         yield sheet("of_compute", "lower bound over compute time", "%", "bound / C")

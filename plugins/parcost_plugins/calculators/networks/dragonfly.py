@@ -38,10 +38,10 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield sheet("links", "global links", "", "G H / 2", note="each has two ends")
     yield sheet(
         "global_bandwidth",
-        "bandwidth of all ends of global links",
+        "sum of the bandwidth of both ends of all global links",
         "B/s",
         "G H B",
-        note="both ends of every link: twice the capacity in one direction",
+        note="twice the capacity in one direction",
     )
     yield sheet(
         "crossing",
@@ -49,18 +49,16 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "%",
         "floor(G^2 / 4) / (G max(G - 1, 1) / 2), of all links",
     )
-    yield sheet(
-        "bisection", "bandwidth between two halves, one direction", "B/s", "links crossing B"
-    )
+    yield sheet("bisection", "bisection bandwidth, one direction", "B/s", "links crossing B")
     yield sheet(
         "bisection_bidirectional",
-        "bandwidth between two halves, both directions",
+        "bisection bandwidth, both directions",
         "B/s",
         "2 bisection",
     )
     yield sheet(
         "links_per_group_needed",
-        "global links with which a group reaches every other",
+        "global links that a group needs to reach every other group",
         "",
         "G - 1",
     )
@@ -134,8 +132,10 @@ def _throughput(sheet: Sheet) -> Iterator[Figure]:
 
 
 def _paths(sheet: Sheet, network: Network) -> Iterator[Figure]:
-    yield sheet("hops", "switches on a route", "", "3, local, global and local")
-    yield sheet("valiant_hops", "switches on a route", "", "5, by way of a random group")
+    yield sheet("hops", "switches on a minimal route", "", "3, local, global and local")
+    yield sheet(
+        "valiant_hops", "switches on a route over a random group", "", "5, by way of a random group"
+    )
     yield sheet(
         "path_latency",
         "latency of a minimal route",

@@ -65,21 +65,21 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield sheet("switches", "all switches", "", "leaves + spines + cores")
     yield sheet(
         "bisection",
-        "bandwidth between two halves, one direction",
+        "bisection bandwidth, one direction",
         "B/s",
         "g (levels == 1 ? n B_port : L u B) / 2"
         if any_of(levels == 1)
         else "g L u B / 2, u ports of a leaf that lead up",
-        note="of rails: without traffic between them" if network.kind == "rail" else "",
+        note="sum over rails, without traffic between them" if network.kind == "rail" else "",
     )
     yield sheet("hops", "switches on the longest route", "", "2 levels - 1")
     yield sheet(
         "path_latency",
-        "latency of the longest way",
+        "latency of the longest route",
         "s",
         "2 t_port + hops t_switch + t_cable",
         t_port=(network.port_latency, "s"),
         t_switch=(network.switch_latency, "s"),
         t_cable=(network.cable_latency, "s"),
-        note="on the wire; software adds much more",
+        note="of the wires and switches; software adds more",
     )

@@ -174,6 +174,6 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
         busy[name] = sheet.formula("sum(n) / B", n=(bytes_, "B"), B=(rate, "B/s"))
         yield sheet(f"{name}_seconds", f"busy time of {name}", "s", busy[name])
     yield sheet(
-        "bound", "lower bound: busy time of the busiest resource", "s", "max(t)", t=(busy, "s")
+        "bound", "lower bound (busy time of the busiest resource)", "s", "max(t)", t=(busy, "s")
     )
-    yield sheet("seconds", "the last flow ends", "s", "max(t)", t=(done, "s"))
+    yield sheet("seconds", "end of the last flow", "s", "max(t)", t=(done, "s"))

@@ -54,14 +54,14 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     )
     yield sheet(
         "bisection",
-        "bandwidth between two halves, one direction",
+        "bisection bandwidth, one direction",
         "B/s",
         ("2 P B / K" if wrapped else "P B / K") if across > 1 else "0, of one device",
         note="across the longest dimension",
     )
     yield sheet(
         "hops",
-        "links on the longest way",
+        "links on the longest route",
         "",
         "sum(r ? floor(k / 2) : k - 1), r 1 for a dimension that wraps",
     )
@@ -70,5 +70,5 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "bandwidth of all links of a device, one direction",
         "B/s",
         "sum(k > 1 ? 1 + r : 0) B, r 1 for a dimension that wraps",
-        note="of a corner, where it does not wrap",
+        note="of a corner, if it does not wrap",
     )

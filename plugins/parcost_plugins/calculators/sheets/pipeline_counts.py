@@ -126,7 +126,7 @@ def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figur
         f"peak micro-batches in flight on {asked}",
         "",
         _count_formula(sketch, float(most)),
-        note="chunks count one by one",
+        note="each chunk counts as one",
     )
     if sketch.kept is not None and sketch.layers is not None:
         yield sheet(

@@ -167,29 +167,33 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     yield sheet("idle", "idle time", "s", "T - busy")
     yield sheet(
         "bubble",
-        "bubble, of the step",
+        "bubble over step time",
         "%",
         "(T - busy) / T",
-        note="(p - 1) / (m v + p - 1)" if textbook else "until the last device ends",
+        note="(p - 1) / (m v + p - 1), p stages, m micro-batches, v chunks"
+        if textbook
+        else "until the last device ends",
     )
     yield sheet(
         "bubble_overhead",
-        "bubble, over busy time",
+        "bubble over busy time",
         "%",
         "(T - busy) / busy",
-        note="(p - 1) / (m v)" if textbook else "until the last device ends",
+        note="(p - 1) / (m v), p stages, m micro-batches, v chunks"
+        if textbook
+        else "until the last device ends",
     )
     yield sheet("efficiency", "busy share of the step", "%", "busy / T")
     if sketch.stages > 1:
         yield sheet(
             "bubble_against_one_chunk",
-            "bubble time over that of one chunk",
+            "bubble time / bubble time with one chunk",
             "",
             "ratio(idle, (p - 1) (F + B))",
         )
         yield sheet(
             "bubble_reduction",
-            "bubble time of one chunk over this bubble time",
+            "bubble time with one chunk / bubble time",
             "",
             "ratio((p - 1) (F + B), idle)",
         )
@@ -223,7 +227,7 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
     )
     yield sheet(
         "span_bubble",
-        "bubble, of the longest span",
+        "bubble over the longest span",
         "%",
         "1 - busy / longest_span",
         note="without a barrier before the optimizer",
@@ -240,27 +244,27 @@ def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Fi
         "idle": (sheet.formula("T - busy"), "s"),
         "x": (sheet.formula("ratio(target, 1 - target)" if of_step else "target"), "%"),
     }
-    note = "at the idle time it has now"
+    note = "if the idle time stays as it is"
     yield sheet(
         "fewest_micro_batches",
-        "fewest micro-batches with at most the target",
+        "fewest micro-batches with a bubble of at most the target",
         "",
         f"max(ceil(idle / (x (F + B)) - {_ROUNDING}), 1), x the target as a share of busy time",
         note=note,
     )
     yield sheet(
         "fewest_micro_batches_below",
-        "fewest micro-batches with less than the target",
+        "fewest micro-batches with a bubble below the target",
         "",
         f"max(floor(idle / (x (F + B)) + {_ROUNDING}) + 1, 1), x as above",
         note=note,
     )
     yield sheet(
         "most_stages",
-        "most stages with at most the target",
+        "most stages with a bubble of at most the target",
         "",
         f"floor(x m v + {_ROUNDING}) + 1",
-        note="idle for (p - 1) / v slots",
+        note="if p stages idle for (p - 1) / v passes",
     )
 
 

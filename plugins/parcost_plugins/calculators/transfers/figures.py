@@ -101,7 +101,7 @@ def _amounts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
             "",
             _count_formula(priced, moved.rounds),
         )
-        title = "bytes through the busiest port, each way"
+        title = "bytes through the busiest port, in each direction"
         yield sheet("bytes", title, "B", _count_formula(priced, moved.bytes_))
         if _is_repeated(priced):
             yield sheet("total_bytes", f"{title}, all calls", "B", "times bytes")
@@ -149,11 +149,9 @@ def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure
         "s",
         _limit(study, priced, crossing),
     )
-    yield sheet(
-        "efficiency", "lower bound over time", "%", "seconds > 0 ? lower_bound / seconds : 1"
-    )
+    yield sheet("efficiency", "lower bound / time", "%", "seconds > 0 ? lower_bound / seconds : 1")
     if crossing is not None:
-        yield sheet("bisection_bound", "time across the middle", "s", crossing)
+        yield sheet("bisection_bound", "time across the bisection", "s", crossing)
     sheet.source = ""
 
 

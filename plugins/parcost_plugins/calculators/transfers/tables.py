@@ -82,7 +82,8 @@ def comparison(study: Study, priced: TransferPrice) -> Section:
         columns=("operation", *columns) if all_ else columns,
         rows=rows,
         notes=[
-            "rounds are the factor of alpha, bytes pass the busiest port in one direction",
+            "rounds: messages one after another, each with one latency (alpha)",
+            "bytes: through the busiest port, in one direction",
             "n is the whole buffer, not the part of one rank",
             *unable,
         ],
@@ -102,7 +103,7 @@ def _row(
     moved = movement(known, operation, priced.sent, priced.group)
     mark = "fastest" if seconds == best else ""
     if by_name:
-        mark = "nothing beats it" if known.name == "lower_bound" else "only by name"
+        mark = "lower bound" if known.name == "lower_bound" else "not chosen by auto"
     cells = (
         ("-", "-", "-")
         if moved is None

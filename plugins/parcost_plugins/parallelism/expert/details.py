@@ -34,21 +34,21 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
     )
     yield sheet(
         "active_parameters",
-        "parameters that a token meets",
+        "active parameters of a token",
         "",
         "N + R k / E, N all but the routed experts R",
     )
     yield sheet("experts_per_device", "routed experts on a device", "", "E / (EP ETP)")
     yield sheet(
         "expert_tokens",
-        "tokens of the mean expert per micro-batch",
+        "tokens per expert and micro-batch, mean",
         "",
         "T S k / E, S ranks that share the experts",
         S=sources(layout),
     )
     yield sheet(
         "expert_imbalance",
-        "tokens of the busiest rank over the mean",
+        "load of the busiest rank / mean load",
         "",
         "lam, of the routing",
     )
@@ -66,12 +66,12 @@ def _capacity(study: Study, sheet: Sheet) -> Iterator[Figure]:
         return
     sheet.letters["f"] = routing.capacity_factor
     yield sheet(
-        "expert_capacity", "places of an expert for the tokens of one rank", "", "ceil(T k / E f)"
+        "expert_capacity", "capacity of an expert for the tokens of one rank", "", "ceil(T k / E f)"
     )
     if routing.loads and routing.distribution == "measured" and routing.imbalance is None:
         yield sheet(
             "dropped_tokens",
-            "tokens that find no place at their expert",
+            "tokens dropped, as their expert is full",
             "%",
             "sum(max(0, n - f m)) / (m E), n tokens of each expert, m of the mean",
             n=[float(n) for n in routing.loads],

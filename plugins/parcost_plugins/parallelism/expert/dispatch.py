@@ -148,9 +148,11 @@ def _sheet(one: Dispatch) -> Sheet:
 def _volumes(one: Dispatch) -> Iterator[Figure]:
     sheet = _sheet(one)
     yield sheet("experts_per_rank", "experts on a rank", "", "E / P")
-    yield sheet("bytes_per_rank", "bytes of all copies of a rank", "B", "T k x")
+    yield sheet(
+        "bytes_per_rank", "bytes that a rank dispatches, one copy for each expert", "B", "T k x"
+    )
     yield sheet("sent_bytes", "bytes that leave a rank", "B", "T k x (1 - 1 / P)")
-    yield sheet("bytes", "bytes of all copies of all ranks", "B", "P T k x")
+    yield sheet("bytes", "bytes that all ranks dispatch, one copy for each expert", "B", "P T k x")
     yield sheet(
         "training_bytes",
         "bytes that leave a rank in a layer's training step",
@@ -173,7 +175,7 @@ def _volumes(one: Dispatch) -> Iterator[Figure]:
     )
     yield sheet(
         "outer_bytes",
-        "bytes that leave a unit, one copy for each other unit",
+        "bytes that leave a unit, one copy of a token to each unit",
         "B",
         "T units_per_token (G - 1) / G x",
     )
@@ -197,14 +199,14 @@ def _loads(one: Dispatch) -> Iterator[Figure]:
     yield sheet("density", "share of peers that a rank sends to", "%", "peers / max(P - 1, 1)")
     yield sheet(
         "imbalance",
-        "tokens of the busiest rank over the mean",
+        "load of the busiest rank / mean load",
         "",
         "lam, 1 + z sigma / mu of the largest of P loads",
     )
     yield sheet("busiest_tokens", "tokens that the busiest rank receives", "", "lam mu")
     if one.capacity_factor is not None:
         yield sheet(
-            "capacity", "places of an expert for the tokens of one rank", "", "ceil(T k / E f)"
+            "capacity", "capacity of an expert for the tokens of one rank", "", "ceil(T k / E f)"
         )
     yield sheet("message_seconds", "time for the messages of a rank", "s", "peers o")
     if one.bandwidth is not None:
@@ -219,7 +221,7 @@ def _loads(one: Dispatch) -> Iterator[Figure]:
         )
         yield sheet(
             "straggler",
-            "time against a dispatch of even loads over links that are not tapered",
+            "slowdown by uneven loads and tapered links",
             "",
             "seconds / (mu x / B + message_seconds)",
         )

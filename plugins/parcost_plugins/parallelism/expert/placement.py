@@ -238,10 +238,12 @@ def _remote_before(one: Placement, groups: Real | None, listed: Real | None) -> 
 def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure]:
     sheet = Sheet(block_name(one), local=local, before=remote_before)
     yield sheet("local_share", "tokens that stay in their group", "%", "local, of all tokens")
-    yield sheet("baseline_local_share", "tokens that stayed before", "%", "1 - before")
+    yield sheet(
+        "baseline_local_share", "tokens that stayed in their group before", "%", "1 - before"
+    )
     yield sheet(
         "global_load_removed",
-        "load that is taken off the links between groups",
+        "traffic between groups that is saved",
         "%",
         "1 - ratio(1 - local, before)",
     )
@@ -256,8 +258,8 @@ def _gains(one: Placement, times: _PlacementTimes) -> Iterator[Figure]:
         claim=one.throughput_gain,
     )
     yield sheet("seconds_before", "exchange before", "s", "before")
-    yield sheet("seconds", "exchange with the placement", "s", "after")
-    yield sheet("speedup", "exchange, before over after", "", "ratio(before, after)")
+    yield sheet("seconds", "time of the exchange with the placement", "s", "after")
+    yield sheet("speedup", "time of the exchange before / after", "", "ratio(before, after)")
     sheet.letters["saved"] = sheet.formula("ratio(before - after, before)")
     if one.exchange_share is not None:
         yield sheet("gain", "throughput gained", "%", "ratio(1, 1 - share saved) - 1")
