@@ -143,7 +143,7 @@ def test_a_scale_multiplies_the_sizes_of_base_yml() -> None:
 
 def test_the_file_of_a_model_beside_the_run_is_read() -> None:
     text = RUN.replace("llama3.1-70b", "my-own")
-    assert "`my-own` is in no table" in questions(read(text))["model"]
+    assert "`my-own` is not in parcost's table" in questions(read(text))["model"]
     values = settings(read(text, models_my_own_yml=MODEL))
     assert values["model.layers"] == "32"
     assert values["model.ffn"] == "14_336"
@@ -183,7 +183,7 @@ def test_a_pipeline_is_circular() -> None:
     ("lines", "attribute", "reason"),
     [
         ("quantization: fp8\n", "precision", "no recipe has the products of `fp8`"),
-        ("opt_type: muon\n", "precision", "this is muon"),
+        ("opt_type: muon\n", "precision", "the optimizer is muon"),
         ("remat_policy: minimal_offloaded\n", "training.recompute", "in the host's memory"),
         ("remat_policy: strange\n", "training.recompute", "`strange` it is not known"),
         ("ici_tensor_parallelism: -1\n", "layout.tp", "the rest of the devices"),

@@ -296,7 +296,7 @@ def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
     assert not mark.exists()
     why = reasons(found)
     asked = {one.attribute: one.reason for one in found.questions}
-    assert "it is code, and none is run" in asked["layout.tp"]
+    assert "it is code, which parcost does not run" in asked["layout.tp"]
     assert "`n` has no value in this file" in asked["layout.cp"]
     assert "condition" in asked["layout.pp"]
     # What another file sets is asked for, and no default is assumed.

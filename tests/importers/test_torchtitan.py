@@ -358,7 +358,10 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
     ).replace("tensor_parallel_degree=8", "tensor_parallel_degree=int(input())")
     found = read(text, "config.py")
     assert not mark.exists()
-    assert reasons(found)["parallelism.tensor_parallel_degree"] == "it is code, and none is run"
+    assert (
+        reasons(found)["parallelism.tensor_parallel_degree"]
+        == "it is code, which parcost does not run"
+    )
     assert "is not read" in settings(found)["layout.tp"].assumption
 
 
@@ -451,9 +454,9 @@ def questions(found: Translation) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (toml(model='name = "llama3"\nflavor = "9B"'), "`9B` of llama3 is in no table"),
-        (toml(model='name = "llama3"\nflavor = "debugmodel"'), "is in no table"),
-        (toml(model='name = "warp"\nflavor = "8B"'), "the family `warp` is in no table"),
+        (toml(model='name = "llama3"\nflavor = "9B"'), "`9B` of llama3 is not in parcost's table"),
+        (toml(model='name = "llama3"\nflavor = "debugmodel"'), "is not in parcost's table"),
+        (toml(model='name = "warp"\nflavor = "8B"'), "the family `warp` is not in parcost's table"),
         (toml(model='flavor = "8B"'), "cannot tell which model the flavor `8B` belongs to"),
     ],
 )
@@ -586,8 +589,12 @@ def test_a_flavor_of_two_families_is_a_question() -> None:
     ("recipe", "attribute", "reason"),
     [
         ("llama3_8b_narrow", "precision", "NVFP4LinearConverter: no recipe has its products"),
-        ("llama3_8b_muon", "precision", "count the state and the update of Adam, and this is Muon"),
-        ("llama3_8b_pp", "layout.pp", "it is code, and none is run"),
+        (
+            "llama3_8b_muon",
+            "precision",
+            "have the optimizer state of Adam, and the optimizer is Muon",
+        ),
+        ("llama3_8b_pp", "layout.pp", "it is code, which parcost does not run"),
     ],
 )
 def test_what_decides_the_cost_and_is_not_read_is_a_question(

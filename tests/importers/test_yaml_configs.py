@@ -701,7 +701,7 @@ def test_a_degree_that_is_code_in_a_recipe_of_nemo_2_raises_a_question() -> None
             "adapters",
         ),
         ("    return recipe\n", "    return tune(recipe)\n", "`tune` changes the recipe"),
-        ("run.Partial(\n        pretrain,", "llama3.pretrain_recipe(\n", "is of another file"),
+        ("run.Partial(\n        pretrain,", "llama3.pretrain_recipe(\n", "comes from another file"),
     ],
 )
 def test_a_recipe_of_nemo_2_that_is_not_followed_is_rejected(
@@ -781,7 +781,7 @@ def test_a_recipe_of_nemos_library_has_its_values_of_release_2_5(
         ("llm.llama3_8b.finetune_recipe()", "adapters are not in the language yet"),
         ("llm.llama3_8b.pretrain_recipe(pace=3)", "what `pace` of"),
         ("llm.llama3_8b.pretrain_recipe(performance_mode=args.fast)", "performance_mode is on"),
-        ("llm.mamba2_8b.pretrain_recipe()", "is of another file, which is not read"),
+        ("llm.mamba2_8b.pretrain_recipe()", "comes from another file, which parcost does not read"),
     ],
 )
 def test_a_recipe_of_nemos_library_that_is_not_known_is_rejected(call: str, message: str) -> None:

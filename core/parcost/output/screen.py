@@ -214,9 +214,7 @@ def _interval_basis(result: Result) -> Iterator[Item]:
         interval = result.interval(figure.name)
         if interval is not None and interval.basis:
             held = numbers.quantity(interval.coverage, "%")
-            yield Line(
-                f"{held} interval of the {figure.title}: {interval.basis}.", "faint", indent=2
-            )
+            yield Line(f"{held}: {interval.basis}.", "faint")
 
 
 def _note(figure: Figure) -> str:

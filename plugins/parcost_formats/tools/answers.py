@@ -1,4 +1,4 @@
-"""Options of the command line that supply a value for a key that is in no table."""
+"""Options of the command line that supply a value for a key that is not in parcost's table."""
 
 from __future__ import annotations
 

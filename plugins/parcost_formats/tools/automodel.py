@@ -280,7 +280,7 @@ def _optimizer(found: SettingCollector) -> None:
     if name in _ADAM:
         return
     if not name.startswith("transformer_engine.") or not name.endswith(_FUSED):
-        reason = f"recipes count the state and the update of Adam, and this is {name}"
+        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
         found.ask("precision", reason, _ANSWERS, key)
         return
     base = found.recipe()[1]

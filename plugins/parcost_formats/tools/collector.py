@@ -276,7 +276,7 @@ class SettingCollector:
         if answer := answer_to(key, self._table):
             attribute = asked_attribute(answer)
             title = self._table.get("title", "the tool")
-            self.ask(attribute, f"`{key}` is in no table of {title}", [answer], key)
+            self.ask(attribute, f"`{key}` is not in parcost's table of {title}", [answer], key)
         return ImportedKey(name=key, start=entry.start, end=entry.end, attribute=attribute)
 
     def _set_path(self, path: str, value: str, key: str, blocks: Mapping[str, str]) -> None:

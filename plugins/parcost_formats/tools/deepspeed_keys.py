@@ -333,6 +333,8 @@ class DeepSpeedKeys:
         if kind is None:
             return
         if str(kind).lower() not in _ADAM:
-            reason = f"recipes count the state and the update of Adam, and this is {kind}"
+            reason = (
+                f"precision recipes have the optimizer state of Adam, and the optimizer is {kind}"
+            )
             answers = ("--use catalog.precisions.bf16_zero_paper", "--use catalog.precisions.bf16")
             found.ask("precision", reason, answers, "optimizer.type")

@@ -44,7 +44,7 @@ def read_hub_model(found: SettingCollector, key: str, value: str) -> str:
     entry, why = find_entry(value)
     if not entry:
         answers = ["--use config.json", f"--use catalog.models.{closest_entry(value)}"]
-        found.ask("model", f"`{value}` is in no table", answers, key)
+        found.ask("model", f"`{value}` is not in parcost's table", answers, key)
         return ""
     found.use(f"models.{entry}", key, why)
     found.set("training", "model", entry, key)

@@ -133,7 +133,7 @@ def _precision(found: SettingCollector) -> None:
     value = str(found.value(key, "bf16-mixed"))
     name = str(found.value("optimizer.class_path", found.value("optimizer", "AdamW")))
     if name.rpartition(".")[2].lower() not in table(TOOL)["optimizers"]["names"]:
-        reason = f"recipes count the state and the update of Adam, and this is {name}"
+        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
         place = "optimizer" if "optimizer" in found else "optimizer.class_path"
         found.ask("precision", reason, _ANSWERS, place)
     if value not in kinds:

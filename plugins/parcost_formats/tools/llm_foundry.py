@@ -186,7 +186,9 @@ def _precision(found: SettingCollector) -> None:
     sizes = found.word(mixed, {name: name for name in table(TOOL)["mixed"]}) or "default"
     optimizer = str(found.value("optimizer.name", "decoupled_adamw"))
     if optimizer not in table(TOOL)["optimizers"]["names"]:
-        reason = f"recipes count the state and the update of Adam, and this is {optimizer}"
+        reason = (
+            f"precision recipes have the optimizer state of Adam, and the optimizer is {optimizer}"
+        )
         found.ask("precision", reason, _ANSWERS, "optimizer.name")
     if found.keys_below(mixed) not in ([], [mixed]):
         found.ask("precision", "types by name are not read", _ANSWERS, found.keys_below(mixed)[0])

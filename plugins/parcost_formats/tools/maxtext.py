@@ -168,7 +168,7 @@ def _precision(found: SettingCollector) -> None:
         found.assume("training", "precision", "maxtext", "the recipe that this file changes")
     kind = str(found.value("opt_type", "adamw"))
     if kind not in ("adamw", "adam_pax"):
-        reason = f"recipes count the state and the update of Adam, and this is {kind}"
+        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {kind}"
         found.ask("precision", reason, ["--use catalog.precisions.bf16_fsdp"], "opt_type")
 
 

@@ -39,7 +39,7 @@ def read_name(
         if name.startswith(start):
             found.problem("model_name", f"the language has no {lacks}")
             return None
-    found.ask("model", f"`{name}` is in no table", _answers(), "model_name")
+    found.ask("model", f"`{name}` is not in parcost's table", _answers(), "model_name")
     return None
 
 
@@ -70,7 +70,9 @@ def read_model(found: SettingCollector) -> int | None:
         lacks = "layers of Gated DeltaNet"
     if decoder not in _TABLE["decoders"]:
         known = ", ".join(_TABLE["decoders"])
-        message = f"the language has no {lacks}" if lacks else f"`{decoder}` is in no table"
+        message = (
+            f"the language has no {lacks}" if lacks else f"`{decoder}` is not in parcost's table"
+        )
         if "decoder_block" in found:
             found.problem("decoder_block", message, f"known are {known}")
         return None

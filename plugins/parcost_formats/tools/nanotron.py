@@ -180,7 +180,7 @@ def _optimizer(found: SettingCollector) -> None:
     factory = "optimizer.optimizer_factory.name"
     name = found.value(factory)
     if name is not None and str(name).lower() not in ("adam", "adamw"):
-        why = f"recipes count the state and the update of Adam, and this is {name}"
+        why = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
         answers = ("--use catalog.precisions.bf16", "--use catalog.precisions.bf16_sgd")
         found.ask("precision", why, answers, factory)
 

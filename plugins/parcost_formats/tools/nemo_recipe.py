@@ -234,9 +234,10 @@ class _NeMoLibrary(CodeLibrary):
             return self._leave_to_arguments(node, arguments)
         if any(isinstance(one, Entity) for one in arguments):
             start, end = self._python.place(node)
-            why = f"`{name}` changes the recipe, and is of another file, which is not read"
+            why = f"`{name}` changes the recipe, and comes from another file, which parcost does "
+            "not read"
             raise PythonTextError(why, start, end)
-        return UnreadValue(f"`{name}` is of another file, which is not read")
+        return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
 
     def _follow_library(
         self, name: str, node: ast.Call, arguments: Sequence[Any], keywords: Mapping[str, Cell]
@@ -248,7 +249,7 @@ class _NeMoLibrary(CodeLibrary):
         made = "pretrain_recipe" if last == "model" else last
         values = _LIBRARY["recipes"].get(f"{family}.{made}")
         if values is None:
-            why = f"`{name}` is of another file, which is not read"
+            why = f"`{name}` comes from another file, which parcost does not read"
             raise PythonTextError(why, start, end, "give the file of that recipe")
         why = f"{_LIBRARY['version']}: {family}.{made}"
         places, others = _LIBRARY["arguments"], _LIBRARY["other_arguments"]["names"]
@@ -337,7 +338,7 @@ class _ScriptLibrary(_NeMoLibrary):
         if last in _MAKERS or not last[:1].isupper():
             own = [] if last in _MAKERS else [one for one in arguments if isinstance(one, Entity)]
             if own:
-                return UnreadValue(f"`{name}` is of another file, which is not read")
+                return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
             return super().call(follower, name, node, arguments, keywords)
         if arguments and isinstance(arguments[0], Entity):
             cells.setdefault("config", Cell(arguments[0], node, "config"))

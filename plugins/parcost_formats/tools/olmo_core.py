@@ -185,7 +185,7 @@ class _OlmoLibrary(CodeLibrary):
             return int(plain[0]) if name == "int" else float(plain[0])
         if name.rpartition(".")[2][:1].isupper() or name.rpartition(".")[0][:1].isupper():
             return Entity(name, node, dict(keywords))
-        return UnreadValue(f"`{name}` is of another file, which is not read")
+        return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
 
     def method(
         self,

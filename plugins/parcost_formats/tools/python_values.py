@@ -194,7 +194,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         found = _value(node.args[0], names)
         if isinstance(found, (bool, int)):
             return bool(found)
-    raise UnreadError("it is code, and none is run")
+    raise UnreadError("it is code, which parcost does not run")
 
 
 def _variable(node: ast.Name | ast.Attribute, names: Mapping[str, Any]) -> Any:
@@ -212,7 +212,7 @@ def _unary(node: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
         return -found
     if isinstance(node.op, ast.Not) and isinstance(found, bool):
         return not found
-    raise UnreadError("it is code, and none is run")
+    raise UnreadError("it is code, which parcost does not run")
 
 
 def _binary(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
@@ -242,7 +242,7 @@ def combine(operator: ast.operator, left: Any, right: Any) -> Any:
         joined = lists[0] * min(times, _LONGEST // max(len(lists[0]), 1) + 1)
     if joined is not None and len(joined) <= _LONGEST:
         return joined
-    raise UnreadError("it is code, and none is run")
+    raise UnreadError("it is code, which parcost does not run")
 
 
 def _is_number(value: Any) -> bool:

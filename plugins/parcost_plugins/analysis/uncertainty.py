@@ -121,13 +121,12 @@ def _basis(found: ObservedErrors, spread: tuple[Real, str] | None) -> str:
     if is_array(found.low, found.high):
         return ""
     kind = {"any": "", "dense": "dense ", "experts": "MoE "}[found.model]
-    on = "".join(
-        f" {word} {of}" for word, of in (("on", found.family), ("by", found.framework)) if of
-    )
-    wider = "" if spread is None else "; wider, as the device has no measured runs"
+    models = "model" if found.models == 1 else "models"
+    of = ", ".join(filter(None, (found.family, found.framework)))
+    wider = "" if spread is None else "; wider, as this device has none"
     return (
-        f"{found.runs:,.0f} measured runs of {found.models:,.0f} {kind}models{on} took "
-        f"{found.low:.3g} to {found.high:.3g} times the predicted time{wider}"
+        f"{found.runs:,.0f} runs of {found.models:,.0f} {kind}{models}{f' ({of})' if of else ''} "
+        f"took {found.low:.2f} to {found.high:.2f} x predicted{wider}"
     )
 
 

@@ -49,7 +49,7 @@ def sections(study: Study) -> Iterator[Section]:
             )
     if rows:
         yield Section(
-            title="Traffic that stays on a rail",
+            title="Traffic that stays on its rail",
             columns=("group", "level", "to the next node", "to all ranks", "route"),
             rows=rows,
             notes=["traffic to another rail leaves its leaf at the oversubscribed bandwidth"],
@@ -102,17 +102,17 @@ def _machine(study: Study) -> Iterator[Figure]:
     port = outer[0]
     sheet.letters |= {"B_port": (port.rate, "B/s"), "k": port.ports, "devices": port.below}
     for name, title, text, note in (
-        ("port_bandwidth", "a port of", "B_port", achieved),
-        ("node_bandwidth", "all ports of", "k devices B_port", achieved),
+        ("port_bandwidth", "bandwidth of a port of", "B_port", achieved),
+        ("node_bandwidth", "bandwidth of all ports of", "k devices B_port", achieved),
         (
             "node_bandwidth_bidirectional",
-            "all ports of",
+            "bandwidth of all ports of",
             "2 node_bandwidth",
             "both directions together; no collective uses more than one of them at a time",
         ),
         (
             "device_share",
-            "a device's share of the ports of",
+            "bandwidth of a device, if all communicate, of",
             "k B_port",
             "while all of its neighbours communicate as well",
         ),
@@ -120,7 +120,7 @@ def _machine(study: Study) -> Iterator[Figure]:
         yield sheet(name, f"{title} `{node.name}`", "GB/s", text, note=note)
     yield sheet(
         "node_ratio",
-        f"`{node.name}` beside `{port.name}`, for one device",
+        f"bandwidth of a device, `{node.name}` / `{port.name}`",
         "",
         "device_bandwidth / device_share",
         note="both in one direction",
@@ -142,7 +142,7 @@ def _group(group: Group) -> Iterator[Figure]:
     outer = {f"g{i}": members for i, members in enumerate(group.shape[1:], 1)}
     yield sheet(
         f"{group.name}_units",
-        f"units of `{group.links[0].name}` that {group.name} takes part in",
+        f"number of `{group.links[0].name}` units that {group.name} spans",
         "",
         f"{' '.join(outer) or '1'}, the most that one group spans",
         outer,
@@ -165,14 +165,14 @@ def _boundary(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield sheet(
         "pp_sustained",
-        "a boundary of stages needs",
+        "bandwidth that a boundary between stages needs",
         "GB/s",
         "m v n / T",
         note="of one rank, in one direction, mean over the step",
     )
     yield sheet(
         "pp_headroom",
-        f"`{link.name}` over the need of a boundary",
+        f"bandwidth of `{link.name}` / bandwidth that a boundary needs",
         "",
         "pp_sustained > 0 ? B / pp_sustained : infinity",
     )

@@ -88,14 +88,15 @@ class Accuracy:
     others: Family = reference("family", doc="that a device without a family counts as")
     devices: str = string(
         default="",
-        doc="with runs enough to know their efficiencies: their labels, apart by spaces",
+        doc="with runs enough to know their efficiencies: labels separated by spaces",
     )
     observed: tuple[ObservedErrors, ...] = children(
         "observed", doc="errors, by what runs have in common"
     )
 
     job_spreads: tuple[JobSpread, ...] = children(
-        "job_spread", doc="what anchors are believed by; without one, they do not count"
+        "job_spread",
+        doc="spread of runs, which decides the weight of anchors; without it they have none",
     )
 
     def spread_of(self, model: str) -> JobSpread | None:

@@ -41,8 +41,8 @@ class Anchor:
     )
     settings: str = string(
         default="",
-        doc="attributes of the run that the file has otherwise, as `--set` takes them, apart by "
-        "semicolons: `layout.tp = 4; layout.pp = 2`",
+        doc="attributes of the run that the file has otherwise, as `--set` takes them, separated "
+        "by semicolons: `layout.tp = 4; layout.pp = 2`",
     )
     job: str = string(
         default="",

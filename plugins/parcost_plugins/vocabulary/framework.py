@@ -407,4 +407,4 @@ class Framework:
         doc="what it does not have is rejected; off where a run took place and its version is a "
         "guess",
     )
-    offers: tuple[Offer, ...] = children("offers", doc="what it has, and what it has not")
+    offers: tuple[Offer, ...] = children("offers", doc="features that it has or lacks")

@@ -33,7 +33,9 @@ class Datacenter:
         SECONDS, positive=True, doc="mean time between failures that stop a job, of one device"
     )
     pue: Real = quantity(
-        ONE, minimum=1.0, doc="power usage effectiveness: drawn by the site, over its computers"
+        ONE,
+        minimum=1.0,
+        doc="power usage effectiveness (PUE): power of the site / power of its computers",
     )
     host_power: Real = quantity(
         ONE, minimum=1.0, doc="devices, their hosts and their network, over the devices alone"
@@ -219,7 +221,7 @@ class Energy:
         ONE,
         minimum=1.0,
         default="datacenter.pue",
-        doc="power usage effectiveness: drawn by the site, over its computers",
+        doc="power usage effectiveness (PUE): power of the site / power of its computers",
     )
     intensity: Real | None = quantity(
         GRAMS / JOULES, default=None, doc="carbon dioxide per energy drawn: 400 g/kWh"

@@ -70,7 +70,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
             message=f"the script has {len(texts)} commands of {title}, and one is expected",
             start=place.start,
             end=place.end,
-            help=help or "keep one of them in the file",
+            help=help or "keep only one of them in the file",
         )
     return _of_launch(file, script, found[0])
 

@@ -32,7 +32,7 @@ def _read_model(found: SettingCollector) -> None:
     entry = models.get(".".join(path[-2:]), models.get(name))
     if entry is None:
         answers = ["--use config.json", "--use catalog.models.llama31_8b"]
-        reason = f"`{name}` is in no table" if name else f"the file has no `{key}`"
+        reason = f"`{name}` is not in parcost's table" if name else f"the file has no `{key}`"
         found.ask("model", reason, answers, key if name else "")
         return
     found.use(f"models.{entry}", key)
@@ -108,7 +108,8 @@ def _read_precision(found: SettingCollector) -> None:
     name = str(found.value(key, "")).rpartition(".")[2].lower()
     size = _TABLE["optimizers"].get(name)
     if size is None:
-        reason = f"recipes count the state and the update of Adam, and this is {name or 'none'}"
+        reason = "precision recipes have the optimizer state of Adam, and the optimizer is "
+        f"{name or 'none'}"
         found.ask("precision", reason, answers, key if name else "")
     elif size:
         narrow_states(found, float(size), key)

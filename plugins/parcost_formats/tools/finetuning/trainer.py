@@ -503,7 +503,9 @@ class TrainerKeys:
         name = str(found.value(key, self.rules["defaults"]["optimizer"])).lower()
         size = self.rules["optimizers"].get(name)
         if size is None:
-            reason = f"recipes count the state and the update of Adam, and this is {name}"
+            reason = (
+                f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
+            )
             found.ask("precision", reason, _NARROW, key)
         elif size and any(".precisions." in one for one in self._file.options.uses):
             why = f"--use replaces the recipe, and with it the states of {name}"

@@ -262,7 +262,7 @@ class _BridgeLibrary(CodeLibrary):
         if last[:1].isupper():
             return Entity(last, node, dict(keywords))
         if last in _TABLE["harmless"]["functions"] or name.startswith(("os.", "logging.")):
-            return UnreadValue("it is code, and none is run")
+            return UnreadValue("it is code, which parcost does not run")
         given = [*arguments, *(one.value for one in keywords.values())]
         found = [one for one in given if isinstance(one, Entity)]
         if found:
@@ -342,7 +342,7 @@ class _BridgeLibrary(CodeLibrary):
         """Return the configuration that a library function creates."""
         made = Entity(_CONTAINER, node)
         why = f"{VERSION}: {name}"
-        unread = UnreadValue(f"it is code of {name}, which is in no table")
+        unread = UnreadValue(f"it is code of {name}, which is not in parcost's table")
         for path, value in [*base.items(), *((one, unread) for one in base.get("unread", ()))]:
             section, _, attribute = path.partition(".")
             if path == "unread":
@@ -529,7 +529,11 @@ class _RecipeReader:
                 elif attribute != "hf":
                     self._attribute(name, attribute, inner)
         elif name in _SECTIONS["read"] and value is not None:
-            why = value.why if isinstance(value, UnreadValue) else "it is code, and none is run"
+            why = (
+                value.why
+                if isinstance(value, UnreadValue)
+                else "it is code, which parcost does not run"
+            )
             self._found.doubts.append(self._option("", cell).evolve(unread=why))
         elif not cell.why:
             self._found.ignored.append(self._option("", cell))
@@ -769,7 +773,7 @@ def _builtin(name: str, arguments: Sequence[Any]) -> Any:
             pass
     elif name == "len" and isinstance(first, list):
         return len(first)
-    return UnreadValue("it is code, and none is run")
+    return UnreadValue("it is code, which parcost does not run")
 
 
 def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
@@ -795,7 +799,7 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
         return tuple(str(one) for one in value), unread
     if isinstance(value, (int, float, str)):
         return (str(value),), ""
-    return (), "it is code, and none is run"
+    return (), "it is code, which parcost does not run"
 
 
 def _unread_reasons(values: Sequence[Any]) -> Iterator[str]:
@@ -803,4 +807,4 @@ def _unread_reasons(values: Sequence[Any]) -> Iterator[str]:
         if isinstance(one, UnreadValue):
             yield one.why
         elif not isinstance(one, (int, float, str, list)):
-            yield "it is code, and none is run"
+            yield "it is code, which parcost does not run"

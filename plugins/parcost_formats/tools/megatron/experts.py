@@ -34,7 +34,7 @@ def read_experts(options: ToolOptions) -> None:
             for name in _OF_EXPERTS:
                 one = options.get(name)
                 if one is not None:
-                    draft.ignore(one, "without --num-experts it is not read")
+                    draft.ignore(one, "it has no effect without --num-experts")
             return
     elif option is not None:
         draft.set("model.experts", digits(count), option)
@@ -146,7 +146,7 @@ def _dispatcher(options: ToolOptions) -> None:
     if word is None or option is None:
         for one in (backend, deepep):
             if one is not None:
-                draft.ignore(one, "without --moe-token-dispatcher-type flex it is not read")
+                draft.ignore(one, "it has no effect without --moe-token-dispatcher-type flex")
         return
     if word != "flex":
         draft.set("routing.dispatcher", _DISPATCHERS[word], option)

@@ -79,7 +79,7 @@ def command_line(file: ImportFile) -> CommandLine:
     answers = dict.fromkeys(
         answer for call in calls if call.decision for answer in call.decision.answers
     )
-    help = f"choose one: {' | '.join(answers)}" if answers else "keep one of them in the file"
+    help = f"choose one: {' | '.join(answers)}" if answers else "keep only one of them in the file"
     twice = [
         ImportProblem(
             message="another command with arguments of Megatron-LM stands ahead of this one",
@@ -322,7 +322,7 @@ def _conflict(first: Option, second: Option) -> Iterator[ImportProblem]:
             message=f"`{place.key}` is {here} here, and {there} elsewhere in the file",
             start=place.start,
             end=place.end,
-            help="keep one of them",
+            help="keep only one of them",
         )
 
 

@@ -65,9 +65,9 @@ def _sharding(options: ToolOptions) -> None:
         why = "no distributed optimizer: every rank keeps all of the optimizer state"
         options.default("use_distributed_optimizer", "layout.zero", "0", why)
     if strategy is not None and megatron not in used:
-        draft.ignore(strategy, "without --use-megatron-fsdp it is not read")
+        draft.ignore(strategy, "it has no effect without --use-megatron-fsdp")
     if keeps is not None and torch not in used:
-        draft.ignore(keeps, "without --use-torch-fsdp2 it is not read")
+        draft.ignore(keeps, "it has no effect without --use-torch-fsdp2")
     instances = options.whole("num_distributed_optimizer_instances", 1)
     option = options.get("num_distributed_optimizer_instances")
     if option is not None and instances and instances > 1:
@@ -90,7 +90,7 @@ def _context(options: ToolOptions) -> None:
     if sizes is None:
         return
     if kind is None or kind.texts[:1] != ("a2a+p2p",):
-        draft.ignore(sizes, "without --cp-comm-type a2a+p2p it is not read")
+        draft.ignore(sizes, "it has no effect without --cp-comm-type a2a+p2p")
     elif len(sizes.texts) != 2 or not all(text.isdecimal() for text in sizes.texts):
         draft.problem(sizes, "two whole numbers are expected")
     else:  # the neighbours of the first level trade the sequence for heads

@@ -83,7 +83,7 @@ def _attention(options: ToolOptions) -> None:
         option, default = options.get(name), _LATENT.get(name)
         if not latent:
             if option is not None:
-                draft.ignore(option, "without --multi-latent-attention it is not read")
+                draft.ignore(option, "it has no effect without --multi-latent-attention")
         elif options.copy(name, path) is None and default:
             options.default(name, path, str(default), f"{name} is {default}")
     grouped, groups = options.on("group_query_attention"), options.get("num_query_groups")
@@ -208,7 +208,7 @@ def _window(options: ToolOptions) -> None:
     option, every = options.get("window_size"), options.get("window_attn_skip_freq")
     if option is None:
         if every is not None:
-            draft.ignore(every, "without --window-size it is not read")
+            draft.ignore(every, "it has no effect without --window-size")
         return
     found = re.fullmatch(r"\(?\s*(\d{1,9})[\s,]+(-?\d{1,9})\s*\)?", " ".join(option.texts))
     if found is None:

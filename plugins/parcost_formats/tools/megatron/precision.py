@@ -61,7 +61,7 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
     if not narrow:
         for option in (recipe, options.get("fp8_param_gather")):
             if option is not None and option.text != "false":
-                draft.ignore(option, "without --fp8-format or --fp4-format it is not read")
+                draft.ignore(option, "it has no effect without --fp8-format or --fp4-format")
         if not wide:
             return ("fp32", None) if options.settle("training.precision") else (None, None)
         return wide[0], options.get(wide[0])
@@ -164,7 +164,7 @@ def _products(options: ToolOptions, base: str) -> None:
         for name in edges:
             option = options.get(name)
             if option is not None:
-                draft.ignore(option, "without --first-last-layers-bf16 it is not read")
+                draft.ignore(option, "it has no effect without --first-last-layers-bf16")
     for name, attribute in (
         ("no_fp8_wgrad", "wide_weight_gradients"),
         ("fp8_dot_product_attention", "narrow_attention"),
@@ -176,4 +176,4 @@ def _products(options: ToolOptions, base: str) -> None:
         if narrow:
             draft.set(f"precision.{attribute}", "on", option)
         else:
-            draft.ignore(option, "without --fp8-format it is not read")
+            draft.ignore(option, "it has no effect without --fp8-format")

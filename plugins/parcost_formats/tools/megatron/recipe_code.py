@@ -24,7 +24,7 @@ from parcost_formats.tools.python_values import (
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEEPEST = 12  # calls of functions of the file
 _MOST_STEPS = 50_000  # statements and expressions
-_CODE = "it is code, and none is run"
+_CODE = "it is code, which parcost does not run"
 _CONDITION = "set inside a condition that the file does not decide"
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: lambda one, other: bool(one == other),

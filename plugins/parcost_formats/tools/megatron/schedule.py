@@ -26,7 +26,7 @@ def read_schedule(options: ToolOptions) -> None:
     if len([one for one in ways if one.name != _LAYOUT]) > 1:
         shown = " and ".join(one.key for one in ways)
         for one in ways:
-            draft.problem(one, f"{shown} do not go together", "keep one of them")
+            draft.problem(one, f"{shown} do not go together", "keep only one of them")
         return
     chunks = _chunks(options, pp)
     if options.get(_LAYOUT) is not None:
@@ -131,7 +131,7 @@ def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
         other = options.get(_VIRTUAL) or options.get(_PER_VIRTUAL) or option
         shown = f"{option.key} has {len(found) // pp} chunks of each device, {other.key} {chunks}"
         for one in (option, other):
-            draft.problem(one, shown, "keep one of them")
+            draft.problem(one, shown, "keep only one of them")
     else:
         _interleave(options, option, len(found) // pp)
         _list(options, option, [stage.layers for stage in found])

@@ -75,7 +75,7 @@ def _recompute(options: ToolOptions) -> None:
     if whole is not None and short is not None and word == "full":
         message = f"{short.key} is selective, and {whole.key} is full"
         for one in (whole, short):
-            draft.problem(one, message, "keep one of them")
+            draft.problem(one, message, "keep only one of them")
         return
     method, count = options.get("recompute_method"), options.get("recompute_num_layers")
     if whole is None and short is None:
@@ -86,12 +86,12 @@ def _recompute(options: ToolOptions) -> None:
     else:
         for extra in (method, count):
             if extra is not None:
-                draft.ignore(extra, "without --recompute-granularity full it is not read")
+                draft.ignore(extra, "it has no effect without --recompute-granularity full")
     modules = options.get("recompute_modules")
     option = whole if word == "selective" else short
     if option is None:
         if modules is not None:
-            why = "without --recompute-granularity selective it is not read"
+            why = "it has no effect without --recompute-granularity selective"
             draft.ignore(modules, why)
         return
     _modules(options, option, modules)
@@ -157,7 +157,7 @@ def _offload(options: ToolOptions) -> None:
     number = options.number("optimizer_offload_fraction")
     if used is None or used.text == "false":
         if share is not None:
-            draft.ignore(share, "without --optimizer-cpu-offload it is not read")
+            draft.ignore(share, "it has no effect without --optimizer-cpu-offload")
     elif share is None:
         draft.set("offload.optimizer", "100 %", used)
     elif number is not None and number <= 1:
@@ -179,7 +179,7 @@ def _kernels(options: ToolOptions) -> None:
         why = "FlashAttention 2: --flash-attention-version pins another" if word == "flash" else ""
         draft.set("kernels.attention", _KERNELS[str(word)], option, why)
     elif version is not None:
-        draft.ignore(version, "without --attention-backend flash it is not read")
+        draft.ignore(version, "it has no effect without --attention-backend flash")
     _implementation(options)
     _graphs(options)
     option = options.get("no_gradient_accumulation_fusion")
@@ -191,7 +191,7 @@ def _kernels(options: ToolOptions) -> None:
         if options.on("cross_entropy_loss_fusion"):
             draft.set("training.loss", "gradient", option)
         else:
-            draft.ignore(option, "without --cross-entropy-loss-fusion it is not read")
+            draft.ignore(option, "it has no effect without --cross-entropy-loss-fusion")
 
 
 def _implementation(options: ToolOptions) -> None:
@@ -226,7 +226,7 @@ def _graphs(options: ToolOptions) -> None:
         if option is not None and kind == "none":
             draft.set("kernels.cuda_graphs", "none", option)
         if scope is not None:
-            draft.ignore(scope, "without --cuda-graph-impl it is not read")
+            draft.ignore(scope, "it has no effect without --cuda-graph-impl")
         return
     scopes = set(scope.texts) if scope is not None else set()
     if kind == "full_iteration" or "full_iteration" in scopes:

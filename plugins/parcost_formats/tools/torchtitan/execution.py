@@ -35,7 +35,9 @@ def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
     if name is not None and name.text in ("Adam", "AdamW"):
         draft.ignore(name, "the recipes of the catalogue are those of Adam")
     elif name is not None:
-        reason = f"recipes count the state and the update of Adam, and this is {name.text}"
+        reason = (
+            f"precision recipes have the optimizer state of Adam, and the optimizer is {name.text}"
+        )
         options.ask(name, reason, ["--use catalog.precisions.bf16_fsdp"])
 
 
@@ -52,13 +54,13 @@ def _recompute(options: TitanOptions) -> None:
         draft.problem(mode, message, "full, selective and none are modelled")
         return
     if budget is not None:
-        draft.ignore(budget, "without mode memory_budget it is not read")
+        draft.ignore(budget, "it has no effect without mode memory_budget")
     word = word or "selective"
     if word != "selective":
         assert mode is not None
         draft.set("training.recompute", word, mode)
         if kind is not None:
-            draft.ignore(kind, "without mode selective it is not read")
+            draft.ignore(kind, "it has no effect without mode selective")
         return
     text = kind.text if kind is not None else ("op" if options.python else "2")
     why = (
@@ -121,7 +123,7 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     else:
         for one in (gathers, recipe):
             if one is not None:
-                draft.ignore(one, "without the converter float8 it is not read")
+                draft.ignore(one, "it has no effect without the converter float8")
     draft.use(f"catalog.precisions.{base}", "" if option else why, option)
     label = base
     if draft.has("precision."):

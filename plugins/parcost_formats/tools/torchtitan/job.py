@@ -66,7 +66,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     stated = str(table("torchtitan")["families"].get(stated, stated))
     flavor = _short(option)
     if stated and stated not in known:
-        reason = f"the family `{stated}` is in no table; known are {', '.join(known)}"
+        reason = f"the family `{stated}` is not in parcost's table; known are {', '.join(known)}"
         options.ask(name or option, reason, ["--as llama3"])
         return None
     families = [stated] if stated else [one for one in known if flavor in known[one]]
@@ -80,7 +80,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     if found is None:
         of = families[0] if families else "any family"
         listed = ", ".join(known[of]) if families else ", ".join(known)
-        reason = f"`{option.text}` of {of} is in no table; known are {listed}"
+        reason = f"`{option.text}` of {of} is not in parcost's table; known are {listed}"
         options.ask(option, reason, ["--use catalog.models.llama31_8b"])
         return None
     entry = str(found["entry"])
@@ -134,7 +134,7 @@ def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
         _global(options, degrees, count)
         return
     if parts is not None:
-        draft.ignore(parts, "without stages it is not read")
+        draft.ignore(parts, "it has no effect without stages")
     if degrees.pp > 1:
         each = options.whole("parallelism.pipeline_parallel_microbatch_size", 1) or 1
         if count % each:
@@ -151,7 +151,7 @@ def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
             )
     else:
         if part is not None:
-            draft.ignore(part, "without stages it is not read")
+            draft.ignore(part, "it has no effect without stages")
         if option is not None and local is not None:
             draft.set("training.micro_batch", digits(local), option)
         else:
@@ -221,7 +221,7 @@ def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
     else:
         parts = 1
         if several is not None:
-            draft.ignore(several, "without stages it is not read")
+            draft.ignore(several, "it has no effect without stages")
     step = options.get(_STEP)
     number = integer(options, _STEP)
     if step is None or number is None or number < 0:

@@ -143,7 +143,7 @@ def _sharding(options: TitanOptions, replicate: int, shard: int, cp: int) -> int
         if zero:
             draft.set("sharding.reshard", "on" if word == "always" else "off", policy)
         else:
-            draft.ignore(policy, "without sharding it is not read")
+            draft.ignore(policy, "it has no effect without sharding")
     return zero
 
 
@@ -159,7 +159,7 @@ def _tensor(options: TitanOptions, tp: int) -> None:
             why = "sequence parallelism comes with tensor parallelism"
             options.default(name, "layout.sequence_parallel", "on", why)
     elif option is not None:
-        draft.ignore(option, "without tensor parallelism it is not read")
+        draft.ignore(option, "it has no effect without tensor parallelism")
     for name in (
         "parallelism.enable_async_tensor_parallel",
         "compile.enable_async_tensor_parallel",
@@ -182,7 +182,7 @@ def _context(options: TitanOptions, cp: int) -> None:
     if cp == 1:
         for option in (rotation, balance):
             if option is not None:
-                draft.ignore(option, "without context parallelism it is not read")
+                draft.ignore(option, "it has no effect without context parallelism")
         return
     word = options.word("parallelism.context_parallel_rotate_method", *_ROTATIONS)
     if rotation is not None and word is not None:

@@ -186,7 +186,7 @@ class _ConfigurationReader:
         """Read ``model_registry("70B")``; the family is the module that it is imported from."""
         call = value
         if not isinstance(call, ast.Call):
-            self._leave(key, node, "it is code, and none is run")
+            self._leave(key, node, "it is code, which parcost does not run")
             return
         argument = call.args[0] if call.args else None
         for keyword in call.keywords:
@@ -219,7 +219,7 @@ class _ConfigurationReader:
             one = self._option("activation_checkpoint.mode", key, node)
             self.options[one.name] = one.evolve(texts=(mode,), unread=_UNRUN if uncertain else "")
         elif not isinstance(value, ast.Call):
-            self._leave(key, node, "it is code, and none is run")
+            self._leave(key, node, "it is code, which parcost does not run")
         if isinstance(value, ast.Call):
             for keyword in value.keywords:
                 if keyword.arg:
@@ -229,7 +229,7 @@ class _ConfigurationReader:
     def _loss(self, key: str, node: ast.AST, value: ast.expr) -> None:
         """Read a loss computed in chunks."""
         if not isinstance(value, ast.Call):
-            self._leave(key, node, "it is code, and none is run")
+            self._leave(key, node, "it is code, which parcost does not run")
             return
         option = self._option("loss", key, node)
         chunked = any(part in dotted(value.func).split(".") for part in _CHUNKED)

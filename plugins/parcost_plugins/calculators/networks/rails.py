@@ -33,33 +33,38 @@ def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
     direct = study.collective("all_to_all", n, group, "pairwise").formula
     two_levels = study.collective("all_to_all", n, group, "hierarchical").formula
     yield sheet("direct_seconds", "time of a direct exchange with every rank", "s", direct)
-    yield sheet("two_level_seconds", "first inside the node, then along the rail", "s", two_levels)
+    yield sheet(
+        "two_level_seconds",
+        "time of an exchange in two levels, first inside the node, then along the rail",
+        "s",
+        two_levels,
+    )
     for name, title, unit, text in (
         (
             "pipelined_seconds",
-            "time of an exchange in two levels, node and rail at once",
+            "time of an exchange in two levels, node and rail overlapped",
             "s",
             "max(n (g - 1) / g / B_1, n (P - g) / P / B_2) + (g + k - 2) alpha",
         ),
         (
             "direct_messages",
-            "messages of a direct exchange that leave the node, of a device",
+            "messages that a device sends out of its node, direct exchange",
             "",
             "P - g",
         ),
-        ("two_level_messages", "messages along the rail", "", "k - 1"),
+        ("two_level_messages", "messages that a device sends along its rail", "", "k - 1"),
         ("direct_message_bytes", "bytes of one message, direct exchange", "MB", "n / P"),
         ("two_level_message_bytes", "bytes of one message along the rail", "MB", "n / k"),
-        ("port_bytes", "bytes through a port, either way", "MB", "n (P - g) / P"),
-        ("inside_bytes", "bytes inside the node, straight", "MB", "n (g - 1) / P"),
+        ("port_bytes", "bytes through a port, in each direction", "MB", "n (P - g) / P"),
+        ("inside_bytes", "bytes inside the node, direct exchange", "MB", "n (g - 1) / P"),
         ("pxn_bytes", "bytes inside the node, in two levels", "MB", "n (g - 1) / g"),
         (
             "crossing_bytes",
-            "bytes straight to other rails, which leave the leaf",
+            "bytes to other rails, through other leaf switches, direct exchange",
             "MB",
             "n (P - g) / P (g - 1) / g",
         ),
-        ("on_rail", "of the bytes through the port, on the rail", "%", "1 / g"),
+        ("on_rail", "share of the bytes through the port that stays on the rail", "%", "1 / g"),
     ):
         yield sheet(name, title, unit, text)
 
