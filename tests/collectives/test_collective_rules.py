@@ -118,7 +118,7 @@ def test_an_algorithm_for_experts_that_a_dense_model_lacks_is_idle() -> None:
     text = TEXT.format(tp=8, choice="expert = ring", layout="zero = 0", reduces="off")
     (said,) = (d for d in parcost.load_text(text)[0].check() if d.id == "no-effect")
     assert said.message == "`collectives.expert` has no effect"
-    assert said.help == "it needs a model that has experts"
+    assert said.help == "it needs a model that has experts and `layout.ep` above 1"
 
 
 @pytest.mark.parametrize("shard, needs", [(12, False), (6, True), (4, True)])

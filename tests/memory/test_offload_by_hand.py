@@ -221,7 +221,8 @@ def test_a_host_holds_as_much_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(offload, "host_bytes", lambda *_: 3 * GiB)
     outcome: Any = None
     for room, holds in ((2.9, False), (3.0, True), (3.1, True)):
-        (check,) = offload.outcome_checks(Fake(host_memory=room * GiB), outcome)  # type: ignore[arg-type]
+        fake: Any = Fake(optimizer=0.5, host_memory=room * GiB)
+        (check,) = offload.outcome_checks(fake, outcome)
         assert check.holds is holds
         assert check.inputs == {"needs": 3.0, "room": pytest.approx(room)}
     assert [*offload.outcome_checks(Fake(), outcome)] == []  # type: ignore[arg-type]

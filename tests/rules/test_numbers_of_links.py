@@ -9,6 +9,7 @@ import pytest
 
 import parcost
 from parcost import Group
+from parcost.engine.attribute_reads import _default
 from parcost_plugins.frameworks import features
 from parcost_plugins.rules import unread_attributes
 from parcost_plugins.topology.links import AlphaBeta
@@ -16,7 +17,6 @@ from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
     Overlap,
-    Recompute,
     ScheduleChoice,
     Training,
 )
@@ -82,38 +82,6 @@ def test_seconds_of_a_study() -> None:
     assert unread_attributes._times(study) == [2.0, 0.0, 5.0]
 
 
-@pytest.mark.parametrize(
-    ("recompute", "every", "layers", "whole"),
-    [
-        ("full", 1, 0, True),
-        ("full", 2, 0, False),
-        ("full", 1, 1, False),
-        ("selective", 1, 0, False),
-        ("none", 1, 0, False),
-    ],
-)
-def test_layers_that_are_recomputed_as_a_whole(
-    recompute: str, every: int, layers: int, whole: bool
-) -> None:
-    study: Any = {
-        Training: SimpleNamespace(recompute=recompute),
-        Recompute: SimpleNamespace(every=every, layers=layers),
-    }
-    assert unread_attributes._recomputes_all(study) is whole
-
-
-def test_who_sends_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unread_attributes, "dispatcher_of", lambda _: "deepep")
-    for experts, dispatcher, read in (
-        (0, "alltoall", True),  # another line says that there are none
-        (1, "alltoall", False),
-        (8, "alltoall", False),
-        (8, "deepep", True),
-    ):
-        study: Any = {Training: SimpleNamespace(model=SimpleNamespace(experts=experts))}
-        assert unread_attributes._dispatches(study, dispatcher) is read
-
-
 def test_a_default_may_be_another_attribute() -> None:
     layout, overlap, schedule = (
         Layout(dp=6.0, tp=2, pp=3),
@@ -122,11 +90,11 @@ def test_a_default_may_be_another_attribute() -> None:
     )
     blocks = {Overlap: (overlap,), ScheduleChoice: (schedule,), Layout: (layout,)}
     study: Any = SimpleNamespace(blocks=blocks)
-    assert unread_attributes._default(study, overlap, "chunks") == 2  # `layout.tp`
-    assert unread_attributes._default(study, schedule, "group") == 3  # `layout.pp`
-    assert unread_attributes._default(study, layout, "tp") == 1
-    assert unread_attributes._default(study, schedule, "kind") == "one_f_one_b"  # a word is no path
-    assert unread_attributes._default(SimpleNamespace(blocks={}), overlap, "chunks") is None  # type: ignore[arg-type]
+    assert _default(study, overlap, "chunks") == 2  # `layout.tp`
+    assert _default(study, schedule, "group") == 3  # `layout.pp`
+    assert _default(study, layout, "tp") == 1
+    assert _default(study, schedule, "kind") == "one_f_one_b"  # a word is no path
+    assert _default(SimpleNamespace(blocks={}), overlap, "chunks") is None  # type: ignore[arg-type]
 
 
 def test_no_level_of_a_study_without_a_job() -> None:

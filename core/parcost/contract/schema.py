@@ -93,6 +93,7 @@ class BlockType:
     aliases: Mapping[str, str] = MappingProxyType({})  # names of other tools, and those of here
     any_of: Mapping[tuple[str, ...], str] = MappingProxyType({})  # attributes that rules ask for
     example: str = ""  # a block to copy, on one line
+    used_with: Mapping[tuple[str, ...], str] = MappingProxyType({})  # what attributes wait for
     resolvers: dict[str, Resolver] = attrs.field(factory=dict)  # of attributes without a value
 
     @cached_property
@@ -100,6 +101,14 @@ class BlockType:
         """Whether a study has such a block even if no file writes one."""
         complete = all(name in self.defaults for name in self.fields)
         return complete and self.label == "none" and not self.inside
+
+    @cached_property
+    def needs(self) -> Mapping[str, tuple[str, ...]]:
+        """What attributes wait for, by name: first what every attribute of the block does."""
+        every = tuple(text for names, text in self.used_with.items() if not names)
+        own = {name: (text,) for names, text in self.used_with.items() for name in names}
+        found = {name: every + own.get(name, ()) for name in self.fields}
+        return {name: needs for name, needs in found.items() if needs}
 
 
 def resolver(schema: type, name: str) -> Callable[[Resolver], Resolver]:
@@ -256,6 +265,7 @@ def block(
     aliases: Mapping[str, str] = MappingProxyType({}),
     any_of: Mapping[tuple[str, ...], str] = MappingProxyType({}),
     example: str = "",
+    used_with: Mapping[tuple[str, ...], str] = MappingProxyType({}),
 ) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
@@ -264,7 +274,9 @@ def block(
     *former* maps attributes of earlier versions to the help in a diagnostic. *aliases* maps names
     in other tools to attributes: ``{"vocab_size": "vocabulary"}``. *any_of* are groups of
     attributes of which rules need one, each with the help to print. *example* is a block to copy,
-    shown if a study lacks one.
+    shown if a study lacks one. *used_with* says what attributes need to have an effect:
+    ``{("chunks",): "`overlap.tensor = pipelined`"}``; the key ``()`` stands for all other
+    attributes. One that is written and that no plugin reads is a warning with this help.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -287,6 +299,7 @@ def block(
             aliases=aliases,
             any_of=any_of,
             example=example,
+            used_with=used_with,
         )
         return made
 

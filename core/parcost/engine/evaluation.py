@@ -19,6 +19,7 @@ from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
 from parcost.engine import reduce
+from parcost.engine.attribute_reads import unread_checks
 from parcost.engine.rules import (
     Rules,
     by_effect,
@@ -31,6 +32,7 @@ from parcost.engine.rules import (
     rules,
 )
 from parcost.engine.shapes import settle, valid_answers
+from parcost.engine.study import SpecStudy
 from parcost.engine.trace import replay_activities
 from parcost.expectations.claims import Claims, KnownFigures, expectations
 from parcost.numeric import all_of, any_of, quiet
@@ -67,7 +69,7 @@ def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Resu
 
 
 def evaluate(
-    claims: Claims, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
+    claims: Claims, study: SpecStudy, warnings: Sequence[Check], at: Mapping[str, Any]
 ) -> Result:
     """Return the result of a study that breaks no rule; *warnings* are printed."""
     if study.trains and not any_of((ends := duration_check(study)).holds):
@@ -75,6 +77,7 @@ def evaluate(
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
     shown = [*_figures(study, outcome)]
     intervals = _intervals(study, outcome, shown)
+    failed = [*failed, *unread_checks(study, failed, lambda: details(study, outcome))]
     shown += _bounds(shown, intervals)
     undefined = gather([*number_checks(figure for _, figure in shown)], study)
     if outcome is not None and undefined.failed:

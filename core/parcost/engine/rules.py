@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parcost.contract.study import Study
 
 
-_NAMES = re.compile(r"[a-z_]\w*(?:\.\w+)?")  # of attributes in the default of another
+NAMES = re.compile(r"[a-z_]\w*(?:\.\w+)?")  # of attributes in the default of another
 
 
 @record(eq=False)
@@ -147,7 +147,7 @@ def _sources(names: Iterable[str], study: Study) -> set[str]:
             if kind in (block.label, block_type(type(block)).kind):
                 origin = study.origin(block, attribute)
                 if origin is not None and origin.how == "default":
-                    used = _NAMES.findall(origin.expression)
+                    used = NAMES.findall(origin.expression)
                     left += [one if "." in one else f"{kind}.{one}" for one in used]
     return found
 

@@ -21,6 +21,7 @@ from parcost.binding.modules import Loader, Module
 from parcost.binding.scope import Sweep, SweepAxis
 from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
+from parcost.engine.attribute_reads import record, written_attributes
 from parcost.engine.foreign_jobs import with_options
 from parcost.engine.point_diagnostics import PointDiagnostic, PointNames, merge, merge_diagnostics
 from parcost.engine.study import SpecStudy
@@ -212,7 +213,7 @@ class Scenario:
         found = list(self.warnings)
         good, some = True, False
         points = 0
-        for at, study, _ in self._groups():
+        for at, study, indices in self._groups():
             with quiet():
                 rules = evaluation.rules(study)
             good = good and all_of(rules.holds)
@@ -223,6 +224,8 @@ class Scenario:
                 for check in evaluation.by_effect(rules.failed)
             ]
             found += [self._fault(fault) for fault in study.faults]
+            if any_of(rules.holds) and written_attributes(study):
+                found += self._unread(at, study, indices)
         found = self._at_points(found, points, some)
         try:
             if good and not self._claims.empty:
@@ -233,6 +236,15 @@ class Scenario:
         except SpecError as error:
             raise SpecError([*found, *error.diagnostics]) from error
         return found
+
+    def _unread(
+        self, at: Mapping[str, Any], study: SpecStudy, points: Mapping[int, Any]
+    ) -> list[Diagnostic]:
+        """Return the warnings of attributes that an evaluation does not read."""
+        own = evolve(self, judged=False)
+        results = own._results(at, study.fresh(), points)  # noqa: SLF001
+        every = [d for result in results for d in result.diagnostics if d.id == "no-effect"]
+        return [d for d in every if d not in self.warnings]
 
     def _at_points(self, found: Sequence[Diagnostic], points: int, some: bool) -> list[Diagnostic]:
         """Return *found*, each with its points; as warnings if *some* points are valid."""
@@ -332,38 +344,44 @@ class Scenario:
         self, at: Mapping[str, Any], study: SpecStudy, points: Mapping[int, Any]
     ) -> Iterator[Result]:
         """Yield the results of the valid points, one for each set of fabric levels in use."""
+        if not study.axes:
+            with quiet(), record(study) as recorded:
+                result = self._result(at, recorded)
+            yield result
+            return
         with quiet():
             rules = evaluation.rules(study)
-        warnings = [check for check in rules.failed if check.severity == "warning"]
         if not any_of(rules.holds):
             yield evaluation.refuse(study, rules.failed, at)
-            return
-        if not study.axes:
-            with quiet():
-                result = evaluation.evaluate(self._claims, study, warnings, at)
-            yield self._with_warnings(result)
             return
         infeasible = self._infeasible(points, rules)
         for part in _points_by_levels(study, rules.holds):
             kept = {k: i if isinstance(i, int) else i[part] for k, i in points.items()}
-            with quiet():
-                bound, never = self._that_end(kept)
-                again = [c for c in evaluation.rules(bound).failed if c.severity == "warning"]
-                result = evaluation.evaluate(self._claims, bound, again, at)
-            yield self._with_warnings(evolve(result, infeasible=[*infeasible, *never]))
+            yield self._result_of_part(at, kept, infeasible)
             infeasible = ()
 
-    def _that_end(self, points: Mapping[int, Any]) -> tuple[SpecStudy, Sequence[Infeasible]]:
-        """Return the study at those *points* where all terms are finite, and the other points.
-
-        If there are none, return the study at all points.
-        """
-        bound = self._bind(points)[0]
-        ends = evaluation.gather([evaluation.duration_check(bound)] if bound.trains else [], bound)
-        if all_of(ends.holds) or not any_of(ends.holds):
-            return bound, ()
+    def _result_of_part(
+        self, at: Mapping[str, Any], points: Mapping[int, Any], infeasible: Sequence[Infeasible]
+    ) -> Result:
+        """Return the result of those of *points* where every term ends, or of all if none does."""
+        with quiet(), record(self._bind(points)[0]) as study:
+            ends = evaluation.gather(
+                [evaluation.duration_check(study)] if study.trains else [], study
+            )
+            if all_of(ends.holds) or not any_of(ends.holds):
+                return evolve(self._result(at, study), infeasible=infeasible)
         kept = {k: i if isinstance(i, int) else i[ends.holds] for k, i in points.items()}
-        return self._bind(kept)[0], self._infeasible(points, ends)
+        return self._result_of_part(at, kept, [*infeasible, *self._infeasible(points, ends)])
+
+    def _result(self, at: Mapping[str, Any], study: SpecStudy) -> Result:
+        """Return the result of a *study* of which all points may run, or none."""
+        rules = evaluation.rules(study)
+        if not any_of(rules.holds):
+            return evaluation.refuse(study, rules.failed, at)
+        warnings = [check for check in rules.failed if check.severity == "warning"]
+        result = evaluation.evaluate(self._claims, study, warnings, at)
+        found = [d for d in self.warnings if d.severity is Severity.WARNING]
+        return evolve(result, diagnostics=[*found, *result.diagnostics])
 
     def _infeasible(
         self, points: Mapping[int, Any], rules: evaluation.Rules
@@ -383,10 +401,6 @@ class Scenario:
             )
             for i, reasons in sorted(found.items())
         ]
-
-    def _with_warnings(self, result: Result) -> Result:
-        found = [d for d in self.warnings if d.severity is Severity.WARNING]
-        return evolve(result, diagnostics=[*found, *result.diagnostics])
 
 
 def _with_suppressions(result: Result, allowances: Sequence[Allowance]) -> Result:

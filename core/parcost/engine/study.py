@@ -67,6 +67,7 @@ class SpecStudy(Study):
     _complaint: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
     _structures: Callable[[], Sequence[SpecStudy]] | None = field(default=None, repr=False)
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
+    reads: Reads | None = field(default=None, repr=False)  # of attributes that record them
 
     # --- what plugins contribute, asked once --------------------------------------
 
@@ -84,7 +85,12 @@ class SpecStudy(Study):
         if node.__class__ is Answer:
             return node.value  # type: ignore[no-any-return]
         if not self._point:
-            value = function(*arguments) if pure else function(self, *arguments)
+            token = None if self.reads is None else READS.set(self.reads)  # also below a rule
+            try:
+                value = function(*arguments) if pure else function(self, *arguments)
+            finally:
+                if token is not None:
+                    READS.reset(token)
             memo.keep(key, {}, value)
             return value
         outer, reads = READS.get(), Reads()
@@ -327,6 +333,8 @@ def _by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
         each = (study.query(contribution, hook, position) for position in every)
         return tuple(pair for pairs in each for pair in pairs)
     out = study._left_out  # noqa: SLF001
+    if hook == "checks" and study.reads is not None:
+        READS.set(None)  # rules validate every attribute
     asked = study.plugins.ask(hook, study.faults, study=study)
     return tuple(
         (plugin, answer)

@@ -123,7 +123,10 @@ def checks(study: Study) -> Iterator[Check]:
 @hookimpl
 def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Require that the offloaded state fits in host memory."""
-    room = study[Offload].host_memory
+    offload, local = study[Offload], study[LocalUpdates]
+    shares = (offload.optimizer, offload.parameters, offload.activations)
+    away = any(map(_is_offloaded, shares)) or (local.method == "outer" and local.offload)
+    room = offload.host_memory if away else None
     if room is None:
         return
     needs = host_bytes(study, outcome)
@@ -186,9 +189,9 @@ def _state(study: Study, kind: StageKind) -> Real:
     """Return the bytes of state that a host keeps for a stage of *kind*."""
     offload, local, precision = study[Offload], study[LocalUpdates], study[Training].precision
     shared = offload.optimizer * precision.optimizer
-    if offload.update == "host":  # which keeps the gradients that it works on
+    if _is_offloaded(offload.optimizer) and offload.update == "host":
         shared = shared + offload.optimizer * precision.gradients
-    if local.offload and local.method == "outer":
+    if local.method == "outer" and local.offload:
         shared = shared + local.outer_state
     whole = offload.parameters * precision.weights
     return (

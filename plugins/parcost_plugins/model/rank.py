@@ -16,13 +16,13 @@ from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Rec
 from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
+from parcost_plugins.vocabulary.run_choices import recomputed_modules
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Source of tensors outside of the layers in that paper.
 KEPT = "counted from the tensors that backward reads"
 
 _WHILE_ALIVE: tuple[Moment, ...] = ("forward", "backward")
-_NOTHING = Recompute()
 
 
 @frozen(eq=False)
@@ -37,8 +37,7 @@ class Rank:
     @cached_property
     def recompute(self) -> Recompute:
         """The modules that are recomputed in backward."""
-        chosen = self.study.get(Recompute)
-        return _NOTHING if chosen is None else chosen
+        return recomputed_modules(self.study)
 
     @cached_property
     def fusion(self) -> Fusion:
@@ -191,8 +190,8 @@ class Rank:
 
     def keeps(self, part: str) -> bool:
         """Return whether fully recomputed layers keep this *part*."""
-        whole = self.training.recompute == "full"
-        return whole and self.recompute.keeps(part, gated=self.model.gated)
+        chosen = self.study.get(Recompute) if self.training.recompute == "full" else None
+        return chosen is not None and chosen.keeps(part, gated=self.model.gated)
 
     def keys(self, windowed: bool) -> Real:
         """Return the average number of keys per query, within its document."""

@@ -71,8 +71,8 @@ def _writing(
     ends: dict[str, Formula] = {}
     if checkpoint.storage is not None:
         ends["storage"] = formula("n / B", n=(size, "B"), B=(checkpoint.storage, "B/s"))
-    nodes = _nodes(study, checkpoint)
-    if checkpoint.node_bandwidth is not None and nodes is not None:
+    nodes = None if checkpoint.node_bandwidth is None else _nodes(study, checkpoint)
+    if nodes is not None:
         ends["node"] = formula(
             "n / k / B", n=(size, "B"), k=nodes, B=(checkpoint.node_bandwidth, "B/s")
         )

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from parcost import Once, Real, Study, attribute, formula
-from parcost.numeric import is_array
+from parcost.numeric import any_of, is_array
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -53,7 +53,8 @@ def update(study: Study) -> Iterator[Once]:
     traffic = study[Training].precision.update_traffic
     source = "Adam with an fp32 master copy reads and writes all of its state once"
     offload = study[Offload]
-    stays = 1.0 - offload.optimizer if offload.update == "host" else 1.0
+    away = any_of(offload.optimizer != 0.0) and offload.update == "host"
+    stays = 1.0 - offload.optimizer if away else 1.0
     yield from _streams(study, "optimizer update", traffic * stays, source)
 
 

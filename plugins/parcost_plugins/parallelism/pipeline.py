@@ -31,7 +31,7 @@ from parcost import (
     hookimpl,
     link_resources,
 )
-from parcost.numeric import all_of, is_array, max_of, where
+from parcost.numeric import all_of, any_of, is_array, max_of, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Layout,
@@ -74,7 +74,7 @@ def pipelines(study: Study) -> list[Pipeline]:
             stages=stages(study),
             chunks=chunks(study),
             micro_batches=study[Training].micro_batches,
-            blocking=blocks_on_transfers(study),
+            blocking=any_of(stages(study) > 1) and blocks_on_transfers(study),
             overlap=choice.overlap,
         )
     ]

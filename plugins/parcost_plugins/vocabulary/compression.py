@@ -10,7 +10,20 @@ SUMMED = {"fp16": 16.0, "bf16": 16.0}
 EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
 
 
-@block("compression", label="none")
+@block(
+    "compression",
+    label="none",
+    used_with={
+        (): "a `compression.method`",
+        ("density", "value", "index", "select_traffic"): "`compression.method = top_k`",
+        (
+            "rank",
+            "factor",
+            "minimum_rate",
+            "project_traffic",
+        ): "`compression.method = power_sgd`",
+    },
+)
 class Compression:
     """How gradients are compressed before they are reduced.
 

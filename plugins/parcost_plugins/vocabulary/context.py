@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import BYTES, Real, block, integer, quantity, switch, word
-from parcost.numeric import minimum, where
+from parcost.numeric import all_of, minimum, where
 from parcost_plugins.vocabulary.attention_reach import blocks_met
 from parcost_plugins.vocabulary.framework import CONTEXTS
 from parcost_plugins.vocabulary.layout import Layout
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from parcost import Study
 
 
-@block("context", label="none")
+@block(
+    "context",
+    label="none",
+    used_with={
+        (): "`layout.cp` above 1",
+        ("balance",): "an algorithm in which ranks keep a share of the sequence: ring, "
+        "all_gather, hybrid",
+    },
+)
 class Context:
     """Context parallelism: how ranks with a share of the sequence get all keys and values.
 
@@ -85,7 +93,10 @@ def sequence_step(study: Study, tp: Real, cp: Real) -> Real:
 
 def all_to_all_degree(study: Study) -> Real:
     """Return the number of context-parallel ranks in a Ulysses group."""
-    kind, cp = algorithm(study), study[Layout].cp
+    cp = study[Layout].cp
+    if all_of(cp == 1):
+        return 1.0
+    kind = algorithm(study)
     if kind == "ulysses":
         return cp
     return minimum(study[Context].ulysses, cp) if kind == "hybrid" else 1.0
@@ -93,9 +104,10 @@ def all_to_all_degree(study: Study) -> Real:
 
 def blocks_of_keys(study: Study, *, windowed: bool) -> Real:
     """Return the number of blocks in which the keys of a query arrive, without masked ones."""
-    if algorithm(study) in ("all_gather", "ulysses"):
+    cp = study[Layout].cp
+    if all_of(cp == 1) or algorithm(study) in ("all_gather", "ulysses"):
         return 1.0
-    blocks = study[Layout].cp / all_to_all_degree(study)
+    blocks = cp / all_to_all_degree(study)
     parts = sequence_parts(study, blocks)
     return minimum(blocks, blocks_met(study[Training], parts, windowed=windowed))
 

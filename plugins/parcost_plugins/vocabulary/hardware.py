@@ -36,6 +36,11 @@ _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 @block(
     "device",
     label="required",
+    used_with={
+        ("static_power",): "a `power_cap`, or `product_energy` without `sustained`",
+        ("product_energy",): "a `power`, and no `sustained`",
+        ("in_one_layout",): "a recipe with a narrow type, such as FP8",
+    },
     any_of={
         ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4"): "the peak of the type that is computed "
         "in, such as `bf16 = 989 TFLOPS dense`",

@@ -89,6 +89,17 @@ class Layout:
     "schedule",
     example="schedule { kind = interleaved, chunks = 2 }",
     label="none",
+    used_with={
+        ("group",): "`schedule.kind = interleaved`",
+        ("transfers",): "`layout.pp` above 1",
+        ("messages",): "`layout.pp` above 1, and `layout.tp` above 1 without "
+        "`layout.sequence_parallel`",
+        (
+            "assignment",
+            "count_embedding",
+            "count_head",
+        ): "`layout.pp` above 1 and assigned layers: `schedule.stages` places them",
+    },
     aliases={
         "vpp": "chunks",
         "virtual_pipeline": "chunks",

@@ -24,6 +24,10 @@ class AttentionInput(NamedTuple):
 @block(
     "model",
     label="required",
+    used_with={
+        ("rope_dim", "nope_dim", "v_dim"): "latent attention: a `kv_lora` above 0",
+        ("saved",): "a nominal model, which is known by its `parameters`",
+    },
     aliases={  # names of Megatron-LM and of the configuration files of Hugging Face
         "num_layers": "layers",
         "num_hidden_layers": "layers",

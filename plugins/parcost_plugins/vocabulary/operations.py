@@ -25,7 +25,14 @@ from parcost import (
 )
 
 
-@block("datacenter", label="none")
+@block(
+    "datacenter",
+    label="none",
+    used_with={
+        ("pue", "host_power", "activity", "idle_power"): "a block `energy`",
+        ("waiting_activity",): "a block `energy` and a step",
+    },
+)
 class Datacenter:
     """Properties of a site: failure rates, and power beside the devices."""
 
@@ -103,7 +110,13 @@ class Reliability:
     lost: Real = fraction(default=0.0, doc="of the time between failures, lost to slow nodes")
 
 
-@block("checkpoint", label="optional")
+@block(
+    "checkpoint",
+    label="optional",
+    used_with={
+        ("nodes",): "`checkpoint.node_bandwidth`: a `storage` takes all writers together",
+    },
+)
 class Checkpoint:
     """How state is saved, and how often."""
 
@@ -190,7 +203,14 @@ class Price:
     )
 
 
-@block("energy", label="optional")
+@block(
+    "energy",
+    label="optional",
+    used_with={
+        ("waiting_activity",): "a step: devices of a published run are taken to compute all the "
+        "time",
+    },
+)
 class Energy:
     """The power of devices, and its carbon emissions."""
 

@@ -112,17 +112,19 @@ def layers(study: Study) -> Counts:
     (3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2)
     """
     choice, model = study[ScheduleChoice], study[Training].model
-    first, last = end_layers(study)
-    dealt = choice.stages or deal(
-        model.layers,
-        virtual_stages(study),
-        first=first,
-        last=last,
-        rule=assignment(study),
-    )
+    dealt = choice.stages or _deal_evenly(study)
     if model.prediction_layers:
         return (*dealt[:-1], dealt[-1] + model.prediction_layers)
     return dealt
+
+
+def _deal_evenly(study: Study) -> Counts:
+    """Return the layers of each virtual stage where the study does not list them."""
+    count, stages = study[Training].model.layers, virtual_stages(study)
+    if stages == 1:
+        return (count,)
+    first, last = end_layers(study)
+    return deal(count, stages, first=first, last=last, rule=assignment(study))
 
 
 def assignment(study: Study) -> str:

@@ -11,7 +11,17 @@ _ALTERNATE = {
 }
 
 
-@block("recompute", label="none")
+@block(
+    "recompute",
+    label="none",
+    used_with={
+        ("norms", "activation", "up_projection"): "layers that are not recomputed as a whole",
+        ("mlp",): "layers with a dense MLP that are not recomputed as a whole",
+        ("moe",): "layers with experts that are not recomputed as a whole",
+        ("keep_qkv", "keep_core", "keep_output", "alternate"): "`training.recompute = full`",
+        ("keep_up", "keep_down"): "`training.recompute = full`, and layers with a dense MLP",
+    },
+)
 class Recompute:
     """Parts of a layer that are recomputed in backward, and the number of whole layers.
 

@@ -22,7 +22,7 @@ from parcost import (
     switch,
     word,
 )
-from parcost.numeric import any_of, divides, is_array, log, maximum, sqrt, where
+from parcost.numeric import all_of, any_of, divides, is_array, log, maximum, sqrt, where
 from parcost_plugins.vocabulary.framework import DISPATCHERS, KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import KernelChoice, Training
@@ -33,7 +33,35 @@ if TYPE_CHECKING:
 EULER = 0.5772156649015329  # Euler's constant: the mean of a Gumbel distribution
 
 
-@block("routing", label="none")
+@block(
+    "routing",
+    label="none",
+    used_with={
+        (): "a model that has experts",
+        (
+            "distribution",
+            "concentration",
+            "loads",
+            "node_limit",
+            "counts",
+            "metadata",
+            "hide",
+            "buffer_factor",
+        ): "`layout.ep` above 1",
+        (
+            "deepep_multiprocessors",
+            "deepep_rate",
+            "deepep_efficiency",
+        ): "`routing.dispatcher = deepep`",
+        (
+            "hybridep_multiprocessors",
+            "hybridep_rate",
+            "hybridep_efficiency",
+        ): "`routing.dispatcher = hybridep`",
+        ("outer_efficiency",): "`routing.dispatcher = deepep` or `hybridep`",
+        ("deduplicate",): "`routing.dispatcher = alltoall`",
+    },
+)
 class Routing:
     """How the router distributes tokens over experts, and how they are sent."""
 
@@ -187,6 +215,8 @@ def routing_load(study: Study) -> Real:
     routing, layout, model = study[Routing], study[Layout], study[Training].model
     if routing.imbalance is not None:
         return routing.imbalance
+    if all_of(layout.ep == 1):
+        return 1.0
     if routing.distribution == "balanced":
         return 1.0
     if routing.distribution == "measured":

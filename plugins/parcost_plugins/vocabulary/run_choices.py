@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import Real, block_name, resolver
-from parcost.numeric import maximum, where
+from parcost.numeric import all_of, maximum, where
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
+from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
 from parcost_plugins.vocabulary.sharding import Sharding
 from parcost_plugins.vocabulary.training import KernelChoice, Overlap, Training
 
 if TYPE_CHECKING:
     from parcost import Study
+
+_NO_MODULES = Recompute()
 
 
 def hides_gradients(study: Study) -> bool:
@@ -59,6 +62,14 @@ def runs_experts_apart(study: Study) -> Real:
     return where(study[Training].framework.grouped_kernels > 0, 1.0, 0.0)
 
 
+def recomputed_modules(study: Study) -> Recompute:
+    """Return which modules backward runs again, of layers that it does not run as a whole."""
+    full, chosen = study[Training].recompute == "full", study.get(Recompute)
+    if chosen is None or (full and chosen.every == 1 and chosen.layers == 0):
+        return _NO_MODULES
+    return chosen
+
+
 def tensor_overlap(study: Study) -> str:
     """Return the overlap mode of tensor-parallel collectives."""
     if study[KernelChoice].launch_blocking:
@@ -86,7 +97,8 @@ def stage_messages(study: Study) -> str:
 
     With sequence parallelism the whole hidden state of a rank is already a shard.
     """
-    if study[Layout].sequence_parallel:
+    layout = study[Layout]
+    if layout.sequence_parallel or all_of(layout.tp == 1):
         return "whole"
     return study[ScheduleChoice].messages or study[Training].framework.messages
 
@@ -134,7 +146,7 @@ def shards_weights(study: Study) -> bool:
 def copies_buckets(study: Study) -> bool:
     """Return whether a rank copies whole gradients into buckets to reduce them."""
     sharding = study.get(Sharding)
-    return sharding is not None and sharding.bucket_copy and not shards_states(study)
+    return sharding is not None and not shards_states(study) and sharding.bucket_copy
 
 
 def scatters(study: Study) -> bool:

@@ -20,7 +20,16 @@ from parcost_plugins.vocabulary.framework import ACCUMULATIONS
 from parcost_plugins.vocabulary.training import Precision
 
 
-@block("sharding", label="none")
+@block(
+    "sharding",
+    label="none",
+    used_with={
+        ("prefetch",): "`layout.zero = 3`",
+        ("replicate",): "hybrid sharding: a `sharding.shard` of fewer ranks than all, and "
+        "gradients that ZeRO shards",
+        ("bucket_copy",): "`layout.zero = 0`",
+    },
+)
 class Sharding:
     """What ZeRO shards, over how many ranks, and when it is gathered."""
 
@@ -61,7 +70,16 @@ class Sharding:
     )
 
 
-@block("offload", label="none")
+@block(
+    "offload",
+    label="none",
+    used_with={
+        ("update",): "an `offload.optimizer` above 0",
+        ("host_memory_bandwidth",): "an `offload.optimizer` above 0 and `offload.update = host`",
+        ("overlap",): "`offload.activations` or `offload.parameters` above 0",
+        ("host_memory",): "something that is kept on the host, such as `offload.optimizer`",
+    },
+)
 class Offload:
     """State of a rank in host memory, transferred over ``host_bandwidth``."""
 
@@ -94,7 +112,14 @@ class Offload:
     )
 
 
-@block("local_updates", label="none")
+@block(
+    "local_updates",
+    label="none",
+    used_with={
+        ("outer_state",): "`local_updates.method = outer`",
+        ("wire", "fragments", "overlap_steps", "offload"): "`local_updates.workers` above 1",
+    },
+)
 class LocalUpdates:
     """Workers that train separately and synchronise at intervals: local SGD, DiLoCo."""
 

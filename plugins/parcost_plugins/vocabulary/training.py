@@ -35,7 +35,24 @@ from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
 
 
-@block("precision", label="required")
+@block(
+    "precision",
+    label="required",
+    used_with={
+        (
+            "wide_first",
+            "wide_last",
+            "wide_weight_gradients",
+            "scale_block",
+            "narrow_rate",
+            "cast_kernels",
+            "amax_group",
+        ): "a `narrow` type",
+        ("dispatch", "combine"): "a model that has experts",
+        ("kept_gate",): "experts: `model.experts`",
+        ("tensor_gather",): "`layout.sequence_parallel = on`",
+    },
+)
 class Precision:
     """A recipe of mixed precision: the types of compute, and bytes held per parameter.
 
@@ -289,6 +306,15 @@ class Tile:
 @block(
     "kernels",
     label="none",
+    used_with={
+        ("grouped_experts",): "a model that has experts",
+        ("misaligned_heads",): "an attention core of several kernels: "
+        "`kernels.attention = unfused`",
+        ("narrow_gemm_efficiency",): "a recipe with a narrow type, such as FP8",
+        ("static_power", "lowest_voltage"): "a device with a `power_cap`, or without `sustained` "
+        "and with `product_energy`",
+        ("narrow_energy",): "a device without `sustained` and with `product_energy`",
+    },
     former={
         "launch": "kernels no longer take a launch each: the host issues them beside the device, "
         "and what outlasts it is waited for; write `framework NAME { issue = ... }`, or "
@@ -477,7 +503,18 @@ class KernelChoice:
     )
 
 
-@block("overlap", label="none")
+@block(
+    "overlap",
+    label="none",
+    used_with={
+        ("bucket",): "`overlap.gradients` or `overlap.parameters`: one collective has no buckets, "
+        "nor have the layers of ZeRO 3",
+        ("first_bucket",): "`overlap.gradients = on`, and gradients that ZeRO does not shard",
+        ("multiprocessors",): "collectives that hide under compute, such as "
+        "`overlap.gradients = on`",
+        ("chunks", "chunk_overhead"): "`overlap.tensor = pipelined`",
+    },
+)
 class Overlap:
     """Which communication may hide under compute."""
 
@@ -526,7 +563,28 @@ class Overlap:
     )
 
 
-@block("collectives", label="none")
+@block(
+    "collectives",
+    label="none",
+    used_with={
+        ("tensor",): "`layout.tp` above 1",
+        ("context",): "`layout.cp` above 1",
+        ("pipeline",): "`layout.pp` above 1",
+        ("expert",): "a model that has experts and `layout.ep` above 1",
+        ("generation", "host"): "a table of the library: `collectives.tuning`, or that of the "
+        "device",
+        (
+            "channels",
+            "links",
+            "channel_bandwidth",
+            "network_channel_bandwidth",
+            "card_latency",
+            "collnet",
+        ): "the algorithm `nccl`, such as `collectives.data = nccl`",
+        ("launch",): "`transfer.launched = on`: in a step the stream has work queued, which "
+        "hides it",
+    },
+)
 class CollectiveChoice:
     """The algorithm of each group; ``auto`` is the library's fastest for each message."""
 
@@ -573,7 +631,19 @@ class CollectiveChoice:
     )
 
 
-@block("memory", label="none")
+@block(
+    "memory",
+    label="none",
+    used_with={
+        (
+            "channels",
+            "peers",
+            "connection",
+        ): "computed buffers: `memory.communicator` sets them",
+        ("expandable_fragmentation",): "segments that grow: `memory.expandable_segments = on`",
+        ("error", "coverage"): "a framework that is known: `use catalog.frameworks.NAME`",
+    },
+)
 class MemoryBudget:
     """Memory besides the model, and the usable share of a device."""
 

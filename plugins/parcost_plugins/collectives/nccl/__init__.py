@@ -11,6 +11,8 @@ It includes neither kernel launch times nor the skew of ranks.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from attrs import frozen
 
 from parcost import (
@@ -75,9 +77,10 @@ def _library_release(study: Study) -> LibraryRelease | None:
     generation = getattr(device, "generation", "unknown")
     if choice is not None:
         table = choice.tuning or table
-        generation = generation if choice.generation == "unknown" else choice.generation
     if table is None:
         return None
+    if choice is not None and choice.generation != "unknown":
+        generation = choice.generation
     return LibraryRelease.of(
         choice or CollectiveChoice(), table, generation, launched=not _replays(study)
     )
@@ -94,9 +97,9 @@ def _replays(study: Study) -> bool:
 
 @frozen(eq=False)
 class Nccl(Collective):
-    """The library on a *machine* described in the study; without one, it cannot run."""
+    """The library on the machine that a study describes; without one, it cannot run."""
 
-    machine: Machine | None = None
+    release: LibraryRelease | None = None
 
     name = "nccl"
     operations = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
@@ -105,8 +108,12 @@ class Nccl(Collective):
 
     def for_study(self, study: Study) -> Nccl:
         """Return the library with the table and the machine of *study*."""
-        release = library_release(study)
-        return self if release is None else Nccl(release.described_machine())
+        return Nccl(library_release(study))
+
+    @cached_property
+    def machine(self) -> Machine | None:
+        """The machine, whose attributes are read where the library runs on it."""
+        return None if self.release is None else self.release.described_machine()
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Return whether the study has the inputs that the library needs."""

@@ -88,14 +88,24 @@ class ContextExchange:
         return self.study[Training].precision.activation
 
     @property
+    def key_value(self) -> Real:
+        """Bytes of an element of keys and values on the wire; there is none for one rank."""
+        return self.context.key_value if any_of(self.cp > 1) else self.element
+
+    @property
+    def gradients(self) -> Real:
+        """Bytes of an element of their gradients."""
+        return self.context.gradients if any_of(self.cp > 1) else self.element
+
+    @property
     def block(self) -> Real:
         """Bytes of the keys and values of this rank's tokens."""
-        return self.tokens * self.width * self.context.key_value
+        return self.tokens * self.width * self.key_value
 
     @property
     def block_gradients(self) -> Real:
         """Bytes of the gradients of this rank's keys and values."""
-        return self.tokens * self.width * self.context.gradients
+        return self.tokens * self.width * self.gradients
 
     @property
     def inputs(self) -> dict[str, tuple[Real, str]]:
@@ -106,8 +116,8 @@ class ContextExchange:
             "b": (training.micro_batch, ""),
             "c": (self.cp, ""),
             "w": (self.width, ""),
-            "e": (self.context.key_value, "B"),
-            "g": (self.context.gradients, "B"),
+            "e": (self.key_value, "B"),
+            "g": (self.gradients, "B"),
         }
 
     def size(self, text: str, **further: Any) -> Formula:
@@ -174,8 +184,10 @@ def is_single_rank(study: Study) -> bool:
 def exchange(study: Study) -> ContextExchange:
     """Return the context-parallel exchange of *study*."""
     cp, traders = study[Layout].cp, all_to_all_degree(study)
-    kind = algorithm(study)
-    return ContextExchange(study, study[Context], kind, cp, traders, cp / traders, slowdown(study))
+    several = any_of(cp > 1)
+    kind = algorithm(study) if several else study[Training].framework.context
+    taken = slowdown(study) if several else 0.0
+    return ContextExchange(study, study[Context], kind, cp, traders, cp / traders, taken)
 
 
 def _sum(one: Counts | None, other: Sequence[float]) -> Counts:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formula
+from parcost.numeric import any_of
 from parcost_plugins.parallelism.context.all_to_all import ULYSSES, shares
 from parcost_plugins.parallelism.context.exchange import SIZES, ContextExchange
 from parcost_plugins.parallelism.context.ring import RING, kernel_seconds
@@ -71,7 +72,7 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         "cores layers of a rank, again of them recomputed",
     )
     sheet.source = RING
-    twice = "2 " if found.context.double_buffer else ""
+    twice = "2 " if any_of(found.cp > 1) and found.context.double_buffer else ""
     yield sheet("cp_buffer", "blocks held under way, forward", "MB", f"c > 1 ? {twice}cp_block : 0")
     yield sheet(
         "cp_buffer_share", "ring buffer over the memory of the device", "%", "cp_buffer / M"
@@ -155,7 +156,8 @@ def _tokens(found: ContextExchange) -> Real:
 
 def _send(found: ContextExchange) -> Formula:
     n = found.size("s / c b w e")
-    return found.study.collective("point_to_point", n, found.outer, found.algorithm).formula
+    algorithm = found.algorithm if any_of(found.cp > 1) else "auto"
+    return found.study.collective("point_to_point", n, found.outer, algorithm).formula
 
 
 def _core(found: ContextExchange) -> Formula | float:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from parcost import Formula, Pass, Real, Study, Work, formula, link_resources
+from parcost.numeric import all_of
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
 from parcost_plugins.vocabulary.attention_reach import (
@@ -79,7 +80,7 @@ def imbalance(found: ContextExchange) -> Iterator[Work]:
     both ends (zigzag) balance the ranks, except for windows: the rank with the first tokens has
     less work.
     """
-    if not found.model.causal:
+    if not found.model.causal or all_of(found.rounds == 1):
         return
     zigzag = found.context.balance == "zigzag"
     busiest = attended_tokens_of_busiest_pair if zigzag else attended_tokens_of_busiest

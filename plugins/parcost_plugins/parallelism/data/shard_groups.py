@@ -15,7 +15,12 @@ from parcost_plugins.vocabulary import (
     slowdown,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.run_choices import gradient_bucket, shards_states
+from parcost_plugins.vocabulary.run_choices import (
+    gradient_bucket,
+    hides_gradients,
+    hides_parameters,
+    shards_states,
+)
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 #: Tags of terms: gradient reduction, compression, averaging over workers.
@@ -37,7 +42,6 @@ class ShardGroup:
     inside: str
     across: str
     algorithm: str
-    bucket: Real
     slowdown: Real
     on: Mapping[str, Any]
     on_across: Mapping[str, Any]
@@ -60,6 +64,11 @@ class ShardGroup:
         )
         call = self.study.collective("all_reduce", n, self.across, self.algorithm)
         return ReductionPrice(formula=call.formula, bytes_=n.value, latency=call.latency)
+
+    @property
+    def bucket(self) -> Real:
+        """Bytes of gradients that leave together."""
+        return gradient_bucket(self.study)
 
     def buckets(self, n: Real, cut: bool = True) -> Real:
         """Return the number of equal buckets of *n* bytes; 1 without *cut*."""
@@ -101,6 +110,7 @@ def shard_groups(study: Study) -> Sequence[ShardGroup]:
 
 
 def _shard_groups(study: Study) -> Iterator[ShardGroup]:
+    hides = hides_gradients(study) or hides_parameters(study)
     for kind in stage_kinds(study):
         inside, across = _groups(study, kind)
         yield ShardGroup(
@@ -109,8 +119,7 @@ def _shard_groups(study: Study) -> Iterator[ShardGroup]:
             inside=inside,
             across=across,
             algorithm=study[CollectiveChoice].data,
-            bucket=gradient_bucket(study),
-            slowdown=slowdown(study),
+            slowdown=slowdown(study) if hides else 0.0,
             on=link_resources(study.group(inside).flat),
             on_across=link_resources(study.group(across).flat) if across else {},
         )

@@ -58,7 +58,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         cp=layout.cp,
         dp=layout.dp,
         T=(outcome.step_seconds, "s"),
-        steps=study[Compression].steps,
+        steps=1.0 if study[Compression].method == "none" else study[Compression].steps,
     )
     yield sheet(
         "dp_volume",
@@ -148,7 +148,7 @@ def volume(study: Study, wire: ShardGroup) -> Real:
     elif shards_states(study):
         found = found + around * kind.elements * precision.gather
     local = study[LocalUpdates]
-    if not kind.expert:
+    if not kind.expert and any_of(local.workers > 1):
         workers, shards = local.workers, kind.shards(shards_states(study))
         meeting = 2.0 * (workers - 1.0) / workers * kind.elements / shards * local.wire
         found = found + meeting / local.period

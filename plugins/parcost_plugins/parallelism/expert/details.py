@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Sheet, Study, hookimpl
+from parcost.numeric import any_of
 from parcost_plugins.parallelism.expert.exchange import TokenExchange, token_exchange
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
 from parcost_plugins.vocabulary.routing import (
@@ -82,7 +83,7 @@ def _capacity(study: Study, sheet: Sheet) -> Iterator[Figure]:
 
 
 def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
-    limit = exchange.routing.node_limit
+    limit = exchange.routing.node_limit if any_of(exchange.group.ranks > 1) else None
     sheet.letters |= {
         "G": exchange.units,
         "q": 1.0 - distinct_groups(exchange.experts, exchange.top, exchange.units) / exchange.units,

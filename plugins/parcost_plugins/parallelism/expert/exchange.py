@@ -43,7 +43,6 @@ from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
     Layout,
-    Recompute,
     Routing,
     Training,
     slowdown,
@@ -62,6 +61,7 @@ from parcost_plugins.vocabulary.routing import (
     rank_tokens,
     ranks_in_units,
 )
+from parcost_plugins.vocabulary.run_choices import recomputed_modules
 
 DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
 GATHERED = "Megatron-Core 0.16.1, moe/token_dispatcher.py: MoEAllGatherTokenDispatcher"
@@ -317,8 +317,8 @@ def terms(study: Study) -> Iterator[Work]:
 
 def _counts(study: Study) -> tuple[Counts, Counts]:
     """Return the MoE layers of each virtual stage, and those recomputed in backward."""
-    count, chosen = layer_counts(study, moe=True), study.get(Recompute)
-    if chosen is not None and chosen.moe:
+    count = layer_counts(study, moe=True)
+    if recomputed_modules(study).moe:
         return count, count
     return count, layer_counts(study, moe=True, recomputed=True)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from attrs import field
 
 from parcost import Formula, Pass, Real, Study, Work, formula, link_resources, record
+from parcost.numeric import any_of
 from parcost_plugins.parallelism.tensor.rows import LayerRow, Message
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.causes import TENSOR
@@ -128,15 +129,16 @@ class TensorGroup:
 
 def tensor_group(study: Study) -> TensorGroup:
     """Return the tensor-parallel group of *study*."""
-    training, precision = study[Training], study[Training].precision
+    training, precision, layout = study[Training], study[Training].precision, study[Layout]
+    several = any_of(layout.tp > 1)
     return TensorGroup(
         study=study,
-        algorithm=study[CollectiveChoice].tensor,
+        algorithm=study[CollectiveChoice].tensor if several else "auto",
         on=link_resources(study.group("tp").flat),
-        slowdown=slowdown(study),
-        gathered=precision.tensor_gather,
+        slowdown=slowdown(study) if several else 0.0,
+        gathered=precision.tensor_gather if layout.sequence_parallel else precision.activation,
         sizes={
-            "s": (training.sequence / study[Layout].cp, ""),
+            "s": (training.sequence / layout.cp, ""),
             "b": (training.micro_batch, ""),
             "h": (training.model.hidden, ""),
             "e": (precision.activation, "B"),

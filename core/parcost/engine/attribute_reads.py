@@ -1,0 +1,205 @@
+"""Attributes that a spec writes and no plugin reads: they have no effect.
+
+A block declares which of its attributes wait for another value (``used_with`` of
+:func:`parcost.block`). Those that the study's own file writes record whether they are read. An
+evaluation in which one is not read gives the same numbers without it::
+
+    overlap { tensor = off, chunks = 4 }
+
+    warning[no-effect]: `overlap.chunks` has no effect
+      help: it needs `overlap.tensor = pipelined`
+
+Rules read attributes in order to validate them, which does not count. Values of imported files and
+values with provenance are not reported: they are facts for other layouts, or for later use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from attrs import evolve, frozen
+
+from parcost.contract.checks import Check
+from parcost.contract.queries import READS, Reads
+from parcost.contract.schema import block_name, block_type
+from parcost.contract.study import Study
+from parcost.engine.rules import NAMES
+from parcost.engine.study import SpecStudy
+from parcost.numeric import any_of
+
+
+@frozen(eq=False)
+class WrittenAttribute:
+    """An attribute that the study's file sets to another value than its default."""
+
+    block: Any
+    name: str
+    needs: Sequence[str]
+    followers: Sequence[tuple[Any, str]]  # attributes that have its value by default
+
+    @property
+    def readers(self) -> Sequence[tuple[Any, str]]:
+        """The attributes of which one must be read, each with its block."""
+        return [(self.block, self.name), *self.followers]
+
+
+@contextmanager
+def record(study: SpecStudy) -> Iterator[SpecStudy]:
+    """Give *study*, in which attributes that may have no effect record that they are read."""
+    names: dict[int, tuple[Any, type, set[str]]] = {}
+    for one in written_attributes(study):
+        for block, name in one.readers:
+            names.setdefault(id(block), (block, type(block), set()))[2].add(name)
+    if not names:
+        yield study
+        return
+    reads = Reads()
+    token = READS.set(reads)
+    try:
+        for block, schema, recorded in names.values():
+            _set_class(block, _recording(schema, frozenset(recorded)))
+        yield evolve(study, reads=reads)
+    finally:
+        READS.reset(token)
+        for block, schema, _ in names.values():
+            _set_class(block, schema)
+
+
+def unread_checks(
+    study: SpecStudy, failed: Sequence[Check], details: Callable[[], object]
+) -> Iterator[Check]:
+    """Yield a warning for the attributes that no plugin has read while *study* was evaluated.
+
+    *failed* are warnings of rules: what they are about is not reported again. *details* are figures
+    that are computed only on demand: here if anything is unread without.
+    """
+    reported = {check.subject for check in failed}
+    if not _unread_attributes(study, reported):
+        return
+    details()
+    found: dict[tuple[int, str], list[WrittenAttribute]] = {}
+    for one in _unread_attributes(study, reported):
+        found.setdefault((id(one.block), one.needs[0]), []).append(one)
+    for unread in found.values():
+        paths = [_path(one.block, one.name) for one in unread]
+        needs = dict.fromkeys(need for one in unread for need in one.needs)
+        yield Check(
+            id="no-effect",
+            holds=False,
+            subject=paths[0],
+            message=f"`{'`, `'.join(paths)}` {'has' if len(paths) == 1 else 'have'} no effect",
+            inputs={"needs": " and ".join(needs)},
+            help="it needs {needs}",
+            severity="warning",
+        )
+
+
+def _unread_attributes(study: SpecStudy, reported: Container[str]) -> list[WrittenAttribute]:
+    if study.reads is None:
+        return []
+    read = study.reads.axes
+    return [
+        one
+        for one in written_attributes(study)
+        if _path(one.block, one.name) not in reported
+        and not any(_path(*reader) in read for reader in one.readers)
+    ]
+
+
+def written_attributes(study: Study) -> list[WrittenAttribute]:
+    """Return the attributes that the study's file writes, and that wait for another value."""
+    blocks = list(_blocks_in_use(study))
+    return [
+        WrittenAttribute(block, name, needs, list(_followers(study, blocks, block, name)))
+        for block in blocks
+        for name, needs in block_type(type(block)).needs.items()
+        if _is_written(study, block, name)
+    ]
+
+
+def _path(block: object, name: str) -> str:
+    return f"{block_name(block)}.{name}"
+
+
+def _followers(
+    study: Study, blocks: Iterable[Any], block: object, name: str
+) -> Iterator[tuple[Any, str]]:
+    """Yield the attributes of *blocks* whose default is, or has in it, the attribute *name*."""
+    path = f"{block_type(type(block)).kind}.{name}"
+    for other in blocks:
+        for attribute, origin in study.origins.get(id(other), {}).items():
+            if origin.how == "default" and origin.expression:
+                used = NAMES.findall(origin.expression)
+                if path in used or (other is block and name in used):
+                    yield other, attribute
+
+
+def _blocks_in_use(study: Study) -> Iterable[Any]:
+    """Return the blocks of a study; of definitions, those that another block refers to."""
+    types = study.plugins.blocks.values()
+    targets = {field.target for type_ in types for field in type_.fields.values()}
+    found: dict[int, Any] = {}
+    left = [
+        block
+        for blocks in study.blocks.values()
+        for block in blocks
+        if block_type(type(block)).kind not in targets
+    ]
+    while left:
+        block = left.pop()
+        if id(block) not in found:
+            found[id(block)] = block
+            left += [held for held in vars(block).values() if hasattr(type(held), "__block__")]
+    return found.values()
+
+
+def _is_written(study: Study, block: object, name: str) -> bool:
+    origin = study.origin(block, name)
+    if origin is None or origin.how != "given" or origin.kind:
+        return False
+    return any_of(vars(block)[name] != _default(study, block, name))
+
+
+def _default(study: Study, block: object, name: str) -> Any:
+    """Return the value of an attribute that no spec writes: often another one, by its path."""
+    type_ = block_type(type(block))
+    found = type_.defaults.get(name)
+    if not isinstance(found, str) or type_.fields[name].kind != "quantity":
+        return found
+    kind, *path = found.split(".")
+    if not path:  # another attribute of the block
+        return vars(block).get(kind)
+    every = (one for blocks in study.blocks.values() for one in blocks)
+    value = next((one for one in every if block_type(type(one)).kind == kind), None)
+    for step in path:
+        value = None if value is None else vars(value).get(step)
+    return value
+
+
+class _RecordedAttribute:
+    """An attribute of a block that notes when it is read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, block: Any, owner: type) -> Any:
+        reads = READS.get()
+        if reads is not None:
+            reads.note(_path(block, self.name), value=True)
+        return vars(block)[self.name]
+
+    def __set__(self, block: Any, value: Any) -> None:
+        raise AttributeError(f"`{self.name}` cannot be set")
+
+
+@cache
+def _recording(schema: type, names: frozenset[str]) -> type:
+    """Return the class of blocks whose attributes *names* note when they are read."""
+    return type(schema.__name__, (schema,), {name: _RecordedAttribute(name) for name in names})
+
+
+def _set_class(block: object, schema: type) -> None:
+    object.__setattr__(block, "__class__", schema)
