@@ -333,7 +333,7 @@ def test_what_changes_the_cost_and_cannot_be_written_is_listed() -> None:
     }
     (asked,) = found.questions
     assert asked.attribute == "precision"
-    assert "this is OneBitAdam" in asked.reason
+    assert "the optimizer is OneBitAdam" in asked.reason
     assert names(found.ignored) == {"optimizer.params.lr", "sparse_gradients"}
 
 
