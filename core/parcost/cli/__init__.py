@@ -76,8 +76,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     except UnusableCommandError as error:
         write_message(f"error: {error}")
         return 3
-    except (KeyboardInterrupt, click.Abort):
-        write_message("interrupted")
+    except (KeyboardInterrupt, click.Abort) as stop:
+        notes = getattr(stop.__cause__ or stop, "__notes__", ())  # Click raises an Abort from it
+        write_message(" ".join(["interrupted", *notes]))
         return Interrupts.exit_code()
     except ClosedPipeError:
         forget(results())

@@ -338,6 +338,9 @@ class _Loading:
         try:
             module = call(load_module)
             parts, offers = call(_parts, module), call(_offers_of_parts, module)
+        except KeyboardInterrupt as stop:
+            stop.add_note(f"while plugin {plugin} was imported")
+            raise
         except CallError as error:
             message = f"cannot be imported: {error.text}"
             self.broken.append(Fault(plugin=plugin, hook="import", message=message))
