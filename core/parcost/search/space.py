@@ -339,7 +339,7 @@ def _join(one: StructureGroup, other: StructureGroup) -> StructureGroup | None:
         return evolve(other if other.structures else one, refused=refused, looked=looked)
     whole = Mesh.from_axes(structures[0].whole.axes)
     mesh = whole.restrict([structure.kept for structure in structures])
-    if len(structures) * prod(map(len, mesh.used)) > MOST_TOGETHER:
+    if len(structures) * prod(map(len, mesh.used)) > MOST_TOGETHER // 2:  # memory
         return None
     found = _group(structures, mesh, legal=True)
     return None if found is None else evolve(found, refused=refused, looked=looked)
