@@ -329,7 +329,7 @@ def test_a_failing_engine_factory_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ExecutorError, match="`mine://x` cannot be used: OSError: nobody there"):
         executors.engine_named("mine://x").start()
     offer_engine(monkeypatch, lambda _: "an engine")
-    with pytest.raises(ExecutorError, match="returned str, which is no executor"):
+    with pytest.raises(ExecutorError, match="returned str, which is not an executor"):
         executors.engine_named("mine://x").start()
     with pytest.raises(UnknownExecutorError, match="did you mean `mine`"):
         executors.engine_named("mina://x")

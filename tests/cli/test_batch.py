@@ -144,7 +144,7 @@ def test_a_pattern_stands_for_the_specs_that_match_it(run: Run) -> None:
         "specs/a.par",
         "specs/deep/er/b.par",
     ]
-    assert done.err == "2 good\n"
+    assert done.err == "2 without errors\n"
     missed = run("eval", "specs/*.spec")
     assert missed.code == 2
     assert "no `.par` file matches `specs/*.spec`" in missed.err
@@ -179,7 +179,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(run: Run) -> None:
 
 def test_what_is_set_for_studies_does_not_make_definitions_one(run: Run) -> None:
     files({"g.par": USING, "lib/site.par": DEFINITIONS})
-    assert run("eval", "specs", "--set", "layout.zero=0").err == "1 good\n"
+    assert run("eval", "specs", "--set", "layout.zero=0").err == "1 without errors\n"
 
 
 def test_a_file_that_is_named_twice_is_evaluated_once(run: Run) -> None:
@@ -729,11 +729,11 @@ def test_answers_of_processes_are_cached(run: Run, evaluated: list[str]) -> None
     "arguments, said",
     [
         (["--executor", "dusk://host:1"], "did you mean `dask`?"),
-        (["--executor", "dask"], "`dask` names no executor; write dask://HOST:PORT"),
+        (["--executor", "dask"], "`dask` does not name an executor; write dask://HOST:PORT"),
         (["--executor", "dask://h:1", "--jobs", "2"], "exclude each other"),
         (["--jobs", "0"], "0 is not in the range x>=1"),
-        (["--shard", "3/2"], "`3/2` is no shard; write 1/8, 2/8, ... 8/8"),
-        (["--shard", f"1/{'9' * 5000}"], "is no shard; write 1/8, 2/8, ... 8/8"),
+        (["--shard", "3/2"], "`3/2` is not a shard; write 1/8, 2/8, ... 8/8"),
+        (["--shard", f"1/{'9' * 5000}"], "is not a shard; write 1/8, 2/8, ... 8/8"),
         (["--cache", "x", "--no-cache"], "contradict each other"),
     ],
 )
@@ -858,7 +858,7 @@ def test_stderr_says_once_what_the_page_lists(run: Run, option: str) -> None:
     assert "c (specs/c.par): " in done.out
     assert done.err.splitlines()[-2] == ""  # a diagnostic ends before the summary
     assert done.err.splitlines()[-1].startswith(
-        "1 good; 1 failed a rule or an expectation, or did not fit; 1 bad input"
+        "1 without errors; 1 failed a rule or an expectation, or did not fit; 1 bad input"
     )
 
 
@@ -927,7 +927,7 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> No
     assert "are both shard 2/4" in refusal(one, two, "again.jsonl", three, four)
     for other in (["--format", "csv", "--set", "layout.pp=1"], ["--format", "parquet"]):
         run("eval", "specs", *other, "--shard", "2/4", "--out", two)
-        assert f"`{two}` is of another run than `{one}`" in refusal(one, two, three, four)
+        assert f"`{two}` belongs to another run than `{one}`" in refusal(one, two, three, four)
     Path(three).write_text(Path(three).read_text()[:-30])
     assert f"`{three}`" in refusal(three)
     run("eval", "specs", "--format", "jsonl", "--out", four)
@@ -957,7 +957,7 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
     second.write_text(re.sub(r'"number": ?2', '"number": 1', written))
     assert "is not what was written of shard 1/2" in run("merge", names[1]).err
     second.write_text(re.sub(r'"kind": ?"\w+"', '"kind": "poster"', written))
-    assert "the seal of `2.jsonl` is damaged" in run("merge", *names).err
+    assert "the checksum line of `2.jsonl` is damaged" in run("merge", *names).err
 
 
 def test_a_sealed_shard_without_entries_is_not_joined(run: Run) -> None:
@@ -973,4 +973,4 @@ def test_a_sealed_shard_without_entries_is_not_joined(run: Run) -> None:
     Path("1.jsonl").write_text("".join(shard.lines([Stranger()])))  # type: ignore[list-item]
     done = run("merge", "1.jsonl")
     assert (done.code, done.out) == (2, "")
-    assert "line 1 of `1.jsonl` is no entry: KeyError: 'name'" in done.err
+    assert "line 1 of `1.jsonl` is not an entry: KeyError: 'name'" in done.err

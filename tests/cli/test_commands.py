@@ -167,7 +167,7 @@ def test_a_pipe_with_the_name_of_a_spec_is_not_waited_for(run: Run, tmp_path: Pa
     for argument in (".", "pipe.par"):
         done = run("eval", argument)
         assert done.code == 2
-        assert "`pipe.par` is no spec: it is no regular file" in done.err
+        assert "`pipe.par` is not a spec: it is not a regular file" in done.err
 
 
 def test_an_unreadable_file_is_an_error(run: Run, tmp_path: Path) -> None:
@@ -197,7 +197,9 @@ def test_a_directory_stands_for_its_specs_in_order_and_a_bad_one_stops_nothing(r
     _, _, failures = done.out.partition("d/sad.par")
     assert "b/bad.par: " in failures
     summary = done.err.rstrip().splitlines()
-    assert summary[-1] == ("2 good; 1 failed a rule or an expectation, or did not fit; 1 bad input")
+    assert summary[-1] == (
+        "2 without errors; 1 failed a rule or an expectation, or did not fit; 1 bad input"
+    )
     places = re.findall(r"--> (\w/\w+\.par):\d+:\d+", done.err)
     assert sorted(set(places)) == ["b/bad.par", "d/sad.par"]
 
@@ -210,7 +212,7 @@ def test_a_directory_passes_over_files_that_only_define(run: Run) -> None:
         "devices = 16", "devices = 16, device = mine"
     )
     done = run("eval", ".", a=using, lib__site=DEFINITIONS)
-    assert (done.code, done.err) == (0, "1 good\n")
+    assert (done.code, done.err) == (0, "1 without errors\n")
     assert run("check", ".").code == 0
     assert run("check", "lib/site.par").code == 0
     alone = run("eval", "lib/site.par")
@@ -221,18 +223,18 @@ def test_a_directory_passes_over_files_that_only_define(run: Run) -> None:
 def test_a_directory_passes_over_files_that_only_name_values(run: Run) -> None:
     using = 'use "lib/sizes.par"\n' + GOOD.replace("devices = 16", "devices = nodes * 8")
     done = run("eval", ".", a=using, lib__sizes="let nodes = 2\n")
-    assert (done.code, done.err) == (0, "1 good\n")
+    assert (done.code, done.err) == (0, "1 without errors\n")
     assert run("check", ".").code == 0
     assert run("eval", "lib/sizes.par").code == 2
     study = run("eval", ".", b='use "a.par"\nlet spare = 1\n', a=using)
     assert study.code == 0
-    assert study.err.startswith("2 good; 1 warning")  # nothing reads `let spare`
+    assert study.err.startswith("2 without errors; 1 warning")  # nothing reads `let spare`
 
 
 def test_a_directory_passes_over_files_that_only_name_a_system(run: Run) -> None:
     system = "".join(GOOD.splitlines(keepends=True)[:2]) + "cluster pod { devices = 16 }\n"
     done = run("eval", ".", a=GOOD, lib__pod=system)
-    assert (done.code, done.err) == (0, "1 good\n")
+    assert (done.code, done.err) == (0, "1 without errors\n")
     assert run("check", ".").code == 0
     unnamed = run("eval", ".", b=system.replace(" pod", ""))
     assert unnamed.code == 2  # which nothing can import: a study that lacks the rest
@@ -243,7 +245,7 @@ def test_an_empty_name_stands_for_nothing(run: Run) -> None:
     for command in ("eval", "check"):
         done = run(command, "", a=GOOD)
         assert done.code == 2
-        assert "an empty name stands for no file and no directory" in done.out + done.err
+        assert "a file name is empty" in done.out + done.err
 
 
 def test_a_mistake_in_a_file_that_only_defines_is_found(run: Run) -> None:
@@ -1211,7 +1213,7 @@ def test_check_says_what_eval_says_of_all_but_prices(run: Run) -> None:
     done = run("check", "long.par", long=long)
     assert done.code == 1
     assert "error[schedule-length]: 50000 micro-batches on pp 4 are 200000 passes" in done.out
-    assert "help: at most 32768 micro-batches can be simulated: use larger ones" in done.out
+    assert "help: use larger micro-batches, at most 32768 of them" in done.out
     claims = "expect {\n  mfuu >= 1 %\n  memory >= 3 s\n  mfu = 40 %\n}\n"
     done = run("check", "claims.par", claims=GOOD + claims)
     assert done.code == 2

@@ -94,7 +94,7 @@ def test_a_directory_counts_warnings_and_does_not_print_them(run_command: Run) -
     warned += "schedule { kind = one_f_one_b }\n"
     done = run_command("eval", ".", a=SMALL, b=warned)
     assert "warning[" not in done.err
-    assert re.search(r"\d warnings?, which `parcost eval FILE` shows", done.err)
+    assert re.search(r"\d warnings?: `parcost eval FILE` shows", done.err)
     screen = run_command("eval", "b.par")
     assert "warning: zero 1 shards nothing" in screen.out
     assert "warning[" not in screen.err
@@ -128,7 +128,7 @@ def test_the_whole_report_stands_in_order_of_execution_or_size(run_command: Run)
     [
         (["--full", "--compare"], "contradict each other"),
         (["--order", "size"], "add --full"),
-        (["--full", "--format", "json"], "is for pages"),
+        (["--full", "--format", "json"], "`--full` has no effect on `--format json`"),
         (["--figures", "mfu", "--format", "jsonl"], "has no effect"),
         (["--figures", ","], "names no figure"),
     ],

@@ -108,7 +108,7 @@ def test_attributes_that_are_written_stand_before_those_that_follow(run_command:
     assert {"name": "layout.dp", "before": "8", "after": "4", "follows": True} in rest
     page = run_command("diff", "a.par", "b.par").out
     assert "layout.tp  2       4      b.par:7" in page
-    assert "changed with it: layout.dp" in page
+    assert "follow from these: layout.dp" in page
 
 
 @pytest.mark.slow

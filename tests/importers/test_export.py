@@ -455,5 +455,5 @@ def test_every_study_that_a_tool_can_run_comes_back(tool: str) -> None:
 def test_several_studies_are_refused(run_command: Run) -> None:
     done = run_command("export", "megatron", "a.par", "b.par", a=SPEC, b=SPEC)
     assert done.code == 2
-    assert "one study is exported, and the files have 2" in done.err
+    assert "`parcost export` writes one study, and the files have 2" in done.err
     assert done.out == ""

@@ -404,7 +404,7 @@ def test_the_volume_is_what_the_links_carry(
         )
         m = study.pipeline.micro_batches
         seconds = sum(
-            term.seconds * (m * np.sum(term.count) if isinstance(term, Work) else 1.0)
+            term.seconds * np.sum(term.count) * (m if isinstance(term, Work) else 1.0)
             for term in ours(study)
             if term.resource != "hbm"
         )

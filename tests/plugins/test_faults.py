@@ -75,7 +75,7 @@ def test_a_calculation_that_raises_is_named_in_a_study_without_a_step() -> None:
     (scenario,) = session.load_text("let nodes = 8\n")
     report = scenario.evaluate()
     assert faults(report) == ["plugin `warp` calculations: raised KeyError: 'warp'"]
-    assert [d.message for d in report.diagnostics] == ["nothing reads `let nodes`"]
+    assert [d.message for d in report.diagnostics] == ["no value uses `let nodes`"]
     assert report.exit_code == 3
 
 

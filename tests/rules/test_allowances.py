@@ -218,7 +218,7 @@ def test_check_warns_of_an_allowance_that_does_nothing(tmp_path: Path) -> None:
     path.write_text(spec(line="# parcost: allow sparse-peak, its data sheet says so"))
     code, text, _ = check(path)
     assert code == 0
-    assert "warning[unused-allowance]: `sparse-peak` does not warn here" in text
+    assert "warning[unused-allowance]: `sparse-peak` gives no warning here" in text
     # Whether a device is nearly full is known once a step is evaluated.
     path.write_text(spec(line="# parcost: allow memory-tight, it is a test"))
     assert "unused-allowance" not in check(path)[1]
