@@ -439,7 +439,7 @@ def test_processes_are_refused_with_the_reason(run: Run, option: tuple[str, str]
 def test_a_budget_that_is_no_number_is_a_usage_error(run: Run) -> None:
     code, out, err = run(SPEC, "--budget", "nan")
     assert (code, out) == (2, "")
-    assert "`--budget nan` is no time" in err
+    assert "`--budget nan` is not a time" in err
 
 
 def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
