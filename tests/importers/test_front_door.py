@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from parcost_formats.tools.needs import FABRICS
+
 Run = Callable[..., Any]
 
 #: The public shape of Llama 3 8B, and its launch on 8 devices without the model.
@@ -49,6 +51,28 @@ def test_files_of_one_job_are_one_number_in_every_command(run_command: Run) -> N
     assert explained.code == 0, explained.err
     checked = run_command("check", *MACHINE, *both)
     assert checked.code == 0, checked.out
+
+
+@pytest.mark.parametrize(
+    ("device", "fabric"),
+    [("a100_sxm_80g", "dgx_a100"), ("mi300x", "mi300x_node"), ("h100_sxm", "hgx_h100")],
+)
+def test_the_fabric_to_add_is_that_of_the_device(
+    run_command: Run, device: str, fabric: str
+) -> None:
+    """It is copied: an A100 on the links of an H100 would be a wrong answer without a word."""
+    options = ("--use", f"catalog.devices.{device}", *MACHINE[4:])
+    done = run_command("eval", *options, "config.json", "ds.json", files=FILES)
+    assert done.code == 2
+    assert f"help: add options such as --use catalog.fabrics.{fabric}\n" in done.err
+
+
+@pytest.mark.slow
+def test_devices_and_fabrics_to_add_are_in_the_catalogue() -> None:
+    root = Path(__file__).parents[2] / "specs/parcost_specs"
+    for device, fabric in FABRICS.items():
+        assert (root / "devices" / f"{device}.par").exists(), device
+        assert (root / "fabrics" / f"{fabric}.par").exists(), fabric
 
 
 MINIMAL = (Path(__file__).parents[2] / "specs/examples/minimal.par").read_text("utf-8")

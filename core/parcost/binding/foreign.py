@@ -46,12 +46,13 @@ _MOST_NAMES = 12  # in a message
 class ForeignSource(Source):
     """The text of a file of another tool, and the *settings* that were read from it.
 
-    *needs* maps attributes that such files may lack to the options that set them. *questions* are
-    settings that decide the cost and are unknown. *others* are further files of the job.
+    *needs* maps attributes that such files may lack to the importer that has options for them.
+    *questions* are settings that decide the cost and are unknown. *others* are further files of
+    the job.
     """
 
     settings: Sequence[tuple[str, ImportedValue]] = field(default=(), repr=False)
-    needs: Mapping[str, str] = field(factory=dict, repr=False)
+    needs: Mapping[str, Importer] = field(factory=dict, repr=False)
     questions: Sequence[ImportQuestion] = field(default=(), repr=False)
     assumptions: Sequence[tuple[str, str, str]] = field(default=(), repr=False)
     others: Sequence[ForeignSource] = field(default=(), repr=False)
@@ -280,9 +281,9 @@ def parse_foreign(
     return first, placed, [*job.warnings, *remarks]
 
 
-def _needs(files: Iterable[ImportedFile]) -> Mapping[str, str]:
-    """Return the attributes that the files may lack, with the options that set them."""
-    return {path: option for file in files for path, option in file.importer.needs.items()}
+def _needs(files: Iterable[ImportedFile]) -> Mapping[str, Importer]:
+    """Return the attributes that the files may lack, each with its importer."""
+    return {path: file.importer for file in files for path in file.importer.needs}
 
 
 def _assumptions(translation: Translation) -> Iterator[tuple[str, str, str]]:

@@ -202,6 +202,13 @@ class Importer(ABC):
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a file with this name and text is in the importer's format."""
 
+    def option_for(self, attribute: str, names: Collection[str]) -> str:  # noqa: ARG002
+        """Return the option that adds an attribute of ``needs``, to copy.
+
+        *names* are the blocks of the job: a device of the job may decide which fabric suits it.
+        """
+        return self.needs[attribute]
+
     def starts(self, file: ImportFile) -> Sequence[ImportFile]:  # noqa: ARG002
         """Return the files that a launch script starts; a missing file has an empty text.
 

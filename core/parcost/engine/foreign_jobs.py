@@ -12,6 +12,7 @@ from parcost.binding.modules import Module
 from parcost.contract.importers import (
     ImportedBlock,
     ImportedValue,
+    Importer,
     ImportQuestion,
     Translation,
 )
@@ -192,7 +193,7 @@ def _independent(
 
 
 def _lacking(
-    needs: Mapping[str, str], module: Module, overrides: set[str], plugins: Plugins
+    needs: Mapping[str, Importer], module: Module, overrides: set[str], plugins: Plugins
 ) -> dict[str, str]:
     """Return the options for the attributes of *needs* that neither a file nor an option sets."""
     blocks = [
@@ -207,10 +208,11 @@ def _lacking(
         for item in block.items
         if isinstance(item, s.Attribute)
     }
+    names = {w.parts[-1].text for block in blocks for w in block.words if isinstance(w, s.Path)}
     found: dict[str, str] = {}
-    for path, option in needs.items():
+    for path, importer in needs.items():
         kind, _, name = path.partition(".")
         field = plugins.blocks[kind].fields.get(name) if kind in plugins.blocks else None
         if path not in given and field is not None and field.target not in kinds:
-            found[path] = option
+            found[path] = importer.option_for(path, names)
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 from parcost import Importer
 from parcost_formats.tools.keys import KeyNames
-from parcost_formats.tools.needs import NEEDS
+from parcost_formats.tools.needs import IncompleteJobImporter
 from parcost_formats.tools.subjects import SUBJECTS
 from parcost_formats.tools.tables import table
 
@@ -26,12 +26,11 @@ def _table_text(key: str) -> Any:
     return _TableText(key)
 
 
-class JobImporter(Importer):
+class JobImporter(IncompleteJobImporter):
     """An importer whose ``name`` is also the name of its table and of its lists of keys."""
 
     title: str = _table_text("title")
     source: str = _table_text("source")
-    needs = NEEDS
     subjects = SUBJECTS
 
     def __init_subclass__(cls) -> None:

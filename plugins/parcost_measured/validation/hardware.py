@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from parcost import block_name, load_text
+from parcost_formats.tools.needs import FABRICS
 from parcost_measured.validation.rows import Hardware
 from parcost_plugins.vocabulary import Device
 
@@ -22,66 +23,70 @@ if TYPE_CHECKING:
 
 @frozen
 class HardwareEntry:
-    """A device of the catalogue, the fabric of its servers, and the level within a server."""
+    """A device of the catalogue, and the level of its fabric within a server."""
 
     pattern: str
     device: str
-    fabric: str
     level: str = "node"
+
+    @property
+    def fabric(self) -> str:
+        """The fabric of the catalogue whose nodes hold the device."""
+        return FABRICS[self.device]
 
 
 #: The first whose pattern is found counts: narrower names stand before wider ones.
 ENTRIES = (
-    HardwareEntry(r"GB300", "gb300", "gb300_nvl72", "domain"),
-    HardwareEntry(r"GB200", "gb200", "nvl72", "domain"),
-    HardwareEntry(r"GH200.*(144|141)", "gh200_144g", "gh200_nvl32", "domain"),
-    HardwareEntry(r"GH200", "gh200", "gh200_nvl32", "domain"),
-    HardwareEntry(r"B300", "b300", "hgx_b300"),
-    HardwareEntry(r"B200", "b200", "hgx_b200"),
-    HardwareEntry(r"B100", "b100", "hgx_b200"),
-    HardwareEntry(r"H200.*NVL", "h200_nvl", "pcie5_roce_400g"),
-    HardwareEntry(r"H200", "h200_sxm", "hgx_h200"),
-    HardwareEntry(r"H100.*NVL\b", "h100_nvl", "pcie5_roce_400g"),
-    HardwareEntry(r"H100.*PCI", "h100_pcie", "pcie5_roce_400g"),
-    HardwareEntry(r"H100.*96 ?G", "h100_sxm_96g", "hgx_h100"),
-    HardwareEntry(r"H100", "h100_sxm", "hgx_h100"),
-    HardwareEntry(r"H800", "h800_sxm", "hgx_h800"),
-    HardwareEntry(r"H20\b", "h20", "hgx_h100"),
-    HardwareEntry(r"A800", "a800_sxm_80g", "dgx_a100"),
-    HardwareEntry(r"A100.*(40 ?G.*PCI|PCI.*40 ?G)", "a100_pcie_40g", "pcie4_roce_200g"),
-    HardwareEntry(r"A100.*PCI", "a100_pcie_80g", "pcie4_roce_200g"),
-    HardwareEntry(r"A100.*40 ?G", "a100_sxm_40g", "dgx_a100"),
-    HardwareEntry(r"A100", "a100_sxm_80g", "dgx_a100"),
-    HardwareEntry(r"V100.*(16 ?G.*PCI|PCI.*16 ?G)", "v100_pcie_16g", "pcie3_roce_100g"),
-    HardwareEntry(r"V100.*PCI", "v100_pcie_32g", "pcie3_roce_100g"),
-    HardwareEntry(r"V100.*16 ?G", "v100_sxm2_16g", "dgx_v100"),
-    HardwareEntry(r"V100", "v100_sxm2_32g", "dgx_v100"),
-    HardwareEntry(r"L40S", "l40s", "pcie4_roce_200g"),
-    HardwareEntry(r"L40\b", "l40", "pcie4_roce_200g"),
-    HardwareEntry(r"L4\b", "l4", "pcie4_roce_200g"),
-    HardwareEntry(r"A40\b", "a40", "pcie4_roce_200g"),
-    HardwareEntry(r"A10G?\b", "a10", "pcie4_roce_200g"),
-    HardwareEntry(r"T4\b", "t4", "pcie3_roce_100g"),
-    HardwareEntry(r"6000.*Ada", "rtx_6000_ada", "pcie4_roce_200g"),
-    HardwareEntry(r"A6000", "rtx_a6000", "pcie4_roce_200g"),
-    HardwareEntry(r"5090", "rtx_5090", "pcie5_roce_400g"),
-    HardwareEntry(r"4090", "rtx_4090", "pcie4_roce_200g"),
-    HardwareEntry(r"3090", "rtx_3090", "pcie4_roce_200g"),
-    HardwareEntry(r"MI355X", "mi355x", "mi300x_node"),
-    HardwareEntry(r"MI350X", "mi350x", "mi300x_node"),
-    HardwareEntry(r"MI325X", "mi325x", "mi300x_node"),
-    HardwareEntry(r"MI300A", "mi300a", "mi300x_node"),
-    HardwareEntry(r"MI300X", "mi300x", "mi300x_node"),
-    HardwareEntry(r"MI250X", "mi250x_gcd", "frontier"),
-    HardwareEntry(r"MI250", "mi250_gcd", "frontier"),
-    HardwareEntry(r"MI210", "mi210", "pcie4_roce_200g"),
-    HardwareEntry(r"MI100", "mi100", "pcie4_roce_200g"),
-    HardwareEntry(r"Gaudi ?-?3", "gaudi3", "gaudi3_node"),
-    HardwareEntry(r"Gaudi ?-?2", "gaudi2", "gaudi2_node"),
-    HardwareEntry(r"v6e|Trillium", "tpu_v6e", "tpu_v6e_pod", "pod"),
-    HardwareEntry(r"v5p", "tpu_v5p", "tpu_v5p_pod", "pod"),
-    HardwareEntry(r"v5e|v5 ?lite", "tpu_v5e", "tpu_v5e_pod", "pod"),
-    HardwareEntry(r"v4", "tpu_v4", "tpu_v4_pod", "pod"),
+    HardwareEntry(r"GB300", "gb300", "domain"),
+    HardwareEntry(r"GB200", "gb200", "domain"),
+    HardwareEntry(r"GH200.*(144|141)", "gh200_144g", "domain"),
+    HardwareEntry(r"GH200", "gh200", "domain"),
+    HardwareEntry(r"B300", "b300"),
+    HardwareEntry(r"B200", "b200"),
+    HardwareEntry(r"B100", "b100"),
+    HardwareEntry(r"H200.*NVL", "h200_nvl"),
+    HardwareEntry(r"H200", "h200_sxm"),
+    HardwareEntry(r"H100.*NVL\b", "h100_nvl"),
+    HardwareEntry(r"H100.*PCI", "h100_pcie"),
+    HardwareEntry(r"H100.*96 ?G", "h100_sxm_96g"),
+    HardwareEntry(r"H100", "h100_sxm"),
+    HardwareEntry(r"H800", "h800_sxm"),
+    HardwareEntry(r"H20\b", "h20"),
+    HardwareEntry(r"A800", "a800_sxm_80g"),
+    HardwareEntry(r"A100.*(40 ?G.*PCI|PCI.*40 ?G)", "a100_pcie_40g"),
+    HardwareEntry(r"A100.*PCI", "a100_pcie_80g"),
+    HardwareEntry(r"A100.*40 ?G", "a100_sxm_40g"),
+    HardwareEntry(r"A100", "a100_sxm_80g"),
+    HardwareEntry(r"V100.*(16 ?G.*PCI|PCI.*16 ?G)", "v100_pcie_16g"),
+    HardwareEntry(r"V100.*PCI", "v100_pcie_32g"),
+    HardwareEntry(r"V100.*16 ?G", "v100_sxm2_16g"),
+    HardwareEntry(r"V100", "v100_sxm2_32g"),
+    HardwareEntry(r"L40S", "l40s"),
+    HardwareEntry(r"L40\b", "l40"),
+    HardwareEntry(r"L4\b", "l4"),
+    HardwareEntry(r"A40\b", "a40"),
+    HardwareEntry(r"A10G?\b", "a10"),
+    HardwareEntry(r"T4\b", "t4"),
+    HardwareEntry(r"6000.*Ada", "rtx_6000_ada"),
+    HardwareEntry(r"A6000", "rtx_a6000"),
+    HardwareEntry(r"5090", "rtx_5090"),
+    HardwareEntry(r"4090", "rtx_4090"),
+    HardwareEntry(r"3090", "rtx_3090"),
+    HardwareEntry(r"MI355X", "mi355x"),
+    HardwareEntry(r"MI350X", "mi350x"),
+    HardwareEntry(r"MI325X", "mi325x"),
+    HardwareEntry(r"MI300A", "mi300a"),
+    HardwareEntry(r"MI300X", "mi300x"),
+    HardwareEntry(r"MI250X", "mi250x_gcd"),
+    HardwareEntry(r"MI250", "mi250_gcd"),
+    HardwareEntry(r"MI210", "mi210"),
+    HardwareEntry(r"MI100", "mi100"),
+    HardwareEntry(r"Gaudi ?-?3", "gaudi3"),
+    HardwareEntry(r"Gaudi ?-?2", "gaudi2"),
+    HardwareEntry(r"v6e|Trillium", "tpu_v6e", "pod"),
+    HardwareEntry(r"v5p", "tpu_v5p", "pod"),
+    HardwareEntry(r"v5e|v5 ?lite", "tpu_v5e", "pod"),
+    HardwareEntry(r"v4", "tpu_v4", "pod"),
 )
 
 

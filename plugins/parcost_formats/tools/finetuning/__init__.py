@@ -30,7 +30,7 @@ from parcost_formats.tools.finetuning.torchtune import read_torchtune
 from parcost_formats.tools.finetuning.verl import read_verl
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.lacking import find_lacking, is_deciding
-from parcost_formats.tools.needs import NEEDS
+from parcost_formats.tools.needs import IncompleteJobImporter
 from parcost_formats.tools.subjects import SUBJECTS
 from parcost_formats.tools.tables import is_listed, table
 
@@ -48,10 +48,9 @@ _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
 }
 
 
-class TuningTool(Importer):
+class TuningTool(IncompleteJobImporter):
     """Files of one tool for fine-tuning or reinforcement learning."""
 
-    needs = NEEDS
     subjects = SUBJECTS
 
     def __init__(self, tool: str) -> None:
