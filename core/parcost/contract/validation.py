@@ -180,7 +180,7 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
         wrong = "" if is_within(answer) else f"gave the capacity {quote(answer)}, which no size is"
         return (answer,), wrong
     class_: Any = type(answer)
-    declared = _declared(hook, class_)
+    declared = _declarations(hook, class_)
     if declared is None:
         return (), f"returned {type_name(answer)} where {expectation(hook)} is expected"
     if hook == "library":
@@ -199,7 +199,7 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
 
 
 @cache
-def _declared(hook: str, class_: Any) -> Declarations | None:
+def _declarations(hook: str, class_: Any) -> Declarations | None:
     """Return the declarations of *class_* if it is a valid type for *hook*."""
     return declarations(class_) if issubclass(class_, answer_types(hook)) else None
 

@@ -60,7 +60,7 @@ def record(study: SpecStudy) -> Iterator[SpecStudy]:
     token = READS.set(reads)
     try:
         for block, schema, recorded in names.values():
-            _set_class(block, _recording(schema, frozenset(recorded)))
+            _set_class(block, _recorder_class(schema, frozenset(recorded)))
         yield evolve(study, reads=reads)
     finally:
         READS.reset(token)
@@ -196,7 +196,7 @@ class _RecordedAttribute:
 
 
 @cache
-def _recording(schema: type, names: frozenset[str]) -> type:
+def _recorder_class(schema: type, names: frozenset[str]) -> type:
     """Return the class of blocks whose attributes *names* note when they are read."""
     return type(schema.__name__, (schema,), {name: _RecordedAttribute(name) for name in names})
 

@@ -242,7 +242,7 @@ class Scenario:
     ) -> list[Diagnostic]:
         """Return the warnings of attributes that an evaluation does not read."""
         own = evolve(self, judged=False)
-        results = own._results(at, study.fresh(), points)  # noqa: SLF001
+        results = own._results(at, study.fresh(), points)  # noqa: SLF001  of this class
         every = [d for result in results for d in result.diagnostics if d.id == "no-effect"]
         return [d for d in every if d not in self.warnings]
 

@@ -77,15 +77,15 @@ def quantity(
             return f"{round_significant(value / _size(unit), digits)} {unit}"
         unit, kinds = base, [own]
     first, *others = kinds or _kinds(unit)
-    best = _prefixed(value, unit, first, digits)
+    best = _with_prefix(value, unit, first, digits)
     for prefixes in others:
-        text = _prefixed(value, unit, prefixes, _EXACT)
+        text = _with_prefix(value, unit, prefixes, _EXACT)
         if float(f"{value:.{_EXACT}g}") == value and _figures(text) < _figures(best):
             best = text  # 25 MB is no 23.84 MiB
     return best
 
 
-def _prefixed(value: float, unit: str, prefixes: Mapping[str, float], digits: int) -> str:
+def _with_prefix(value: float, unit: str, prefixes: Mapping[str, float], digits: int) -> str:
     """Return *value* in the unit with the most suitable prefix."""
     scale, name = _scale(abs(value), unit, prefixes)
     text = round_significant(value / scale, digits)

@@ -199,7 +199,7 @@ class Plugins:
                     complaint = complaint or _claim(hook, found, plugin, taken)
                 except KeyboardInterrupt:
                     raise
-                except BaseException as error:  # noqa: BLE001  as `call`, which costs as much again
+                except BaseException as error:  # noqa: BLE001  a plugin may raise anything; `call` does this, and takes as long again
                     found, complaint = (), f"gave an answer that {CallError(error)}"
                 if complaint:
                     complaints += 1

@@ -265,7 +265,7 @@ class Scores:
                 continue
             pipeline, schedule = self._pipeline(place, index, points), self._schedule(place, index)
             with schedule_blame(structure.whole, pipeline.schedule):
-                plan = SketchPlan.of(schedule, pipeline, legal)
+                plan = SketchPlan.for_layouts(schedule, pipeline, legal)
                 pairs = bool(plan.pairs)
                 sums = [one for w, pick in work for one in w.sums(pick, kernels=pairs)]
                 counts = partial(self._least_counts, place, index)
@@ -297,7 +297,7 @@ class Scores:
             steady: dict[Any, Sequence[Real]] = {}
             for scored in self._layouts(place, points, wanted):
                 with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-                    plan = SketchPlan.of(scored.schedule, scored.pipeline, scored.legal)
+                    plan = SketchPlan.for_layouts(scored.schedule, scored.pipeline, scored.legal)
                     yield self._peak_bytes(scored, plan, steady)
 
     def _peak_bytes(

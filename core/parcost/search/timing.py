@@ -54,7 +54,7 @@ class ScheduleTimes:
         """
         self.pipeline, self.schedule, self.legal = pipeline, schedule, legal
         self.unsaid = ""
-        self.plan = SketchPlan.of(schedule, pipeline, legal)
+        self.plan = SketchPlan.for_layouts(schedule, pipeline, legal)
         stages = pipeline.stages * pipeline.chunks
         works = [t for t in terms if isinstance(t, Work)]
         works.sort(key=lambda w: (PASSES.index(w.pass_), w.name))
@@ -247,7 +247,9 @@ class SketchPlan(PipelinePlan):
         return cast("Sketch", drawn)
 
     @classmethod
-    def of(cls, schedule: Schedule, pipeline: Pipeline, legal: NDArray[np.bool_]) -> SketchPlan:
+    def for_layouts(
+        cls, schedule: Schedule, pipeline: Pipeline, legal: NDArray[np.bool_]
+    ) -> SketchPlan:
         """Return the plan for the largest number of micro-batches among *legal* layouts."""
         p, v = pipeline.stages, pipeline.chunks
         alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))

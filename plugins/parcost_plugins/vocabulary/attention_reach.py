@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from parcost import Real, Study
-from parcost.numeric import floor, is_array, maximum, minimum, where
+from parcost.numeric import floor, max_of, maximum, minimum, where
 from parcost_plugins.vocabulary.training import KernelChoice, Training
 
 
@@ -38,7 +38,7 @@ def attended_tokens_of_busiest(training: Training, ranks: Real, *, windowed: boo
         return (whole - _attended_sum(training, sequence - share, windowed=windowed)) / share
     most: Real = 0.0
     before: Real = 0.0
-    for rank in range(1, _most(ranks) + 1):
+    for rank in range(1, int(max_of(ranks)) + 1):
         met = _attended_sum(training, minimum(rank * share, sequence), windowed=windowed)
         most, before = maximum(most, met - before), met
     return most / share
@@ -51,7 +51,7 @@ def attended_tokens_of_busiest_pair(training: Training, ranks: Real, *, windowed
     """
     lengths = list(_documents(training))
     most: Real = 0.0
-    for rank in range(_most(ranks)):
+    for rank in range(int(max_of(ranks))):
         met: Real = 0.0
         for length, at in product(lengths, (rank, maximum(2.0 * ranks - 1.0 - rank, 0.0))):
             part = length / (2.0 * ranks)
@@ -71,10 +71,6 @@ def blocks_met(training: Training, parts: Real, *, windowed: bool) -> Real:
     model = training.model
     reach = attended_tokens(training, windowed=True) * parts / training.sequence
     return maximum(1.0, reach + 0.5) if model.chunked else 1.0 + reach
-
-
-def _most(ranks: Real) -> int:
-    return int(ranks.max() if is_array(ranks) else ranks)  # type: ignore[union-attr]
 
 
 def _attended_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:

@@ -134,7 +134,7 @@ def _choice(
         return None
     if kinds == {"text"}:
         values = [one.values[0] if one else [] for one in found]
-        assumed = _assumed(values) if len(known) == len(found) else None
+        assumed = _common_value(values) if len(known) == len(found) else None
         return Variable([assumed or _merged_text(name, values, decision, why)])
     if kinds == {"array"}:
         listed = [one or Variable([], "array") for one in found]
@@ -160,7 +160,7 @@ def _without_value(
     return Variable([], known[0].kind, reason, answers or more)
 
 
-def _assumed(values: Sequence[list[Piece]]) -> list[Piece] | None:
+def _common_value(values: Sequence[list[Piece]]) -> list[Piece] | None:
     """Return the value common to all branches, with an assumption if a branch has one; or None."""
     if all(is_same(values[0], one) for one in values[1:]):
         return next((one for one in values if assumption_of(one)), values[0])
