@@ -873,12 +873,12 @@ def test_fmt_rewrites_a_file_once_and_keeps_its_mode(run: Run, tmp_path: Path) -
     (tmp_path / "a.par").write_text(UNTIDY, encoding="utf-8")
     (tmp_path / "a.par").chmod(0o640)
     done = run("fmt", "a.par")
-    assert (done.code, done.out, done.err) == (0, "a.par\n", "1 changed, 0 left as they were\n")
+    assert (done.code, done.out, done.err) == (0, "a.par\n", "1 changed, 0 unchanged\n")
     tidy = (tmp_path / "a.par").read_text(encoding="utf-8")
     assert "# eight" in tidy
     assert (tmp_path / "a.par").stat().st_mode & 0o777 == 0o640
     assert [p.name for p in tmp_path.iterdir()] == ["a.par"]
-    assert run("fmt", "a.par").err == "0 changed, 1 left as they were\n"
+    assert run("fmt", "a.par").err == "0 changed, 1 unchanged\n"
     assert (tmp_path / "a.par").read_text(encoding="utf-8") == tidy
 
 

@@ -130,6 +130,12 @@ warning[missing-file]: there is no file `a.par`
     )
 
 
+def test_a_problem_without_a_file_has_no_arrow() -> None:
+    assert render(Diagnostic("nothing-to-draw", "no study has a step")) == (
+        "error[nothing-to-draw]: no study has a step"
+    )
+
+
 def test_the_end_of_the_file_is_after_its_last_character() -> None:
     assert (
         rendered_text("model gpt3 {\n  layers = 96\n\n")

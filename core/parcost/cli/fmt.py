@@ -94,7 +94,7 @@ def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
                 continue
         put(f"{escape_line(name)}\n")
     verb = "would change" if check or diff else "changed"
-    write_message(f"{changed} {verb}, {same} left as they were")
+    write_message(f"{changed} {verb}, {same} unchanged")
     return max(worst, int(bool(changed) and (check or diff)))
 
 

@@ -34,7 +34,7 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
     marks = [_mark(label, label is diagnostic.labels[0]) for label in diagnostic.labels]
     gutter = " " * len(str(max((mark.line for mark in marks), default=0)))
     bar = paint(f"{gutter} |", _BLUE)
-    if not marks:
+    if not marks and diagnostic.place:
         out.append(f"{gutter}{paint('-->', _BLUE)} {escape_line(diagnostic.place)}")
     for source in dict.fromkeys(mark.source for mark in marks):
         here = [mark for mark in marks if mark.source is source]
