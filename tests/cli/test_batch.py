@@ -931,7 +931,7 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> No
     Path(three).write_text(Path(three).read_text()[:-30])
     assert f"`{three}`" in refusal(three)
     run("eval", "specs", "--format", "jsonl", "--out", four)
-    assert f"`{four}` does not end in a seal" in refusal(four)
+    assert f"`{four}` is not a complete shard" in refusal(four)
     assert "error[missing-file]: there is no file" in refusal("none.jsonl")
 
 

@@ -414,7 +414,7 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
 def test_a_search_out_of_time_prints_the_gap(run: Run) -> None:
     code, out, _ = run(SPEC, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
     assert code == 0
-    better = r"Not proven; continue with --budget 300 \(out of time; .* up to [0-9.]+% better\)"
+    better = r"Not proven; continue with --budget 300 \(out of time; .* up to [0-9.]+ % better\)"
     assert re.search(better, " ".join(out.split()))
 
 
@@ -422,7 +422,7 @@ def test_a_search_out_of_time_in_every_part_is_printed(run: Run) -> None:
     text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
     words = ("--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
     _, out, _ = run(text, *words)  # work alone bounds what there was no time for
-    assert re.search(r"out of time; .* up to [0-9.]+% better", " ".join(out.split()))
+    assert re.search(r"out of time; .* up to [0-9.]+ % better", " ".join(out.split()))
     code, out, _ = run(text, *words, "--front")
     assert code == 0
     none = r"Not proven; continue with --budget 300 \(out of time: 0 of \d+ parts done\)"

@@ -265,7 +265,7 @@ class Study(ABC):
         """Return the span in the file that sets the attribute at a path such as ``layout.tp``.
 
         Without the attribute it is the header of its block; without the block, None. A block inside
-        another one, such as a level of a fabric, is found by a label that it alone has.
+        another one, such as a level of a fabric, is found by its label, if no other has it.
         """
         if not subject:
             return None

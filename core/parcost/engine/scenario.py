@@ -225,7 +225,7 @@ class Scenario:
             ]
             found += [self._fault(fault) for fault in study.faults]
             if any_of(rules.holds) and written_attributes(study):
-                found += self._unread(at, study, indices)
+                found += self._unread_warnings(at, study, indices)
         found = self._at_points(found, points, some)
         try:
             if good and not self._claims.empty:
@@ -237,7 +237,7 @@ class Scenario:
             raise SpecError([*found, *error.diagnostics]) from error
         return found
 
-    def _unread(
+    def _unread_warnings(
         self, at: Mapping[str, Any], study: SpecStudy, points: Mapping[int, Any]
     ) -> list[Diagnostic]:
         """Return the warnings of attributes that an evaluation does not read."""

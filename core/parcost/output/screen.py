@@ -94,13 +94,15 @@ def _result(result: Result, view: View, causes: int | None, shown: int | None) -
     yield figure_table(result, names)
     if names:
         return
-    yield from _interval_basis(result)
+    leading = [section for _, section in sections if section.lead and section.rows]
+    # A table with a command is about what is wrong: others have no room beside it.
+    wrong = any(section.command for section in leading)
+    if not wrong:
+        yield from _interval_basis(result)
     yield from _time(outcome, causes)
     yield from _memory(outcome, causes and min(causes, _MEMORY_CAUSES))
-    leading = [section for _, section in sections if section.lead and section.rows]
     for section in leading:
-        # A table with a command is about what is wrong: others have no room beside it.
-        if section.command or not any(one.command for one in leading):
+        if section.command or not wrong:
             yield from _first_rows(section)
 
 

@@ -233,7 +233,7 @@ def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]
         )
     interval = shown[0].result.interval("step_time")
     share = (
-        f"{numbers.quantity(interval.coverage, '%')}, s: interval of the step time in seconds. "
+        f"{numbers.quantity(interval.coverage, '%')}, s: interval of the step time. "
         if interval
         else ""
     )
