@@ -34,7 +34,13 @@ class Fake(dict[Any, Any]):
             {
                 Offload: SimpleNamespace(**{**plain, **said}),
                 LocalUpdates: SimpleNamespace(
-                    **{"offload": False, "method": "none", "outer_state": 8.0, **(local or {})}
+                    **{
+                        "offload": False,
+                        "method": "none",
+                        "outer_state": 8.0,
+                        "workers": 2.0,
+                        **(local or {}),
+                    }
                 ),
                 Training: SimpleNamespace(
                     precision=SimpleNamespace(
@@ -66,6 +72,7 @@ OUTER = {"offload": True, "method": "outer"}
         ({"local": OUTER}, 8000.0),
         ({"local": OUTER, "optimizer": 0.5}, 14000.0),
         ({"local": OUTER, "zero": 1}, 2000.0),
+        ({"local": {**OUTER, "workers": 1.0}}, 0.0),  # nobody to meet
         ({"local": {"offload": True}}, 0.0),
         ({"local": {"method": "outer"}}, 0.0),
     ],

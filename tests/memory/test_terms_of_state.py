@@ -123,7 +123,8 @@ def test_two_ranks_are_enough_for_buffers(bind: Bind, devices: int, times: int) 
     outer = {"local_updates.method": "outer", "local_updates.outer_state": 7}
     workers = {"cluster.devices": 2, "local_updates.workers": devices}
     found = terms(bind({**outer, **workers}, parameters=[part(880)]))
-    assert found["outer optimizer state"].bytes_ == times * 7 * 880
+    state = found.get("outer optimizer state")  # none of a single worker
+    assert (state.bytes_ if state else 0) == times * 7 * 880
 
 
 @pytest.mark.parametrize(

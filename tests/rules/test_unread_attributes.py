@@ -175,9 +175,10 @@ def test_how_tokens_are_spread_waits_for_several_ranks(attribute: str) -> None:
         assert found == named
 
 
-def test_an_outer_optimizer_is_kept_by_a_single_worker_too() -> None:
-    """Memory grows by its state, so that nothing is said of it."""
-    assert unread_warnings("local_updates { workers = 1, method = outer }") == []
+def test_a_single_worker_has_no_outer_optimizer() -> None:
+    (found,) = unread_warnings("local_updates { workers = 1, method = outer }")
+    assert found.message == "`local_updates.method` has no effect"
+    assert found.help == "it needs `local_updates.workers` above 1"
 
 
 @pytest.mark.parametrize(("ep", "count"), [(1, 1), (8, 0)])

@@ -24,7 +24,7 @@ from parcost import (
     formula,
     hookimpl,
 )
-from parcost.numeric import is_array, maximum
+from parcost.numeric import any_of, is_array, maximum
 from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
@@ -36,6 +36,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import reshards, shards_states, shards_weights
+from parcost_plugins.vocabulary.sharding import outer_state_bytes
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, stage_range
 
 LINK = "host"
@@ -125,7 +126,8 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Require that the offloaded state fits in host memory."""
     offload, local = study[Offload], study[LocalUpdates]
     shares = (offload.optimizer, offload.parameters, offload.activations)
-    away = any(map(_is_offloaded, shares)) or (local.method == "outer" and local.offload)
+    outer = any_of(outer_state_bytes(local) != 0) and local.offload
+    away = any(map(_is_offloaded, shares)) or outer
     room = offload.host_memory if away else None
     if room is None:
         return
@@ -191,8 +193,9 @@ def _state(study: Study, kind: StageKind) -> Real:
     shared = offload.optimizer * precision.optimizer
     if _is_offloaded(offload.optimizer) and offload.update == "host":
         shared = shared + offload.optimizer * precision.gradients
-    if local.method == "outer" and local.offload:
-        shared = shared + local.outer_state
+    outer = outer_state_bytes(local)
+    if any_of(outer != 0) and local.offload:
+        shared = shared + outer
     whole = offload.parameters * precision.weights
     return (
         shared / kind.shards(shards_states(study)) + whole / kind.shards(shards_weights(study))

@@ -25,6 +25,7 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_states,
     shards_weights,
 )
+from parcost_plugins.vocabulary.sharding import outer_state_bytes
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 MICRO_GRADIENTS = "gradients of a micro-batch"
@@ -43,7 +44,7 @@ def memory(study: Study) -> Iterator[Memory]:
             yield _copies(kind, study)
         if study[Compression].method in _FEEDBACK:
             yield _residual_memory(kind, study)
-        if study[LocalUpdates].method == "outer" and not study[LocalUpdates].offload:
+        if any_of(outer_state_bytes(study[LocalUpdates]) != 0) and not study[LocalUpdates].offload:
             yield _outer_optimizer(kind, study)
 
 
@@ -142,16 +143,14 @@ def _residual_memory(kind: StageKind, study: Study) -> Memory:
 
 def _outer_optimizer(kind: StageKind, study: Study) -> Memory:
     """Return the outer optimizer's momentum, and the parameters of the last outer step."""
-    local = study[LocalUpdates]
     shards = kind.shards(shards_states(study))
     return Memory(
         name=kind.label("outer optimizer state"),
         cause=OPTIMIZER_STATE,
         bytes_=formula(
-            "w > 1 ? psi e / N : 0, of w workers",
-            w=local.workers,
+            "psi e / N",
             psi=kind.elements,
-            e=(local.outer_state, "B"),
+            e=(outer_state_bytes(study[LocalUpdates]), "B"),
             N=shards,
             source="Douillard et al. 2023 (DiLoCo)",
         ),

@@ -16,6 +16,7 @@ from parcost import (
     switch,
     word,
 )
+from parcost.numeric import any_of, where
 from parcost_plugins.vocabulary.framework import ACCUMULATIONS
 from parcost_plugins.vocabulary.training import Precision
 
@@ -117,7 +118,8 @@ class Offload:
     label="none",
     used_with={
         ("outer_state",): "`local_updates.method = outer`",
-        ("wire", "fragments", "overlap_steps", "offload"): "`local_updates.workers` above 1",
+        ("method", "wire", "fragments", "overlap_steps", "offload"): "`local_updates.workers` "
+        "above 1",
     },
 )
 class LocalUpdates:
@@ -145,6 +147,13 @@ class LocalUpdates:
         default=0, minimum=0, doc="steps that go on while a part is under way"
     )
     offload: bool = switch(default=False, doc="the outer state is kept on the host")
+
+
+def outer_state_bytes(local: LocalUpdates) -> Real:
+    """Return the bytes per parameter of the outer optimizer; 0 for a single worker."""
+    if not any_of(local.workers > 1) or local.method != "outer":
+        return 0.0
+    return where(local.workers > 1, local.outer_state, 0.0)
 
 
 @block("zero", label="required")
