@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parcost_formats.tools.needs import FABRICS
+from parcost_measured.validation.hardware import FABRICS
 
 Run = Callable[..., Any]
 
