@@ -57,61 +57,65 @@ executor = click.option(
 )
 
 
-def reading(command: F, *, joins: bool = True) -> F:
-    """Add the options for files of other tools to a *command*, as argument ``reading``.
-
-    If the command *joins* files, several files of one job are read as one.
-    """
-
-    @click.option(
+_READING = (
+    click.option(
         "--from",
         "tool",
         default="",
         metavar="TOOL",
         help="Read files of another tool: megatron, huggingface, torchtitan, ...; "
         "`parcost import --list` lists them.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--use",
         "uses",
         multiple=True,
         metavar="ENTRY",
         help="Add an entry of a catalogue, or a file of the job: "
         "--use catalog.devices.h100_sxm. May be repeated.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--recipe",
         default="",
         metavar="NAME",
         help="Which configuration of a file that has several; FILE:NAME is the same.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--set-env",
         "variables",
         multiple=True,
         metavar="NAME=VALUE",
         help="Value of a variable of a launch script: --set-env DTYPE=fp8. May be repeated.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--anchor",
         "anchors",
         multiple=True,
         metavar="FILE|TEXT",
         help="Correct predictions by measured runs of the job: a log, rows of RUNS.jsonl, a spec "
         "with an `anchor`, or --anchor 'step_time = 4.1 s'. May be repeated.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--as",
         "family",
         default="",
         metavar="MODEL_TYPE",
         help="Read a config.json as this model type, by its keys alone: --as qwen3_moe.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--text-only",
         is_flag=True,
         help="Evaluate the language model of a model with vision or audio towers.",
-    )
+    ),
+)
+
+
+def reading(command: F, *, joins: bool = True) -> F:
+    """Add the options for files of other tools to a *command*, as argument ``reading``.
+
+    If the command *joins* files, several files of one job are read as one.
+    """
+
     @wraps(command)
     def run(
         *,
@@ -147,6 +151,8 @@ def reading(command: F, *, joins: bool = True) -> F:
             rest["path"] = rest["path"][0] if rest["path"] else None
         return command(reading=options, **rest)
 
+    for option in reversed(_READING):
+        run = option(run)
     return run  # type: ignore[return-value]
 
 

@@ -413,14 +413,6 @@ def data(
     """Return the search as plain data."""
     scenario = space.scenario
 
-    def layout_data(layout: SearchedLayout) -> dict[str, Any]:
-        return {
-            "values": {path: plain_value(value) for path, value in layout.values.items()},
-            "objective": layout.value,
-            "step_seconds": layout.seconds,
-            "memory_bytes": layout.bytes_,
-        }
-
     return {
         **header(),
         "name": scenario.name,
@@ -442,24 +434,7 @@ def data(
         "gap_fraction": found.gap,
         "interrupted": found.interrupted,
         "seconds": found.seconds,
-        "best": [
-            {
-                **layout_data(entry.layout),
-                "follows": derived_values(space, entry),
-                **{name: value for name, (_, value) in objective_values(entry).items()},
-                "rank_by_time": entry.layout.rank_by_time,
-                "verdict": verdict(entry.result),
-                "step_time_interval_seconds": _interval(entry),
-                **{
-                    f"{figure.name}_seconds": float(entry.result.figure(figure.name))
-                    for figure in step_times([entry])
-                },
-                "headroom_bytes": headroom(entry),
-                "differs_by_seconds": dict(entry.lost_by),
-                "command": eval_command(space, entry),
-            }
-            for entry in best
-        ],
+        "best": [_entry_data(space, entry) for entry in best],
         "makes_no_difference": indifferent_attributes(near),
         "neighbours": [
             {
@@ -471,5 +446,32 @@ def data(
             }
             for other in near
         ],
-        "front": [layout_data(layout) for layout in found.front],
+        "front": [_layout_data(layout) for layout in found.front],
+    }
+
+
+def _layout_data(layout: SearchedLayout) -> dict[str, Any]:
+    return {
+        "values": {path: plain_value(value) for path, value in layout.values.items()},
+        "objective": layout.value,
+        "step_seconds": layout.seconds,
+        "memory_bytes": layout.bytes_,
+    }
+
+
+def _entry_data(space: Space, entry: RankedLayout) -> dict[str, Any]:
+    return {
+        **_layout_data(entry.layout),
+        "follows": derived_values(space, entry),
+        **{name: value for name, (_, value) in objective_values(entry).items()},
+        "rank_by_time": entry.layout.rank_by_time,
+        "verdict": verdict(entry.result),
+        "step_time_interval_seconds": _interval(entry),
+        **{
+            f"{figure.name}_seconds": float(entry.result.figure(figure.name))
+            for figure in step_times([entry])
+        },
+        "headroom_bytes": headroom(entry),
+        "differs_by_seconds": dict(entry.lost_by),
+        "command": eval_command(space, entry),
     }

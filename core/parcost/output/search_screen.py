@@ -6,6 +6,7 @@ It fits 40 lines of 80 columns. The full page of :mod:`parcost.output.search` ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, product
 from string import ascii_lowercase
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -114,47 +115,53 @@ def _summary(found: SearchResult, first: RankedLayout) -> str:
 def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Item]:
     """Yield the table of the layouts, and the settings that have no column."""
     values = [_values(space, entry) for entry in shown]
+    cuts = [path for path in _cuts(space) if any(each[path] for each in values)]
     degrees = [
-        path
-        for path, value in values[0].items()
-        if path in space.short and isinstance(value, (int, float)) and not isinstance(value, bool)
+        path for path, value in values[0].items() if path in space.short and _is_degree(value)
     ]
-    varying = [path for path in degrees if len({str(each[path]) for each in values}) > 1]
-    varying = varying or degrees
+    varying = _varying(degrees, values) or degrees
     words = [path for path in values[0] if path not in (*degrees, *_cuts(space))]
-    mixed = [path for path in words if len({str(each[path]) for each in values}) > 1]
-    sets = list(dict.fromkeys(_settings(space, each, mixed) for each in values))
+    mixed = _varying(words, values)
+    settings = [_settings(space, each, mixed) for each in values]
+    letters = dict(zip(dict.fromkeys(settings), _labels(), strict=False))
     title, texts = _degree_columns(space, varying, values)
-    columns = [Column("#", "right"), Column(title, "right")]
-    cells = [[str(place) for place, _ in enumerate(shown, start=1)], texts]
-    cuts: list[str] = []  # with a column
-    for path in _cuts(space):
-        if any(each[path] for each in values):
-            columns.append(Column(space.short[path], flexible=True))
-            cells.append([str(each[path]) for each in values])
-            cuts.append(path)
-    for column, texts in _figure_columns(found, shown):
-        columns.append(column)
-        cells.append(texts)
-    if len(sets) > 1:
-        columns.append(Column("with"))
-        letters = [sets.index(_settings(space, each, mixed)) for each in values]
-        cells.append([ascii_lowercase[letter] for letter in letters])
+    columns = [
+        (Column("#", "right"), [str(place) for place, _ in enumerate(shown, start=1)]),
+        (Column(title, "right"), texts),
+    ]
+    for path in cuts:
+        column = Column(space.short[path], flexible=True)
+        columns.append((column, [str(each[path]) for each in values]))
+    columns += _figure_columns(found, shown)
+    if len(letters) > 1:
+        columns.append((Column("with"), [letters[text] for text in settings]))
     rows = [
         Row(row, "strong" if place == 0 else "plain")
-        for place, row in enumerate(zip(*cells, strict=True))
+        for place, row in enumerate(zip(*(cells for _, cells in columns), strict=True))
     ]
-    yield Table(columns, rows)
+    yield Table([column for column, _ in columns], rows)
     notes = {axis.attribute: axis.note for axis in space.follows}
     yield from (Line(f"{space.short[p]}: {notes[p]}", "faint") for p in cuts if notes[p])
     fixed = [path for path in (*degrees, *words) if path not in (*varying, *mixed)]
     if fixed:
         yield Line(f"all: {_settings(space, values[0], fixed)}", "faint")
-    if len(sets) > 1:
-        yield from (
-            Line(f"{letter}: {text}", "faint")
-            for letter, text in zip(ascii_lowercase, sets, strict=False)
-        )
+    if len(letters) > 1:
+        yield from (Line(f"{letter}: {text}", "faint") for text, letter in letters.items())
+
+
+def _labels() -> Iterator[str]:
+    """Yield a, b, ..., z, aa, ab, ... without end."""
+    for length in count(1):
+        yield from map("".join, product(ascii_lowercase, repeat=length))
+
+
+def _is_degree(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _varying(paths: Sequence[str], values: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the *paths* whose values differ between layouts."""
+    return [path for path in paths if len({str(each[path]) for each in values}) > 1]
 
 
 def _cuts(space: Space) -> list[str]:

@@ -458,19 +458,9 @@ def space(
         )
         for path in dict.fromkeys((*wanted, *given))
     ]
-    empty = [axis.attribute for axis in axes if not axis.values]
-    if empty:
-        message = f"there is no value of {' or '.join(f'`{e}`' for e in empty)} to choose"
-        raise SpecError([Diagnostic("empty-space", message, place=scenario.path)])
+    _check_axes(scenario, axes, most)
     for axis in axes:
         _check_block(study, axis.attribute)
-    size = prod(len(axis.values) for axis in axes)
-    if size > most:
-        sizes = " x ".join(f"{a.attribute.rpartition('.')[2]} {len(a.values)}" for a in axes)
-        message = f"the space has {size:.3g} points ({sizes}), and {most:.0e} are the most"
-        help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
-        help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
-        raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
     written_out = [_axis_texts(scenario, study, axis) for axis in axes]
     apart = AxisKinds.of(scenario, study, [axis for axis, _ in written_out])
     return Space(
@@ -493,6 +483,21 @@ def space(
         ],
         faults=list(study.faults),
     )
+
+
+def _check_axes(scenario: Scenario, axes: Sequence[Axis], most: float) -> None:
+    """Raise if an axis has no value, or the axes have over *most* points."""
+    empty = [axis.attribute for axis in axes if not axis.values]
+    if empty:
+        message = f"there is no value of {' or '.join(f'`{e}`' for e in empty)} to choose"
+        raise SpecError([Diagnostic("empty-space", message, place=scenario.path)])
+    size = prod(len(axis.values) for axis in axes)
+    if size > most:
+        sizes = " x ".join(f"{a.attribute.rpartition('.')[2]} {len(a.values)}" for a in axes)
+        message = f"the space has {size:.3g} points ({sizes}), and {most:.0e} are the most"
+        help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
+        help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
+        raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
 
 
 def _check_block(study: SpecStudy, path: str) -> None:

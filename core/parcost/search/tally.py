@@ -100,17 +100,7 @@ def result_of(
     if not exact:
         if tally.interrupted:
             raise KeyboardInterrupt
-        why: Sequence[Diagnostic]
-        if tally.looked < space.count() or tally.left < inf:
-            why = [out_of_time(space, tally.legal)]
-        elif not tally.legal:
-            why = empty(space, +Counter(tally.refused))
-        else:
-            large = tally.large + tally.unfit
-            limits = Counter(tally.limits) + Counter(tally.broken)
-            limits.update({f"{OUTCOME} `{rule}` accepts": n for rule, n in verdicts.items()})
-            why = [nothing_found(space, tally.legal, large, limits, tally.least_bytes)]
-        raise SpecError([*why, *plugins_failed(space, faults)])
+        raise SpecError([*_reasons(space, tally, verdicts), *plugins_failed(space, faults)])
     front = [_evaluate(space, candidate.values, objective) for candidate in faster(tally.front)]
     pareto_front = pareto([*exact, *(one.layout for one in front if one.layout is not None)])
     whole = tally.looked == space.count()
@@ -134,6 +124,18 @@ def result_of(
         interrupted=tally.interrupted,
         seconds=time.monotonic() - start,
     )
+
+
+def _reasons(space: Space, tally: Tally, verdicts: Counter[str]) -> Sequence[Diagnostic]:
+    """Return why no layout is listed: out of time, none is legal, or none is accepted."""
+    if tally.looked < space.count() or tally.left < inf:
+        return [out_of_time(space, tally.legal)]
+    if not tally.legal:
+        return empty(space, +Counter(tally.refused))
+    limits = Counter(tally.limits) + Counter(tally.broken)
+    limits.update({f"{OUTCOME} `{rule}` accepts": n for rule, n in verdicts.items()})
+    large = tally.large + tally.unfit
+    return [nothing_found(space, tally.legal, large, limits, tally.least_bytes)]
 
 
 def _gap(cost: float, left: float) -> float:

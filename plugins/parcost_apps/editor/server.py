@@ -367,6 +367,7 @@ def make_server(make_session: Callable[[], Session]) -> Server:
         logging.getLogger(name).addFilter(_is_fault)
     server = Server(make_session)
     _add_documents(server)
+    _add_annotations(server)
     _add_navigation(server)
     _add_text_edits(server)
     _add_rename(server)
@@ -400,6 +401,8 @@ def _add_documents(server: Server) -> None:
         for change in params.changes:
             server.file_changed(change.uri)
 
+
+def _add_annotations(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS)
     def code_lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
         state = server.state(params.text_document.uri)

@@ -153,6 +153,24 @@ def _part(part: Part) -> Iterator[Item]:
         yield Line(f"{refusal.constant} keeps its value: {refusal.reason}.", "warning")
     for one, other, correlation in fit.correlations:
         yield Line(f"{one} and {other} are correlated by {correlation:+.2f}.")
+    yield from _errors(part)
+    yield from _groups(part)
+    for text in part.notes:
+        yield Line(text, "warning")
+    if fit.outliers:
+        yield Heading(f"Outliers: {len(fit.outliers):,} rows, with a low weight in the fit")
+        yield Table(
+            [Column("row"), Column("error", "right"), Column("place")],
+            [
+                Row([row.id, f"{100 * error:+.1f} %", row.place])
+                for row, error in fit.outliers[:_MOST]
+            ],
+        )
+
+
+def _errors(part: Part) -> Iterator[Item]:
+    """Yield the errors before and after the fit, and with parts left out."""
+    fit = part.fit
     yield Heading(f"Error of the {'step time' if part.title == 'runs' else 'time'}")
     yield Table(
         [
@@ -180,18 +198,6 @@ def _part(part: Part) -> Iterator[Item]:
         yield Line(
             f"Step times are interpolated between grid points, with an error of at most "
             f"{100 * part.interpolation:.2f} %."
-        )
-    yield from _groups(part)
-    for text in part.notes:
-        yield Line(text, "warning")
-    if fit.outliers:
-        yield Heading(f"Outliers: {len(fit.outliers):,} rows, with a low weight in the fit")
-        yield Table(
-            [Column("row"), Column("error", "right"), Column("place")],
-            [
-                Row([row.id, f"{100 * error:+.1f} %", row.place])
-                for row, error in fit.outliers[:_MOST]
-            ],
         )
 
 

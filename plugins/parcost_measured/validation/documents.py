@@ -27,54 +27,14 @@ def to_json(summary: Summary) -> str:
     """Return the summary as a document; errors are in percent."""
     document = {
         "rows": len(summary.rows),
-        "groups": {
-            dimension: {
-                group.name: {
-                    **_score(group.step),
-                    "baseline": _score(group.baseline),
-                    "memory": _score(group.memory),
-                    "rejected": group.refused,
-                    "interval": _holding(group.held),
-                    "memory_interval": _holding(group.memory_held),
-                    "worst": list(group.worst),
-                }
-                for group in summary.of(dimension)
-            }
-            for dimension in (*DIMENSIONS, "composed")
-            if dimension in DIMENSIONS or summary.of(dimension)
-        },
+        "groups": _groups(summary),
         "mean_over_sources": _means(summary),
         "memory": {basis: _score(found) for basis, found in summary.memory},
         "intervals_left_out": {
             figure: _holding(found.left_out) for figure, found in summary.left_out.items()
         },
-        "ranking": {
-            "groups": len(summary.rankings),
-            "regret": _percent(summary.regret),
-            "chance": _percent(summary.chance),
-            "pairs": _percent(summary.pairs),
-            "by_group": [
-                {
-                    "name": one.name,
-                    "layouts": one.layouts,
-                    "regret": _percent(one.regret),
-                    "chance": _percent(one.chance),
-                    "ordered": one.ordered,
-                    "pairs": one.pairs,
-                }
-                for one in summary.rankings
-            ],
-        },
-        "worse_than_constant_mfu": [
-            {
-                "dimension": group.dimension,
-                "name": group.name,
-                "n": group.step.n,
-                "mape": _percent(group.step.mape),
-                "baseline": _percent(group.baseline.mape),
-            }
-            for group in summary.worse
-        ],
+        "ranking": _ranking(summary),
+        "worse_than_constant_mfu": _worse(summary),
         "profiles": [
             {
                 "name": one.name,
@@ -199,3 +159,55 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return csv_cell(value) if isinstance(value, str) else repr(value)
+
+
+def _groups(summary: Summary) -> dict[str, Any]:
+    return {
+        dimension: {
+            group.name: {
+                **_score(group.step),
+                "baseline": _score(group.baseline),
+                "memory": _score(group.memory),
+                "rejected": group.refused,
+                "interval": _holding(group.held),
+                "memory_interval": _holding(group.memory_held),
+                "worst": list(group.worst),
+            }
+            for group in summary.of(dimension)
+        }
+        for dimension in (*DIMENSIONS, "composed")
+        if dimension in DIMENSIONS or summary.of(dimension)
+    }
+
+
+def _ranking(summary: Summary) -> dict[str, Any]:
+    return {
+        "groups": len(summary.rankings),
+        "regret": _percent(summary.regret),
+        "chance": _percent(summary.chance),
+        "pairs": _percent(summary.pairs),
+        "by_group": [
+            {
+                "name": one.name,
+                "layouts": one.layouts,
+                "regret": _percent(one.regret),
+                "chance": _percent(one.chance),
+                "ordered": one.ordered,
+                "pairs": one.pairs,
+            }
+            for one in summary.rankings
+        ],
+    }
+
+
+def _worse(summary: Summary) -> list[dict[str, Any]]:
+    return [
+        {
+            "dimension": group.dimension,
+            "name": group.name,
+            "n": group.step.n,
+            "mape": _percent(group.step.mape),
+            "baseline": _percent(group.baseline.mape),
+        }
+        for group in summary.worse
+    ]

@@ -36,6 +36,22 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         inputs={"layers": model.layers, "pp": serving.pp},
         help=f"pp = {divisors(float(model.layers), float(serving.pp))} divides",
     )
+    yield from _head_checks(serving)
+    yield from _nominal_checks(serving)
+    yield from _experts(serving)
+    yield from _replica_checks(serving)
+    yield Check(
+        id="serving-context",
+        holds=serving.context <= serving.longest,
+        subject=f"{name}.context",
+        message="a sequence has {context} tokens on average, and `longest` is {longest}",
+        inputs={"context": serving.context, "longest": serving.longest},
+        help="write `longest` of at least `context`",
+    )
+
+
+def _head_checks(serving: Serving) -> Iterator[Check]:
+    name, model = block_name(serving), serving.model
     heads, kv, tp = model.heads, model.kv_heads, serving.tp
     yield Check(
         id="serving-heads",
@@ -53,8 +69,10 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         inputs={"kv": kv, "tp": tp},
         help="choose a tp that divides {kv}, or a multiple of {kv}",
     )
-    yield from _nominal_checks(serving)
-    yield from _experts(serving)
+
+
+def _replica_checks(serving: Serving) -> Iterator[Check]:
+    name = block_name(serving)
     replicas, ranks = serving.attention_replicas, serving.tp * serving.attention_replicas
     yield Check(
         id="serving-replicas",
@@ -63,7 +81,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         message="`attention_replicas` is {replicas}, and has to be a whole number: by default it "
         "is "
         "ep / tp = {ep} / {tp}",
-        inputs={"replicas": replicas, "tp": tp, "ep": serving.ep},
+        inputs={"replicas": replicas, "tp": serving.tp, "ep": serving.ep},
         help="choose an ep that is a multiple of tp, or divides it",
     )
     devices = ranks * serving.pp
@@ -74,14 +92,6 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         message="a replica has {devices} devices, and the block names no fabric between them",
         inputs={"devices": devices},
         help="write `use catalog.fabrics.hgx_h100` and `fabric = hgx_h100`",
-    )
-    yield Check(
-        id="serving-context",
-        holds=serving.context <= serving.longest,
-        subject=f"{name}.context",
-        message="a sequence has {context} tokens on average, and `longest` is {longest}",
-        inputs={"context": serving.context, "longest": serving.longest},
-        help="write `longest` of at least `context`",
     )
 
 

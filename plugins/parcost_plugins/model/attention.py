@@ -147,7 +147,13 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         span.rerun_none(rank.keeps("output")),
         host=ATTENTION_ROWS,
     )
-    if fusion.separate_projections:
+    yield from _gradient_sums(rank)
+
+
+def _gradient_sums(rank: Rank) -> Iterator[Stream]:
+    """Yield the backward passes that join or sum gradients: of the input, and of biases."""
+    model, span, tokens, h = rank.model, rank.all_layers, rank.tokens, rank.model.hidden
+    if rank.fusion.separate_projections:
         # Those of queries and keys, and then those of values.
         added = ADDED._replace(kernels=2, tensors=2 * ADDED.tensors)
         yield traffic_stream(

@@ -123,7 +123,11 @@ def _listed_layers(model: Model) -> Iterator[Check]:
 
 
 def _needs(model: Model) -> tuple[_Needs, ...]:
-    experts, latent = model.experts > 0, model.is_latent
+    return (*_needs_of_experts(model), *_needs_of_attention(model))
+
+
+def _needs_of_experts(model: Model) -> tuple[_Needs, ...]:
+    experts = model.experts > 0
     return (
         _Needs(
             "experts-shared",
@@ -157,6 +161,12 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
             "tokens visit several experts, and `experts` is 0",
             "write `experts` in the model, or leave `top_k` out",
         ),
+    )
+
+
+def _needs_of_attention(model: Model) -> tuple[_Needs, ...]:
+    latent = model.is_latent
+    return (
         _Needs(
             "latent-queries",
             "q_lora",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Study, block_name
 from parcost.numeric import any_of
-from parcost_plugins.vocabulary import Cluster, Training
+from parcost_plugins.vocabulary import Cluster, Precision, Training
 
 #: Attributes that need a narrow type, as text for messages.
 _NEEDS = {
@@ -25,23 +25,7 @@ def recipe(study: Study) -> Iterator[Check]:
     precision, layers = training.precision, training.model.layers
     name = block_name(precision)
     if precision.narrow == "none":
-        for attribute, complaint in _NEEDS.items():
-            yield Check(
-                id="narrow-without-type",
-                holds=_is_absent(getattr(precision, attribute)),
-                subject=f"{name}.{attribute}",
-                message="`{attribute}` is for a narrow type, and the recipe has none: {complaint}",
-                inputs={"attribute": attribute, "complaint": complaint},
-                help="`narrow = fp8` or `narrow = fp4` selects the type of linear layers",
-            )
-        yield Check(
-            id="kept-narrow",
-            holds=precision.kept >= precision.activation,
-            subject=f"{name}.kept",
-            message="inputs of linear layers are kept in {kept} B and multiplied in {wide} B",
-            inputs={"kept": precision.kept, "wide": precision.activation},
-            help="only a recipe with a `narrow` type keeps fewer bytes",
-        )
+        yield from _without_narrow_type(precision)
         return
     yield Check(
         id="wide-layers",
@@ -80,6 +64,28 @@ def recipe(study: Study) -> Iterator[Check]:
             "compute": precision.compute,
         },
         help="`scale_block` is the number of elements per factor",
+    )
+
+
+def _without_narrow_type(precision: Precision) -> Iterator[Check]:
+    """Require that a recipe without a narrow type sets nothing that only such a type has."""
+    name = block_name(precision)
+    for attribute, complaint in _NEEDS.items():
+        yield Check(
+            id="narrow-without-type",
+            holds=_is_absent(getattr(precision, attribute)),
+            subject=f"{name}.{attribute}",
+            message="`{attribute}` is for a narrow type, and the recipe has none: {complaint}",
+            inputs={"attribute": attribute, "complaint": complaint},
+            help="`narrow = fp8` or `narrow = fp4` selects the type of linear layers",
+        )
+    yield Check(
+        id="kept-narrow",
+        holds=precision.kept >= precision.activation,
+        subject=f"{name}.kept",
+        message="inputs of linear layers are kept in {kept} B and multiplied in {wide} B",
+        inputs={"kept": precision.kept, "wide": precision.activation},
+        help="only a recipe with a `narrow` type keeps fewer bytes",
     )
 
 

@@ -39,9 +39,9 @@ def rules(study: Study) -> Iterator[Check]:
 
 def _power(study: Study, device: Device) -> Iterator[Check]:
     """Require that a power cap leaves power for compute, and lies below the design power."""
-    cap, power = device.power_cap, device.power
     kernels = study[KernelChoice]
     if has_law(device):
+        power = device.power
         share = static_share(device, kernels)
         memory = device.memory_power
         assert power is not None
@@ -55,8 +55,13 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
             inputs={"power": power, "share": 100.0 * share, "memory": memory},
             help="write the design power of the board, in W",
         )
-    if cap is None:
-        return
+    if device.power_cap is not None:
+        yield from _power_cap(device, kernels, device.power_cap)
+
+
+def _power_cap(device: Device, kernels: KernelChoice, cap: Real) -> Iterator[Check]:
+    """Require that a *cap*, in W, leaves power for compute and changes something."""
+    power = device.power
     yield Check(
         id="power-cap-without-power",
         holds=power is not None,

@@ -14,7 +14,12 @@ _PEAKS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 def rules(study: Study) -> Iterator[Check]:
     """Return warnings of values beyond those of all known devices, batches and buckets."""
-    device, training = study[Cluster].device, study[Training]
+    yield from _device_rules(study)
+    yield from _batch_rules(study)
+
+
+def _device_rules(study: Study) -> Iterator[Check]:
+    device = study[Cluster].device
     name = block_name(device)
     yield from plausibility(
         study,
@@ -52,6 +57,10 @@ def rules(study: Study) -> Iterator[Check]:
         unit="W",
         remedy="write the power of one device, in W",
     )
+
+
+def _batch_rules(study: Study) -> Iterator[Check]:
+    training = study[Training]
     yield from plausibility(
         study,
         "batch",

@@ -34,15 +34,7 @@ def read_matrix(
     runs = _runs(entries)
     wanted = choice or (runs[0] if len(runs) == 1 else "")
     if wanted not in runs:
-        ways = " | ".join(f"--recipe {one}" for one in runs)
-        message = f"the file has {len(runs)} runs"
-        if choice:
-            message = f"the file has no run `{choice}`: {did_you_mean(choice, runs) or ''}".rstrip(
-                ": "
-            )
-        place = next(entry for key, entry in entries.items() if key.startswith(_MATRIX))
-        help = f"choose one: {ways}"
-        return ImportProblem(message=message, start=place.start, end=place.end, help=help)
+        return _ambiguous(entries, runs, choice)
     scale, _, precision = wanted.rpartition(".")
     found: dict[str, JsonEntry] = {}
     for key, entry in entries.items():
@@ -86,6 +78,17 @@ def read_matrix(
         end=place.end,
     )
     return evolve(made, devices=devices.evolve(assumption=f"{VERSION}: the name of a run has them"))
+
+
+def _ambiguous(entries: Mapping[str, JsonEntry], runs: Sequence[str], choice: str) -> ImportProblem:
+    """Return the error of a *choice* that is none of the *runs*, or "" of several."""
+    message = f"the file has {len(runs)} runs"
+    if choice:
+        near = did_you_mean(choice, runs)
+        message = f"the file has no run `{choice}`{f': {near}' if near else ''}"
+    place = next(entry for key, entry in entries.items() if key.startswith(_MATRIX))
+    help = f"choose one: {' | '.join(f'--recipe {one}' for one in runs)}"
+    return ImportProblem(message=message, start=place.start, end=place.end, help=help)
 
 
 def _runs(entries: Mapping[str, JsonEntry]) -> Sequence[str]:

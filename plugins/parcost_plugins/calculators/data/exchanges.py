@@ -64,6 +64,14 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
     )
     yield sheet("per_step", "sent by a rank for one gradient, by step", "B", "per_element / H")
     yield sheet("peak", "sent by a rank at once", "GB", "volume / q")
+    yield from _method(e, sheet, several=several)
+    if e.bandwidth is not None:
+        yield sheet("time", "time to send it", "ms", "volume / B")
+        yield sheet("limit_time", "time to send it, for many ranks", "ms", "limit / B")
+
+
+def _method(e: ExchangeSketch, sheet: Sheet, *, several: bool) -> Iterator[Figure]:
+    """Yield the figures that only top-k or PowerSGD has."""
     if e.method == "top_k":
         yield sheet(
             "break_even",
@@ -80,9 +88,6 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
             "TFLOP",
             "n / (n_r n_c) (6 r n_r n_c + 2 n_r r^2), of matrices of n_r rows and n_c columns",
         )
-    if e.bandwidth is not None:
-        yield sheet("time", "time to send it", "ms", "volume / B")
-        yield sheet("limit_time", "time to send it, for many ranks", "ms", "limit / B")
 
 
 _IN_A_RING = "2 (P - 1) / P", "all-reduce in a ring"

@@ -23,16 +23,15 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         yield from missing_attributes(network, "groups")
         yield from missing_attributes(network, *([] if links is not None else ["global_links"]))
         return
-    g, b, port = network.groups, network.bandwidth, network.port
-    yield from _rules(network, g)
+    yield from _rules(network, network.groups)
     sheet = Sheet(
         block_name(network),
         source=_SOURCE,
-        G=g,
+        G=network.groups,
         H=links,
         P=network.devices,
-        B=(b, "B/s"),
-        B_port=(port, "B/s"),
+        B=(network.bandwidth, "B/s"),
+        B_port=(network.port, "B/s"),
     )
     yield sheet("devices_per_group", "devices of a group", "", "P / G")
     yield sheet("links", "global links", "", "G H / 2", note="each has two ends")
@@ -64,6 +63,12 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     )
     yield sheet("groups_reached", "other groups that a group reaches directly", "", "min(H, G - 1)")
     yield from _throughput(sheet)
+    yield from _largest(sheet, network)
+    yield from _paths(sheet, network)
+
+
+def _largest(sheet: Sheet, network: Network) -> Iterator[Figure]:
+    """Yield the size of the largest dragonfly of such routers, if the network has their links."""
     if network.routers is not None and network.links_per_router is not None:
         sheet.letters |= {"a": network.routers, "h": network.links_per_router}
         yield sheet("most_groups", "groups of the largest such dragonfly", "", "a h + 1")
@@ -73,7 +78,6 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
             "",
             "a / 2",
         )
-    yield from _paths(sheet, network)
 
 
 def global_links(network: Network) -> Real | None:

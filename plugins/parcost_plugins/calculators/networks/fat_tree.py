@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Sheet, block_name
+from parcost import Check, Figure, Real, Sheet, block_name
 from parcost.numeric import any_of, ceil_div, floor, where
 from parcost_plugins.calculators.networks.requirements import missing_attributes
 from parcost_plugins.vocabulary import Network
@@ -25,8 +25,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     trees = network.per_node if network.kind == "rail" else 1.0
     ends = ceil_div(network.devices, trees)
     down = floor(r * o / (1 + o))
-    two, three = down * r, down * r * r / 2
-    levels = where(ends <= r, 1.0, where(ends <= two, 2.0, 3.0))
+    three = down * r * r / 2
     yield Check(
         id="network-too-small",
         holds=ends <= three,
@@ -63,6 +62,13 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield sheet("spines", "spine switches", "", "g (levels == 3 ? M : T)")
     yield sheet("cores", "core switches", "", "g (levels == 3 ? T : 0)")
     yield sheet("switches", "all switches", "", "leaves + spines + cores")
+    yield from _routes(
+        sheet, network, levels=where(ends <= r, 1.0, where(ends <= down * r, 2.0, 3.0))
+    )
+
+
+def _routes(sheet: Sheet, network: Network, *, levels: Real) -> Iterator[Figure]:
+    """Yield the bisection bandwidth, and the longest route of a tree with *levels*."""
     yield sheet(
         "bisection",
         "bisection bandwidth, one direction",

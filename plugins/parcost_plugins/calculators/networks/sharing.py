@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from parcost import Check, Figure, Formula, Sheet, block_name
+from parcost import Check, Figure, Formula, Real, Sheet, block_name
 from parcost.numeric import is_array
-from parcost_plugins.vocabulary import Sharing
+from parcost_plugins.vocabulary import Flow, Sharing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,7 +151,11 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
     nowhere = unknown or not moving or not all(f.over.split() for f in moving.values())
     if nowhere or size > _MOST or is_array(*numbers):
         return
-    sheet = Sheet(label, source=_SOURCE)
+    yield from _ends(Sheet(label, source=_SOURCE), moving, known)
+
+
+def _ends(sheet: Sheet, moving: Mapping[str, Flow], known: Mapping[str, Real]) -> Iterator[Figure]:
+    """Yield the end of each flow in *moving* over resources of *known* bandwidth, in B/s."""
     ends = finish(
         {
             name: ActiveFlow(bytes_=float(f.bytes), over=f.over.split(), start=float(f.start))

@@ -44,6 +44,33 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         alpha=(link.explain_latency(), "s"),
         B=(link.explain_bandwidth(), "B/s"),
     )
+    yield from _volumes(sheet, found)
+    yield from _ring(sheet, found)
+    sheet.source = SIZES
+    exposed, hidden = _seconds_by_line(outcome)
+    yield sheet(
+        "cp_seconds",
+        "context-parallel communication of a step",
+        "s",
+        "sum(exposed) + sum(hidden), by the ledger",
+        exposed=(exposed, "s"),
+        hidden=(hidden, "s"),
+    )
+    yield sheet(
+        "cp_exposed", "exposed CP communication", "s", "sum(exposed)", exposed=(exposed, "s")
+    )
+    sheet.source = ULYSSES
+    yield sheet(
+        "cp_ring_over_ulysses",
+        "forward bytes of a ring over those of all-to-alls",
+        "",
+        "ratio((c - 1) w, sum(width) (c - 1) / c)",
+    )
+    yield sheet("cp_crossover", "degree below which a ring sends less", "", "1 + ratio(a, k)")
+
+
+def _volumes(sheet: Sheet, found: ContextExchange) -> Iterator[Figure]:
+    """Yield the bytes that a rank holds and sends, per layer and per step."""
     yield sheet("cp_tokens", "tokens of a sequence on a rank", "", "s / c")
     yield sheet("cp_block", "keys and values of a rank's tokens", "MB", "s / c b w e")
     forward, backward = "(c - 1) s / c b w e", "(c - 1) s / c b w (e + g)"
@@ -71,6 +98,10 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         "(cp_volume_per_layer_forward (cores + again) + cp_volume_per_layer_backward cores) m, "
         "cores layers of a rank, again of them recomputed",
     )
+
+
+def _ring(sheet: Sheet, found: ContextExchange) -> Iterator[Figure]:
+    """Yield the buffer and the overlap of one message of a ring."""
     sheet.source = RING
     twice = "2 " if any_of(found.cp > 1) and found.context.double_buffer else ""
     yield sheet("cp_buffer", "blocks held under way, forward", "MB", f"c > 1 ? {twice}cp_block : 0")
@@ -88,27 +119,6 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
     yield sheet(
         "cp_free_from", "tokens on a rank from which a ring is free", "", _break_even_tokens(found)
     )
-    sheet.source = SIZES
-    exposed, hidden = _seconds_by_line(outcome)
-    yield sheet(
-        "cp_seconds",
-        "context-parallel communication of a step",
-        "s",
-        "sum(exposed) + sum(hidden), by the ledger",
-        exposed=(exposed, "s"),
-        hidden=(hidden, "s"),
-    )
-    yield sheet(
-        "cp_exposed", "exposed CP communication", "s", "sum(exposed)", exposed=(exposed, "s")
-    )
-    sheet.source = ULYSSES
-    yield sheet(
-        "cp_ring_over_ulysses",
-        "forward bytes of a ring over those of all-to-alls",
-        "",
-        "ratio((c - 1) w, sum(width) (c - 1) / c)",
-    )
-    yield sheet("cp_crossover", "degree below which a ring sends less", "", "1 + ratio(a, k)")
 
 
 def regime(found: ContextExchange, outcome: Outcome) -> Section:

@@ -43,23 +43,7 @@ _REDUCED = (GRADIENTS, COMPRESSION, MEETING)
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the volumes of a step, and the compute needed to hide its reduction."""
-    stages = stages_of_devices(study)
-    sent = [_device_volumes(study, held) for held in stages]
-    held: Real = 0.0
-    for _, _, elements in sent:
-        held = maximum(held, elements)
-    layout = study[Layout]
-    sheet = Sheet(
-        sent=([bytes_ for bytes_, _, _ in sent], "B"),
-        plain=([bytes_ for _, bytes_, _ in sent], "B"),
-        psi=held,
-        g=(study[Training].precision.reduction, "B"),
-        tp=layout.tp,
-        cp=layout.cp,
-        dp=layout.dp,
-        T=(outcome.step_seconds, "s"),
-        steps=1.0 if study[Compression].method == "none" else study[Compression].steps,
-    )
+    sheet = _sheet(study, outcome)
     yield sheet(
         "dp_volume",
         "sent by a rank for data parallelism in a step",
@@ -104,6 +88,27 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             "T steps",
         )
     yield from _overlap(study, outcome)
+
+
+def _sheet(study: Study, outcome: Outcome) -> Sheet:
+    """Return a sheet with the bytes that a rank of each stage sends, and the degrees."""
+    stages = stages_of_devices(study)
+    sent = [_device_volumes(study, held) for held in stages]
+    held: Real = 0.0
+    for _, _, elements in sent:
+        held = maximum(held, elements)
+    layout = study[Layout]
+    return Sheet(
+        sent=([bytes_ for bytes_, _, _ in sent], "B"),
+        plain=([bytes_ for _, bytes_, _ in sent], "B"),
+        psi=held,
+        g=(study[Training].precision.reduction, "B"),
+        tp=layout.tp,
+        cp=layout.cp,
+        dp=layout.dp,
+        T=(outcome.step_seconds, "s"),
+        steps=1.0 if study[Compression].method == "none" else study[Compression].steps,
+    )
 
 
 def sent_by_stage(study: Study) -> tuple[Real, Real]:

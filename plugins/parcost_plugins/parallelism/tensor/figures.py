@@ -25,49 +25,7 @@ def _pairs_of_stage(found: Mapping[str, Sequence[float]], stages: Real) -> Real:
 
 def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the communication of one rank's layers. Embedding and head are not in the counts."""
-    layout, m, model = study[Layout], outcome.pipeline.micro_batches, study[Training].model
-    rows, found = rows_of(layout), pairs(study, "F")
-    on_wire = tensor_group(study)
-    held = _pairs_of_stage(found, layout.pp)
-    again = {
-        "columns": ratio(_pairs_of_stage(pairs(study, "R", "columns"), layout.pp), held),
-        "rows": ratio(_pairs_of_stage(pairs(study, "R"), layout.pp), held),
-    }
-    forward: Real = 0.0
-    backward: Real = 0.0
-    sent: Real = 0.0
-    for row in rows:
-        times = 1.0 + again[row.side] if row.part == "forward" else 1.0
-        factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
-        for message in messages(row, found, model):
-            # Not every pair sends the same: these are means over pairs.
-            share = sum(message.times) / (held * layout.pp)
-            if row.part == "forward":
-                forward += share
-                backward += again[row.side] * share
-            else:
-                backward += share
-            sent = sent + share * factor * on_wire.price(row.operation, message).bytes_
-    buffer = on_wire.price("all_reduce").bytes_
-    each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
-    letters = {
-        "f": forward,
-        "w": backward,
-        "q": each,
-        "k": held * layout.pp,
-        "l": held,
-        "m": m,
-    }
-
-    ring = _RING[rows[0].operation]
-    sheet = Sheet(
-        source=SOURCE,
-        **letters,
-        t=layout.tp,
-        n=(buffer, "B"),
-        V=(sent, "B"),
-        ring=ring,
-    )
+    sheet = _sheet(study, outcome)
     yield sheet(
         "tp_collectives_per_layer_forward",
         "tensor-parallel collectives of a layer, forward",
@@ -119,6 +77,48 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         note="sent by one rank for its layers, a mean over stages",
     )
     yield from _times(outcome)
+
+
+def _sheet(study: Study, outcome: Outcome) -> Sheet:
+    """Return a sheet with the collectives, messages and bytes of a layer as symbols."""
+    layout, m, model = study[Layout], outcome.pipeline.micro_batches, study[Training].model
+    rows, found = rows_of(layout), pairs(study, "F")
+    on_wire = tensor_group(study)
+    held = _pairs_of_stage(found, layout.pp)
+    again = {
+        "columns": ratio(_pairs_of_stage(pairs(study, "R", "columns"), layout.pp), held),
+        "rows": ratio(_pairs_of_stage(pairs(study, "R"), layout.pp), held),
+    }
+    forward: Real = 0.0
+    backward: Real = 0.0
+    sent: Real = 0.0
+    for row in rows:
+        times = 1.0 + again[row.side] if row.part == "forward" else 1.0
+        factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
+        for message in messages(row, found, model):
+            # Not every pair sends the same: these are means over pairs.
+            share = sum(message.times) / (held * layout.pp)
+            if row.part == "forward":
+                forward += share
+                backward += again[row.side] * share
+            else:
+                backward += share
+            sent = sent + share * factor * on_wire.price(row.operation, message).bytes_
+    buffer = on_wire.price("all_reduce").bytes_
+    each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
+    return Sheet(
+        source=SOURCE,
+        f=forward,
+        w=backward,
+        q=each,
+        k=held * layout.pp,
+        l=held,
+        m=m,
+        t=layout.tp,
+        n=(buffer, "B"),
+        V=(sent, "B"),
+        ring=_RING[rows[0].operation],
+    )
 
 
 def _times(outcome: Outcome) -> Iterator[Figure]:
