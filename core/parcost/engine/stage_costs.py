@@ -96,24 +96,30 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         flops=flops,
     )
     for key in sorted(guests, key=lambda key: not key[1]):
-        pass_, window = key
-        if window:
+        if key[1]:
             own = hosts.get(key, ())
             under = seconds_by_resource(works, took, own)
             hide(load, guests[key], under, shared_seconds(shares, took, own))
-            continue
-        whole = [
-            i
-            for i, work in enumerate(works)
-            if counts[i] and work.window != "" and whole_pass[work.pass_] == pass_
-        ]
-        under = seconds_by_resource(works, exposed, whole)
-        under[""] = total(works[i].slowdown * covered[i] for i in whole)
-        less = seconds_by_resource(works, hidden, whole)
-        for other, time in shared_seconds(shares, took, whole).items():
-            less[other] = less.get(other, 0.0) + time
-        hide(load, guests[key], under, less)
+        else:
+            _hide_under_pass(load, key[0], guests[key], whole_pass)
     return load
+
+
+def _hide_under_pass(
+    load: Load, pass_: Pass, guests: Sequence[int], whole_pass: Mapping[Pass, Pass]
+) -> None:
+    """Hide the *guests* of a whole pass under what it exposes outside of windows."""
+    whole = [
+        i
+        for i, work in enumerate(load.works)
+        if load.counts[i] and work.window != "" and whole_pass[work.pass_] == pass_
+    ]
+    under = seconds_by_resource(load.works, load.exposed, whole)
+    under[""] = total(load.works[i].slowdown * load.covered[i] for i in whole)
+    less = seconds_by_resource(load.works, load.hidden, whole)
+    for other, time in shared_seconds(load.shares, load.took, whole).items():
+        less[other] = less.get(other, 0.0) + time
+    hide(load, guests, under, less)
 
 
 def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parcost_measured.calibration.report import CalibrationReport, Part
     from parcost_measured.calibration.runs import Studies
     from parcost_measured.calibration.solve import FitProblem, LeaveOutErrors
-    from parcost_measured.validation.rows import Flaw
+    from parcost_measured.validation.rows import Flaw, Rows
 
 _FLAWED = 1
 _MOST_TOLD = 50
@@ -430,16 +430,7 @@ class _Calibration:
             wanted = constants.restrict(wanted, self.bounds)
             if wrong := constants.bounds_errors(wanted):
                 raise click.UsageError("; ".join(wrong))
-            progress = Progress()
-
-            def show(done: int) -> None:
-                self.interrupts.check()
-                progress.show(f"{done:,} of {len(found.cases):,} rows")
-
-            grids, unmodelled, absurd = runs.grids(found, wanted, self.session, show)
-            progress.clear()
-            self.unmodelled += unmodelled
-            self.flaws += absurd
+            grids = self._time_grids(found, wanted)
             if not grids:
                 self.refused.append("runs: no row can be evaluated")
                 return []
@@ -454,11 +445,6 @@ class _Calibration:
         # A value of the catalogue that was fitted may have seen the rows that are left out.
         again = dict.fromkeys([*values, *(c.name for c in wanted if c.fitted)])
         left = [self._leave_out(task, list(again), one) for one in self.leave] if values else []
-        notes = [
-            f"{first} and {last} are one run, and {last} took {100 * more:.0f} % longer: one row "
-            "cannot be explained"
-            for first, last, more in runs.contradictions(rows)[:_MOST_TOLD]
-        ]
         from attrs import evolve
 
         return [
@@ -468,9 +454,25 @@ class _Calibration:
                 fit=evolve(fitted, after=after),
                 left=left,
                 interpolation=off,
-                notes=notes,
+                notes=_contradictions(rows),
             )
         ]
+
+    def _time_grids(self, found: Studies, wanted: Sequence[Constant]) -> Sequence[TimeGrid]:
+        """Return the step time of each row over values of the *wanted* constants."""
+        from parcost_measured.calibration import runs
+
+        progress = Progress()
+
+        def show(done: int) -> None:
+            self.interrupts.check()
+            progress.show(f"{done:,} of {len(found.cases):,} rows")
+
+        grids, unmodelled, absurd = runs.grids(found, wanted, self.session, show)
+        progress.clear()
+        self.unmodelled += unmodelled
+        self.flaws += absurd
+        return grids
 
     def _evaluate_exactly(
         self,
@@ -546,3 +548,14 @@ def _write(text: str, out: str) -> None:
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
     write_message(escape_line(f"wrote {out}"))
+
+
+def _contradictions(rows: Rows) -> list[str]:
+    """Return a note on each pair of rows of one run whose step times differ."""
+    from parcost_measured.calibration import runs
+
+    return [
+        f"{first} and {last} are one run, and {last} took {100 * more:.0f} % longer: one row "
+        "cannot be explained"
+        for first, last, more in runs.contradictions(rows)[:_MOST_TOLD]
+    ]
