@@ -264,8 +264,8 @@ class Study(ABC):
     def where(self, subject: str) -> Span | None:
         """Return the span in the file that sets the attribute at a path such as ``layout.tp``.
 
-        Without the attribute it is the header of its block; without the block, None. A block inside
-        another one, such as a level of a fabric, is found by its label, if no other has it.
+        Without the attribute it is the header of its block; without the block, None. A nested
+        block, such as a level of a fabric, is found by its label, if no other has it.
         """
         if not subject:
             return None

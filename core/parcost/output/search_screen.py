@@ -119,9 +119,9 @@ def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -
     degrees = [
         path for path, value in values[0].items() if path in space.short and _is_degree(value)
     ]
-    varying = _varying(degrees, values) or degrees
+    varying = _paths_that_vary(degrees, values) or degrees
     words = [path for path in values[0] if path not in (*degrees, *_cuts(space))]
-    mixed = _varying(words, values)
+    mixed = _paths_that_vary(words, values)
     settings = [_settings(space, each, mixed) for each in values]
     letters = dict(zip(dict.fromkeys(settings), _labels(), strict=False))
     title, texts = _degree_columns(space, varying, values)
@@ -159,7 +159,7 @@ def _is_degree(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _varying(paths: Sequence[str], values: Sequence[Mapping[str, Any]]) -> list[str]:
+def _paths_that_vary(paths: Sequence[str], values: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the *paths* whose values differ between layouts."""
     return [path for path in paths if len({str(each[path]) for each in values}) > 1]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from attrs import evolve
 
 from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
@@ -277,8 +278,6 @@ def _hint(name: str, names: Sequence[str]) -> str:
 
 
 def _text(report: CalibrationReport, format_: str, target: OutputFile, *, inside: bool) -> str:
-    from attrs import evolve
-
     from parcost_measured.calibration import report as made
 
     if format_ == "json":
@@ -324,8 +323,6 @@ class _Calibration:
         self, files: Sequence[Input], asked: Options, device: str, framework: str, name: str
     ) -> CalibrationReport:
         """Return the report on the files."""
-        from attrs import evolve
-
         from parcost_measured.calibration import spec
         from parcost_measured.calibration.report import CalibrationReport, entries
 
@@ -445,8 +442,6 @@ class _Calibration:
         # A value of the catalogue that was fitted may have seen the rows that are left out.
         again = dict.fromkeys([*values, *(c.name for c in wanted if c.fitted)])
         left = [self._leave_out(task, list(again), one) for one in self.leave] if values else []
-        from attrs import evolve
-
         return [
             Part(
                 title="runs",

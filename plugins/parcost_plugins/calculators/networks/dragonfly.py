@@ -63,11 +63,11 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     )
     yield sheet("groups_reached", "other groups that a group reaches directly", "", "min(H, G - 1)")
     yield from _throughput(sheet)
-    yield from _largest(sheet, network)
+    yield from _size_limit(sheet, network)
     yield from _paths(sheet, network)
 
 
-def _largest(sheet: Sheet, network: Network) -> Iterator[Figure]:
+def _size_limit(sheet: Sheet, network: Network) -> Iterator[Figure]:
     """Yield the size of the largest dragonfly of such routers, if the network has their links."""
     if network.routers is not None and network.links_per_router is not None:
         sheet.letters |= {"a": network.routers, "h": network.links_per_router}
