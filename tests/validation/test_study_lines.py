@@ -21,6 +21,7 @@ GATED = {"model__gated": True}
 EXPERTS = {"model__experts": 8, "model__topk": 2, "model__expert_ffn": 512}
 TITAN = {"source": "pytorch/torchtitan", "year": 2026}
 BRIDGE = {"source": "NVIDIA-NeMo/Megatron-Bridge", "year": 2026}
+SHARDED = {**BRIDGE, "parallel__sequence_parallel": True}
 MODERN = {"source": "Megatron-LM", "year": 2025}
 
 
@@ -182,6 +183,15 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"extra": {"async_tp": 2}}, "overlap.tensor", None),
     ({"extra": {"tp_comm_overlap": True}}, "overlap.tensor", "pipelined"),
     ({"extra": {"async_tp": True}, "parallel__tp": 1}, "overlap.tensor", None),
+    # Megatron-Bridge's recipes set tp_comm_overlap, but not in NVFP4; MLPerf's scripts do not.
+    (SHARDED, "overlap.tensor", "pipelined"),
+    (BRIDGE, "overlap.tensor", None),
+    ({**SHARDED, "extra": {"tp_comm_overlap": False}}, "overlap.tensor", None),
+    ({**SHARDED, "precision": "nvfp4", "precision_class": "nvfp4"}, "overlap.tensor", None),
+    ({**SHARDED, "model__kv_lora_rank": 512, "model__attn_type": "MLA"}, "overlap.tensor", None),
+    ({**SHARDED, "source": "MLPerf, NVIDIA, NeMo"}, "overlap.tensor", None),
+    ({**SHARDED, "year": 2024}, "overlap.tensor", None),
+    (MODERN, "overlap.tensor", None),
     ({**MODERN, "parallel__dp": 2}, "overlap.bucket", "40 M * fp16.gradients"),
     ({**MODERN, "parallel__dp": 16, "parallel__cp": 4}, "overlap.bucket", "64 M * fp16.gradients"),
     ({**MODERN, "parallel__dp": 41}, "overlap.bucket", "41 M * fp16.gradients"),

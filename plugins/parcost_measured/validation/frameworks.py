@@ -28,7 +28,8 @@ class Profile:
     profile holds for sources up to *latest*. *deals* says that the framework has a rule for layer
     counts that do not divide by the stages. With *sharded_master*, the shard of a parameter is its
     fp32 master. With *writes_scores*, attention is not fused; without *sequence_parallel*, every
-    tensor-parallel rank repeats the norms.
+    tensor-parallel rank repeats the norms. With *splits_products*, its recipes run products and
+    tensor-parallel collectives in chunks.
     """
 
     framework: str
@@ -42,6 +43,7 @@ class Profile:
     sharded_master: bool = False
     fused_accumulation: bool = True
     growing_buckets: bool = False
+    splits_products: bool = False
     writes_scores: bool = False
     sequence_parallel: bool = True
 
@@ -104,6 +106,7 @@ _NEMO = evolve(
     pattern=r"\bNeMo\b|Megatron-Bridge",
     sharding=r"MLPerf.*NVIDIA|NVIDIA.*MLPerf",  # which are NeMo jobs
     dropout=False,
+    splits_products=True,
 )
 
 #: The first that a row names counts.
@@ -115,7 +118,7 @@ PROFILES = (
         pattern=r"MaxText|PaxML|\bJAX\b|\bXLA\b|\bTPU\b",
         deals=False,
     ),
-    evolve(_NEMO, framework="nemo_2024", title="NeMo of 2024", latest=2024),
+    evolve(_NEMO, framework="nemo_2024", title="NeMo of 2024", latest=2024, splits_products=False),
     _NEMO,
     evolve(_TITAN, framework="torchtitan_0_1", latest=2025),
     _TITAN,

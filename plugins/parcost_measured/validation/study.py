@@ -427,13 +427,30 @@ def _parameters(facts: Facts) -> Value:
 
 
 def _tensor(facts: Facts) -> Value:
-    if facts.row.parallel.tp == 1:
+    row = facts.row
+    if row.parallel.tp == 1:
         return None
-    extra = facts.row.extra
-    said = extra.get("async_tp") is True or extra.get("tp_comm_overlap") is True
-    if said or "TP comm overlap" in facts.row.notes:
+    said = [row.extra.get(name) for name in ("async_tp", "tp_comm_overlap")]
+    if True in said or "TP comm overlap" in row.notes:
         return "pipelined"
-    return None
+    if False in said or not _splits_products(facts):
+        return None
+    return Assumption("pipelined", f"products in chunks, as in recipes of {facts.profile.title}")
+
+
+def _splits_products(facts: Facts) -> bool:
+    """Return whether a recipe runs products in chunks (tp_comm_overlap) that no row mentions.
+
+    Recipes of Llama 3, GPT-3 and Nemotron set it, but not with NVFP4 nor with latent attention:
+    NeMo 0189a3b38, recipes/llama3_70b.py, gpt3_175b.py and deepseek_v3.py; Megatron-Bridge
+    3594df948, recipes/llama, and its perf_recipes for NVFP4. MLPerf's scripts have their own flag,
+    which is off unless set.
+    """
+    row = facts.row
+    if not facts.profile.splits_products or "MLPerf" in row.source:
+        return False
+    shards = row.parallel.sequence_parallel is not False
+    return shards and row.numbers != "nvfp4" and not row.model.kv_lora_rank
 
 
 def _bucket(facts: Facts) -> Value:
