@@ -552,6 +552,60 @@ def test_a_script_reads_the_configurations_that_it_names() -> None:
     assert problem.message.startswith("`run.yaml` has the keys of the job, and is not beside")
 
 
+def test_files_that_a_script_writes_are_read() -> None:
+    """A here-document names another one: ZeRO 3 on 16 processes; one of two is not guessed."""
+    files = """cat <<EOF > conf/run.yaml
+distributed_type: DEEPSPEED
+deepspeed_config: {deepspeed_config_file: ./ds.json}
+num_processes: 16
+mixed_precision: bf16
+EOF
+STAGE=${STAGE:-3}
+tee ds.json <<EOF
+{"bf16": {"enabled": true}, "zero_optimization": {"stage": $STAGE}}
+EOF
+"""
+    launch = TRL.replace("--num_processes 8", "--config_file conf/run.yaml")
+    one = next(one for one in importers() if one.name == "trl")
+    found = one.read(ImportFile("run.sh", files + launch))
+    assert not found.questions
+    values = settings(found)
+    assert (values["layout.zero"], values["cluster.devices"]) == ("3", "16")
+    other = files.replace('"stage": $STAGE', '"stage": 2').replace("STAGE=${STAGE:-3}\n", "")
+    either = f"if [ $BIG = 1 ]; then\n{files}else\n{other}fi\n"
+    (asked,) = one.read(ImportFile("run.sh", either + launch)).questions
+    assert asked.attribute == "layout.zero"
+    assert "`./ds.json`, which the script writes with text that a test" in asked.reason
+
+
+@pytest.mark.parametrize("line", ["adapter:\n", "adapter: {}\n", "load_in_4bit: false\n"])
+def test_a_key_without_a_value_requests_nothing(line: str) -> None:
+    assert "layout.zero" in settings(read("axolotl", "bf16: true\n", f"bf16: true\n{line}"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "zero"),
+    [
+        ("llamafactory", "examples/deepspeed/ds_z3_config.json", "3"),
+        ("llamafactory", "./examples/deepspeed/ds_z2_config.json", "2"),
+        ("axolotl", "deepspeed_configs/zero1.json", "1"),
+        ("axolotl", "/workspace/axolotl/deepspeed_configs/zero3_bf16.json", "3"),
+    ],
+)
+def test_a_file_of_deepspeed_that_the_tool_brings_is_assumed(
+    tool: str, name: str, zero: str
+) -> None:
+    """16 bytes per parameter, as in every file of DeepSpeed with `auto` and bf16."""
+    found = read(tool, "bf16: true\n", f"bf16: true\ndeepspeed: {name}\n")
+    assert not found.questions
+    assert settings(found)["layout.zero"] == zero
+    assert uses(found)[-1] == "precisions.bf16_zero_paper"
+    assert name.rpartition("/")[2] in assumptions(found)["layout.zero"]
+    own = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 0}}'
+    found = read(tool, "bf16: true\n", "bf16: true\ndeepspeed: z.json\n", z=own)
+    assert "layout.zero" not in assumptions(found)
+
+
 TRL_YAML = """model_name_or_path: Qwen/Qwen2.5-7B
 torch_dtype: bfloat16
 per_device_train_batch_size: 1

@@ -776,6 +776,22 @@ def test_a_recipe_of_nemos_library_has_its_values_of_release_2_5(
 
 
 @pytest.mark.parametrize(
+    "start",
+    ["run.run(found, executor=local)", "with run.Experiment('x') as e:\n        e.add(found)"],
+)
+def test_a_file_that_starts_its_recipe_is_read_with_what_it_changes(start: str) -> None:
+    """4 nodes of 8 and micro-batches of 2, where the function alone has 1 node and 1."""
+    text = LIBRARY.replace("def one_recipe():", "def one_recipe(nodes=1):")
+    text = text.format(call="llm.llama3_8b.pretrain_recipe(num_nodes=nodes)")
+    main = "def main():\n    found = one_recipe({})\n    found.data.micro_batch_size = 2\n    {}\n"
+    end = "if __name__ == '__main__':\n    main()\n"
+    found = settings(recipe_of(text + main.format("nodes=4", start) + end))
+    assert (found["cluster.devices"], found["training.micro_batch"]) == ("4 * 8", "2")
+    asked = recipe_of(text + main.format("nodes=read().nodes", start) + end).questions
+    assert [one.attribute for one in asked] == ["cluster.devices"]
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         ("llm.llama3_8b.finetune_recipe()", "adapters are not in the language yet"),

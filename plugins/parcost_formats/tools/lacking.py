@@ -82,8 +82,10 @@ def _part_of(value: Any, rule: Any) -> str:
     """Return the unsupported feature that a value requests, "" for none."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     plain = text.strip().lower()
+    if value is None or value in ({}, []):
+        return ""
     if isinstance(rule, str):
-        return "" if plain in _OFF or value in ({}, []) else rule
+        return "" if plain in _OFF else rule
     return next((part for form, part in rule.items() if fnmatchcase(plain, form)), "")
 
 

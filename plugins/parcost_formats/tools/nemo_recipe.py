@@ -32,6 +32,7 @@ _MAKERS = ("Config", "Partial")
 _RECIPES = ("pretrain_recipe", "finetune_recipe", "trainer", "model")  # of other files
 _TRAINERS = ("train", "pretrain", "finetune")  # of nemo.collections.llm
 _TRAINED = ("model", "data", "trainer")  # their first parameters
+_STARTERS = ("run", "add")  # `run.run(recipe)` and `experiment.add(recipe)` of NeMo-Run
 _MOST_KEYS = 5_000
 _LIBRARY = table("nemo_recipes")
 _FIRST = ("dir", "name")  # arguments of every recipe, in this order
@@ -56,7 +57,7 @@ def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:
         PythonTextError: The file is no Python, has no recipe that can be followed, or several.
     """
     python = PythonText(text)
-    made = None if name else _follow_script(python)
+    made = None if name else _follow_script(python) or _follow_start(python)
     if made is None:
         follower = Follower(python.tree, _NeMoLibrary(python), {})
         recipe = _select_recipe(python, follower, name)
@@ -106,6 +107,22 @@ def _follow_script(python: PythonText) -> Entity | None:
             why = f"{_LIBRARY['version']}: {path.rpartition('.')[2]} is {str(value).lower()}"
             _put_path(job, path, Cell(value, job.node, path, why))
     return job
+
+
+def _follow_start(python: PythonText) -> Entity | None:
+    """Return the recipe that the file itself starts, with what it changes on the way, or None."""
+    library = _NeMoLibrary(python)
+    follower = Follower(python.tree, library, {"__name__": "__main__"})
+    try:
+        follower.run_file(python.tree, lambda _: False)
+    except (UnreadError, PythonTextError):
+        return None
+    if len(library.started) > 1:
+        start, end = python.place(library.started[1].node)
+        names = (one.name for one in python.tree.body if isinstance(one, Function))
+        ways = " | ".join(f"--recipe {one}" for one in names if one.endswith("recipe"))
+        raise PythonTextError("the script starts several recipes", start, end, ways)
+    return next(iter(library.started), None)
 
 
 def _is_left_out(job: Entity, path: str) -> bool:
@@ -201,6 +218,7 @@ class _NeMoLibrary(CodeLibrary):
     def __init__(self, python: PythonText) -> None:
         self._python = python
         self._imports = _imports(python.tree)
+        self.started: list[Entity] = []
 
     def call(
         self,
@@ -232,6 +250,10 @@ class _NeMoLibrary(CodeLibrary):
             return arguments[0]
         if last == table("nemo")["performance"]["function"] and arguments:
             return self._leave_to_arguments(node, arguments)
+        if last in _STARTERS and arguments and isinstance(arguments[0], Entity):
+            if all(one is not arguments[0] for one in self.started):
+                self.started.append(arguments[0])
+            return None
         if any(isinstance(one, Entity) for one in arguments):
             start, end = self._python.place(node)
             why = f"`{name}` changes the recipe, and comes from another file, which parcost does "

@@ -89,6 +89,8 @@ class TuningTool(IncompleteJobImporter):
         problems = lacking or [*self._doubts(job), *job.problems]
         if problems:
             return Translation(problems=sorted(problems, key=lambda one: one.start))
+        if job.script is not None:
+            file = evolve(file, neighbor=job.script.neighbor(file.neighbor))
         reader = _READERS[self.name]
         if reader is None:
             return reject_trainer(job, self.title)

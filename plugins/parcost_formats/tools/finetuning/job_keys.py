@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from attrs import evolve
+
 from parcost import ImportFile, ImportProblem, Translation, record
 from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.interpolation import resolve
@@ -37,7 +39,7 @@ class JobKeys:
     unread: Mapping[str, ShellField]
     launcher: Sequence[ShellField] = ()
     strays: Sequence[ShellField] = ()
-    assumed: Mapping[str, str]
+    assumed: dict[str, str]
     problems: Sequence[ImportProblem] = ()
     environment: Mapping[str, ShellField] = {}
     script: Script | None = None
@@ -72,7 +74,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
             end=place.end,
             help=help or "keep only one of them in the file",
         )
-    return _of_launch(file, script, found[0])
+    return _of_launch(evolve(file, neighbor=script.neighbor(file.neighbor)), script, found[0])
 
 
 def reject_trainer(job: JobKeys, title: str) -> Translation:

@@ -6,6 +6,7 @@ by their importers. In messages their place is the key that names the file.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -190,7 +191,8 @@ class TrainerKeys:
         if len(narrow) > 1:
             for key in narrow:
                 found.problem(key, "bf16 and fp16 exclude one another")
-        found.value("config_file")
+        for name in ("config_file", _MIXED, "deepspeed_config.deepspeed_config_file"):
+            found.value(name)
         kind = str(found.value(_KIND, "")).upper()
         if self.has_engine:
             self._deepspeed()
@@ -205,6 +207,8 @@ class TrainerKeys:
             found.problem(_KIND, f"`{kind}` of Accelerate is not read with this tool")
         read_mesh(found)
         self._states()
+        if str(found.value(_MIXED, "")).lower() == "fp8":
+            self.ask_for_narrow(_MIXED, str(found.value("fp8_config.backend", "te")))
 
     def _replicas(self) -> None:
         """Read a job without an engine, unless the command line or a launcher chooses one."""
@@ -328,12 +332,22 @@ class TrainerKeys:
         """
         entry = self._entries[key]
         name = str(entry.value)
-        builtin = self.rules.get("builtin", {}).get(name)
-        text = builtin or self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
+        text = self.rules.get("builtin", {}).get(name)
+        text = text or self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
+        brought = "/".join(name.split("/")[-3:])
+        texts = self.rules.get("brought", {})
+        known = next((one for one in texts if brought.endswith(one)), "")
+        why = "" if text or not known else f"{self.rules['brought_by']}: {known}"
+        text = text or texts.get(known)
         if name.lstrip().startswith("{"):
             text, name = name, "inline.json"
         if text is None:
-            reason = f"`{key}` names `{name}`, which is not beside the file"
+            script = self._job.script
+            written = script.written.get(posixpath.normpath(name)) if script is not None else None
+            why = "which is not beside the file"
+            if written is not None:
+                why = "which the script writes with text that a test or a variable decides"
+            reason = f"`{key}` names `{name}`, {why}"
             self._doubts.append(("layout.zero", reason, key))
             return False
         other = read_configuration(f"{name}.json" if text.lstrip()[:1] == "{" else name, text)
@@ -344,6 +358,8 @@ class TrainerKeys:
             self._entries.setdefault(
                 f"{ahead}{one}", JsonEntry(inner.value, entry.start, entry.end)
             )
+            if why:
+                self._job.assumed[f"{ahead}{one}"] = why
         return True
 
     def _add_deepspeed(self) -> None:

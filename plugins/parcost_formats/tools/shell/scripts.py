@@ -5,6 +5,7 @@ References are expanded from assignments in the file. Other variables are unread
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -93,6 +94,8 @@ _BLANKS = " \t\n"  # of `IFS` as it is set at first
 _READERS = {*_SHELLS, "sbatch", "ssh", "qsub", "bsub"}
 _WRITTEN = (".sh", ".bash", ".sbatch", ".slurm", ".job")
 _UNREAD = re.compile(r"[$`?*]")
+_CONFIGURATIONS = (".json", ".yaml", ".yml")
+_WRITTEN_FILE = "file "  # starts the names under which layers hold texts of written files
 #: Commands whose first word that is a script is started.
 _STARTERS = {"srun", "mpirun", "mpiexec", "numactl", "singularity", "apptainer"}
 _ENVIRONMENTS = ("bin/activate", ".bashrc", ".profile", "conda.sh", "/etc/profile", "modules.sh")
@@ -114,7 +117,8 @@ class Script(NamedTuple):
     *conditional* are words from branches of undecided tests, each with its reason. *scheduler* are
     options of ``#SBATCH`` lines. *assumed* are tests that depend on a default of the script: the
     variable, at the place of the test, with the assumption. *found* are scripts that it starts by
-    another path, and *lacking* scripts that are not in its folder.
+    another path, and *lacking* scripts that are not in its folder. *written* are the texts of files
+    that it writes by here-documents, by path.
     """
 
     variables: Mapping[str, Variable]
@@ -124,6 +128,18 @@ class Script(NamedTuple):
     assumed: Sequence[ShellField] = ()
     found: Sequence[ShellField] = ()
     lacking: Sequence[ShellField] = ()
+    written: Mapping[str, ShellField] = {}
+
+    def neighbor(self, other: Callable[[str], str | None]) -> Callable[[str], str | None]:
+        """Return a function that returns texts of written files, and those of *other* files."""
+
+        def find(path: str) -> str | None:
+            field = self.written.get(posixpath.normpath(path))
+            if field is None:
+                return other(path)
+            return None if field.unread else field.text
+
+        return find
 
     def fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that are certain."""
@@ -253,9 +269,15 @@ class _ScriptReader(WordExpander):
             for name in self.layer.names()
             if (variable := self.layer.get(name)) is not None
         }
+        files = [name for name in variables if name.startswith(_WRITTEN_FILE)]
+        written = {
+            name.removeprefix(_WRITTEN_FILE): _whole_text(variables.pop(name)) for name in files
+        }
         scheduler = {key: field_of([piece]) for key, piece in self.scheduler.items()}
         assumed = [*self._assumed.values()]
-        found = Script(variables, calls, (), scheduler, assumed, self._found, self._lacking)
+        found = Script(
+            variables, calls, (), scheduler, assumed, self._found, self._lacking, written
+        )
         conditional = [word for call in calls for word in call.conditional]
         if not calls:
             names = [name for name in variables if name not in self.pins]
@@ -933,7 +955,10 @@ class _ScriptReader(WordExpander):
         line = self._line(start)
         for name in list(self.layer.names()):
             variable = self.layer.get(name)
-            if name not in self.pins and variable is not None and not variable.unread:
+            is_file = name.startswith(_WRITTEN_FILE)
+            if name in self.pins or is_file:
+                continue
+            if variable is not None and not variable.unread:
                 why = f"`{name}` may be set by `{shown}` in line {line}, which is not run"
                 answers = (f"--set-env {name}=VALUE",) if variable.kind == "text" else ()
                 self.layer.variables[name] = Variable([], variable.kind, why, answers)
@@ -1025,6 +1050,11 @@ class _ScriptReader(WordExpander):
             return UNDECIDED
         if document is not None and key == "cat":
             return self._written_document(node, fields, document)
+        if document is not None and key == "tee" and len(fields) > 1:
+            for value in fields[1:]:
+                if not text_of(value).startswith("-"):
+                    self._write(value, document, adds=text_of(fields[1]) == "-a")
+            return Decision(True)
         if key in _PASSING:
             return Decision(True)
         self._unknown_output(key)
@@ -1060,12 +1090,25 @@ class _ScriptReader(WordExpander):
             return Decision(True)
         for redirection in node.redirections:
             if redirection.operator in (">", ">>", ">|"):
-                path = text_of(self.value(redirection.target.parts))
-                before = self._files.get(path, ()) if redirection.operator == ">>" else ()
-                self._files[path] = [*before, *document]
+                target = self.value(redirection.target.parts)
+                self._write(target, document, adds=redirection.operator == ">>")
                 return Decision(True)
         self._print(document)
         return Decision(True)
+
+    def _write(self, target: ShellValue, pieces: Sequence[Piece], *, adds: bool) -> None:
+        """Store the text that a command writes into a file; a branch is undone with its layer."""
+        path = text_of(target)
+        before = self._files.get(path, ()) if adds else ()
+        self._files[path] = [*before, *pieces]
+        if unread_piece(target) is not None:
+            return
+        name = f"{_WRITTEN_FILE}{posixpath.normpath(path)}"
+        known = self.layer.get(name) if adds else None
+        first = known.values[0] if known is not None and known.values else []
+        found = Variable([[*first, *pieces]], unread=known.unread if known is not None else "")
+        found.exported = True
+        self.assign(name, found)
 
     def _external(
         self,
@@ -1352,10 +1395,10 @@ class _ScriptReader(WordExpander):
         if node.redirections:
             for redirection in node.redirections:
                 if redirection.operator in (">", ">>"):
-                    path = text_of(self.value(redirection.target.parts))
-                    before = self._files.get(path, ()) if redirection.operator == ">>" else ()
-                    if path.endswith(_WRITTEN):
-                        self._files[path] = [*before, *pieces, Piece("\n", 0, 0)]
+                    target = self.value(redirection.target.parts)
+                    whole = [*pieces, Piece("\n", 0, 0)]
+                    if text_of(target).endswith((*_WRITTEN, *_CONFIGURATIONS)):
+                        self._write(target, whole, adds=redirection.operator == ">>")
             return Decision(True)
         self._print([*pieces, Piece("\n", 0, 0)] if ends else pieces)
         return Decision(True)
@@ -1589,6 +1632,12 @@ _HANDLED = {
     **{key: key for key in ("echo", "printf", "seq", "expr", "pwd", "set", "shift", "unset")},
     **{key: key for key in ("let", "eval", "false")},
 }
+
+
+def _whole_text(file: Variable) -> ShellField:
+    """Return the text of a file that the script writes as one word."""
+    found = field_of(file.values[0] if file.values else [])
+    return found._replace(unread=file.unread or found.unread)
 
 
 def _started_script(fields: Sequence[ShellValue]) -> int | None:
