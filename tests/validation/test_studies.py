@@ -296,6 +296,18 @@ def test_ports_that_the_row_counts(row: Make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("internode", "efficiency"),
+    [("4x Omni-Path 100 Gb/s per node (Jean Zay)", 0.41), ("4x HDR100 InfiniBand 100 Gb/s", 0.9)],
+)
+def test_omni_path_passes_through_the_host(internode: str, efficiency: float, row: Make) -> None:
+    """All-reduces of four nodes on Jean Zay: 40.5 Gb/s through one port of 100."""
+    made = study(write(row(hardware__internode=internode, hardware__internode_gbps=400)))
+    network = made[Cluster].fabric.levels[-1]
+    assert (network.bandwidth, network.ports) == (12.5e9, 4)
+    assert network.efficiency == pytest.approx(efficiency)
+
+
+@pytest.mark.parametrize(
     ("gpu", "device", "fabric"),
     [
         ("H100-96GB-SXM (HBM2e, 500 W)", "h100_sxm_96g", "hgx_h100"),

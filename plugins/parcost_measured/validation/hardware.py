@@ -172,11 +172,16 @@ def device_names() -> str:
 
 @frozen
 class HardwareNetwork:
-    """The outermost level of a row's fabric: ports per node, Gb/s per port, and its kind."""
+    """The outermost level of a row's fabric: ports per node, Gb/s per port, and its kind.
+
+    *model* is a fabric of the catalogue whose network has the same efficiency; None if the
+    device's usual fabric has it.
+    """
 
     ports: int
     gbps: float
     kind: str | None
+    model: str | None
 
 
 def network_of(hardware: Hardware) -> HardwareNetwork | None:
@@ -193,7 +198,8 @@ def network_of(hardware: Hardware) -> HardwareNetwork | None:
     if printed and int(printed[1]) * float(printed[2]) == hardware.internode_gbps:
         ports = min(int(printed[1]), ports)
     kind = "ethernet" if re.search(r"RoCE|Ethernet|EFA", text, re.IGNORECASE) else None
-    return HardwareNetwork(ports, hardware.internode_gbps / ports, kind)
+    model = "jean_zay" if re.search(r"Omni-?Path", text, re.IGNORECASE) else None
+    return HardwareNetwork(ports, hardware.internode_gbps / ports, kind, model)
 
 
 def domain_of(hardware: Hardware) -> int | None:

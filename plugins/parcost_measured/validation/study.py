@@ -731,6 +731,8 @@ def write(row: RunRow) -> StudyText:
     blocks["cluster"].append(("fabric", "site" if fabric else entry.fabric))
     blocks["training"].append(("precision", "recipe" if recipe else facts.recipe.name))
     imports = [f"devices.{entry.device}", f"fabrics.{entry.fabric}"]
+    if facts.network is not None and facts.network.model is not None:
+        imports.append(f"fabrics.{facts.network.model}")
     if facts.profile is not GENERIC:
         imports.append(f"frameworks.{facts.profile.framework}")
         own = [("enforced", "off"), *_fused_kernels(facts)]
@@ -777,6 +779,8 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
             values.append(f"ports = {network.ports}")
         if network.kind is not None:
             values.append(f"kind = {network.kind}")
+        if network.model is not None:
+            values.append(f"efficiency = {network.model}.network.efficiency")
         yield f"  level network {{ {', '.join(values)} }}"
     yield "}"
 
