@@ -76,6 +76,8 @@ def test_batches_of_tokens_are_sequences() -> None:
         (DATA, "name=DataParallelType.ddp", "layout.zero", "0"),
         ("reduce_dtype=DType.float32", "reduce_dtype=DType.bfloat16", "precision.reduction", "2 B"),
         (OPTIMIZER, f"{OPTIMIZER} ac_config=AC(mode=M.full),", "training.recompute", "full"),
+        (OPTIMIZER, f"{OPTIMIZER} ac_config=None,", "training.recompute", "none"),
+        (OPTIMIZER, f"{OPTIMIZER} tp_config=None,", "layout.tp", "1"),
         (
             OPTIMIZER,
             f"{OPTIMIZER} ac_config=AC(mode=M.selected_blocks, block_interval=2),",
@@ -103,6 +105,13 @@ def test_arguments_set_attributes(old: str, new: str, name: str, value: str) -> 
         (OPTIMIZER, f"{OPTIMIZER} ac_config=AC(mode=pick()),", "training.recompute"),
         (OPTIMIZER, f"{OPTIMIZER} tp_config=T(degree=pick()),", "layout.tp"),
         (DATA, "name=pick()", "layout.zero"),
+        (
+            OPTIMIZER,
+            f"{OPTIMIZER} ac_config=TransformerActivationCheckpointingConfig(M.budget),",
+            "training.recompute",
+        ),
+        (OPTIMIZER, f"{OPTIMIZER} tp_config=TConfig(4),", "layout.tp"),
+        (OPTIMIZER, f"{OPTIMIZER} pp_config=P(degree=2, split_points=[9]),", "schedule.stages"),
         ("olmo2_7B(", "olmo9_7B(", "model"),
         ("olmo2_7B(", "olmo2_7B(d_model=512, ", "model"),
         ("TokenizerConfig.dolma2()", "TokenizerConfig.from_hf('x')", "model.vocabulary"),
@@ -163,3 +172,53 @@ def test_one_of_several_functions_is_chosen() -> None:
     assert "--recipe build_config | --recipe long" in problem.help
     chosen = OlmoCore().read(ImportFile("train.py", text, ImportOptions(recipe="long")))
     assert settings(chosen)["training.sequence"] == "8192"
+
+
+PARTS = """
+from olmo_core.config import DType
+from olmo_core.distributed.parallel import DataParallelType as D
+from olmo_core.internal.experiment import main
+
+def model(common):
+    return TransformerConfig.olmo2_1B(vocab_size=common.tokenizer.padded_vocab_size()%s)
+
+def module(common):
+    return TransformerTrainModuleConfig(
+        rank_microbatch_size=16384, max_sequence_length=common.dataset.effective_sequence_length,
+        optim=AdamWConfig(), dp_config=%s,
+    )
+
+def trainer(common):
+    return TrainerConfig(rank_microbatch_size=8192).with_callback("x", Y())
+
+def optimizer(common):
+    return AdamWConfig(lr=1e-4)
+
+main(global_batch_size=2**21, model_config_builder=model, trainer_config_builder=trainer, %s)
+"""
+SHARDS = "DP(name=D.fsdp, param_dtype=DType.bfloat16)"
+
+
+@pytest.mark.parametrize(
+    ("text", "micro_batch"),
+    [
+        (PARTS % ("", SHARDS, "train_module_config_builder=module"), "4"),
+        (PARTS % (f", dp_config={SHARDS}", "None", "optim_config_builder=optimizer"), "2"),
+    ],
+    ids=["OLMo-core 2", "OLMo-core 1, without a training module"],
+)
+def test_functions_given_to_main_build_the_job(text: str, micro_batch: str) -> None:
+    """2,097,152 tokens are 512 sequences of 4,096; 18 layers are those of olmo2_1B."""
+    found = OlmoCore().translate("train.py", text.replace("2**21", "512 * 4096"))
+    expected = {
+        "model.layers": "18",
+        "training.sequence": "4096",
+        "training.micro_batch": micro_batch,
+        "training.global_batch": "512 sequences",
+        "training.recompute": "none",
+        "layout.zero": "3",
+    }
+    assert OlmoCore().recognizes("train.py", text)
+    assert expected.items() <= settings(found).items()
+    assert "precisions.bf16_fsdp" in uses(found)
+    assert not found.questions

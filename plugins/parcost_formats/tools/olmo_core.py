@@ -37,10 +37,15 @@ _VERSION = "OLMo-core 2.3"
 _OPTIONS = "options"
 _JOB = "ExperimentConfig"
 _MODULE = "train_module"
-_BATCH, _SEQUENCE = "data_loader.global_batch_size", f"{_MODULE}.max_sequence_length"
+_BATCH_NAME = "global_batch_size"
+_BATCH, _SEQUENCE = f"data_loader.{_BATCH_NAME}", f"{_MODULE}.max_sequence_length"
 _MICRO = f"{_MODULE}.rank_microbatch_size"
 _DATA, _RECOMPUTE = f"{_MODULE}.dp_config", f"{_MODULE}.ac_config"
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp32")
+# Arguments of `main` or `build_config`: functions that make the parts of a job.
+_BUILDERS = ("model_config_builder", "train_module_config_builder", "trainer_config_builder")
+_OPTIMIZER_BUILDER = "optim_config_builder"  # of OLMo-core 1, which has no training module
+_USUAL_SEQUENCE = 4096  # tokens
 
 
 class OlmoCore(JobImporter):
@@ -49,8 +54,9 @@ class OlmoCore(JobImporter):
     name = TOOL
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether the text is Python that creates a training module of OLMo-core."""
-        return name.endswith(".py") and "olmo_core" in text and "TrainModuleConfig(" in text
+        """Return whether the text is Python that configures a training run of OLMo-core."""
+        signs = ("TrainModuleConfig(", f"{_BUILDERS[0]}=")
+        return name.endswith(".py") and "olmo_core" in text and any(one in text for one in signs)
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a script."""
@@ -96,22 +102,81 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         for name, one in follower.functions.items()
         if isinstance(one, ast.FunctionDef) and _return_type(one) == _JOB
     }
-    if not makers:
+    builders = _find_builders(python.tree)
+    if not makers and builders is None:
         message = f"the file has no function that returns an `{_JOB}`"
         raise PythonTextError(message, 0, 1)
-    function = choose_function(python, makers, list(makers), recipe)
-    given = {one.arg: Entity(_OPTIONS, function) for one in function.args.args}
     try:
-        made = follower.call_function(function, given)
+        if builders is not None:
+            made, name, place = _build_job(follower, builders), _BUILDERS[0], builders
+        else:
+            function = choose_function(python, makers, list(makers), recipe)
+            given = {one.arg: Entity(_OPTIONS, function) for one in function.args.args}
+            made, name, place = follower.call_function(function, given), function.name, function
     except UnreadError as error:
         raise PythonTextError(str(error), 0, 1) from None
     if not isinstance(made, Entity) or made.kind != _JOB:
         why = made.why if isinstance(made, UnreadValue) else "it returns another object"
-        start, _ = python.place(function)
-        raise PythonTextError(f"`{function.name}` is not followed: {why}", start, start + 3)
+        start, _ = python.place(place)
+        raise PythonTextError(f"`{name}` is not followed: {why}", start, start + 3)
     for key, cell in _flatten("", made):
-        start, end = python.place(cell.node)
-        yield key, JsonEntry(cell.value, start, end)
+        if cell.value is not None:  # None is an argument that is left out
+            start, end = python.place(cell.node)
+            yield key, JsonEntry(cell.value, start, end)
+
+
+def _find_builders(tree: ast.Module) -> ast.Call | None:
+    """Return the call that gets the functions of a job as arguments, if the file has one."""
+    calls = (one for one in ast.walk(tree) if isinstance(one, ast.Call))
+    return next((one for one in calls if _BUILDERS[0] in {key.arg for key in one.keywords}), None)
+
+
+def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
+    """Return the job that the functions named by *call* build from common components."""
+    given = {one.arg: one.value for one in call.keywords if one.arg}
+    names = follower.globals
+    batch = follower.value(given[_BATCH_NAME], names) if _BATCH_NAME in given else None
+    length: Any = _USUAL_SEQUENCE
+    for key in ("sequence_length", "max_sequence_length"):
+        length = follower.value(given[key], names) if key in given else length
+    tokenizer: Any = Entity("TokenizerConfig.dolma2", call)
+    if "tokenizer" in given:
+        tokenizer = follower.value(given["tokenizer"], names)
+    data = Entity("dataset", call, {"effective_sequence_length": Cell(length, call, "dataset")})
+    parts = {"tokenizer": tokenizer, "dataset": data, "max_sequence_length": length}
+    common = Entity(
+        "CommonComponents",
+        call,
+        {key: Cell(one, call, key) for key, one in {**parts, _BATCH_NAME: batch}.items()},
+    )
+    made: dict[str, Any] = {}
+    for key in (*_BUILDERS, _OPTIMIZER_BUILDER):
+        function = follower.functions.get(dotted(given[key])) if key in given else None
+        if isinstance(function, ast.FunctionDef):
+            parameters = {one.arg: common for one in function.args.args[:1]}
+            made[key] = follower.call_function(function, parameters)
+        elif key in given:
+            made[key] = UnreadValue(f"`{key}` is no function of this file")
+    model, module, trainer = (made.get(one) for one in _BUILDERS)
+    if module is None:
+        module = _split_module(call, model, trainer, made.get(_OPTIMIZER_BUILDER), length)
+    loader = Entity("loader", call, {_BATCH_NAME: Cell(batch, call, _BATCH_NAME)})
+    job = {"model": model, _MODULE: module, "data_loader": loader}
+    return Entity(_JOB, call, {key: Cell(one, call, key) for key, one in job.items()})
+
+
+def _split_module(call: ast.Call, model: Any, trainer: Any, optimizer: Any, length: Any) -> Entity:
+    """Return the training module of OLMo-core 1, which model and trainer configure."""
+    cells = {"max_sequence_length": Cell(length, call, _SEQUENCE)}
+    if isinstance(model, Entity):
+        for key in [*model.cells]:
+            if key.endswith("_config") or key == "compile":
+                cells["compile_model" if key == "compile" else key] = model.cells.pop(key)
+    if isinstance(trainer, Entity) and "rank_microbatch_size" in trainer.cells:
+        cells["rank_microbatch_size"] = trainer.cells["rank_microbatch_size"]
+    if optimizer is not None:
+        cells["optim"] = Cell(optimizer, call, "optim")
+    return Entity("TrainModuleConfig", call, cells)
 
 
 def _option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
@@ -184,7 +249,12 @@ class _OlmoLibrary(CodeLibrary):
                 return max(plain) if name == "max" else min(plain)
             return int(plain[0]) if name == "int" else float(plain[0])
         if name.rpartition(".")[2][:1].isupper() or name.rpartition(".")[0][:1].isupper():
-            return Entity(name, node, dict(keywords))
+            kind = next(one for one in name.split(".") if one[:1].isupper())
+            order = table(TOOL)["positional"].get(kind, ())
+            if kind.endswith("Config") and len(arguments) > len(order):
+                return UnreadValue(f"`{name}` has arguments without a name")
+            named = zip(order, arguments, strict=False)
+            return Entity(name, node, {key: Cell(one, node, key) for key, one in named} | keywords)
         return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
 
     def method(
@@ -306,6 +376,10 @@ def _layout(found: SettingCollector) -> None:
         answers = ["--set context.algorithm=ring", "--set context.algorithm=ulysses"]
         found.ask("context.algorithm", f"`{kind}` is not read", answers)
     if found.keys_below(f"{_MODULE}.pp_config"):
+        points = f"{_MODULE}.pp_config.split_points"
+        if points in found:
+            reason = "layers of each stage by `split_points` are not read"
+            found.ask("schedule.stages", reason, ["--set 'schedule.stages=(8, 8)'"], points)
         schedule = f"{_MODULE}.pp_config.schedule"
         words: Mapping[str, str] = table(TOOL)["schedules"]
         word = words.get(str(found.value(schedule, "")).lower())

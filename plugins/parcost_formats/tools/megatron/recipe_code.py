@@ -81,7 +81,7 @@ class Follower:
         self.functions = {one.name: one for one in tree.body if isinstance(one, Function)}
         self.aliases = dict(_aliases(tree))
         self._library = library
-        self._globals: dict[str, Any] = {**free, **constants(tree.body)}
+        self.globals: dict[str, Any] = {**free, **constants(tree.body)}
         self._steps = 0
         self._depth = 0
         self._log: list[tuple[dict[str, Any], str, Any]] | None = None
@@ -90,13 +90,13 @@ class Follower:
         """Return the result of a function of the file for keyword arguments."""
         if self._depth >= _DEEPEST:
             return UnreadValue("functions call one another too deeply")
-        names = dict(self._globals)
+        names = dict(self.globals)
         every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
         names.update(
             {one.arg: UnreadValue(f"`{one.arg}` has no value in this file") for one in every}
         )
         for parameter, default in _defaults(function):
-            names[parameter] = self.value(default, self._globals)
+            names[parameter] = self.value(default, self.globals)
         if function.args.kwarg is not None:
             names[function.args.kwarg.arg] = {}
         names.update(values)
@@ -111,9 +111,9 @@ class Follower:
 
     def run_file(self, tree: ast.Module, wanted: Callable[[Any], bool]) -> Any:
         """Interpret the module level of a file; return its first *wanted* value, or None."""
-        names = dict(self._globals)
+        names = dict(self.globals)
         self.run(tree.body, names)
-        found = (one for name, one in names.items() if one is not self._globals.get(name))
+        found = (one for name, one in names.items() if one is not self.globals.get(name))
         return next((one for one in found if wanted(one)), None)
 
     def run(self, body: Sequence[ast.stmt], names: dict[str, Any]) -> None:
