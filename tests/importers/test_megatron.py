@@ -136,6 +136,23 @@ def test_flags_of_forks_are_read(flags: str, attributes: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize(
+    ("script", "asked"),
+    [
+        ("pretrain_gpt.py", set()),
+        ("tools/my_pretrain_gpt.py", set()),
+        ("train.py", set()),
+        ("pretrain_llama.py", {"model.gated", "model.norm", "model.biases", "model.tied"}),
+        ("pretrain_llama.py --swiglu --disable-bias-linear", {"model.norm", "model.tied"}),
+    ],
+)
+def test_layers_of_a_script_of_a_fork_are_asked_for(script: str, asked: set[str]) -> None:
+    """Llama in a script of a fork is gated without a flag: the defaults hold for Megatron-LM."""
+    found = read(f"torchrun --nproc_per_node 8 {script} {small()} --vocab-size 512")
+    layers = {one.attribute for one in found.questions if one.attribute.startswith("model.")}
+    assert layers == asked
+
+
+@pytest.mark.parametrize(
     ("flags", "entry"), [("", "megatron_core"), ("--deepspeed", "megatron_deepspeed")]
 )
 def test_the_engine_of_deepspeed_is_a_framework_of_its_own(flags: str, entry: str) -> None:

@@ -53,6 +53,8 @@ MODEL_ARGS:
   --use-distributed-optimizer: true
 TEST_TYPE: regular
 """
+# 4 B of fp32 weights, 2 B of each moment.
+NARROW = "exp_avg_dtype: bf16\n      exp_avg_sq_dtype: bf16"
 
 
 def primus(text: str = PRIMUS, models: dict[str, str] | None = None) -> Translation:
@@ -156,6 +158,18 @@ def test_variables_of_primus_have_their_defaults_or_values() -> None:
 def test_latent_attention_that_is_off_changes_models_that_have_it(model: str, asks: bool) -> None:
     text = f"{PRIMUS.replace('small', model)}      multi_latent_attention: false\n"
     assert bool(primus(text, {}).questions) is asks
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("disable_bias_linear: false", "model.biases", "on"),
+        (f"use_precision_aware_optimizer: true\n      {NARROW}", "precision.optimizer", "8 B"),
+    ],
+)
+def test_a_pattern_of_ignored_keys_hides_no_flag(line: str, name: str, value: str) -> None:
+    """`disable_*` and `exp_*` are names of Primus without effect; these flags are Megatron-LM's."""
+    assert values(primus(PRIMUS.replace("lr_decay_iters: null", line)))[name] == value
 
 
 def test_a_dispatcher_of_primus_turbo_is_deepep() -> None:

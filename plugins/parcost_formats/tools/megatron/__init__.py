@@ -295,6 +295,9 @@ def _doubts(options: ToolOptions, line: CommandLine) -> None:
 def read_options(options: ToolOptions, framework: str, entry: Option | None = None) -> None:
     """Read all options of a job into its draft; *entry* is the training script."""
     reject(options, entry)
+    own = table(TOOL)["own_scripts"]
+    if entry is not None and not re.search(own["pattern"], entry.key):
+        options.doubt(entry.evolve(texts=()), own["why"], own["about"])
     options.check_switches(table(TOOL)["switches"]["names"])
     for name, found in table(TOOL)["elsewhere"].items():
         option = options.get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parcost import ImportFile, ImportProblem
@@ -11,6 +11,7 @@ from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.flags import known_flags
 from parcost_formats.tools.tables import is_listed, table
 
 _TOOLS = table("megatron_tools")
@@ -51,7 +52,7 @@ class ToolJob:
                 self.rejected.append((option, str(rejected["why"])))
             else:
                 self.ignored.append(option)
-        elif is_listed(name, settings.get("ignored", {}).get("names", ())):
+        elif _is_ignored(name, settings.get("ignored", {}).get("names", ())):
             self.ignored.append(option)
         else:
             self.options[name] = option.evolve(name=name)
@@ -70,6 +71,11 @@ class ToolJob:
             fact = f"{self.version}: {name} is {value}"
             one = Option(name=name, key=name, texts=(value,), assumption=fact)
             self.options.setdefault(name, one)
+
+
+def _is_ignored(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a key is listed; a pattern such as ``exp_*`` has no flag of Megatron-LM."""
+    return name in patterns or (name not in known_flags() and is_listed(name, patterns))
 
 
 def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
