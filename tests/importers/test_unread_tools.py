@@ -8,7 +8,6 @@ from parcost_formats.tools.finetuning import TuningTool
 from parcost_formats.tools.unread_tools import UnreadTools
 
 FILES = {
-    "OLMo": "device_train_microbatch_size: 4\nmodel:\n  mlp_ratio: 8\n",
     "Meta Lingua": "distributed:\n  fsdp_type: full_shard\n  model_dtype: bf16\n",
     "PaddleNLP": '{"model_name_or_path": "m", "tensor_parallel_degree": 2, "sharding": "stage1"}',
     "picotron": '{"distributed": {"pp_engine": "1f1b"}, "training": {"seq_length": 128}}',

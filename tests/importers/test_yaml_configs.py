@@ -81,7 +81,7 @@ def laughs(depth: int) -> str:
             ("", "a mapping is expected", None),
             ("a: 1\n---\nb: 2\n", "but found another document", None),
             ("<<: 3\n", "a merge key takes mappings", None),
-            ("a: x" + "y" * LONGEST, "more than the 131,072 of a configuration", None),
+            ("a: x" + "y" * LONGEST, "more than the 262,144 of a configuration", None),
         ]
     ),
 )

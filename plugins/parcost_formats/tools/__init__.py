@@ -21,6 +21,7 @@ PARTS = (
     "nanotron",
     "nccl_tests",
     "nemo",
+    "olmo",
     "olmo_core",
     "slurm",
     "topology",

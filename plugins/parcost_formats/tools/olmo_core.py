@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.answers import answer_to, asked_attribute
@@ -106,9 +106,10 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
     if not makers and builders is None:
         message = f"the file has no function that returns an `{_JOB}`"
         raise PythonTextError(message, 0, 1)
+    name, place = _BUILDERS[0], cast("ast.AST", builders)
     try:
         if builders is not None:
-            made, name, place = _build_job(follower, builders), _BUILDERS[0], builders
+            made = _build_job(follower, builders)
         else:
             function = choose_function(python, makers, list(makers), recipe)
             given = {one.arg: Entity(_OPTIONS, function) for one in function.args.args}
@@ -253,8 +254,9 @@ class _OlmoLibrary(CodeLibrary):
             order = table(TOOL)["positional"].get(kind, ())
             if kind.endswith("Config") and len(arguments) > len(order):
                 return UnreadValue(f"`{name}` has arguments without a name")
-            named = zip(order, arguments, strict=False)
-            return Entity(name, node, {key: Cell(one, node, key) for key, one in named} | keywords)
+            placed = zip(order, arguments, strict=False)
+            named = {key: Cell(one, node, key) for key, one in placed}
+            return Entity(name, node, {**named, **keywords})
         return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
 
     def method(

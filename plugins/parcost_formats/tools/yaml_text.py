@@ -14,7 +14,7 @@ from parcost_formats.tools.json_text import JsonEntry
 if TYPE_CHECKING:
     from yaml import Node
 
-LONGEST = 131_072  # characters of a file
+LONGEST = 262_144  # characters of a file
 MOST_VALUES = 10_000  # with those that aliases repeat
 _DEEPEST = 50
 _TAG = "tag:yaml.org,2002:"
