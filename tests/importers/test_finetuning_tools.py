@@ -552,6 +552,99 @@ def test_a_script_reads_the_configurations_that_it_names() -> None:
     assert problem.message.startswith("`run.yaml` has the keys of the job, and is not beside")
 
 
+RL_SFT = """sft: {max_num_steps: 60}
+policy:
+  model_name: Qwen/Qwen3-8B
+  train_global_batch_size: 64
+  train_micro_batch_size: 2
+  max_total_sequence_length: 4096
+  precision: bfloat16
+  make_sequence_length_divisible_by: ${mul:2, ${policy.dtensor_cfg.tensor_parallel_size}}
+  dtensor_cfg: {enabled: true, cpu_offload: false, sequence_parallel: true, activation_checkpointing: true,
+    tensor_parallel_size: 2, context_parallel_size: 1, lora_cfg: {enabled: false, dim: 8}}
+  sequence_packing: {enabled: false}
+  optimizer: {name: torch.optim.AdamW, kwargs: {lr: 1.0e-6}}
+cluster: {gpus_per_node: 8, num_nodes: 2}
+"""
+RL_MEGATRON = """defaults: ../../sft.yaml
+policy:
+  model_name: Qwen/Qwen3-30B-A3B
+  dtensor_cfg: {enabled: false}
+  sequence_packing: {enabled: true}
+  megatron_cfg:
+    enabled: true
+    tensor_model_parallel_size: 2
+    sequence_parallel: true
+    expert_model_parallel_size: 8
+    activation_checkpointing: true
+    freeze_moe_router: true
+    distributed_data_parallel_config: {grad_reduce_in_fp32: true}
+    optimizer: {use_precision_aware_optimizer: false}
+cluster: {gpus_per_node: 8, num_nodes: 4}
+"""
+
+
+def test_fine_tuning_of_nemo_rl_on_fsdp_is_read() -> None:
+    """FSDP2 keeps fp32 weights, gathers and multiplies in bf16, and reduces in fp32."""
+    one = next(one for one in importers() if one.name == "nemo_rl")
+    found = one.read(ImportFile("run.yaml", RL_SFT))
+    assert not found.problems
+    assert not found.questions
+    assert {
+        "cluster.devices": "2 * 8",
+        "layout.zero": "3",
+        "layout.tp": "2",
+        "layout.sequence_parallel": "on",
+        "training.micro_batch": "2",
+        "training.global_batch": "64 sequences",
+        "training.recompute": "full",
+    }.items() <= settings(found).items()
+    assert uses(found)[-1] == "precisions.bf16_fsdp"
+    assert [key.name for key in found.missing] == ["policy.sequence_packing.enabled"]
+    adapters = RL_SFT.replace("lora_cfg: {enabled: false", "lora_cfg: {enabled: true")
+    (problem,) = one.read(ImportFile("run.yaml", adapters)).problems
+    assert "LoRA adapters are not in the language yet" in problem.message
+    both = f"{RL_SFT.replace('  optimizer', '  megatron_cfg: {enabled: true}' + chr(10) + '  optimizer')}"
+    (problem,) = one.read(ImportFile("run.yaml", both)).problems
+    assert "both backends are enabled" in problem.message
+
+
+def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> None:
+    """What the file leaves out is that of sft.yaml: 32 sequences of 1,024 tokens."""
+    one = next(one for one in importers() if one.name == "nemo_rl")
+    found = one.read(ImportFile("run.yaml", RL_MEGATRON))
+    assert not found.problems
+    assert not found.questions
+    values, assumed = settings(found), assumptions(found)
+    assert {
+        "cluster.devices": "32",
+        "layout.tp": "2",
+        "layout.ep": "8",
+        "layout.zero": "1",
+        "layout.sequence_parallel": "on",
+        "training.global_batch": "32 sequences",
+        "training.recompute": "full",
+    }.items() <= values.items()
+    assert "precision.gradients" not in values
+    assert assumed["training.sequence"].endswith("examples/configs/sft.yaml")
+    assert "layout.tp" not in assumed
+    own = RL_SFT.replace("max_total_sequence_length: 4096", "max_total_sequence_length: 512")
+    found = one.read(ImportFile("run.yaml", RL_MEGATRON, PLAIN, {"sft.yaml": own}.get))
+    assert settings(found)["training.sequence"] == "512"
+    other = RL_MEGATRON.replace("../../sft.yaml", "mine.yaml")
+    (problem,) = one.read(ImportFile("run.yaml", other)).problems
+    assert "`mine.yaml`, which is not beside the file" in problem.message
+
+
+def test_a_command_of_nemo_rl_replaces_values_of_its_configuration() -> None:
+    one = next(one for one in importers() if one.name == "nemo_rl")
+    words = "policy.model_name=Qwen/Qwen3-8B cluster.gpus_per_node=8 cluster.num_nodes=2"
+    found = one.read(ImportFile("run.sh", f"uv run examples/run_sft.py {words}\n"))
+    assert not found.questions
+    assert settings(found)["cluster.devices"] == "2 * 8"
+    assert settings(found)["training.sequence"] == "1024"
+
+
 def test_files_that_a_script_writes_are_read() -> None:
     """A here-document names another one: ZeRO 3 on 16 processes; one of two is not guessed."""
     files = """cat <<EOF > conf/run.yaml

@@ -14,9 +14,12 @@ _REFERENCE = re.compile(r"\$\{([^${}]*)\}")
 _PATH = re.compile(r"(\.*)([\w.]+)")
 _MOST_STEPS = 20
 _LONGEST = 2_000  # characters of a value with references
-#: Resolvers of NeMo that compute a number of two others.
+#: Resolvers of NeMo and NeMo RL that compute a number of two others.
 _RESOLVERS: Mapping[str, Callable[[float, float], float]] = {
     "multiply": lambda one, other: one * other,
+    "mul": lambda one, other: one * other,
+    "max": max,
+    "min": min,
     "add": lambda one, other: one + other,
     "subtract": lambda one, other: one - other,
     "divide": lambda one, other: one / other,

@@ -19,6 +19,7 @@ from parcost_formats.tools.finetuning.job_keys import (
     read_job,
     reject_trainer,
 )
+from parcost_formats.tools.finetuning.nemo_rl import read_nemo_rl
 from parcost_formats.tools.finetuning.openrlhf import read_openrlhf
 from parcost_formats.tools.finetuning.readers import (
     read_axolotl,
@@ -44,7 +45,7 @@ _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
     "verl": read_verl,
     "openrlhf": read_openrlhf,
     "areal": None,
-    "nemo_rl": None,
+    "nemo_rl": read_nemo_rl,
 }
 
 

@@ -242,6 +242,11 @@ def _reason_to_ask(option: Option) -> str:
     return " | ".join([option.unread, *option.answers]).replace(" | ", "; ", 1)
 
 
+def translate_recipe(recipe: BridgeRecipe) -> Translation:
+    """Return the job of a recipe that another tool hands to Megatron-Bridge."""
+    return _of_recipe(Draft(_LABELS), recipe)
+
+
 def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
     options = ToolOptions(draft, recipe.options, BRIDGE)
     for option, message, help in recipe.errors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from attrs import field
@@ -139,10 +140,16 @@ def _changes_its_argument(function: Function) -> bool:
     )
 
 
-def read_sections(entries: Mapping[str, JsonEntry], start: str = "") -> BridgeRecipe:
+def read_sections(
+    entries: Mapping[str, JsonEntry],
+    start: str = "",
+    names: Mapping[str, str] = MappingProxyType({}),
+    assumed: Mapping[str, str] = MappingProxyType({}),
+) -> BridgeRecipe:
     """Return the settings of a YAML configuration, by ``section.attribute`` of a ConfigContainer.
 
-    *start* is the library recipe that it modifies, "" if none.
+    *start* is the library recipe that it modifies, "" if none. *names* are the keys of the file
+    where they are others; those of *assumed* have a reason in place of a line.
     """
     places: dict[ast.AST, tuple[int, int]] = {}
 
@@ -158,7 +165,8 @@ def read_sections(entries: Mapping[str, JsonEntry], start: str = "") -> BridgeRe
         made = _BridgeLibrary().make_container(start, base, top)
     for key, entry in entries.items():
         section, _, attribute = key.partition(".")
-        cell = Cell(entry.value, node_of(entry), key)
+        name = names.get(key, key)
+        cell = Cell(entry.value, node_of(entry), name, assumed.get(name, ""))
         if not attribute:
             if section != "recipe":  # the name of the function that it is of
                 made.cells[section] = cell

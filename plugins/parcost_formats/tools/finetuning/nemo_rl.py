@@ -1,0 +1,225 @@
+"""Supervised fine-tuning in NeMo RL: FSDP2 over fp32 weights, or Megatron-Core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import evolve
+
+from parcost import ImportedKey, ImportFile, ImportProblem, Translation
+from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.finetuning.job_keys import JobKeys
+from parcost_formats.tools.hub import ask_for_model, read_hub_model
+from parcost_formats.tools.interpolation import resolve
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.lacking import PROGRAM, find_lacking
+from parcost_formats.tools.megatron import translate_recipe
+from parcost_formats.tools.megatron.bridge import read_sections
+from parcost_formats.tools.tables import is_listed, table
+
+_TABLE = table("nemo_rl")
+_VERSION = str(_TABLE["version"])
+_START = "defaults"
+_DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
+_PACKING = ("policy.sequence_packing.enabled", "policy.dynamic_batching.enabled")
+_DEEPEST = 6  # files that extend one another
+_ADAM = ("torch.optim.AdamW", "torch.optim.Adam")
+_ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
+
+
+def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
+    """Return the job of `run_sft.py`, over the configurations that its own one extends."""
+    entries = dict(job.entries)
+    if PROGRAM in entries and "config" not in entries:
+        place = entries[PROGRAM]
+        entries.setdefault(_START, JsonEntry("sft.yaml", place.start, place.end))
+    problem = _extend(file, entries, job.assumed)
+    if problem is not None:
+        return Translation(problems=[problem])
+    entries = resolve(entries)
+    problems = list(find_lacking(entries, _TABLE))
+    if problems:
+        return Translation(problems=problems)
+    switches = {key: entries.get(f"{key}enabled") for key in (_DTENSOR, _MEGATRON)}
+    chosen = [key for key, one in switches.items() if one is not None and one.value is True]
+    found = SettingCollector(entries, _TABLE, job.assumed)
+    for one in (_DTENSOR, _MEGATRON):
+        found.switch(f"{one}enabled")
+    if len(chosen) == 2:
+        found.problem(f"{_MEGATRON}enabled", "both backends are enabled, and NeMo RL takes one")
+        return found.translation()
+    if chosen == [_MEGATRON]:
+        return _add_lengths(_read_megatron(entries, job.assumed), entries)
+    if not chosen:
+        reason = "neither policy.dtensor_cfg nor policy.megatron_cfg is enabled"
+        found.ask("layout.zero", reason, ("--set layout.zero=3", "--set layout.zero=1"))
+    _read_job(found)
+    _read_dtensor(found)
+    return _add_lengths(found.translation(), entries)
+
+
+def _add_lengths(read: Translation, entries: Mapping[str, JsonEntry]) -> Translation:
+    """Return a job with a note on the lengths of its sequences, which the data decides."""
+    packed = [key for key in _PACKING if key in entries and entries[key].value is True]
+    reason = "policy.max_total_sequence_length is the longest sequence: batches may be shorter"
+    if packed:
+        reason = "micro-batches are filled with shorter sequences: there may be fewer of them"
+    key = ImportedKey(name=packed[0] if packed else _PACKING[0], reason=reason)
+    return read if read.problems else evolve(read, missing=[*read.missing, key])
+
+
+def _extend(
+    file: ImportFile, entries: dict[str, JsonEntry], assumed: dict[str, str]
+) -> ImportProblem | None:
+    """Add the keys of the configurations that `defaults` names; return an error if one is missing.
+
+    Those that NeMo RL brings have the values of its table, which are *assumed*.
+    """
+    for _ in range(_DEEPEST):
+        start = entries.pop(_START, None)
+        if start is None:
+            return None
+        name = str(start.value)
+        plain = name.rpartition("/")[2]
+        text = file.neighbor(name) or file.neighbor(plain)
+        values: Mapping[str, JsonEntry]
+        if text is not None:
+            other = read_configuration(plain, text)
+            if isinstance(other, ImportProblem):
+                message = f"`{plain}`: {other.message}"
+                return ImportProblem(message=message, start=start.start, end=start.end)
+            values = other
+        elif plain in _TABLE["brought"]:
+            values = {key: JsonEntry(one, 0, 0) for key, one in _TABLE["brought"][plain].items()}
+            why = f"{_VERSION}: examples/configs/{plain}"
+            assumed.update({key: why for key in values if key not in entries})
+        else:
+            message = f"`{_START}` names `{name}`, which is not beside the file"
+            help = "put that file into the folder of this one"
+            return ImportProblem(message=message, start=start.start, end=start.end, help=help)
+        for key, entry in values.items():
+            if not _is_replaced(key, entries):
+                entries[key] = JsonEntry(entry.value, start.start, start.end)
+    return None
+
+
+def _is_replaced(key: str, entries: Mapping[str, JsonEntry]) -> bool:
+    """Return whether a file sets a key, or a section above it, to a value."""
+    parts = key.split(".")
+    above = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return any(one in entries and not isinstance(entries[one].value, dict) for one in above)
+
+
+def _read_job(found: SettingCollector) -> None:
+    """Read the model, the devices, the batch and the sequence length."""
+    key = "policy.model_name"
+    value = found.value(key)
+    if isinstance(value, str):
+        read_hub_model(found, key, value)
+    else:
+        ask_for_model(found, key)
+    for key, name, unit in (
+        ("policy.train_micro_batch_size", "micro_batch", ""),
+        ("policy.train_global_batch_size", "global_batch", " sequences"),
+        ("policy.max_total_sequence_length", "sequence", ""),
+    ):
+        size = found.whole(key)
+        if size is not None:
+            found.set("training", name, f"{digits(size)}{unit}", key)
+    each, nodes = found.whole("cluster.gpus_per_node"), found.whole("cluster.num_nodes")
+    if each is not None and nodes is not None:
+        found.set("cluster", "devices", f"{nodes} * {each}", "cluster.num_nodes")
+    for key in _PACKING:
+        found.switch(key)
+
+
+def _read_dtensor(found: SettingCollector) -> None:
+    """Read the layout of FSDP2, whose shards are fp32 and whose reductions are fp32."""
+    found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
+    found.assume("layout", "zero", "3", f"{_VERSION}: fully_shard of each layer")
+    degrees = {"tensor_parallel_size": "tp", "context_parallel_size": "cp"}
+    for name, attribute in {**degrees, "expert_parallel_size": "ep"}.items():
+        degree = found.whole(f"{_DTENSOR}{name}")
+        if degree is not None:
+            found.set("layout", attribute, digits(degree), f"{_DTENSOR}{name}")
+    key = f"{_DTENSOR}sequence_parallel"
+    on = found.switch(key)
+    if on is not None and (found.whole(f"{_DTENSOR}tensor_parallel_size") or 1) > 1:
+        found.set("layout", "sequence_parallel", "on" if on else "off", key)
+    key = f"{_DTENSOR}activation_checkpointing"
+    on = found.switch(key)
+    if on is not None:
+        found.set("training", "recompute", "full" if on else "none", key)
+    else:
+        answers = ("--set training.recompute=full", "--set training.recompute=none")
+        found.ask("training.recompute", f"the file has no `{key}`", answers)
+    key = f"{_DTENSOR}cpu_offload"
+    if found.switch(key):
+        for name in ("parameters", "optimizer"):
+            found.set("offload", name, "1", key)
+    key = "policy.precision"
+    kind = found.word(key, {"bfloat16": "bf16_fsdp", "float32": "fp32", "float16": "fp16"})
+    if kind in ("bf16_fsdp", "fp32"):
+        found.use(f"precisions.{kind}", key)
+    else:
+        found.ask("precision", f"`{key}` is {found.value(key)}", _ANSWERS, key if kind else "")
+    key = "policy.optimizer.name"
+    name = str(found.value(key, _ADAM[0]))
+    if name not in _ADAM:
+        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
+        found.ask("precision", reason, _ANSWERS, key)
+
+
+def _read_megatron(entries: Mapping[str, JsonEntry], assumed: Mapping[str, str]) -> Translation:
+    """Return the job of the Megatron backend, whose keys are those of Megatron-Bridge."""
+    sections: dict[str, JsonEntry] = {}
+    names: dict[str, str] = {}
+
+    def add(path: str, key: str, value: object) -> None:
+        if path not in sections:
+            sections[path] = JsonEntry(value, entries[key].start, entries[key].end)
+            names[path] = key
+
+    for key, path in _TABLE["paths"].items():
+        if key in entries:
+            add(path, key, entries[key].value)
+    key = f"{_MEGATRON}activation_checkpointing"
+    if key in entries and entries[key].value is True:
+        for path, value in _TABLE["checkpointing"].items():
+            add(path, key, value)
+    key = "policy.precision"
+    if key in entries and entries[key].value in ("bfloat16", "float16"):
+        add("model.bf16" if entries[key].value == "bfloat16" else "model.fp16", key, True)
+    narrow = entries.get(f"{_MEGATRON}fp8_cfg.enabled")
+    for key, entry in entries.items():
+        plain = key.removeprefix(_MEGATRON)
+        if (
+            plain == key
+            or key in names.values()
+            or is_listed(plain, _TABLE["megatron_ignored"]["keys"])
+        ):
+            continue
+        for start, section in _TABLE["megatron_sections"].items():
+            if plain.startswith(start):
+                inner = plain.removeprefix(start)
+                if section != "fp8" or (narrow is not None and narrow.value is True):
+                    add(f"{'model' if section == 'fp8' else section}.{inner}", key, entry.value)
+                break
+        else:
+            add(f"model.{plain}", key, entry.value)
+    if sections.get("ddp.use_megatron_fsdp", JsonEntry(False, 0, 0)).value is not True:
+        sections.pop("ddp.data_parallel_sharding_strategy", None)
+    recipe = read_sections(sections, names=names, assumed=assumed)
+    each, nodes = entries.get("cluster.gpus_per_node"), entries.get("cluster.num_nodes")
+    if each and nodes and isinstance(each.value, int) and isinstance(nodes.value, int):
+        texts = (str(each.value * nodes.value),)
+        recipe.devices = Option(
+            name="devices",
+            key="cluster.num_nodes",
+            texts=texts,
+            start=nodes.start,
+            end=nodes.end,
+            assumption=assumed.get("cluster.num_nodes", ""),
+        )
+    return translate_recipe(recipe)
