@@ -11,8 +11,11 @@ import pytest
 
 import parcost
 from parcost import ImportedValue, ImportFile, ImportOptions, Translation
+from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.torchtitan import Torchtitan
 from parcost_formats.tools.torchtitan.toml_text import TomlTextError, read_toml
+
+from .translations import settings as texts
 
 Run = Callable[..., Any]
 
@@ -647,3 +650,64 @@ def test_the_family_of_2024_is_that_of_llama_2() -> None:
     found = read(toml(model='name = "llama"\nflavor = "7B"', training='fp8_linear = ""'))
     assert values(found)["training.model"] == "llama2_7b"
     assert values(found)["training.framework"] == "torchtitan_0_1"
+
+
+PRIMUS = """\
+work_group: ${PRIMUS_TEAM:amd}
+modules:
+  pre_trainer:
+    framework: torchtitan
+    config: pre_trainer.yaml
+    model: llama3.1_70B-fp8.yaml
+    overrides:
+      sink_level: null
+      training:
+        local_batch_size: ${MICRO:3}
+        seq_len: 8192
+      parallelism:
+        tensor_parallel_degree: 8
+      activation_checkpoint:
+        mode: full
+      primus_turbo:
+        enable_primus_turbo: true
+        enable_attention_float8: false
+"""
+
+
+def of_primus(text: str = PRIMUS, **files: str) -> Translation:
+    files = {name.replace("_", "."): one for name, one in files.items()}
+    return Torchtitan().read(ImportFile("job.yaml", text, neighbor=files.get))
+
+
+def test_a_job_of_primus_has_the_fields_of_torchtitan() -> None:
+    """Primus compiles models; files of its models whose names end in -fp8 have products in 8 bits."""
+    found = of_primus()
+    expected = {
+        "training.model": "llama31_70b",
+        "training.sequence": "8192",
+        "training.micro_batch": "3",
+        "training.recompute": "full",
+        "layout.tp": "8",
+        "layout.zero": "3",
+        "kernels.mode": "compiled",
+    }
+    assert Torchtitan().recognizes("job.yaml", PRIMUS)
+    assert not Megatron().recognizes("job.yaml", PRIMUS)
+    assert expected.items() <= texts(found).items()
+    assert "catalog.precisions.fp8_torchao" in [one.value for one in found.uses]
+    assert not found.questions
+    assert not found.unknown
+
+
+def test_a_model_file_of_primus_beside_the_job_is_read() -> None:
+    model = "model: {name: qwen3, flavor: 30B-A3B, converters: [primus_turbo]}\n"
+    text = PRIMUS.replace("llama3.1_70B-fp8", "mine")
+    found = texts(of_primus(text, mine_yaml=model))
+    assert found["training.model"] == "qwen3_30b_a3b"
+    assert found["training.precision"] == "bf16_fsdp"
+    assert "model" in {one.attribute for one in of_primus(text).questions}
+
+
+def test_attention_of_primus_in_8_bits_is_a_question() -> None:
+    found = of_primus(PRIMUS.replace("float8: false", "float8: true"))
+    assert "precision" in {one.attribute for one in found.questions}

@@ -202,7 +202,7 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | Imp
         return ImportProblem(message=why, start=framework.start, end=framework.end)
     model = entries.get(f"{prefix}model")
     if model is not None:
-        named, _ = _substitute(_option("", "model", model), job.environment)
+        named, _ = substitute(_option("", "model", model), job.environment)
         _extend(job, file, named.text, model, 0)
     for key, entry in entries.items():
         shown = key.removeprefix(f"{prefix}overrides.")
@@ -267,7 +267,7 @@ def _add(job: ToolJob, key: str, entry: JsonEntry, why: str = "") -> None:
         job.ignored.append(_option("", key, entry))
         return
     option = _option(name, key, entry).evolve(assumption=why)
-    option, empty = _substitute(option, job.environment)
+    option, empty = substitute(option, job.environment)
     if empty:
         job.ignored.append(option)
         return
@@ -276,7 +276,7 @@ def _add(job: ToolJob, key: str, entry: JsonEntry, why: str = "") -> None:
     job.add(option)
 
 
-def _substitute(option: Option, environment: Mapping[str, str]) -> tuple[Option, bool]:
+def substitute(option: Option, environment: Mapping[str, str]) -> tuple[Option, bool]:
     """Return an option with variables such as ``${TP:1}`` replaced, and whether it is null."""
     value = option.value
     if not isinstance(value, str) or "${" not in value:

@@ -23,8 +23,9 @@ from parcost_formats.tools.python_values import PythonTextError
 from parcost_formats.tools.tables import is_ignored, table
 from parcost_formats.tools.torchtitan.job import read_job
 from parcost_formats.tools.torchtitan.options import TitanOptions
+from parcost_formats.tools.torchtitan.primus import is_primus, read_primus
 from parcost_formats.tools.torchtitan.python_text import read_configuration, texts
-from parcost_formats.tools.torchtitan.toml_text import TomlTextError, read_toml
+from parcost_formats.tools.torchtitan.toml_text import TomlTextError, field_name, read_toml
 from parcost_formats.tools.torchtitan.writer import TorchtitanTomlWriter, TorchtitanWriter
 
 TOOL = "torchtitan"
@@ -47,6 +48,8 @@ class Torchtitan(JobImporter):
         if name.endswith(".py"):
             made = ("Trainer.Config", "JobConfig(")
             return "torchtitan" in text and any(part in text for part in made)
+        if name.endswith((".yaml", ".yml")):
+            return is_primus(text)
         sections = set(_SECTION.findall(text)) if name.endswith(".toml") else set()
         return "training" in sections and len(sections & _SECTIONS) >= _FEWEST
 
@@ -64,6 +67,11 @@ class Torchtitan(JobImporter):
                 for option in found.unread:
                     draft.leave(option, option.unread)
                 options, place = dict(found.options), f"{file.name}/{found.name}"
+            elif file.name.endswith((".yaml", ".yml")):
+                primus = read_primus(draft, file)
+                if isinstance(primus, ImportProblem):
+                    return Translation(problems=[primus])
+                options, place = primus, file.name
             else:
                 options, place = _of_toml(draft, file.text), file.name
         except PythonTextError as error:
@@ -81,7 +89,7 @@ def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
     """Return the options of a TOML text; synonyms of a field must agree."""
     found: dict[str, Option] = {}
     for key, entry in read_toml(text).items():
-        name = _name(key)
+        name = field_name(key)
         option = Option(
             name=name,
             key=key,
@@ -96,17 +104,6 @@ def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
             for one in (before, option):
                 draft.problem(one, message)
     return found
-
-
-def _name(key: str) -> str:
-    """Return the name of a field in the table.
-
-    >>> _name("quantize.linear.float8.filter_fqns"), _name("training.batch_size")
-    ('float8.filter_fqns', 'training.local_batch_size')
-    """
-    for before, now in table(TOOL)["sections"].items():
-        key = now + key.removeprefix(before) if key.startswith(before) else key
-    return str(table(TOOL)["aliases"].get(key, key))
 
 
 def _translation(

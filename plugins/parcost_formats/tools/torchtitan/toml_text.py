@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parcost import record
+from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import LONGEST
 
 _HEADER = re.compile(r"[ \t]*\[([^\[\]]+)\][ \t]*(?:#.*)?")
@@ -36,6 +37,17 @@ class TomlEntry:
     value: Any
     start: int
     end: int
+
+
+def field_name(key: str) -> str:
+    """Return the name of a field in the table.
+
+    >>> field_name("quantize.linear.float8.filter_fqns"), field_name("training.batch_size")
+    ('float8.filter_fqns', 'training.local_batch_size')
+    """
+    for before, now in table("torchtitan")["sections"].items():
+        key = now + key.removeprefix(before) if key.startswith(before) else key
+    return str(table("torchtitan")["aliases"].get(key, key))
 
 
 def read_toml(text: str) -> Mapping[str, TomlEntry]:
