@@ -275,6 +275,29 @@ def test_what_no_model_can_say_is_an_error_at_its_key(
     assert f"config.json:{line}:" in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("minimax-m2.5", {"attn_type_list": [1] * 62}),
+        ("hunyuan-a13b", {"use_mixed_mlp_moe": True, "moe_topk": [8] * 32, "use_cla": False}),
+    ],
+)
+def test_keys_of_published_files_that_ask_for_nothing_change_nothing(
+    name: str, changes: dict[str, Any]
+) -> None:
+    """Every layer has softmax attention; the shared MLP is the shared expert."""
+    plain = MODELS[name]["config"]
+    found = HuggingFace().translate("config.json", json.dumps({**plain, **changes}))
+    usual = HuggingFace().translate("config.json", json.dumps(plain))
+    assert not found.problems
+    assert [one.value for one in found.blocks[0].settings] == [
+        one.value for one in usual.blocks[0].settings
+    ]
+    mixed = {**plain, "attn_type_list": [1] * 61 + [0]}
+    (problem,) = HuggingFace().translate("config.json", json.dumps(mixed)).problems
+    assert "linear attention layers are not in the language yet" in problem.message
+
+
 def test_a_number_of_experts_under_another_name_raises_a_question_with_its_value() -> None:
     text = config_text(moe_num_active_primary_experts=2, moe_num_primary_experts=64, moe_width=256)
     found = HuggingFace().translate("config.json", text).questions

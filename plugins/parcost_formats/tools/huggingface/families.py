@@ -32,7 +32,11 @@ def is_set(keys: Mapping[str, JsonEntry], key: str) -> bool:
     if key.endswith("."):
         return any(k.startswith(key) for k in keys)
     value = keys[key].value if key in keys else None
-    return bool(value) and value not in ([], {}, "none", "None")
+    if isinstance(value, list) and all(
+        one == TABLE["lacking"]["without"].get(key) for one in value
+    ):
+        return False
+    return bool(value) and value not in ({}, "none", "None")
 
 
 class ModelFamily:
