@@ -212,13 +212,38 @@ def test_recomputed_layers_exchange_again(mixture: Mixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hide", "window"), [("none", None), ("shared_experts", "shared experts"), ("pair", "")]
+    ("hide", "windows"),
+    [("none", {None}), ("shared_experts", {"shared experts"}), ("pair", {"", None})],
 )
 def test_the_exchange_hides_under_what_the_study_says(
-    mixture: Mixture, hide: str, window: str | None
+    mixture: Mixture, hide: str, windows: set[str | None]
 ) -> None:
     study = mixture("ep = 64", f"{EVEN}, hide = {hide}")
-    assert {term.window for term in works(study).values()} == {window}
+    assert {term.window for term in works(study).values()} == windows
+
+
+@pytest.mark.parametrize(
+    ("layout", "training", "share"),
+    [
+        ("ep = 64", "", 1 / 16),  # 1,024 sequences over 64 replicas, one at a time
+        ("ep = 64", "micro_batch = 16", 1.0),
+        ("pp = 4, ep = 16", "micro_batch = 8", 4 / 8),  # 16 replicas of four stages
+        ("pp = 4, ep = 16", "micro_batch = 64", 1.0),
+    ],
+)
+def test_passes_without_a_partner_expose_their_exchange(
+    mixture: Mixture, layout: str, training: str, share: float
+) -> None:
+    stages = "schedule { stages = [16, 15, 15, 15] }" if "pp" in layout else ""
+    given = {"training": training, "extra": stages}
+    (whole, apart) = (
+        works(mixture(layout, f"{EVEN}, hide = {hide}", **given)) for hide in ("none", "pair")
+    )
+    for (name, pass_), term in whole.items():
+        alone = apart[f"{name}, without a partner", pass_]
+        assert alone.seconds == pytest.approx(share * term.seconds)
+        assert alone.bytes_ == pytest.approx(share * term.bytes_)
+        assert apart[name, pass_].seconds == pytest.approx((1 - share) * term.seconds, abs=1e-12)
 
 
 @pytest.mark.slow
