@@ -421,7 +421,7 @@ LOADS = "distribution = measured, loads = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"
         ("", LOADS.replace("measured", "uniform"), "", {"routing-unread"}),
         ("", f"{LOADS}, concentration = 3", "", {"routing-unread"}),
         ("", "distribution = dirichlet, concentration = 3", "", set()),
-        ("", "distribution = dirichlet", "", {"concentration-missing"}),
+        ("", "distribution = dirichlet", "", set()),
         # what is stated in place of a distribution makes it no worse
         ("", f"{LOADS.replace('measured', 'uniform')}, imbalance = 2", "", set()),
         ("", f"{LOADS}, capacity_factor = 1", "", set()),

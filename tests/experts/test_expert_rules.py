@@ -65,13 +65,6 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
         ),
         (
             "ep = 8",
-            "distribution = dirichlet",
-            "concentration-missing",
-            "a Dirichlet distribution of tokens has no `concentration`",
-            "write the sum of its parameters, such as `concentration = 2560`: 10 for each of 256 experts",
-        ),
-        (
-            "ep = 8",
             "concentration = 100",
             "routing-unread",
             "`concentration` has no effect while the distribution is `uniform`",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import comb
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parcost import Study
 from parcost_plugins.vocabulary.routing import (
     capacity,
     distinct_groups,
     largest_of,
     load_imbalance,
     random_load,
+    routing_load,
 )
 
 
@@ -108,3 +111,24 @@ def test_groups_may_be_many_at_once() -> None:
 def test_places_are_rounded_up() -> None:
     assert capacity(1.25, 4096.0, 2.0, 8.0) == 1280
     assert capacity(1.0, 100.0, 1.0, 8.0) == 13
+
+
+@pytest.mark.parametrize(
+    ("routing", "expected"),
+    [
+        # 8 of 256 experts on each of 32 ranks: sd = sqrt(31 / (15 * 256 + 1)) = 0.0898 of the mean,
+        # and the largest of 32 normal deviates is 2.135 on average: 1 + 2.135 * 0.0898
+        ("", 1.192),
+        ("balancing = auxiliary_loss", 1.192),
+        ("auxiliary_concentration = 60", 1.096),
+        # sd = sqrt(31 / (0.11 * 256 + 1)) = 1.031
+        ("balancing = none", 3.20),
+        ("balancing = none, concentration = 3840", 1.192),
+    ],
+)
+def test_a_router_is_as_uneven_as_its_training_leaves_it(
+    mixture: Callable[..., Study], routing: str, expected: float
+) -> None:
+    said = f"distribution = dirichlet, {routing}".rstrip(", ")
+    study = mixture("ep = 32", said, training="micro_batch = 8")
+    assert routing_load(study) == pytest.approx(expected, rel=2e-3)

@@ -19,6 +19,7 @@ Make = Callable[..., RunRow]
 
 GATED = {"model__gated": True}
 EXPERTS = {"model__experts": 8, "model__topk": 2, "model__expert_ffn": 512}
+LEARNED = {**EXPERTS, "extra": {"router_force_balance": False}}
 TITAN = {"source": "pytorch/torchtitan", "year": 2026}
 BRIDGE = {"source": "NVIDIA-NeMo/Megatron-Bridge", "year": 2026}
 SHARDED = {**BRIDGE, "parallel__sequence_parallel": True}
@@ -205,8 +206,11 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     (
         {**EXPERTS, "notes": "force-balanced", "extra": {"router_force_balance": False}},
         "routing.distribution",
-        None,
+        "dirichlet",
     ),
+    ({**LEARNED, "notes": "no auxiliary loss"}, "routing.balancing", "none"),
+    ({**LEARNED, "notes": "aux loss 0.01"}, "routing.balancing", None),
+    ({**EXPERTS, "notes": "no auxiliary loss"}, "routing.balancing", None),
     ({**EXPERTS, "extra": {"moe_capacity_factor": 1.25}}, "routing.capacity_factor", "1.25"),
     (
         {**EXPERTS, "extra": {"moe_token_dispatcher": "flex/hybridep (32 ranks)"}},

@@ -467,10 +467,18 @@ def _balance(facts: Facts) -> Value:
     if not facts.row.is_sparse:
         return None
     said = facts.row.extra.get("router_force_balance")
-    if isinstance(said, bool):
-        return "balanced" if said else None
+    if said is False:
+        return Assumption("dirichlet", "experts are as uneven as those of published routers")
+    if said is True:
+        return "balanced"
     forced = re.search(r"(?<!not )(force-balanced|forced to balance)", facts.row.notes)
     return "balanced" if forced else None
+
+
+def _balancing(facts: Facts) -> Value:
+    """Return what balanced the router of a row that was not forced to be even."""
+    free = re.search(r"no auxiliary loss", facts.row.notes)
+    return "none" if free and isinstance(_balance(facts), Assumption) else None
 
 
 def _capacity(facts: Facts) -> Value:
@@ -673,6 +681,7 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("overlap", "tensor", _tensor),
     StudyAttribute("overlap", "bucket", _bucket),
     StudyAttribute("routing", "distribution", _balance),
+    StudyAttribute("routing", "balancing", _balancing),
     StudyAttribute("routing", "capacity_factor", _capacity),
     StudyAttribute("routing", "dispatcher", _dispatcher),
     StudyAttribute("routing", "hide", _hidden_exchange),

@@ -41,6 +41,7 @@ EULER = 0.5772156649015329  # Euler's constant: the mean of a Gumbel distributio
         (
             "distribution",
             "concentration",
+            "balancing",
             "loads",
             "node_limit",
             "counts",
@@ -76,7 +77,20 @@ class Routing:
         ONE,
         default=None,
         positive=True,
-        doc="dirichlet: the sum of its parameters over all experts; the larger, the more even",
+        doc="dirichlet: the sum of its parameters over all experts; the larger, the more even; "
+        "as the training of the router makes it where it is left out",
+    )
+    balancing: str = word(
+        "auxiliary_loss",
+        "none",
+        doc="dirichlet: what training balances experts with, which sets the concentration unless "
+        "that is stated",
+    )
+    auxiliary_concentration: Real = quantity(
+        ONE, positive=True, doc="dirichlet: of each expert, with an auxiliary loss"
+    )
+    free_concentration: Real = quantity(
+        ONE, positive=True, doc="dirichlet: of each expert, where nothing balances them"
     )
     loads: tuple[int, ...] = integers(
         default=(), doc="measured: tokens of each expert, in the order of the ranks that hold them"
@@ -222,8 +236,18 @@ def routing_load(study: Study) -> Real:
     if routing.distribution == "measured":
         return load_imbalance(routing.loads, layout.ep)
     assignments = rank_tokens(study) * sources(layout) * model.top_k
-    concentration = routing.concentration if routing.distribution == "dirichlet" else None
-    return random_load(assignments, layout.ep, concentration)
+    uneven = routing.distribution == "dirichlet"
+    return random_load(assignments, layout.ep, concentration_of(study) if uneven else None)
+
+
+def concentration_of(study: Study) -> Real:
+    """Return the sum of the parameters of the Dirichlet distribution of tokens over experts."""
+    routing = study[Routing]
+    if routing.concentration is not None:
+        return routing.concentration
+    free = routing.balancing == "none"
+    each = routing.free_concentration if free else routing.auxiliary_concentration
+    return each * study[Training].model.experts
 
 
 def random_load(assignments: Real, bins: Real, concentration: Real | None = None) -> Real:

@@ -94,16 +94,6 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
             inputs={"total": total, "listed": listed, "experts": model.experts},
             help="list a number of tokens for each of {experts} experts, not all 0",
         )
-    if said == "dirichlet" and routing.concentration is None:
-        yield Check(
-            id="concentration-missing",
-            holds=False,
-            subject=f"{place}.distribution",
-            message="a Dirichlet distribution of tokens has no `concentration`",
-            help="write the sum of its parameters, such as `concentration = {each}`: 10 for each "
-            "of {experts} experts",
-            inputs={"each": 10 * model.experts, "experts": model.experts},
-        )
     unread = [
         name
         for name, given, for_ in (
