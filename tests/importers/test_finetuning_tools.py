@@ -645,6 +645,39 @@ def test_a_command_of_nemo_rl_replaces_values_of_its_configuration() -> None:
     assert settings(found)["training.sequence"] == "1024"
 
 
+@pytest.mark.parametrize(
+    ("launch", "devices", "is_assumed"),
+    [
+        (
+            "--config_file recipes/accelerate_configs/zero3.yaml scripts/sft.py --config run.yaml",
+            "8",
+            1,
+        ),
+        (
+            "--config_file accelerate_configs/zero3.yaml --num_processes 16 scripts/run_sft.py run.yaml",
+            "16",
+            0,
+        ),
+    ],
+)
+def test_a_job_whose_keys_are_in_a_recipe_is_one_of_trainer(
+    run_command: Run, launch: str, devices: str, is_assumed: int
+) -> None:
+    """ZeRO 3 of the launcher that TRL brings; `run_sft.py` of NeMo RL has no such launcher."""
+    one = next(one for one in importers() if one.name == "trl")
+    script = f"accelerate launch {launch}\n"
+    found = one.read(ImportFile("run.sh", script, PLAIN, {"run.yaml": TRL_YAML}.get))
+    assert not found.questions
+    assert settings(found)["layout.zero"] == "3"
+    assert settings(found)["cluster.devices"] == devices
+    assert ("cluster.devices" in assumptions(found)) == bool(is_assumed)
+    assert settings(found)["training.micro_batch"] == "1"
+    named = [tool.name for tool in importers() if tool.recognizes("run.sh", script)]
+    assert named == ["trl"]
+    done = run_command("check", "run.sh", files={"run.sh": script})
+    assert "`run.yaml` has the keys of the job, and is not beside the script" in done.out
+
+
 def test_files_that_a_script_writes_are_read() -> None:
     """A here-document names another one: ZeRO 3 on 16 processes; one of two is not guessed."""
     files = """cat <<EOF > conf/run.yaml

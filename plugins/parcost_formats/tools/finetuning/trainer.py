@@ -355,11 +355,10 @@ class TrainerKeys:
             self._doubts.append(("layout.zero", f"`{name}`: {other.message}", key))
             return False
         for one, inner in other.items():
-            self._entries.setdefault(
-                f"{ahead}{one}", JsonEntry(inner.value, entry.start, entry.end)
-            )
-            if why:
-                self._job.assumed[f"{ahead}{one}"] = why
+            place = f"{ahead}{one}"
+            if why and place not in self._entries:
+                self._job.assumed[place] = why
+            self._entries.setdefault(place, JsonEntry(inner.value, entry.start, entry.end))
         return True
 
     def _add_deepspeed(self) -> None:
