@@ -113,10 +113,10 @@ def test_levels_are_called_by_lines_that_a_study_may_draw() -> None:
 
     assert label(f"compute_bound = {ratio * 1.01}") == "compute-bound"
     below = f"compute_bound = {ratio * 0.9}"
-    assert label(f"{below}, near_ridge = {ratio * 1.01}") == "near the ridge"
+    assert label(f"{below}, near_ridge = {ratio * 1.01}") == "near the ridge point"
     below += f", near_ridge = {ratio * 0.95}"
     assert label(f"{below}, communication_bound = {ratio * 1.01}") == "communication-bound"
-    assert label(f"{below}, communication_bound = {ratio * 0.99}") == "far beyond the ridge"
+    assert label(f"{below}, communication_bound = {ratio * 0.99}") == "strongly communication-bound"
 
 
 @pytest.mark.slow
@@ -146,5 +146,5 @@ training { sequence = 1024, global_batch = 5 sequences, micro_batch = 1 }
 @pytest.mark.slow
 def test_a_link_inside_the_node_is_no_bottleneck_of_a_small_exchange() -> None:
     table = {row[0]: row for row in rows(result(), "Compute and communication by level")}
-    assert table["network"][4] in ("near the ridge", "compute-bound", "communication-bound")
+    assert table["network"][4] in ("near the ridge point", "compute-bound", "communication-bound")
     assert table["node"][4] == "compute-bound"

@@ -56,7 +56,12 @@ def test_the_seconds_of_each_level() -> None:
 
 def test_names_of_ratios() -> None:
     targets: Any = SimpleNamespace(compute_bound=0.5, near_ridge=1.0, communication_bound=2.0)
-    names = ["compute-bound", "near the ridge", "communication-bound", "far beyond the ridge"]
+    names = [
+        "compute-bound",
+        "near the ridge point",
+        "communication-bound",
+        "strongly communication-bound",
+    ]
     for ratio, name in ((0.5, 0), (0.6, 1), (1.0, 1), (1.1, 2), (2.0, 2), (2.1, 3)):
         assert regime(ratio, targets) == names[name]
 

@@ -1248,7 +1248,8 @@ def test_a_sweep_that_is_bound_point_by_point_has_a_limit(run: Run) -> None:
     done = run("eval", "a.par", "--set", "layout.pp=range(1, 20000)", a=GOOD)
     assert done.code == 2
     assert "error[too-many-points]: the sweeps have 20,000 points" in done.err
-    assert "each point of `layout.pp` is evaluated by itself, 10,000 at most" in done.err
+    assert "limit is 10,000" in done.err
+    assert "each value of `layout.pp` is another structure" in done.err
 
 
 def test_a_sweep_is_read_once_however_many_points_are_bound(

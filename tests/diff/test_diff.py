@@ -133,8 +133,8 @@ def test_directories_are_compared_file_by_file(run_command: Run) -> None:
     done = run_command("diff", "old", "new", files=files)
     assert done.code == 2
     assert "1 study differs, 1 is the same, 1 added, 1 removed, 1 not evaluated" in done.out
-    assert "added: more" in done.out
-    assert "removed: gone" in done.out
+    assert "only in new: more" in done.out
+    assert "only in old: gone" in done.out
     assert "new/bad.par" in done.err
     found = data(run_command, "old", "new")
     assert [study["name"] for study in found["studies"]] == ["deep/a"]
@@ -321,7 +321,7 @@ def test_a_limit_of_nothing_that_is_compared_is_refused(run_command: Callable[..
     both = {"one.par": one + "study c { }\n", "two.par": two + "study d { }\n"}
     done = run_command("diff", "one.par", "two.par", "--fail-on", "step_time > 2 %", files=both)
     assert done.code == 2
-    assert "no study is on both sides" in done.err
+    assert "no study has the same name on both sides" in done.err
 
 
 @pytest.mark.slow

@@ -140,7 +140,10 @@ def test_a_batch_that_is_no_product_is_an_error_at_the_key(run_command: Callable
         files={"ds.json": json.dumps(STAGE_3, indent=1)},
     )  # fmt: skip
     assert done.code != 0
-    assert "micro_batches 4 x micro_batch 2 x dp 8 = 64, and the global batch is 512" in done.out
+    assert (
+        "micro_batches 4 x micro_batch 2 x dp 8 = 64 sequences, but the global batch is 512"
+        in done.out
+    )
     assert "`gradient_accumulation_steps` is `training.micro_batches` here" in done.out
 
 

@@ -16,8 +16,8 @@ def test_a_sweep_has_as_many_points_as_fit_into_memory() -> None:
         _ = scenario.axes
     (found,) = error.value.diagnostics
     assert found.id == "too-many-points"
-    assert found.message == "the sweeps have 100,001 points"
-    assert found.help == "100,000 are the most; sweep them in parts, or `parcost search`"
+    assert found.message == "the sweeps have 100,001 points; the limit is 100,000"
+    assert found.help == "shorten a list, sweep in parts, or use `parcost search`"
 
 
 def test_a_sweep_may_have_a_hundred_thousand_points() -> None:

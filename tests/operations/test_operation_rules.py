@@ -69,7 +69,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "checkpoint-interval-unknown",
             "checkpoint { blocking = 30 s }",
-            "without a rate of failures",
+            "without a failure rate",
         ),
         (
             "checkpoint-shards",

@@ -54,7 +54,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             {"layout.tp": 4, "layout.pp": 4},
             (
                 "devices-few",
-                "tp 4 x pp 4 = 16 devices are needed, and the cluster has 8",
+                "tp 4 x pp 4 = 16 devices are needed, but the cluster has 8",
                 "take 16 devices or a multiple of them, or pp = 2",
             ),
         ),
@@ -63,8 +63,8 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             | {"training.global_batch": 24},
             (
                 "layout-product",
-                "tp 8 x pp 4 x dp 3 = 96, and the cluster has 64 devices",
-                "write dp = 2, or leave it out: it follows from the others",
+                "tp 8 x pp 4 x dp 3 = 96, but the cluster has 64 devices",
+                "write dp = 2, or leave it out: it is computed from the others",
             ),
         ),
         (
@@ -87,8 +87,8 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             {"training.global_batch": 16, "training.micro_batches": 4},
             (
                 "batch-product",
-                "micro_batches 4 x micro_batch 1 x dp 8 = 32, and the global batch is 16",
-                "micro_batches = 2, or leave it out: it follows from the others",
+                "micro_batches 4 x micro_batch 1 x dp 8 = 32 sequences, but the global batch is 16",
+                "write micro_batches = 2, or leave it out: it is computed from the others",
             ),
         ),
         (
@@ -103,7 +103,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             {"training.global_batch": 100000 / 1024},
             (
                 "batch-whole",
-                "the global batch is 97.6562 sequences of 1024 tokens",
+                "the global batch is 97.6562 sequences of 1024 tokens, not a whole number",
                 "write 99328 or 100352 tokens",
             ),
         ),
@@ -111,7 +111,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             {"training.global_batch": 100 / 1024},
             (
                 "batch-whole",
-                "the global batch is 0.0976562 sequences of 1024 tokens",
+                "the global batch is 0.0976562 sequences of 1024 tokens, not a whole number",
                 "write 1024 or 2048 tokens",
             ),
         ),
@@ -174,8 +174,8 @@ def test_context_parallel_ranks_count_in_the_product(bind: Bind) -> None:
     product = only_failure(bind(given | {"training.global_batch": 32}))
     assert product == (
         "layout-product",
-        "tp 4 x cp 2 x pp 1 x dp 4 = 32, and the cluster has 64 devices",
-        "write dp = 8, or leave it out: it follows from the others",
+        "tp 4 x cp 2 x pp 1 x dp 4 = 32, but the cluster has 64 devices",
+        "write dp = 8, or leave it out: it is computed from the others",
     )
 
 

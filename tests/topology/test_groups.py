@@ -249,10 +249,10 @@ def test_the_stages_of_experts_are_those_of_the_dense_part(order: str, fine: boo
     if not fine:
         said = diagnose(found, given_)
         assert said.message == (
-            "with the order `tp-pp-cp-dp` the stages of the dense part are 2 ranks apart, and "
-            "those of the experts 1"
+            "the order `tp-pp-cp-dp` gives each pipeline stage two sets of ranks: the next stage "
+            "is 2 ranks away for dense layers, and 1 for experts"
         )
-        assert said.help == "place `pp` last: it is then the same in both"
+        assert said.help == "place `pp` last: both distances are then equal"
 
 
 def test_stages_are_compared_where_there_are_several_and_experts() -> None:

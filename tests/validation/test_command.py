@@ -110,7 +110,7 @@ def test_rows_that_cannot_be_modelled_are_no_fault_of_the_file(
     rows = [small("a", predicted), small("b", 1.0, hardware__gpu="Abacus")]
     found = validate(file(rows))
     assert found.exit_code == 0
-    assert "1 row cannot be modelled" in found.stdout
+    assert "1 row that cannot be modeled" in found.stdout
     assert "the device `Abacus` is none of" in found.stdout
 
 
@@ -135,7 +135,7 @@ def test_unknown_fields_are_a_warning(
     found = validate(file([{**small("a", predicted), "colour": "red"}]))
     assert found.exit_code == 0
     assert "warning[unknown-field]: the unknown field `colour` of 1 rows is ignored" in found.stderr
-    assert "Unknown fields, which are ignored: `colour` (1)." in found.stdout
+    assert "Unknown fields (ignored): `colour` (1)." in found.stdout
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, validate: Validate) -> None:

@@ -230,7 +230,7 @@ def test_composed_rows_are_in_a_group_of_their_own(row: Make) -> None:
     assert summary.all.step.mape == pytest.approx(0.1)
     found, _ = tables(summary, 2)
     assert [line[:3] for line in found if line[0].startswith("composed")] == [
-        ["composed, in no other figure", "1", "90.0 %"]
+        ["composed step times (not above)", "1", "90.0 %"]
     ]
     groups = json.loads(documents.to_json(summary))["groups"]
     assert groups["composed"]["composed"]["n"] == 1
@@ -357,7 +357,7 @@ PAGE = """
 | rows | n | MAPE | median | signed | p90 | const. MFU | rejected |
 | all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
 | each configuration once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
-| marked as core | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
+| core subset of the rows | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
 | mean over sources | | 22.5 % | | | | 15.9 % | |
 | error | rows | |
 | -20 to -10 % | 1 | ======================================== |
@@ -414,8 +414,8 @@ def test_the_page_has_every_figure(ranked_summary: Summary) -> None:
         "In no group of 8 or more rows.",
         "step time hold 75.0 % of 1,234 rows, with a half-width of 12.5 %.",
         "90 % intervals",
-        "Unknown fields, which are ignored: `colour` (2).",
-        "1 row cannot be modelled:",
+        "Unknown fields (ignored): `colour` (2).",
+        "1 row that cannot be modeled:",
     ):
         assert sentence in text
 

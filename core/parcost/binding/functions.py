@@ -204,8 +204,10 @@ def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
                 [
                     problem(
                         "malformed-curve",
-                        "points of a curve need ascending sizes and positive values",
+                        "sizes of a curve must ascend, and all values must be positive",
                         argument.span,
+                        f"this is a size of {describe(size)}"
+                        + (", after a larger or equal one" if sizes and at <= sizes[-1] else ""),
                     )
                 ]
             )
@@ -230,7 +232,7 @@ def _scalar(value: Quantity, span: Span) -> float:
 
 def _check_length(count: int, span: Span) -> None:
     if count > LONGEST_LIST:
-        message = f"this list has {count:,} items, and the limit is {LONGEST_LIST:,}"
+        message = f"this list has {count:,} items; the limit is {LONGEST_LIST:,}"
         raise SpecError([problem("too-many-points", message, span)])
 
 

@@ -171,7 +171,9 @@ def _revision_side(
 def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool:
     """Print the studies that exceed a threshold; return whether any does."""
     if thresholds and not (found.changes or found.same):
-        raise click.UsageError("`--fail-on`: no study is on both sides, so nothing was compared")
+        raise click.UsageError(
+            "`--fail-on`: no study has the same name on both sides, so nothing was compared"
+        )
     failed = False
     for threshold in thresholds:
         known = False

@@ -35,7 +35,7 @@ _MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
 @click.option("--list", "listed", is_flag=True, help="List the formats.")
 @options.overrides
 @partial(options.reading, joins=False)
-@click.option("--verbose", is_flag=True, help="List the keys without effect too.")
+@click.option("--verbose", is_flag=True, help="Also list the keys without effect.")
 @options.out
 @options.selection
 def command(
@@ -47,11 +47,12 @@ def command(
     out: str | None,
     selection: PluginSelection,
 ) -> int:
-    """Write a spec from files of other tools.
+    """Convert files of other tools into a spec.
 
-    The spec goes to stdout, with the key of every value. stderr has the keys that no table knows,
-    what is assumed, and how many keys change no cost. Nothing that a file holds is run. Several
-    files make one spec: a config.json for the model, a launch script for the layout.
+    The spec is written to stdout, with the source key of each value as a comment. stderr lists
+    unknown keys, assumed values, and the number of keys without effect. Code in the files is
+    never run. Several files make one spec: a config.json for the model, a launch script for the
+    layout.
     """
     from attrs import evolve
 

@@ -39,7 +39,7 @@ study = click.option("--study", metavar="NAME", help="Only this study of the fil
 out = click.option(
     "--out",
     metavar="FILE",
-    help="Write the results into FILE, which is written atomically.",
+    help="Write the results to FILE, atomically.",
 )
 overrides = click.option(
     "--set",
@@ -78,7 +78,7 @@ _READING = (
         "--recipe",
         default="",
         metavar="NAME",
-        help="Which configuration of a file that has several; FILE:NAME is the same.",
+        help="Configuration to read from a file with several; FILE:NAME is the same.",
     ),
     click.option(
         "--set-env",
@@ -100,7 +100,7 @@ _READING = (
         "family",
         default="",
         metavar="MODEL_TYPE",
-        help="Read a config.json as this model type, by its keys alone: --as qwen3_moe.",
+        help="Read a config.json as this model type: --as qwen3_moe.",
     ),
     click.option(
         "--text-only",

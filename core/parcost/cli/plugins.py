@@ -26,7 +26,7 @@ def command(selection: PluginSelection) -> int:
     rows = [
         Row((p.name, f"{p.distribution} {p.version}", contributed[p.name])) for p in active.plugins
     ]
-    columns = (Column("plugin"), Column("from"), Column("has", flexible=True))
+    columns = (Column("plugin"), Column("from"), Column("provides", flexible=True))
     show([Table(columns, rows)])
     return 0
 
@@ -45,15 +45,15 @@ def contributions(active: Plugins) -> dict[str, str]:
             [
                 *(f"{hook}: {', '.join(names)}" for hook, names in offered[plugin.name].items()),
                 *(hook for hook in questions if plugin in active.implementing(hook)),
-                *_count_of_parts(plugin.name, offered),
+                *_count_of_sub_plugins(plugin.name, offered),
             ]
         )
         for plugin in active.plugins
     }
 
 
-def _count_of_parts(subject: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the number of active parts of a plugin, as text, if there are any."""
+def _count_of_sub_plugins(subject: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the number of active sub-plugins of a plugin, as text, if there are any."""
     count = sum(name.startswith(f"{subject}.") for name in names)
     if count:
-        yield f"{count} part" + "s" * (count > 1)
+        yield f"{count} sub-plugin" + "s" * (count > 1)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     metavar="PATH",
-    help="Write the timeline into PATH, which is written atomically.",
+    help="Write the timeline to PATH, atomically.",
 )
 @click.option(
     "--ranks",

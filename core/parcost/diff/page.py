@@ -37,9 +37,7 @@ def difference_page(found: Difference, *, full: bool = False) -> Iterator[Item]:
         for name, changes in by_name.items():
             yield from _study(name, changes, full=full, titled=several)
     elif several:
-        yield Line(
-            "--full lists attributes and terms of each study, --study NAME those of one", "faint"
-        )
+        yield Line("--full lists attributes and terms of all studies, --study NAME of one", "faint")
 
 
 def difference_data(found: Difference) -> Any:
@@ -95,6 +93,8 @@ def _study_data(change: StudyChange) -> dict[str, Any]:
 
 
 def _summary(found: Difference, changed: Sequence[StudyChange], same: int) -> str:
+    if not (found.changes or found.same):
+        return "no study has the same name on both sides, so nothing was compared"
     names = len({change.name for change in changed})
     parts = [f"{names} {'study differs' if names == 1 else 'studies differ'}"]
     if same:
@@ -109,7 +109,10 @@ def _summary(found: Difference, changed: Sequence[StudyChange], same: int) -> st
 
 
 def _removed_and_added(found: Difference) -> Iterator[Item]:
-    for title, names in (("added", found.added), ("removed", found.removed)):
+    for title, names in (
+        (f"only in {found.after}", found.added),
+        (f"only in {found.before}", found.removed),
+    ):
         if names:
             more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
             yield Line(f"{title}: {', '.join(names[:_MOST])}{more}")

@@ -69,8 +69,8 @@ class Scenario:
         for axis in axes:
             points *= len(axis.values)
         if points > MOST_POINTS:
-            hint = f"{MOST_POINTS:,} are the most; sweep them in parts, or `parcost search`"
-            raise _too_many("the sweeps have", axes, points, hint)
+            hint = "shorten a list, sweep in parts, or use `parcost search`"
+            raise _too_many(axes, points, MOST_POINTS, hint)
         return study, axes, binder
 
     def _axis_position(self, axis: SweepAxis) -> tuple[int, int]:
@@ -319,8 +319,8 @@ class Scenario:
         bound_apart = prod(len(axis.values) for axis in structural)
         if bound_apart > MOST_BOUND:
             names = ", ".join(f"`{axis.name}`" for axis in structural)
-            hint = f"each point of {names} is evaluated by itself, {MOST_BOUND:,} at most"
-            raise _too_many("the sweeps have", structural, bound_apart, hint)
+            hint = f"each value of {names} is another structure: shorten a list, or sweep in parts"
+            raise _too_many(structural, bound_apart, MOST_BOUND, hint)
         if not axes:
             yield {}, study.fresh(), {}
             return
@@ -415,10 +415,11 @@ _UNKNOWN = {"unknown-name", "missing-block"}
 _MISSING = {"missing-attribute", "missing-block", "unknown-name"}
 
 
-def _too_many(what: str, axes: Sequence[SweepAxis], points: int, hint: str) -> SpecError:
+def _too_many(axes: Sequence[SweepAxis], points: int, limit: int, hint: str) -> SpecError:
     sizes = " x ".join(str(len(axis.values)) for axis in axes)
     said = f"{sizes} = {points:,}" if len(axes) > 1 else f"{points:,}"
-    found = problem("too-many-points", f"{what} {said} points", axes[-1].span, help=hint)
+    message = f"the sweeps have {said} points; the limit is {limit:,}"
+    found = problem("too-many-points", message, axes[-1].span, help=hint)
     return SpecError([found])
 
 

@@ -74,7 +74,8 @@ def quantity(
     if unit and unit not in _PREFIXES:
         base, own = _kin(unit)
         if not own or value == 0 or _READABLE[0] <= abs(value) / _size(unit) < _READABLE[1]:
-            return f"{round_significant(value / _size(unit), digits)} {unit}"
+            text = round_significant(value / _size(unit), digits)
+            return f"{text} {unit}s" if unit == "day" and text != "1" else f"{text} {unit}"
         unit, kinds = base, [own]
     first, *others = kinds or _kinds(unit)
     best = _with_prefix(value, unit, first, digits)

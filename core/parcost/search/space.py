@@ -494,7 +494,7 @@ def _check_axes(scenario: Scenario, axes: Sequence[Axis], most: float) -> None:
     size = prod(len(axis.values) for axis in axes)
     if size > most:
         sizes = " x ".join(f"{a.attribute.rpartition('.')[2]} {len(a.values)}" for a in axes)
-        message = f"the space has {size:.3g} points ({sizes}), and {most:.0e} are the most"
+        message = f"the search space has {size:.3g} points ({sizes}); the limit is {most:.0e}"
         help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
         help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])

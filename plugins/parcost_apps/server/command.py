@@ -29,20 +29,21 @@ if TYPE_CHECKING:
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Port of the page; a free one by default.",
+    help="Port to listen on; by default a free one.",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address of this machine that the page has.",
+    help="Address to listen on.",
 )
 @click.option(
     "--remote",
     is_flag=True,
-    help="Allow a --host that other machines reach. They need the token; nothing is encrypted.",
+    help="Allow a --host that other machines can reach. They need the token; traffic is not "
+    "encrypted.",
 )
-@click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
+@click.option("--no-browser", is_flag=True, help="Print the address, and do not open a browser.")
 @click.option(
     "--time-limit",
     metavar="SECONDS",
@@ -63,11 +64,11 @@ def command(
     no_browser: bool,
     time_limit: float,
 ) -> int:
-    """Open a page with a form of every attribute, evaluated at each change.
+    """Start a web page with a form of all attributes; each change is evaluated.
 
-    Without FILE it begins with an example. The page is for this machine alone, and for who has
-    the token in its address. It can search for the best layouts, and its address is a link to
-    what it shows. Ctrl-C ends it.
+    Without FILE the page shows an example. Only this machine can open it, and only with the token
+    in its address. The page can also search for the best layouts. Its address holds the current
+    settings, and can be bookmarked. Ctrl-C stops the server.
     """
     try:
         from parcost_apps.server.application import LivePage

@@ -36,8 +36,8 @@ _TITLES = {
 _NAMES = {
     ("all", "all"): "all rows",
     ("once", "once"): "each configuration once",
-    ("core", "core"): "marked as core",
-    ("composed", "composed"): "composed, in no other figure",
+    ("core", "core"): "core subset of the rows",
+    ("composed", "composed"): "composed step times (not above)",
     ("framework", GENERIC.framework): "not stated",
 }
 _MOST_FLAWS = 20
@@ -286,18 +286,18 @@ def _left_out(summary: Summary) -> Iterator[Item]:
     if not (summary.unmodelled or summary.flaws or summary.unknown):
         yield Line("No row was left out, and no field was unknown.")
     for title, flaws in (
-        ("cannot be modelled", summary.unmodelled),
-        ("contradict themselves or the schema", summary.flaws),
+        ("that cannot be modeled", summary.unmodelled),
+        ("with contradictions or schema errors", summary.flaws),
     ):
         if flaws:
             yield Line(f"{_count(len(flaws), 'row')} {title}:")
             yield _flaws(flaws)
     if summary.unknown:
         names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unknown.items())
-        yield Line(f"Unknown fields, which are ignored: {names}.")
+        yield Line(f"Unknown fields (ignored): {names}.")
     if summary.unread:
         names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unread.items())
-        yield Line(f"Stated by rows, and not read: {names}.")
+        yield Line(f"Fields that parcost does not use: {names}.")
 
 
 def _flaws(flaws: Sequence[Flaw]) -> Table:

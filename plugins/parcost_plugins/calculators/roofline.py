@@ -32,8 +32,8 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         rates = list(_rates(asked))
         yield from (_ridge(label, name, peak, rate) for name, rate in rates)
         yield Section(
-            title=f"Ridges of {label}",
-            columns=("level", "bandwidth of a device", "ridge, FLOP/B"),
+            title=f"Ridge points of {label}",
+            columns=("level", "bandwidth of a device", "ridge point, FLOP/B"),
             rows=[(name, (rate, "B/s"), peak / rate) for name, rate in rates],
             notes=[_NOTE.format(compute=asked.compute)],
         )
@@ -71,7 +71,7 @@ def _peak_check(asked: Roofline, label: str) -> Check:
 def _ridge(label: str, name: str, peak: Real, rate: Real) -> Figure:
     return Figure(
         name=f"{label}.{name}",
-        title=f"ridge of {name}",
+        title=f"ridge point of {name}",
         value=formula("F / B", F=(peak, "FLOP/s"), B=(rate, "B/s"), source=_SOURCE),
         unit="",
         note="FLOP/B",

@@ -23,8 +23,8 @@ def ridge_chart(
         title=f"FLOPs that each level can feed: {label}",
         place=40,
         notes=[
-            f"Below a ridge the level limits the work, above it the {asked.compute} peak does.",
-            "Large: the ridges.",
+            f"Left of a ridge point the level is the limit, right of it the {asked.compute} peak.",
+            "Large marks: ridge points.",
         ],
         spec=_SPEC,
         columns={

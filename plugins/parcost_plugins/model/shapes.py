@@ -274,7 +274,7 @@ def _recompute_checks(chosen: Recompute, training: Training) -> Iterator[Check]:
             "recompute-layers",
             "layers" if chosen.layers else "every",
             full or (chosen.every == 1 and chosen.layers == 0),
-            "the attribute selects whole layers to recompute, and recomputation is not full",
+            "it selects layers for full recomputation, but `training.recompute` is not `full`",
             "write `training {{ recompute = full }}`",
         ),
         (

@@ -183,8 +183,8 @@ def _checkpoint(study: Study) -> Iterator[Check]:
         id="checkpoint-interval-unknown",
         holds=checkpoint.interval is not None or bool(study.all(Reliability)),
         subject="checkpoint",
-        message="the interval between checkpoints is unknown: without a rate of failures none is "
-        "best",
+        message="the interval between checkpoints is unknown: without a failure rate the optimum "
+        "cannot be computed",
         help="write `interval = 30 min`, or `reliability {{ restart = 10 min }}`",
     )
     if checkpoint.shards is not None and study.get(Cluster) is not None:

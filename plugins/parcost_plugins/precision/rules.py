@@ -31,15 +31,16 @@ def recipe(study: Study) -> Iterator[Check]:
         id="wide-layers",
         holds=precision.wide_first + precision.wide_last <= layers,
         subject=f"{name}.wide_first",
-        message="{first} first and {last} last layers stay in {compute}, and the model has "
-        "{layers}",
+        message="{first} first + {last} last layers stay in {compute}, and the model has only "
+        "{layers} layers",
         inputs={
             "first": precision.wide_first,
             "last": precision.wide_last,
             "compute": precision.compute,
             "layers": layers,
         },
-        help=f"at most {layers} in all: {layers} leaves no layer in low precision",
+        help=f"write `wide_first` and `wide_last` with a sum of at most "
+        f"{layers}; with {layers}, no layer is in low precision",
     )
     device = study[Cluster].device
     yield Check(

@@ -32,7 +32,8 @@ def rules(study: Study) -> Iterator[Check]:
         id="batch-whole",
         holds=batch % 1 == 0,
         subject="training.global_batch",
-        message="the global batch is {batch:.6g} sequences of {sequence} tokens",
+        message="the global batch is {batch:.6g} sequences of {sequence} tokens, "
+        "not a whole number",
         inputs={"batch": batch, "sequence": training.sequence, "fewer": fewer, "more": more},
         help="write {fewer} or {more} tokens",
     )
@@ -57,10 +58,10 @@ def rules(study: Study) -> Iterator[Check]:
         id="batch-product",
         holds=where(divides, count * step, batch) == batch,
         subject="training.micro_batches",
-        message="micro_batches {count} x micro_batch {micro} x dp {dp} = {product}, "
-        "and the global batch is {batch}",
+        message="micro_batches {count} x micro_batch {micro} x dp {dp} = {product} sequences, "
+        "but the global batch is {batch}",
         inputs={**inputs, "count": count, "product": count * step, "fitting": batch / step},
-        help="micro_batches = {fitting}, or leave it out: it follows from the others",
+        help="write micro_batches = {fitting}, or leave it out: it is computed from the others",
     )
 
 

@@ -35,7 +35,7 @@ def rules(study: Study) -> Iterator[Check]:
         id="devices-few",
         holds=ranks <= devices,
         subject="cluster.devices",
-        message=product + " = {ranks} devices are needed, and the cluster has {devices}",
+        message=product + " = {ranks} devices are needed, but the cluster has {devices}",
         inputs={**inputs, "fitting": _fitting(study)},
         help="take {ranks} devices or a multiple of them{fitting}",
     )
@@ -52,9 +52,9 @@ def rules(study: Study) -> Iterator[Check]:
         id="layout-product",
         holds=where(whole, ranks * dp, devices) == devices,
         subject="layout.dp",
-        message=product + " x dp {dp} = {product}, and the cluster has {devices} devices",
+        message=product + " x dp {dp} = {product}, but the cluster has {devices} devices",
         inputs={**inputs, "product": ranks * dp, "fitting": maximum(devices // ranks, 1.0)},
-        help="write dp = {fitting}, or leave it out: it follows from the others",
+        help="write dp = {fitting}, or leave it out: it is computed from the others",
     )
     yield from _experts(study)
     yield Check(

@@ -33,9 +33,9 @@ def figures(scaling: BatchScaling) -> Iterator[Figure]:
     samples = "samples, per device"
     yield sheet(
         "critical_batch",
-        "batch at the ridge",
+        "batch at the ridge point",
         "",
-        "ratio(b, r), r intensity over ridge",
+        "ratio(b, r), r intensity over ridge point",
         note=samples,
     )
     yield sheet("efficiency", "efficiency where traffic hides under compute", "%", "min(r, 1)")

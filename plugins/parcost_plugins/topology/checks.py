@@ -73,10 +73,10 @@ def _same_stages(study: Study) -> Iterator[Check]:
         id="order-of-experts",
         holds=(pp == 1) | (cut.dense == cut.experts),
         subject="layout.order",
-        message="with the order `{order}` the stages of the dense part are {dense} ranks apart, "
-        "and those of the experts {experts}",
+        message="the order `{order}` gives each pipeline stage two sets of ranks: the next stage "
+        "is {dense} ranks away for dense layers, and {experts} for experts",
         inputs={"order": layout.order, "dense": cut.dense, "experts": cut.experts},
-        help="place `pp` last: it is then the same in both",
+        help="place `pp` last: both distances are then equal",
     )
 
 

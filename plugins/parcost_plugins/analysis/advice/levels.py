@@ -97,7 +97,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         if peak is not None:
             yield Figure(
                 name=f"ridge.{at.name}",
-                title=f"ridge of {at.name}",
+                title=f"ridge point of {at.name}",
                 value=formula("F / B", F=(peak, "FLOP/s"), B=(at.bandwidth, "B/s")),
                 unit="",
                 note=f"{compute} FLOPs per byte sent by one device",
@@ -168,10 +168,10 @@ def regime(ratio: float, targets: Targets) -> str:
     if ratio <= float(targets.compute_bound):
         return "compute-bound"
     if ratio <= float(targets.near_ridge):
-        return "near the ridge"
+        return "near the ridge point"
     if ratio <= float(targets.communication_bound):
         return "communication-bound"
-    return "far beyond the ridge"
+    return "strongly communication-bound"
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:

@@ -67,7 +67,7 @@ def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
     return formula(
         " + ".join(f"f_{name} {name}" for name in STEP_PARTS),
         letters,
-        source=f"factors by cause of {step.layouts} measured layouts, with a ridge prior",
+        source=f"factors by cause of {step.layouts} measured layouts, by ridge regression",
     )
 
 

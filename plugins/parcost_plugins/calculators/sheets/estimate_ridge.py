@@ -38,7 +38,7 @@ def ridges(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
         "%",
         "min(1, intensity / ridge)",
     )
-    yield sheet("batch_at_ridge", "batch at the ridge", "", "ratio(batch ridge, intensity)")
+    yield sheet("batch_at_ridge", "batch at the ridge point", "", "ratio(batch ridge, intensity)")
     yield sheet(
         "batch_for_target",
         "batch that feeds the target share of the peak",

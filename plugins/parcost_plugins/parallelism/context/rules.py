@@ -54,7 +54,9 @@ def splits(study: Study) -> Iterator[Check]:
         id="context-needs-fused",
         holds=(not writes_scores(study)) | (found.cp == 1),
         subject="training.flash_attention",
-        message="attention that writes its scores cannot take keys and values block by block",
+        message="context parallelism (cp = {cp}) needs fused attention, and this attention writes "
+        "its scores to memory",
+        inputs={"cp": found.cp},
         help="write `training.flash_attention = on` and `kernels.attention = auto`",
     )
     sequence, parts = study[Training].sequence, sequence_parts(study, found.cp)
