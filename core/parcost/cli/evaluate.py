@@ -241,10 +241,10 @@ def _check_options(view: View, format_: Format, order: Order | None) -> None:
 
 
 def _shard(text: str | None) -> Shard | None:
-    from parcost.batch.shards import Shard, ShardError
-
     if text is None:
         return None
+    from parcost.batch.shards import Shard, ShardError
+
     try:
         return Shard.parse(text)
     except ShardError as error:

@@ -331,13 +331,15 @@ def parse_numbers(name: str, text: str) -> list[int]:
 
 def engine(jobs: int | None, executor: str | None) -> Engine | None:
     """Return the engine of `--jobs` or `--executor`, or None to work in this process."""
-    from parcost.batch.executors import UnknownExecutorError, engine_named, processes
-
     if jobs and executor:
         raise click.UsageError("`--jobs` and `--executor` exclude each other")
+    if not executor and (jobs or 1) == 1:
+        return None
+    from parcost.batch.executors import UnknownExecutorError, engine_named, processes
+
     if executor:
         try:
             return engine_named(executor)
         except UnknownExecutorError as error:
             raise click.UsageError(f"`--executor`: {error}") from error
-    return processes(jobs) if jobs and jobs > 1 else None
+    return processes(jobs or 1)

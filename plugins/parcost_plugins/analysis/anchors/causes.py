@@ -9,7 +9,6 @@ A ridge prior keeps the factors of parts that the layouts do not tell apart near
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import log
@@ -30,6 +29,8 @@ STEP_PARTS = ("compute", "network", "host")
 @cache
 def table() -> Mapping[str, Any]:
     """Return the prior standard deviations of the factors, and the limits of the fit."""
+    import tomllib
+
     return tomllib.loads(Path(__file__).with_name("causes.toml").read_text(encoding="utf-8"))
 
 
