@@ -381,3 +381,29 @@ def test_a_schedule_that_does_not_exist_there_says_why(
         plan(gpipe, p, m, v)
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.message == why
+
+
+@given(case=cases(), kind=st.sampled_from(["one_f_one_b", "interleaved", "zb_h2", "zb_v"]))
+def test_many_micro_batches_are_replayed_in_rounds_as_a_simulator_says(
+    case: Any, kind: str, shipped: Any, simulate: Any
+) -> None:
+    schedule, p = shipped[kind], max(case.p, 2)
+    v = {"interleaved": 3, "zb_v": 2}.get(kind, 1)
+    m = 12 * p
+    F, B, W = ([row[x % len(row)] for x in range(p * v)] for row in (case.F, case.B, case.W))
+    cut = plan(schedule, p, m, v)
+    assert cut.orders[0][1].repeats
+    releases = [case.releases[x % len(case.releases)] for x in range(p * v)]
+    expected = simulate(
+        schedule.order(p, m, v), {"F": F, "B": B, "W": W}, case.hop, by_copy(cut, releases)
+    )
+    expect(cut.timeline(Times(F, B, W), case.hop, releases), cut, expected)
+
+
+def test_a_period_that_is_no_number_of_micro_batches_names_the_schedule() -> None:
+    class Odd(ListedSchedule):
+        def period(self, *_: int) -> Any:
+            return 0.5
+
+    with pytest.raises(OrderError, match=r"`period` of schedule `odd` returns 0\.5"):
+        plan(Odd("odd", lambda *_: []), 1, 1)

@@ -97,6 +97,14 @@ class Schedule(ABC):
         """
         return None
 
+    def period(self, stages: int, chunks: int) -> int | None:  # noqa: ARG002
+        """Return after how many micro-batches the order repeats itself, or None if it does not.
+
+        For so many more micro-batches, the order has one more round of ops before cool-down. It is
+        the same otherwise. A replay computes few of the rounds.
+        """
+        return None
+
     def closed_form(self, case: Case) -> tuple[Real, Mask] | None:  # noqa: ARG002
         """Return the makespan of each pipeline of *case* in closed form, and where it holds.
 

@@ -9,13 +9,16 @@ such steps.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from attrs import frozen
 
 from parcost.contract.pipelines import Op, Pair
 from parcost.language.errors import PluginError
+
+if TYPE_CHECKING:
+    from parcost.engine.rounds import Round
 
 # Slots: time zero, a message that does not exist, and from here on the releases.
 START, NEVER, RELEASES = 0, 1, 2
@@ -37,6 +40,9 @@ class CompiledOrder:
     *takes* are indices of durations: F, then B, W and BW of every virtual stage, then zero, then
     *pairs*. The message of step i crosses route ``over[i]`` between two devices; -1 is no message.
     *releases*, *starts* and *ends* are slots, by copy of a virtual stage.
+
+    The steps of *round_* may be repeated for further micro-batches. Each time, the second slots of
+    *carried* are moved to the first ones.
     """
 
     into: Sequence[int]
@@ -52,6 +58,8 @@ class CompiledOrder:
     ends: Sequence[int]  # when the last backward pass ends
     last: Sequence[int]  # by device: when it is done
     entries: Sequence[tuple[int, Entry, int, int]] = ()  # device, entry, its slot, what it takes
+    round_: tuple[int, int] = (0, 0)
+    carried: Sequence[tuple[int, int]] = ()
 
 
 def compile_order(
@@ -62,16 +70,21 @@ def compile_order(
     *,
     blocking: bool = False,
     keep: bool = False,
+    round_: Round | None = None,
 ) -> CompiledOrder:
     """Compile the op lists of all devices into one program, in the order of *turns*.
 
     *home* is the device of each (micro-batch, virtual stage), micro-batch by micro-batch. *number*
     is the index of the copy by (virtual stage, device). *blocking*: a device is busy while it
-    sends. *keep*: every op keeps its slot, and is listed in *entries*.
+    sends. *keep*: every op keeps its slot, and is listed in *entries*. *round_* is the round of the
+    order that may be repeated.
     """
     made = _OrderCompiler(home, number, len(lists))
+    if round_ is not None:
+        made.add_round(lists, round_)
+        return made.order(())
     if not (blocking or keep or any(Pair in set(map(type, entries_)) for entries_ in lists)):
-        made.add_ops(lists, turns)
+        made.add_ops(_iterators(lists), turns)
         return made.order(())
     entries: list[tuple[int, Entry, int, int]] = []
     todo = [iter(entries_) for entries_ in lists]
@@ -94,6 +107,7 @@ class _OrderCompiler:
     __slots__ = (
         "arrivals",
         "befores",
+        "carried",
         "clock",
         "done",
         "ends",
@@ -105,6 +119,7 @@ class _OrderCompiler:
         "offset",
         "over",
         "pairs",
+        "round",
         "routes",
         "starts",
         "takes",
@@ -128,6 +143,8 @@ class _OrderCompiler:
         self.nothing = len(KINDS) * self.virtual
         self.routes = _Routes()
         self.pairs: dict[tuple[int, int], int] = {}
+        self.round = (0, 0)
+        self.carried: Sequence[tuple[int, int]] = ()
 
     def add(self, d: int, entry: Entry) -> tuple[int, int]:
         """Add the steps of what device *d* does next: the value of the last, and its duration."""
@@ -174,8 +191,19 @@ class _OrderCompiler:
                     done[self.half + j * virtual + x] = value
         return value, duration
 
-    def add_ops(self, lists: Sequence[Sequence[Entry]], turns: Iterable[int]) -> None:
-        """Add the steps of all ops in the order of *turns*, as :meth:`add` does one by one.
+    def add_round(self, lists: Sequence[Sequence[Entry]], round_: Round) -> None:
+        """Add the steps of all ops, and mark those of *round_*."""
+        todo, turns, done = _iterators(lists), round_.turns, self.done
+        self.add_ops(todo, turns[: round_.start])
+        start = [*self.clock, *(done[output] for output in round_.carried)]
+        first = len(self.takes)
+        self.add_ops(todo, turns[round_.start : round_.stop])
+        stop = [*self.clock, *(done[output + round_.later] for output in round_.carried)]
+        self.round, self.carried = (first, len(self.takes)), list(zip(start, stop, strict=True))
+        self.add_ops(todo, turns[round_.stop :])
+
+    def add_ops(self, todo: Sequence[Iterator[Op]], turns: Iterable[int]) -> None:
+        """Add the steps of the next ops in the order of *turns*, as :meth:`add` does one by one.
 
         There are no pairs. This takes half the time, and orders are compiled for few replays.
         """
@@ -184,7 +212,6 @@ class _OrderCompiler:
         clock, starts, ends, routes = self.clock, self.starts, self.ends, self.routes
         offset, number, last = self.offset, self.number, virtual - 1
         copies = [[number.get((x, d), -1) for x in range(virtual)] for d in range(len(clock))]
-        todo = [iter(cast("Sequence[Op]", entries)) for entries in lists]
         value = self.first + len(takes)
         for d in turns:
             kind, j, x = next(todo[d])
@@ -241,6 +268,8 @@ class _OrderCompiler:
             ends=[slot_of[value] for value in ends],
             last=[slot_of[value] for value in clock],
             entries=[(d, entry, slot_of[value], duration) for d, entry, value, duration in entries],
+            round_=self.round,
+            carried=[(slot_of[start], slot_of[stop]) for start, stop in self.carried],
         )
 
     def _step(self, d: int, message: int, duration: int, route: int) -> int:
@@ -251,6 +280,10 @@ class _OrderCompiler:
         self.over.append(route)
         self.clock[d] = value = self.first + len(self.takes) - 1
         return value
+
+
+def _iterators(lists: Sequence[Sequence[Entry]]) -> Sequence[Iterator[Op]]:
+    return [iter(cast("Sequence[Op]", entries)) for entries in lists]
 
 
 class _Routes(dict[tuple[int, int], int]):

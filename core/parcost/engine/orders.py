@@ -19,10 +19,10 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from parcost.contract.calls import CallError, call
-from parcost.contract.pipelines import Op, Pair
+from parcost.contract.pipelines import Op, Pair, PipelineShape
 from parcost.contract.study import Schedule
 from parcost.engine.compiled_order import (
     KINDS,
@@ -34,9 +34,12 @@ from parcost.engine.compiled_order import (
     turns_of,
     words,
 )
+from parcost.engine.rounds import Round, find_round
+from parcost.engine.schedule_calls import limits, period
 
 _CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
 _FUSED = frozenset(("F", "BW"))
+_SHORT = 1024  # orders with a round
 _LISTED = 2**17  # entries of all lists together that are kept to be laid out, some 150 bytes each
 
 _Asked = tuple[int, int, int, int, bool]
@@ -78,11 +81,20 @@ class Order:
     home: Sequence[int] = field(repr=False)  # device, by micro-batch and then by virtual stage
     turns: Sequence[int] = field(repr=False)  # device, by entry: what an entry needs comes first
     blocking: bool = False
+    round_: Round | None = None
+    short: Order | None = None  # whose round is repeated *repeats* times
+    repeats: int = 0
+    make_whole: Callable[[], Order] | None = None
 
     @cached_property
     def program(self) -> CompiledOrder:
         """The order compiled for replay, on first use: a closed form does not need it."""
-        return self.compile()
+        return self.compile() if self.short is None else self.short.program
+
+    @property
+    def whole(self) -> Order:
+        """The order with all of its ops."""
+        return self if self.make_whole is None else self.make_whole()
 
     @cached_property
     def sent(self) -> Sequence[Mapping[tuple[int, int], int]]:
@@ -92,6 +104,8 @@ class Order:
         for x in range(virtual - 1):
             ways = Counter(zip(self.home[x::virtual], self.home[x + 1 :: virtual], strict=True))
             for (a, b), messages in ways.items():
+                if self.repeats:  # each stage is on one device
+                    messages = self.runs[x]  # noqa: PLW2901
                 if a != b:
                     found[a][min(a, b), max(a, b)] += messages
                     found[b][min(a, b), max(a, b)] += messages
@@ -101,7 +115,10 @@ class Order:
         """Return the compiled program; with *keep*, every op keeps its own slot."""
         number = {(x, d): k for k, (x, d) in enumerate(zip(self.stage, self.device, strict=True))}
         lists, blocking = self.lists(), self.blocking
-        return compile_order(lists, self.home, self.turns, number, blocking=blocking, keep=keep)
+        round_ = None if keep else self.round_
+        return compile_order(
+            lists, self.home, self.turns, number, blocking=blocking, keep=keep, round_=round_
+        )
 
 
 def order_of(
@@ -130,6 +147,58 @@ def order_of(
     return order
 
 
+def short_order(
+    schedule: Schedule, stages: int, micro_batches: int, chunks: int, *, blocking: bool = False
+) -> Order:
+    """Return the order of *schedule*, from that of few micro-batches if it repeats itself.
+
+    Raises:
+        OrderError: The schedule raises, or its result is not a valid order.
+    """
+    whole = partial(order_of, schedule, stages, micro_batches, chunks, blocking=blocking)
+    every = period(schedule, stages, chunks)
+    if every is None or blocking or schedule.copies > 1:
+        return whole()
+    few = 2 * (stages + every) + (micro_batches - 2 * stages) % every
+    while 2 * few <= micro_batches:
+        short = _order_with_round(schedule, stages, few, chunks, every)
+        if short is not None:
+            assert short.round_ is not None
+            repeats = (micro_batches - few) // every
+            return evolve(
+                short,
+                short=short,
+                repeats=repeats,
+                make_whole=whole,
+                runs=[micro_batches] * len(short.runs),
+                size=short.size + repeats * sum(short.round_.sizes),
+            )
+        few += max(few // every, 1) * every
+    return whole()
+
+
+def _order_with_round(
+    schedule: Schedule, stages: int, micro_batches: int, chunks: int, every: int
+) -> Order | None:
+    """Return an order with its round of *every* micro-batches, None if it has none.
+
+    It comes from a cache by identity of the schedule.
+    """
+    key = (id(schedule), stages, micro_batches, chunks)
+    if key not in _rounds:
+        while len(_rounds) >= _SHORT:
+            _rounds.pop(next(iter(_rounds)))
+        found = None
+        shape = PipelineShape(stages=stages, micro_batches=micro_batches, chunks=chunks)
+        if not limits(schedule, shape):
+            order = order_of(schedule, stages, micro_batches, chunks)
+            round_ = find_round(order.lists(), order.home, order.turns, every, stages * chunks)
+            found = None if round_ is None else evolve(order, round_=round_)
+        _rounds[key] = schedule, found
+    return _rounds[key][1]
+
+
+_rounds: dict[tuple[int, int, int, int], tuple[Schedule, Order | None]] = {}
 _cache: OrderedDict[_Asked, tuple[Schedule, Order]] = OrderedDict()
 _lists: OrderedDict[_Asked, tuple[Order, Sequence[Sequence[Entry]]]] = OrderedDict()
 

@@ -18,7 +18,7 @@ from attrs import field
 from parcost.contract.pipelines import LONGEST_ORDER, Pipeline, PipelineShape, Times
 from parcost.contract.study import Schedule
 from parcost.engine.compiled_order import NEVER, CompiledOrder, OrderError
-from parcost.engine.orders import Order, order_of
+from parcost.engine.orders import Order, short_order
 from parcost.engine.schedule_calls import case_of, closed_form, limits
 from parcost.engine.schedule_calls import spans as spans_of
 from parcost.language.diagnostics import Diagnostic
@@ -28,6 +28,7 @@ from parcost.records import record
 
 ALL = 1.0  # the share of the micro-batches that passes through a stage without copies
 _BLOCK = 4096  # candidates replayed at once: the state of a pass stays in the cache
+_ROUNDING = 2.0**-48  # of a sum of times
 _FEW = 12  # candidates that are replayed faster one by one than as arrays
 
 #: Seconds of a message between devices: any two, or over each boundary, 0 and 1 first.
@@ -86,7 +87,7 @@ class PipelinePlan:
             shape = f"{p} stages, {micro_batches:g} micro-batches and chunks = {v}"
             message = f"`{name}` does not run with {shape}: {why}"
             raise SpecError([Diagnostic("schedule", message)])
-        return order_of(self.schedule, p, m, v, blocking=self.pipeline.blocking)
+        return short_order(self.schedule, p, m, v, blocking=self.pipeline.blocking)
 
     # --- read off the order -------------------------------------------------------------
 
@@ -251,7 +252,7 @@ def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real
 def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timeline:
     """Replay *order* for one candidate, or for arrays of them that broadcast."""
     program = order.program
-    state = play(program, times, hop, releases)[0]
+    state = play(program, times, hop, releases, order.repeats)[0]
     seconds: Real = 0.0
     for slot in program.last:
         seconds = maximum(seconds, state[slot])
@@ -263,9 +264,12 @@ def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timel
 
 
 def play(
-    program: CompiledOrder, times: Times, hop: Hop, releases: Sequence[Real]
+    program: CompiledOrder, times: Times, hop: Hop, releases: Sequence[Real], repeats: int = 0
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return the final value of every slot (seconds), and the durations of all ops."""
+    """Return the final value of every slot (seconds), and the durations of all ops.
+
+    The round of *program* runs *repeats* times more.
+    """
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
     for b, w in zip(times.B, times.W, strict=True):
         if (id(b), id(w)) not in fused:
@@ -276,25 +280,65 @@ def play(
     state: list[Any] = [0.0] * program.slots
     state[NEVER] = -INFINITY
     hops: tuple[Real, ...]
-    across: Iterable[Real]
-    if isinstance(hop, tuple):
-        hops = (*(reduce(maximum, hop[a:b]) for a, b in program.routes), 0.0)
-        across = map(hops.__getitem__, program.over)
+    if not isinstance(hop, tuple):
+        hops = (hop,)
     else:
-        hops, across = (hop,), repeat(hop)
+        hops = (*(reduce(maximum, hop[a:b]) for a, b in program.routes), 0.0)
     for slot, release in zip(program.releases, releases, strict=True):
         state[slot] = release - hops[-1]  # every message takes a hop, and this is not one
-    steps = zip(program.into, program.turn, program.message, program.takes, across, strict=False)
-    if is_array(*hops, *releases, *durations):
-        import numpy as np
+    begin, end = program.round_
+    advance = _advance_arrays if is_array(*hops, *releases, *durations) else _advance_numbers
 
-        for into, turn, message, takes, over in steps:
-            state[into] = np.maximum(state[turn], state[message] + over) + durations[takes]
-    else:  # the same, where calling `max` would take twice as long as all the rest
-        for into, turn, message, takes, over in steps:
-            clock, arrival = state[turn], state[message] + over
-            state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136
+    def run_steps(first: int, last: int | None) -> None:
+        rows = (program.into, program.turn, program.message, program.takes, program.over)
+        *steps, routes = (row[first:last] for row in rows) if first or last else rows
+        across = map(hops.__getitem__, routes) if isinstance(hop, tuple) else repeat(hop)
+        advance(state, durations, zip(*steps, across, strict=False))
+
+    if repeats:
+        run_steps(0, end)
+        _repeat_round(state, program.carried, repeats, lambda: run_steps(begin, end))
+        run_steps(end, None)
+    else:
+        run_steps(0, None)
     return state, durations
+
+
+def _advance_arrays(state: list[Any], durations: Sequence[Any], steps: Iterable[Any]) -> None:
+    """Run *steps* of a program on values that are arrays."""
+    import numpy as np
+
+    for into, turn, message, takes, over in steps:
+        state[into] = np.maximum(state[turn], state[message] + over) + durations[takes]
+
+
+def _advance_numbers(state: list[Any], durations: Sequence[Any], steps: Iterable[Any]) -> None:
+    """Run *steps* on numbers, where calling `max` would take twice as long as all the rest."""
+    for into, turn, message, takes, over in steps:
+        clock, arrival = state[turn], state[message] + over
+        state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136
+
+
+def _repeat_round(
+    state: list[Any], carried: Sequence[tuple[int, int]], repeats: int, run: Callable[[], None]
+) -> None:
+    """Run a round *repeats* times, or until each one only adds the same time to all values."""
+    stops = list(dict.fromkeys(stop for _, stop in carried))
+    passed: Real = 0.0  # times count from there: so a round is as exact as the first
+    for left in range(repeats - 1, -1, -1):
+        zero = state[stops[0]]
+        before = [state[stop] - zero for _, stop in carried]
+        passed = passed + zero
+        for (start, _), value in zip(carried, before, strict=True):
+            state[start] = value
+        run()
+        gains = [state[stop] - value for (_, stop), value in zip(carried, before, strict=True)]
+        gain, most = gains[0], reduce(maximum, map(abs, gains)) * _ROUNDING
+        if all(all_of(abs(other - gain) <= most) for other in gains):
+            passed = passed + left * gain
+            break
+    for stop in stops:
+        state[stop] = state[stop] + passed
 
 
 def _runs_of(k: int) -> Callable[[Order], float]:

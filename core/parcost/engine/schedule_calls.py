@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parcost.contract.calls import CallError, call
@@ -63,6 +64,18 @@ def limits(schedule: Schedule, shape: PipelineShape) -> str | None:
         OrderError: The schedule raises.
     """
     return _call(schedule, "limits", schedule.limits, shape)
+
+
+def period(schedule: Schedule, stages: int, chunks: int) -> int | None:
+    """Return after how many micro-batches the order of a schedule repeats itself, or None.
+
+    Raises:
+        OrderError: The schedule raises, or returns something else.
+    """
+    found = _call(schedule, "period", partial(schedule.period, stages), chunks)
+    if found is not None and (type(found) is not int or found < 1):
+        raise _wrong(schedule, "period", f"returns {found!r} where a number from 1 on is expected")
+    return found
 
 
 def lower_bound(schedule: Schedule, case: Case) -> Real | None:

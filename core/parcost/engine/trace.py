@@ -22,7 +22,7 @@ def replay_activities(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]
     if is_array(*values):
         raise ValueError("a sweep has no single timeline: evaluate one of its points")
     plan = PipelinePlan(run.schedule, run.pipeline)
-    return activities(plan, run.times, run.hop), plan.orders[0][1]
+    return activities(plan, run.times, run.hop), plan.orders[0][1].whole
 
 
 def activities(
@@ -35,7 +35,7 @@ def activities(
     cut = plan.pipeline
     assert not is_array(cut.micro_batches)
     ((_, order),) = plan.orders
-    program = order.compile(keep=True)
+    program = order.whole.compile(keep=True)
     state, durations = play(program, times, hop, releases or [0.0] * len(plan.device))
     found: list[list[Activity]] = [[] for _ in plan.held]
     for d, entry, slot, takes in program.entries:

@@ -11,11 +11,13 @@ import pytest
 
 from parcost.contract.pipelines import Case, Op, Pair, PipelineShape, Times
 from parcost.contract.study import Schedule
-from parcost.engine.orders import order_of
+from parcost.engine.orders import order_of, short_order
+from parcost.engine.replay import run
 from parcost.numeric import Real
 from parcost.testing.simulator import Simulation, ops_of, simulate
 
 _ROUNDING = 1e-9
+_SMALL = 60  # passes in each direction of a pipeline that is compared at many sizes
 #: F, B and W of a stage: alike, each the longest, each the shortest, none of W.
 _PASSES = ((1.0, 1.0, 1.0), (4.0, 2.0, 1.0), (2.0, 3.0, 1.0), (1.0, 2.0, 5.0), (1.0, 2.0, 0.0))
 _HOPS = (0.0, 1.0, 7.0)
@@ -78,6 +80,31 @@ class ScheduleContract:
                 first = list(accumulate(case.counts, initial=0))[:-1]  # stages of runs
                 assert list(spans[0]) == pytest.approx([starts[x] for x in first]), case
                 assert list(spans[1]) == pytest.approx([ends[x] for x in first]), case
+
+    def test_an_order_that_repeats_itself_is_replayed_in_rounds(self) -> None:
+        """With a period, the order of many micro-batches is that of few, with further rounds."""
+        for p, m, v in self.legal():
+            if m * p * v > _SMALL or (every := self.schedule.period(p, v)) is None:
+                continue
+            many = m + 4 * every * (p + 1)
+            whole, short = (of(self.schedule, p, many, v) for of in (order_of, short_order))
+            at = f"{p} stages, {many} micro-batches, {v} chunks"
+            for name in (
+                "held",
+                "runs",
+                "split",
+                "alive",
+                "alive_forward",
+                "first",
+                "last",
+                "sent",
+            ):
+                assert list(getattr(short, name)) == list(getattr(whole, name)), f"{name}: {at}"
+            for slow, hop in product((None, 0, -1), _HOPS):
+                times = _times(p * v, (2.0, 3.0, 1.0), slow)
+                found = (run(order, times, hop, [0.0] * p * v) for order in (whole, short))
+                one, other = ([each.seconds, *each.starts, *each.ends] for each in found)
+                assert one == pytest.approx(other, rel=_ROUNDING), at
 
     def test_a_lower_bound_is_never_above_the_time(self) -> None:
         """The lower bound is at most the simulated time: a search relies on it."""

@@ -181,7 +181,7 @@ class TrainingTrace(StepTrace):
 
     @cached_property
     def _order(self) -> Order:
-        return self.run.plan.orders[0][1]
+        return self.run.plan.orders[0][1].whole
 
     @cached_property
     def _memory(self) -> DeviceMemory:

@@ -59,6 +59,10 @@ class Interleaved(Schedule):
         ]
         return [_device(r, stages, chunks, group, table) for r in range(stages)]
 
+    def period(self, stages: int, chunks: int) -> int:  # noqa: ARG002
+        """Return the number of micro-batches of a round: a group."""
+        return self._group or stages
+
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan for equal virtual stages and short messages.
 

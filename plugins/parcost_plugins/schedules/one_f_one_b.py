@@ -39,6 +39,10 @@ class OneFOneB(Schedule):
         """Return warm-up, steady state and cool-down of each device."""
         return [_stage(s, min(stages - 1 - s, micro_batches), micro_batches) for s in range(stages)]
 
+    def period(self, stages: int, chunks: int) -> int:  # noqa: ARG002
+        """Return the number of micro-batches of a round."""
+        return 1
+
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan for equal stages, or with the last stage as the bottleneck.
 

@@ -41,6 +41,10 @@ class ZBV(Schedule):
             for r in range(stages)
         ]
 
+    def period(self, stages: int, chunks: int) -> int:  # noqa: ARG002
+        """Return the number of micro-batches of a round."""
+        return 1
+
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan if all passes of all virtual stages are equal."""
         hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks

@@ -37,6 +37,10 @@ class ZeroBubble(Schedule):
             for s in range(stages)
         ]
 
+    def period(self, stages: int, chunks: int) -> int:  # noqa: ARG002
+        """Return the number of micro-batches of a round."""
+        return 1
+
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan for equal stages and messages without time.
 
