@@ -334,6 +334,10 @@ def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, A
     return found
 
 
+#: The types of values that hold no block.
+SCALARS = frozenset({bool, int, float, str, type(None)})
+
+
 def change_values(
     blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any, str, object], Any]
 ) -> dict[type, tuple[Any, ...]]:
@@ -344,7 +348,11 @@ def change_values(
     made: dict[int, Any] = {}
 
     def of(value: Any) -> Any:
+        if value.__class__ in SCALARS:
+            return value
         if isinstance(value, tuple):
+            if SCALARS.issuperset(map(type, value)):
+                return value
             items = tuple(of(item) for item in value)
             return value if all(a is b for a, b in zip(items, value, strict=True)) else items
         if not hasattr(type(value), "__block__"):

@@ -119,6 +119,7 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
 
     function: Callable[..., tuple[Any, ...]]
     arguments: tuple[Any, ...]
+    _hash: int | None = None
 
     def __new__(
         cls, total: float, function: Callable[..., tuple[Any, ...]], *arguments: Any
@@ -140,7 +141,9 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
 
     def __hash__(self) -> int:
         """Return the hash of the function and the arguments."""
-        return hash((self.function, self.arguments))
+        if self._hash is None:
+            self._hash = hash((self.function, self.arguments))
+        return self._hash
 
     def of(self, study: Any) -> Any:
         """Return the number of occurrences on each virtual stage of *study*."""

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from parcost.contract.queries import STRUCTURES, Memo
-from parcost.contract.schema import block_name, block_type, on_axes
+from parcost.contract.schema import SCALARS, block_name, block_type, on_axes
 from parcost.engine.study import SpecStudy
 from parcost.search.mesh import Mesh, squeeze
 
@@ -114,6 +114,10 @@ class _Merger:
         axes: dict[str, tuple[str, Any]] = {}
         for name in names:
             own = [vars(block)[name] for block in blocks]
+            types = {*map(type, own)}
+            if len(types) == 1 and types <= SCALARS and own.count(own[0]) == len(own):
+                values[name] = own[0]
+                continue
             numbers = all(type(value) in (int, float) for value in own)
             if numbers and any(value != own[0] for value in own) and not fields[name].structural:
                 values[name] = self.repeat(own)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from parcost.contract.validation import declarations
 from parcost.engine.reduce import reduce, reduce_step
 from parcost.engine.schedule_calls import schedule_blame
-from parcost.records import replace_values
+from parcost.search.mesh import Places
 from parcost.search.scores import ScoredLayouts
+from parcost.search.term_arrays import at_points, select_terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,8 +51,7 @@ def usable_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
 
 
 def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:
-    picked = _PointSelection(where)
-    return reduce_by(np.minimum, (picked.flat(size) for size in sizes), np.inf)
+    return reduce_by(np.minimum, (at_points(size, where[-1]) for size in sizes), np.inf)
 
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
@@ -65,46 +64,8 @@ def _picked_terms(
     scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]
 ) -> tuple[Pipeline, Schedule, Stamped, Stamped]:
     """Return the arguments of the reducer for layouts: pipeline, schedule, terms and memory."""
-    picked = _PointSelection(where)
-    pipeline = attrs.evolve(
-        scored.pipeline, micro_batches=picked.flat(scored.pipeline.micro_batches)
-    )
-    terms = [(plugin, picked.term(term)) for plugin, term in scored.terms]
-    memory = [(plugin, picked.term(term)) for plugin, term in scored.memory]
+    places = Places(where)
+    micro_batches = at_points(scored.pipeline.micro_batches, where[-1])
+    pipeline = attrs.evolve(scored.pipeline, micro_batches=micro_batches)
+    terms, memory = (select_terms(stamped, places) for stamped in (scored.terms, scored.memory))
     return pipeline, scored.schedule, terms, memory
-
-
-class _PointSelection:
-    """Selects layouts from arrays over a space."""
-
-    def __init__(self, where: Sequence[NDArray[np.intp]]) -> None:
-        self.where = where
-
-    def number(self, value: Any) -> Any:
-        """Return the elements of an array over the space at each layout."""
-        if getattr(value, "ndim", 0) < len(self.where):
-            return self.flat(value)
-        index = tuple(
-            np.zeros_like(at) if size == 1 else at
-            for at, size in zip(self.where, value.shape, strict=True)
-        )
-        return value[index]
-
-    def flat(self, value: Any) -> Any:
-        """Return the elements of an array over combinations of degrees at each layout."""
-        if getattr(value, "ndim", 0) == 0 or value.shape[-1] == 1:
-            return value.item() if getattr(value, "size", 0) == 1 else value
-        return value[self.where[-1]]
-
-    def term(self, term: Any) -> Any:
-        """Return a term with its numbers at each layout."""
-        type_: Any = type(term)
-        declared = declarations(type_)
-        values = zip(declared.varying, declared.numbers(term), strict=True)
-        numbers: dict[str, Any] = {
-            name: self.number(value) for name, value in values if getattr(value, "ndim", 0)
-        }
-        if declared.series:
-            series = getattr(term, declared.series)
-            numbers[declared.series] = tuple(self.number(value) for value in series)
-        return replace_values(term, numbers) if numbers else term

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 
 from parcost.contract.fields import LEGAL
 from parcost.contract.queries import READS, Memo, Reads
-from parcost.contract.schema import on_axes
+from parcost.contract.schema import SCALARS, on_axes
 from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.shapes import shape_of, shape_problem
@@ -359,13 +359,15 @@ class Variants:
 
     def _look_into(self, value: Any) -> tuple[int, ...]:
         if isinstance(value, tuple):
-            return tuple(k for item in value for k in self._look_into(item))
+            inside = (item for item in value if item.__class__ not in SCALARS)
+            return tuple(k for item in inside for k in self._look_into(item))
         if not hasattr(type(value), "__block__"):
             return ()
         if id(value) not in self._inside:
             own = [k for (block, _), k in self._chosen.items() if block == id(value)]
             for inner in vars(value).values():
-                own += self._look_into(inner)
+                if inner.__class__ not in SCALARS:
+                    own += self._look_into(inner)
             self._inside[id(value)] = tuple(sorted(set(own)))
         return self._inside[id(value)]
 
