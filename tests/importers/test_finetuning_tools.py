@@ -626,7 +626,7 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
         "training.recompute": "full",
     }.items() <= values.items()
     assert "precision.gradients" not in values
-    assert assumed["training.sequence"].endswith("examples/configs/sft.yaml")
+    assert assumed["training.sequence"].endswith("examples/configs: sft.yaml")
     assert "layout.tp" not in assumed
     own = RL_SFT.replace("max_total_sequence_length: 4096", "max_total_sequence_length: 512")
     found = one.read(ImportFile("run.yaml", RL_MEGATRON, PLAIN, {"sft.yaml": own}.get))
@@ -643,6 +643,28 @@ def test_a_command_of_nemo_rl_replaces_values_of_its_configuration() -> None:
     assert not found.questions
     assert settings(found)["cluster.devices"] == "2 * 8"
     assert settings(found)["training.sequence"] == "1024"
+
+
+def test_a_configuration_that_the_tool_finds_itself_is_assumed() -> None:
+    """`tune run --config llama3_1/8B_full`: batches of 2 without accumulation, checkpoints, bf16."""
+    one = next(one for one in importers() if one.name == "torchtune")
+    words = "tokenizer.max_seq_len=4096 gradient_accumulation_steps=4"
+    command = "tune run --nproc_per_node 8 full_finetune_distributed --config llama3_1/8B_full"
+    found = one.read(ImportFile("run.sh", f"{command} {words}\n"))
+    assert not found.questions
+    values, assumed = settings(found), assumptions(found)
+    assert values["training.micro_batch"] == "2"
+    assert assumed["training.micro_batch"] == "torchtune 0.6.1: llama3_1/8B_full"
+    assert values["training.micro_batches"] == "4"
+    assert "training.micro_batches" not in assumed
+    assert values["cluster.devices"] == "8"
+    assert "models.llama31_8b" in uses(found)
+    beside = {"llama3_1/8B_full": TORCHTUNE, "8B_full": TORCHTUNE}
+    found = one.read(ImportFile("run.sh", f"{command} {words}\n", PLAIN, beside.get))
+    assert "training.micro_batch" not in assumptions(found)
+    other = command.replace("8B_full", "8B_mine")
+    (problem,) = one.read(ImportFile("run.sh", f"{other}\n")).problems
+    assert "`llama3_1/8B_mine` has the keys of the job" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,8 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
             end=place.end,
             help=help or "keep only one of them in the file",
         )
-    return _of_launch(evolve(file, neighbor=script.neighbor(file.neighbor)), script, found[0])
+    file = evolve(file, neighbor=script.neighbor(file.neighbor))
+    return _of_launch(file, script, found[0], rules)
 
 
 def reject_trainer(job: JobKeys, title: str) -> Translation:
@@ -135,7 +136,9 @@ def _key_of(text: str) -> str:
     return pair[1] if pair else ""
 
 
-def _of_launch(file: ImportFile, script: Script, launch: ScriptLaunch) -> JobKeys:
+def _of_launch(
+    file: ImportFile, script: Script, launch: ScriptLaunch, rules: Mapping[str, Any]
+) -> JobKeys:
     """Return the keys of a command, and of the configuration that it names."""
     problems: list[ImportProblem] = []
     entries: dict[str, JsonEntry] = {}
@@ -145,6 +148,19 @@ def _of_launch(file: ImportFile, script: Script, launch: ScriptLaunch) -> JobKey
     program = launch.program
     entries[PROGRAM] = JsonEntry(launch.name, program.start, program.end)
     key, values = "", list[ShellField]()
+
+    def brought(word: ShellField) -> bool:
+        """Add the keys of a configuration that the tool brings; return whether it is one."""
+        name = word.text.rpartition("/")[2]
+        known = rules.get("brought", {})
+        own = next((one for one in (word.text, name) if isinstance(known.get(one), Mapping)), "")
+        if not own or file.neighbor(word.text) or file.neighbor(name):
+            return False
+        for one, value in {**rules.get("brought_common", {}), **known[own]}.items():
+            if one not in entries:
+                entries[one] = JsonEntry(value, word.start, word.end)
+                assumed[one] = f"{rules['brought_by']}: {own}"
+        return True
 
     def finish(conditional: bool) -> None:
         if not key:
@@ -156,13 +172,14 @@ def _of_launch(file: ImportFile, script: Script, launch: ScriptLaunch) -> JobKey
         elif doubt is not None:
             unread[key] = doubt
         elif key == "config" and len(values) == 1:
-            problem = _add_file(file, values[0], entries)
+            problem = _add_file(file, values[0], entries) if not brought(values[0]) else None
             problems.extend([problem] if problem else [])
         else:
             texts = [one.text for one in values]
             plain = [_plain(text) for text in texts]
             value = True if not plain else plain[0] if len(plain) == 1 else plain
             entries[key] = JsonEntry(value, place.start, values[-1].end if values else place.end)
+            assumed.pop(key, None)  # of a configuration ahead of it
             if why := next((one.assumption for one in (place, *values) if one.assumption), ""):
                 assumed[key] = why
 
@@ -186,7 +203,7 @@ def _of_launch(file: ImportFile, script: Script, launch: ScriptLaunch) -> JobKey
             elif key and not word.text.endswith(CONFIGURATIONS[:2]):
                 values.append(word)
             elif word.text.endswith(CONFIGURATIONS) or key:
-                problem = _add_file(file, word, entries)
+                problem = _add_file(file, word, entries) if not brought(word) else None
                 problems += [problem] if problem else []
                 key, values = "", []
             else:

@@ -92,7 +92,7 @@ def _extend(
             values = other
         elif plain in _TABLE["brought"]:
             values = {key: JsonEntry(one, 0, 0) for key, one in _TABLE["brought"][plain].items()}
-            why = f"{_VERSION}: examples/configs/{plain}"
+            why = f"{_TABLE['brought_by']}: {plain}"
             assumed.update({key: why for key in values if key not in entries})
         else:
             message = f"`{_START}` names `{name}`, which is not beside the file"
