@@ -107,6 +107,7 @@ def test_energy_counts_idling_hosts_and_cooling() -> None:
 def test_customary_shares_stand_in_where_none_are_given() -> None:
     found = result(JOB + "run { tokens = 1 T tokens }\nenergy { }")
     busy = sum(line.exposed for line in found.outcome.ledger if line.resource in ("compute", "hbm"))
+    assert found.outcome.kernel_seconds == [pytest.approx(busy)]
     share = busy / found.figure("step_time")
     assert 0.5 < share < 1.0
     drawn = 64 * 700 * (0.1 + 0.9 * (0.8 * share + 0.4 * (1 - share))) * 1.35 * 1.2
@@ -114,6 +115,17 @@ def test_customary_shares_stand_in_where_none_are_given() -> None:
     assert found.figure("energy") == pytest.approx(drawn * found.figure("days"))
     with pytest.raises(KeyError):
         found.figure("carbon")
+
+
+def test_devices_of_a_pipeline_draw_the_power_of_the_same_work() -> None:
+    """The head makes the last of 4 stages longer, which the power of one device must not show."""
+
+    def worked(degrees: str) -> float:  # device-seconds of kernels in a step, from the power
+        found = result(JOB.replace("tp = 2", degrees) + "energy { }")
+        activity = (found.figure("site_power") / (64 * 700 * 1.35 * 1.2) - 0.1) / 0.9
+        return (activity - 0.4) / 0.4 * found.figure("step_time") * 64
+
+    assert worked("tp = 2, pp = 4") == pytest.approx(worked("tp = 2"), rel=0.02)
 
 
 @pytest.mark.slow

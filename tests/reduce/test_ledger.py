@@ -56,6 +56,28 @@ def test_lines_are_in_the_order_of_passes_and_names(make: Any) -> None:
     assert [name for name, _ in order[8:]] == ["bubble", "hop", "fill", "end"]
 
 
+def test_kernels_of_each_device_are_its_own(make: Any) -> None:
+    """Of 36 s, stage 0 works all and stage 1 a third: each has 4 (1 + 2) s by layer."""
+    layers = [make.work("layer", 1.0, count=(3, 1)), make.work("layer", 2.0, "B", count=(3, 1))]
+    found = make.step(*layers, p=2, m=4.0)
+    assert found.step_seconds == 36.0
+    assert found.kernel_seconds == [36.0, 12.0]
+
+
+def test_kernels_do_not_run_while_a_device_waits(make: Any) -> None:
+    """Of 10 s of a collective 8 hide under a layer, slowed by 2 s; the other 2 s it waits."""
+    found = make.step(
+        make.work("layer", 8.0),
+        make.work("reduce", 10.0, resource="net", window="", slowdown=0.25),
+        make.once("update", 3.0, "end", resource="hbm"),
+        make.once("gather", 5.0, "fill", resource="net"),
+        m=2.0,
+    )
+    waits = line(found, "reduce").exposed + line(found, "gather").exposed
+    assert waits == 2 * 2 + 5
+    assert found.kernel_seconds == [found.step_seconds - waits] == [2 * (8 + 2) + 3]
+
+
 def test_the_bubble_is_that_of_messages_without_a_time(make: Any) -> None:
     found = make.step(
         make.work("f", 100.0), make.work("b", 200.0, "B"), make.edge(1.0), p=4, m=16.0

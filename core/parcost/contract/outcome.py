@@ -7,7 +7,7 @@ identities without a tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal, Protocol, cast
 
@@ -130,6 +130,7 @@ class Outcome:
     feasible: Mask = True
     failed: Sequence[Check] = ()  # the rules that fail somewhere, warnings included
     run: StepReplay | None = field(default=None, repr=False)
+    kernels: Callable[[], Sequence[Real]] | None = field(default=None, repr=False)
     faults: Sequence[Fault] = ()
     _step_formula: Formula | None = field(default=None, init=False, repr=False)
 
@@ -160,6 +161,13 @@ class Outcome:
     def device_seconds(self) -> Sequence[Real]:
         """The busy time of each device in seconds; *ideal_seconds* for the reference device."""
         return self._run.device_seconds()
+
+    @property
+    def kernel_seconds(self) -> Sequence[Real]:
+        """The seconds of a step in which kernels run, on each device; the rest it waits."""
+        if self.kernels is None:
+            raise ValueError("an outcome that was put together by hand has no kernels to count")
+        return self.kernels()
 
     @property
     def device_alive(self) -> Sequence[Real]:

@@ -11,6 +11,9 @@ from parcost.engine.maxima import total
 from parcost.numeric import Real, maximum
 from parcost.records import record
 
+#: What the kernels of a device keep busy; everything else is communication.
+KERNELS = ("compute", "hbm")
+
 
 @record(kw_only=True, eq=False)
 class Load:
@@ -38,6 +41,12 @@ class Load:
         """The seconds of all passes together."""
         found = self.seconds
         return found["F"] + (found["R"] + found["B"]) + found["W"]
+
+    @property
+    def kernel_seconds(self) -> Real:
+        """The seconds in which kernels run, longer by the slowdown of compute."""
+        works = zip(self.works, self.exposed, strict=True)
+        return self.total - total(t for work, t in works if work.resource not in KERNELS)
 
     def busy_seconds(self, passes: Iterable[Pass], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* is busy."""

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from parcost.contract.terms import Work
-from parcost.engine.load import Load
+from parcost.engine.load import KERNELS, Load
 from parcost.engine.maxima import total
 from parcost.engine.replay import PipelinePlan
 from parcost.numeric import Real, any_of, maximum, where
 from parcost.records import record
-
-#: What the kernels of a device keep busy; everything else is communication.
-KERNELS = ("compute", "hbm")
 
 
 @record(kw_only=True, eq=False)

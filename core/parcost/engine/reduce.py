@@ -17,6 +17,7 @@ Terms are sorted by name first, so that the order of plugins does not change any
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
@@ -36,7 +37,7 @@ from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.stage_costs import PASSES, kinds, load_where
-from parcost.engine.step_costs import WHENS, added_seconds
+from parcost.engine.step_costs import WHENS, added_seconds, kernel_seconds
 from parcost.language.errors import FaultError, SpecError
 from parcost.numeric import Mask, Real, any_of
 
@@ -106,6 +107,7 @@ def reduce(
         device_memory=full.devices,
         alive=[_alive(plan, x) for x in range(pipeline.stages * pipeline.chunks)],
         run=whole,
+        kernels=partial(kernel_seconds, whole),
     )
 
 

@@ -25,6 +25,7 @@ from typing import Literal
 from attrs import evolve
 
 from parcost.contract.terms import Once, Work
+from parcost.engine.load import KERNELS
 from parcost.engine.maxima import MaximumChoice, columns, find_maximum, total
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import PipelinePlan, Timeline
@@ -63,6 +64,7 @@ class _Stage:
     covered: Sequence[Real]
     seconds: Real  # of all terms
     exposed: Real  # less what is under compute, which takes longer by the slow-down
+    kernels: Real  # of kernels, with that slowdown
 
 
 def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) -> Real:
@@ -172,6 +174,23 @@ def added_seconds(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Rea
     fill, drain, end = (TermGroup(terms[when], run) for when in WHENS)
     timeline = _hold_back(fill, run)[2] if fill.terms else run.timeline
     return timeline.seconds + drain.outlasts(fill, timeline) + end.duration()
+
+
+def kernel_seconds(run: PipelineRun) -> Sequence[Real]:
+    """Return the seconds of a step in which kernels run, on each device.
+
+    Kernels hidden under others count once; the slowdown of compute is included.
+    """
+    m, plan = run.plan.pipeline.micro_batches, run.plan
+    groups = [
+        TermGroup([once for _, once in run.onces if once.when == when], run) for when in WHENS
+    ]
+
+    def seconds(k: int) -> Real:
+        once = total(group.stages[k].kernels for group in groups)
+        return m * plan.shares[k] * run.loads[k].kernel_seconds + once
+
+    return [total(seconds(k) for k in held) for held in plan.held]
 
 
 def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
@@ -293,8 +312,15 @@ def _stage(terms: Sequence[Once], k: int, run: PipelineRun) -> _Stage:
             used[other] = used.get(other, 0.0) + (share * seconds - beyond)
         took[i], covered[i] = seconds, hides
         slowed = slowed + term.slowdown * hides
-    exposed = total(took) - total(covered) + slowed
-    return _Stage(took=took, covered=covered, seconds=total(took), exposed=exposed)
+    apart = [t - c for t, c in zip(took, covered, strict=True)]
+    kernels = total(a for a, term in zip(apart, terms, strict=True) if term.resource in KERNELS)
+    return _Stage(
+        took=took,
+        covered=covered,
+        seconds=total(took),
+        exposed=total(took) - total(covered) + slowed,
+        kernels=kernels + slowed,
+    )
 
 
 def _on(term: Once) -> Sequence[tuple[str, Real]]:

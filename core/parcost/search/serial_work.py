@@ -16,7 +16,7 @@ import numpy as np
 from parcost.contract.pipelines import Times
 from parcost.contract.terms import Edge, Once, Pass, Work
 from parcost.engine.bounds import lower_bound
-from parcost.engine.pairs import KERNELS
+from parcost.engine.load import KERNELS
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parcost.contract.traces import COMPUTE_STREAM
-from parcost.engine.pairs import KERNELS
+from parcost.engine.load import KERNELS
 
 ROUNDING = 1e-9  # of a pass or a step: less is no time
 ONCE = "once per step"

@@ -6,12 +6,10 @@ import sys
 
 from attrs import frozen
 
-from parcost import Formula, Outcome, Real, Study, exposed_seconds, formula
+from parcost import Formula, Outcome, Real, Study, formula
 from parcost.numeric import maximum
 from parcost_plugins.operations.goodput import useful_share
 from parcost_plugins.vocabulary import Cluster, Run, Training
-
-_OWN_RESOURCES = ("compute", "hbm")  # of a device: kernels keep them busy
 
 
 @frozen(kw_only=True, eq=False)
@@ -19,7 +17,7 @@ class Speed:
     """Throughput in *tokens* per second of wall time, on *devices* devices, with its *source*.
 
     *useful* is the share of wall time spent in steps; the rest is lost to failures. *busy* is the
-    share of a step in which devices compute, 1 if only the whole run is known.
+    share of a step in which kernels run, the mean of all devices; 1 if only the whole run is known.
     """
 
     tokens: Real
@@ -33,7 +31,7 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
     """Return the throughput of the steps of *study*, reduced by losses to failures."""
     training = study[Training]
     share = useful_share(study)
-    lines = (line for line in outcome.ledger if line.resource in _OWN_RESOURCES)
+    stages = outcome.kernel_seconds
     step = maximum(outcome.step_seconds, sys.float_info.min)  # 0 where nothing is modeled
     tokens = training.global_batch * training.sequence / step
     return Speed(
@@ -42,10 +40,11 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
         useful=share,
         source="tokens of a step / step time",
         busy=formula(
-            "ratio(compute, T)",
-            compute=(exposed_seconds(lines), "s"),
+            "ratio(sum(t), p T), mean over the pipeline",
+            t=({f"device {i}": seconds for i, seconds in enumerate(stages)}, "s"),
+            p=float(len(stages)),
             T=(outcome.step_formula, "s"),
-            source="exposed seconds of compute and of device memory",
+            source="seconds in which kernels run on each device",
         ),
     )
 
