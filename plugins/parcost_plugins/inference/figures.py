@@ -152,13 +152,14 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "R": replica.ranks,
         "C": (cache_read(replica, serving.context), "B"),
         "G": (replica.flops, "FLOP"),
+        "H": (replica.head_flops, "FLOP"),
         "A": (replica.attention_flops, "FLOP"),
     }
     yield sheet(
         "prefill_flops",
         "FLOPs of a prompt",
         "FLOP",
-        "S (G + A), G of products and A of attention, for each token",
+        "S (G - H + A) + H, G of products and A of attention, H of logits of the last token",
     )
     yield sheet("prefill_compute_seconds", "products of a prompt", "s", "prefill_flops / (t peak)")
     yield sheet(

@@ -137,6 +137,12 @@ class Replica:
         """FLOPs of one token in matrix products, the head included (2 G)."""
         return self._flops("matmul")
 
+    @property
+    def head_flops(self) -> Real:
+        """FLOPs of the logits of one token; 0 for a model of stated size, whose head is unknown."""
+        model = self.serving.model
+        return 0.0 if model.is_nominal else 2.0 * model.hidden * model.vocabulary
+
     @cached_property
     def attention_flops(self) -> Real:
         """FLOPs of one token of the prompt in the attention core, causal, on average (A)."""

@@ -56,9 +56,9 @@ class ServingPhase:
 
 
 def prefill(replica: Replica) -> ServingPhase:
-    """Return the phase of one prompt."""
-    tokens = replica.serving.prompt
-    flops = tokens * (replica.flops + replica.attention_flops)
+    """Return the phase of one prompt; engines compute the logits of its last token only."""
+    tokens, head = replica.serving.prompt, replica.head_flops
+    flops = tokens * (replica.flops - head + replica.attention_flops) + head
     return _phase(replica, tokens, flops, cache=0.0, measured=None)
 
 
