@@ -68,6 +68,18 @@ def test_the_fabric_to_add_is_that_of_the_device(
 
 
 @pytest.mark.slow
+def test_a_device_without_a_fabric_in_the_catalogue_has_one_to_choose(run_command: Run) -> None:
+    """AWS Trainium on the links of an H100 would be another machine."""
+    root = Path(__file__).parents[2] / "specs/parcost_specs/devices"
+    without = {path.stem for path in root.glob("*.par")} - set(FABRICS)
+    assert {"trainium2", "tpu_v7"} <= without
+    for device in sorted(without):
+        options = ("--use", f"catalog.devices.{device}", *MACHINE[4:])
+        done = run_command("eval", *options, "config.json", "ds.json", files=FILES)
+        assert "help: add options such as --use catalog.fabrics.NAME\n" in done.err, device
+
+
+@pytest.mark.slow
 def test_devices_and_fabrics_to_add_are_in_the_catalogue() -> None:
     root = Path(__file__).parents[2] / "specs/parcost_specs"
     for device, fabric in FABRICS.items():

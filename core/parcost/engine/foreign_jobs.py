@@ -208,7 +208,12 @@ def _lacking(
         for item in block.items
         if isinstance(item, s.Attribute)
     }
-    names = {w.parts[-1].text for block in blocks for w in block.words if isinstance(w, s.Path)}
+    names = {
+        f"{block.kind.text}.{word.parts[-1].text}"
+        for block in blocks
+        for word in block.words
+        if isinstance(word, s.Path)
+    }
     found: dict[str, str] = {}
     for path, importer in needs.items():
         kind, _, name = path.partition(".")

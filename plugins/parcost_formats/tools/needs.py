@@ -24,8 +24,12 @@ class IncompleteJobImporter(Importer):
     needs = NEEDS
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:
-        """Return the option for an attribute; the fabric is that of the nodes of a known device."""
-        fabrics = {FABRICS[name] for name in names if name in FABRICS}
-        if attribute == "cluster.fabric" and len(fabrics) == 1:
-            return f"--use catalog.fabrics.{fabrics.pop()}"
-        return super().option_for(attribute, names)
+        """Return the option for an attribute; the fabric is that of the nodes of a known device.
+
+        For another device, or several, a placeholder stands for its name.
+        """
+        devices = [name.removeprefix("device.") for name in names if name.startswith("device.")]
+        if attribute != "cluster.fabric" or not devices:
+            return super().option_for(attribute, names)
+        fabrics = {FABRICS[name] for name in devices if name in FABRICS}
+        return f"--use catalog.fabrics.{fabrics.pop() if len(fabrics) == 1 else 'NAME'}"
