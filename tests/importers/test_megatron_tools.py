@@ -262,6 +262,27 @@ def test_a_schedule_of_flagscale_is_read(key: str, attribute: str, value: str) -
         assert "`zigzag` is not known" in problem.message
 
 
+@pytest.mark.slow
+def test_a_framework_has_the_schedule_that_its_own_flag_turns_on(run_command: Run) -> None:
+    """MindSpeed and FlagScale add DualPipeV to a Megatron-LM that has none."""
+    key = "  schedules_method: dualpipev\n  pipeline_model_parallel_size: 2\n"
+    text = FLAGSCALE.replace("system:\n", f"system:\n{key}").replace("${experiment.length}", "512")
+    options = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command(
+        "check", *options, "--set=cluster.devices=16", "7b.yaml", files={"7b.yaml": text}
+    )
+    assert (done.code, "has no `schedule.kind" in done.err + done.out) == (0, False), done.err
+    plain = run_command(
+        "check",
+        *options,
+        "--set=cluster.devices=16",
+        "--set=schedule.kind=zb_v",
+        "7b.yaml",
+        files={"7b.yaml": text},
+    )
+    assert "has no `schedule.kind = zb_v`" in plain.err + plain.out
+
+
 def test_a_missing_training_of_flagscale_raises_a_question() -> None:
     found = Megatron().translate("train.yaml", EXPERIMENT)
     assert "model" in [one.attribute for one in found.questions]

@@ -782,7 +782,7 @@ def test_a_search_takes_schedules_that_frameworks_have_unless_the_spec_names_oth
 def test_the_page_says_which_schedules_were_left_out_and_how_to_include_them(run: Run) -> None:
     _, out, _ = run(SHARDED, *PIPED, "--full")
     (line,) = re.findall(r"Not searched: schedule.*?--over schedule=\S+", " ".join(out.split()))
-    assert "dualpipe, dualpipe_v (PyTorch), gpipe" in line
+    assert "dualpipe, dualpipe_v (PyTorch, MindSpeed, FlagScale), gpipe" in line
     _, _, over = line.rpartition("--over ")
     data = search_json(run, SHARDED, *PIPED, "--over", over.strip())
     assert data["not_searched"] == {}

@@ -66,7 +66,9 @@ class DualPipeV(Schedule):
 
     name = "dualpipe_v"
     frameworks: Mapping[str, str] = {
-        "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleDualPipeV"
+        "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleDualPipeV",
+        "MindSpeed": "mindspeed/features_manager/pipeline_parallel/dualpipev_feature.py",
+        "FlagScale": "flagscale/train/dualpipev/dualpipev_schedules.py",
     }
 
     def limits(self, shape: PipelineShape) -> str | None:

@@ -36,6 +36,9 @@ def read_training(options: ToolOptions, framework: str) -> None:
     _offload(options)
     _kernels(options)
     _fusions(options)
+    method = options.get("schedules_method")
+    if framework == "megatron_core" and method is not None and method.text == "dualpipev":
+        framework = "megatron_dualpipe_v"
     draft.use(f"catalog.frameworks.{framework}")
     label = framework
     if draft.has("framework."):
