@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import parcost
 from parcost import Diagnostic
+from parcost_plugins.vocabulary import Overlap
 
 from ..rows import mark_most
 
@@ -247,3 +250,22 @@ def test_attributes_of_another_dispatcher_have_no_effect(
         messages = [d.message for d in report.result.diagnostics if d.id == "no-effect"]
         expected = [] if dispatcher in dispatchers else [f"`routing.{attribute}` has no effect"]
         assert messages == expected, dispatcher
+
+
+PIPELINED = "layout { tp = 2, sequence_parallel = on }\noverlap { tensor = pipelined, chunks = 4 }"
+
+
+def test_two_threads_evaluate_one_study_without_a_trace_in_its_blocks() -> None:
+    scenario = parcost.load_text(SPEC.format(more=PIPELINED))[0]
+    before = type(scenario.first[Overlap])
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            reports = list(pool.map(lambda _: scenario.evaluate(), range(12)))
+    finally:
+        sys.setswitchinterval(interval)
+    found = [d.id for report in reports for d in report.result.diagnostics]
+    assert "no-effect" not in found
+    assert type(scenario.first[Overlap]) is before
+    assert len({report.result.figure("step_time") for report in reports}) == 1

@@ -10,7 +10,8 @@ evaluation in which one is not read gives the same numbers without it::
       help: it needs `overlap.tensor = pipelined`
 
 Rules read attributes in order to validate them, which does not count. Values of imported files and
-values with provenance are not reported: they are facts for other layouts, or for later use.
+values with provenance are not reported: they are facts for other layouts, or for later use. A study
+that a rule rejects is not evaluated: a correction may change which attributes are read.
 """
 
 from __future__ import annotations
