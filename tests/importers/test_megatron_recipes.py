@@ -98,16 +98,20 @@ def test_a_conflict_is_shown_at_both_places() -> None:
 
 
 def test_of_a_flag_that_stands_twice_the_last_counts() -> None:
-    found = read(small("--hidden-size 128 --tensor-model-parallel-size 1 --seq-length 512"))
+    text = small("--hidden-size 128 --tensor-model-parallel-size 1 --seq-length 512")
+    found = read(text)
     assert values(found)["model.hidden"] == "128"
     assert values(found)["training.sequence"] == "512"
-    (why,) = {
-        one.assumption
+    (hidden,) = [
+        one
         for block in found.blocks
         for one in block.settings
         if (block.kind, one.name) == ("model", "hidden")
-    }
-    assert why == "`--hidden-size` is stated twice, 96 and then 128: the last counts"
+    ]
+    assert (text[hidden.start : hidden.end], hidden.assumption) == ("--hidden-size 128", "")
+    (first,) = [one for one in found.ignored if one.name == "--hidden-size"]
+    assert text[first.start : first.end] == "--hidden-size 96"
+    assert first.reason == "`--hidden-size` is stated twice, 96 and then 128: the last counts"
     script = "A='--micro-batch-size 4'\ntorchrun pretrain_gpt.py $A --micro-batch-size 2 "
     command = translate(Megatron(), "run.sh", script + small("--vocab-size 32").replace("\n", " "))
     assert values(command)["training.micro_batch"] != "4"

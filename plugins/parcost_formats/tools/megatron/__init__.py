@@ -183,10 +183,7 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
         else:
             draft.leave(stray, stray.unread)
     for option in line.repeated:
-        last = line.options[option.name]
-        is_last = last is option or last.texts == option.texts or is_ignored(TOOL, option.name)
-        why = "it stands there twice" if is_last else last.assumption
-        draft.ignore(option, why or "it stands there twice")
+        draft.ignore(option, option.assumption)
     for option in line.conditional:
         if is_ignored(TOOL, option.name):
             draft.ignore(option)

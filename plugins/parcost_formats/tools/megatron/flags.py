@@ -299,13 +299,15 @@ def _read(
         first = options.setdefault(option.name, option)
         if first is option:
             continue
-        same = first.texts == option.texts or _has_no_effect(option.name)
-        repeated.append(option if same else first)
-        if not same and ordered and first.key == option.key:
+        if first.texts == option.texts or _has_no_effect(option.name):
+            repeated.append(option.evolve(assumption="it stands there twice"))
+        elif ordered and first.key == option.key:
             one, other = (" ".join(it.texts)[:40] or "set" for it in (first, option))
             why = f"`{first.key}` is stated twice, {one} and then {other}: the last counts"
-            options[option.name] = option.evolve(assumption=why)
-        elif not same:
+            repeated.append(first.evolve(assumption=why))
+            options[option.name] = option
+        else:
+            repeated.append(first.evolve(assumption="it stands there twice"))
             problems += _conflict(first, option)
     return CommandLine(options, launcher, strays, repeated, problems)
 
