@@ -2,8 +2,8 @@
 
 Under ZeRO a rank processes only its shard. These kernels read and write more than any other, so
 they run at the rate of large streams. Each device has a norm of its own, one number, and the
-devices add them up. Optimizer state on the host is updated there, or moves to the device and back.
-The memory plugins estimate its transfers.
+devices of a worker add them up. Optimizer state on the host is updated there, or moves to the
+device and back. The memory plugins estimate its transfers.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import OPTIMIZER
 from parcost_plugins.vocabulary.run_choices import shards_states
+from parcost_plugins.vocabulary.sharding import trains_apart
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
@@ -37,13 +38,14 @@ def clipping(study: Study) -> Iterator[Once]:
     yield from _streams(study, "gradient norm and clipping", traffic, source)
     if is_array(traffic) or traffic:
         algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
-        call = study.collective("all_reduce", NUMBER, "job", algorithm)
+        ranks = "worker" if trains_apart(study) else "job"
+        call = study.collective("all_reduce", NUMBER, ranks, algorithm)
         yield Once(
             name="all-reduce of the gradient norm",
             cause=OPTIMIZER,
             seconds=formula("u > 0 ? t : 0", u=(traffic, "B"), t=(call.formula, "s")),
             when="end",
-            resource=study.group("job").flat.resource,
+            resource=study.group(ranks).flat.resource,
             bytes_=NUMBER,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cmp_to_key
 from typing import Any, cast
 
 import attrs
@@ -12,6 +13,7 @@ from parcost.numeric import all_of, minimum
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Model, Sharding
 from parcost_plugins.vocabulary.partition import stages
+from parcost_plugins.vocabulary.sharding import trains_apart
 
 #: Degrees of the experts that an order may place as well.
 OPTIONAL = ("ep", "etp")
@@ -63,9 +65,9 @@ class Decomposition:
     """The axes of the groups of a layout, by name.
 
     Besides the degrees, *dp_cp* are the ranks that hold the same dense parameters. Of these,
-    *shard* split the state, *replicate* hold the same shard, and *workers* train separately. *edp*
-    are the ranks that hold the same experts. *dense* and *experts* are the stride of pp in either
-    part; they must be equal.
+    *shard* split the state, *replicate* hold the same shard, and *workers* train separately; all
+    ranks of one of them are a *worker*. *edp* are the ranks that hold the same experts. *dense* and
+    *experts* are the stride of pp in either part; they must be equal.
     """
 
     axes: dict[str, Axes]
@@ -84,6 +86,8 @@ class Decomposition:
         axes["dp_cp"] = alike
         within, axes["workers"] = split(alike, dp * cp / _workers(study))
         axes["shard"], axes["replicate"] = split(within, _shard(study, dp * cp))
+        if trains_apart(study):
+            axes["worker"] = join([*axes["tp"], *within, *axes["pp"]])
         of_pp = strides["pp"]
         if has_experts(study):
             ep, etp = layout.ep, layout.etp
@@ -113,17 +117,26 @@ def _strides(order: Sequence[str], sizes: dict[str, Real]) -> dict[str, Real]:
     return strides
 
 
+def _compare_strides(this: tuple[Real, Real], that: tuple[Real, Real]) -> int:
+    return -1 if all_of(this[0] <= that[0]) else 1
+
+
 def join(axes: Axes) -> Axes:
     """Return *axes* by stride, without axes of one rank, with contiguous axes merged.
 
     >>> join([(4.0, 2.0), (1.0, 1.0), (2.0, 2.0)])
     [(2.0, 4.0)]
     """
-    long = [axis for axis in axes if not all_of(axis[1] == 1)]
-    if len(long) < 2:
-        return long
-    (near, n), (far, f) = long if all_of(long[0][0] <= long[1][0]) else reversed(long)
-    return [(near, n * f)] if all_of(near * n == far) else [(near, n), (far, f)]
+    found: list[tuple[Real, Real]] = []
+    for stride, size in sorted(axes, key=cmp_to_key(_compare_strides)):
+        if all_of(size == 1):
+            continue
+        if found and all_of(found[-1][0] * found[-1][1] == stride):
+            near, n = found.pop()
+            found.append((near, n * size))
+        else:
+            found.append((stride, size))
+    return found
 
 
 def split(axes: Axes, ranks: Real) -> tuple[Axes, Axes]:

@@ -8,6 +8,7 @@ from parcost import (
     RATE,
     SECONDS,
     Real,
+    Study,
     block,
     fraction,
     integer,
@@ -147,6 +148,12 @@ class LocalUpdates:
         default=0, minimum=0, doc="steps that go on while a part is under way"
     )
     offload: bool = switch(default=False, doc="the outer state is kept on the host")
+
+
+def trains_apart(study: Study) -> bool:
+    """Return whether replicas belong to several workers, which synchronise at times only."""
+    local = study.get(LocalUpdates)
+    return local is not None and any_of(local.workers != 1)
 
 
 def outer_state_bytes(local: LocalUpdates) -> Real:
