@@ -726,6 +726,14 @@ EOF
     assert "`./ds.json`, which the script writes with text that a test" in asked.reason
 
 
+def test_lion_has_one_moment() -> None:
+    """Weights of 4 B: reads gradient, weight and moment, writes weight and moment: 4 x 5 B."""
+    found = read("llamafactory", "bf16: true", "bf16: true\noptim: lion_32bit")
+    assert not found.problems
+    assert settings(found)["precision.optimizer"] == "4 B"
+    assert settings(found)["precision.update_traffic"] == "20 B"
+
+
 @pytest.mark.parametrize("line", ["adapter:\n", "adapter: {}\n", "load_in_4bit: false\n"])
 def test_a_key_without_a_value_requests_nothing(line: str) -> None:
     assert "layout.zero" in settings(read("axolotl", "bf16: true\n", f"bf16: true\n{line}"))

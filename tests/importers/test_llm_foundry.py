@@ -89,7 +89,7 @@ def test_a_model_of_the_hub_is_an_entry_of_the_catalogue() -> None:
     [
         ("microbatch_size: 8", "microbatch_size: auto", "training.micro_batch"),
         ("amp_bf16", "amp_fp8", "precision"),
-        ("decoupled_adamw", "decoupled_lionw", "precision"),
+        ("decoupled_adamw", "no_op", "precision"),
         ("precision: amp_bf16\n", "", "precision"),
         ("FULL_SHARD", "HYBRID_SHARD", "sharding.shard"),
     ],
@@ -109,3 +109,11 @@ def test_what_a_file_leaves_open_raises_a_question(old: str, new: str, attribute
 def test_what_the_language_lacks_is_an_error(new: str, message: str) -> None:
     text = JOB.replace("name: mpt_causal_lm", new)
     assert any(message in found for found, _ in problems(LlmFoundry(), text, "run.yaml"))
+
+
+def test_lion_has_one_moment_of_fp32() -> None:
+    """Weights of 4 B in shards: reads gradient, weight and moment, writes weight and moment."""
+    found = LlmFoundry().translate("run.yaml", JOB.replace("decoupled_adamw", "decoupled_lionw"))
+    assert not found.questions
+    assert settings(found)["precision.optimizer"] == "4 B"
+    assert settings(found)["precision.update_traffic"] == "20 B"

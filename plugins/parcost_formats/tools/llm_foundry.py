@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
+from parcost_formats.tools.finetuning.trainer import narrow_states
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.job_importer import JobImporter
@@ -198,8 +199,11 @@ def _precision(found: SettingCollector) -> None:
     if kind == "fp8":
         found.ask("precision", "its recipe is not in the file", _ANSWERS, key)
         return
+    moments = table(TOOL)["optimizers"]["moments"].get(optimizer)
     if kind == "fp32":
         found.use("precisions.fp32", key)
+        if moments is not None:
+            narrow_states(found, moments, "optimizer.name")
         return
     if kind is None:
         return
@@ -212,6 +216,8 @@ def _precision(found: SettingCollector) -> None:
         found.assume(_RECIPE, "reduction", reduced, f"{_COMPOSER}: mixed_precision is DEFAULT")
     if kind == "fp16":
         found.set(_RECIPE, "compute", "fp16", key)
+    if moments is not None:
+        narrow_states(found, moments, "optimizer.name")
     found.assume("training", "precision", "composer", "the recipe that this file changes")
 
 

@@ -561,7 +561,7 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
 
 
 def narrow_states(found: SettingCollector, size: float, key: str) -> None:
-    """Set the state of an optimizer whose two moments take *size* bytes per parameter in all."""
+    """Set the state of an optimizer whose moments take *size* bytes per parameter in all."""
     block, base = found.recipe()
     if not base:
         return
