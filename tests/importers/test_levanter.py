@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import parcost
+from parcost import ImportFile
 from parcost_formats.tools.levanter import Levanter
 from parcost_plugins.vocabulary import Training
 
@@ -29,6 +30,16 @@ trainer:
   num_train_steps: 20000
 optimizer: {learning_rate: 1E-3}
 """
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_section_in_a_file_of_its_own_is_included(beside: bool) -> None:
+    """The tokenizer is in the included file; without that file the vocabulary is asked for."""
+    files = {"data/pile.yaml": "tokenizer: gpt2\n"} if beside else {}
+    text = JOB.replace("{tokenizer: meta-llama/Meta-Llama-3-8B}", "!include data/pile.yaml")
+    found = Levanter().read(ImportFile("run.yaml", text, neighbor=files.get))
+    assert settings(found).get("model.vocabulary") == ("50_257" if beside else None)
+    assert bool(found.questions) is not beside
 
 
 def test_a_job_has_the_defaults_of_its_classes() -> None:
@@ -79,6 +90,8 @@ def test_the_batch_is_shared_out_over_the_devices(tmp_path: Path) -> None:
         ),
         ("  seq_len", "  gradient_checkpointing: false\n  seq_len", "training.recompute", "none"),
         ("llama\n", "gpt2\n", "model.ffn", "3072"),
+        ("llama\n", "gpt2\n", "model.positions", "1024"),
+        ("llama\n", "gpt2\n  use_bias: false\n", "model.norm_weights", "1"),
         (
             "  train_batch",
             "  replica_dcn_axis_size: 2\n  train_batch",

@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
-from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model, vocabulary_of
+from parcost_formats.tools.hub import find_entry, read_hub_model, vocabulary_of
 from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.tables import table
 
 TOOL = "levanter"
@@ -28,6 +29,8 @@ _SIGNS = (
         re.MULTILINE,
     ),
 )
+#: A section in a file of its own, such as the data.
+_INCLUDE = re.compile(r"^([a-z_]+)\s*:\s*(!include\s+[\"']?([\w./-]+)[\"']?)", re.MULTILINE)
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
 
 
@@ -42,10 +45,17 @@ class Levanter(JobImporter):
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(name, text)
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a configuration, with files that it includes from its folder."""
+        plain = _INCLUDE.sub(
+            lambda match: match[0][: -len(match[2])] + " " * len(match[2]), file.text
+        )
+        entries = read_configuration(file.name, plain)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
-        found = SettingCollector(entries, table(TOOL))
+        found = SettingCollector({**entries, **_included(file, entries)}, table(TOOL))
         found.use("frameworks.maxtext", why=f"{_VERSION}: JAX and XLA, as MaxText")
         _reject(found)
         rules = _model(found)
@@ -55,6 +65,19 @@ class Levanter(JobImporter):
         _recompute(found)
         found.read_table({"model": _MODEL})
         return found.translation()
+
+
+def _included(file: ImportFile, entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
+    """Return the entries of included files that lie beside a configuration, by dotted key."""
+    found: dict[str, JsonEntry] = {}
+    for match in _INCLUDE.finditer(file.text):
+        text = file.neighbor(match[3])
+        inner = read_configuration(match[3], text) if text is not None else {}
+        if isinstance(inner, Mapping) and match[1] in entries:
+            place = entries[match[1]]
+            for key, entry in inner.items():
+                found[f"{match[1]}.{key}"] = JsonEntry(entry.value, place.start, place.end)
+    return found
 
 
 def _reject(found: SettingCollector) -> None:
@@ -80,7 +103,9 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
             found.use(f"models.{entry}", why=why)
             found.assume("training", "model", entry, why)
         else:
-            ask_for_model(found, "initialize_from_hf")
+            answers = ["--use config.json", "--use catalog.models.llama31_8b"]
+            why = f"it is the checkpoint that levanter has for `{kind}`, which is not known"
+            found.ask("model", why, answers, "initialize_from_hf")
         return rules
     if not rules:
         key = "model.type"
@@ -101,6 +126,11 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
     scale = found.value("model.mlp_scale", rules.get("scale", 0))
     if isinstance(scale, int | float) and scale:
         found.assume(_MODEL, "ffn", digits(int(scale * hidden)), f"{_VERSION}: mlp_scale {scale}")
+    if rules.get("positions"):
+        rows = found.whole("model.seq_len") or rules["length"]
+        found.assume(_MODEL, "positions", digits(rows), f"{_VERSION}: {kind}: learned positions")
+    if found.switch("model.use_bias") is False and rules["attributes"]["norm"] == "layer":
+        found.set(_MODEL, "norm_weights", "1", "model.use_bias")
     for key, attribute in (("use_bias", "biases"), ("tie_word_embeddings", "tied")):
         on = found.switch(f"model.{key}")
         if on is not None:

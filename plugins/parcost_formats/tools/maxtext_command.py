@@ -10,6 +10,7 @@ from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.scripts import read_script
 from parcost_formats.tools.shell.words import ShellTextError
+from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
 _COMMAND = re.compile(
@@ -23,6 +24,7 @@ _FREE = (
     "tokenizer_path",
     "load_parameters_path",
 )
+_IGNORED = table("maxtext")["ignored"]["keys"]
 _PAIR = re.compile(r"([a-z][a-z0-9_]*)=(.*)", re.DOTALL)
 
 
@@ -52,7 +54,7 @@ def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
     for word in words:
         pair = _PAIR.fullmatch(word.text)
         if pair is not None and word.unread:
-            if pair[1] not in _FREE:
+            if pair[1] not in _FREE and not is_listed(pair[1], _IGNORED):
                 message = f"`{pair[1]}`: {word.unread}"
                 help = "give the variable: --set-env NAME=VALUE"
                 return ImportProblem(message=message, start=word.start, end=word.end, help=help)
