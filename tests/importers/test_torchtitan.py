@@ -652,6 +652,60 @@ def test_the_family_of_2024_is_that_of_llama_2() -> None:
     assert values(found)["training.framework"] == "torchtitan_0_1"
 
 
+CHANGED = """\
+from torchtitan.models.llama3 import model_registry
+
+def base() -> Trainer.Config:
+    return Trainer.Config(
+        model_spec=model_registry("8B"),
+        training=TrainingConfig(local_batch_size=2, seq_len=8192),
+    )
+
+def widen(one, degree):
+    one.parallelism.tensor_parallel_degree = degree
+
+def job() -> Trainer.Config:
+    config = base()
+    CHANGE
+    return config
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "value"),
+    [
+        ("widen(config, 8)", "layout.tp", "8"),
+        ("widen(config, degree=4)", "layout.tp", "4"),
+        ("setattr(config.training, 'seq_len', 4096)", "training.sequence", "4096"),
+        ("config.training = TrainingConfig(seq_len=4096)", "training.micro_batch", "8"),
+        ("return replace(config, training=TrainingConfig())", "training.sequence", "2048"),
+    ],
+)
+def test_changes_of_a_configuration_are_followed(change: str, path: str, value: str) -> None:
+    """A section that is replaced has torchtitan's defaults: 8 sequences of 2,048."""
+    found = Torchtitan().translate("job.py", CHANGED.replace("CHANGE", change))
+    assert texts(found)[path] == value
+
+
+@pytest.mark.parametrize(
+    ("change", "attribute"),
+    [
+        ("config.training.local_batch_size *= 2", "training.micro_batch"),
+        ("if fast():\n        config.training = TrainingConfig(seq_len=4096)", "training.sequence"),
+        ("if fast():\n        config.model_spec = model_registry('70B')", "model"),
+        ("if fast():\n        setattr(config.training, 'seq_len', 4096)", "training.sequence"),
+    ],
+)
+def test_a_change_that_needs_a_run_is_a_question(change: str, attribute: str) -> None:
+    found = Torchtitan().translate("job.py", CHANGED.replace("CHANGE", change))
+    assert attribute in {one.attribute for one in found.questions}
+
+
+def test_a_call_that_may_change_a_configuration_is_listed() -> None:
+    found = Torchtitan().translate("job.py", CHANGED.replace("CHANGE", "tune(config, 3)"))
+    assert "tune(config)" in {one.name for one in found.unknown}
+
+
 PRIMUS = """\
 work_group: ${PRIMUS_TEAM:amd}
 modules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from parcost_formats.tools.drafts import Option
@@ -24,6 +25,8 @@ _RECOMPUTE = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "m
 _CHUNKED = ("ChunkedLossWrapper", "ChunkedCELoss")
 _CONVERTERS = {"Float8LinearConverter": "float8", "Float8GroupedExpertsConverter": "float8_experts"}
 _DEEPEST = 8
+_OF_SETATTR = 3  # arguments
+_SECTIONS = {"model_spec": "model.", "loss": "loss"}  # names of fields, where a section has others
 _UNRUN = "it is set inside `if`, which parcost does not evaluate"
 
 
@@ -70,7 +73,7 @@ def _makes(function: ast.FunctionDef) -> bool:
 
 def _is_trainer(call: ast.Call) -> bool:
     name = dotted(call.func)
-    return name.endswith("Trainer.Config") or name == "JobConfig"
+    return name.endswith(("Trainer.Config", "TrainerConfig")) or name == "JobConfig"
 
 
 class _ConfigurationReader:
@@ -85,6 +88,7 @@ class _ConfigurationReader:
         self._models = _models(python.tree.body)
         self._values: dict[str, ast.expr] = {}  # of variables that are no constants
         self._visited: list[str] = []
+        self._made: set[str] = set()  # variables that hold the configuration
 
     def visit(self, function: ast.FunctionDef) -> None:
         """Read a function."""
@@ -104,32 +108,81 @@ class _ConfigurationReader:
                 self._assign(target, statement, statement.value, uncertain)
             elif isinstance(statement, ast.AnnAssign) and statement.value:
                 self._assign(dotted(statement.target), statement, statement.value, uncertain)
+            elif isinstance(statement, ast.AugAssign):
+                result = ast.BinOp(statement.target, statement.op, statement.value)
+                self._assign(dotted(statement.target), statement, result, uncertain)
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                self._run(statement.value, uncertain)
             elif isinstance(statement, ast.Return) and isinstance(statement.value, ast.Call):
                 self._call(statement.value)
 
     def _assign(self, target: str, statement: ast.stmt, value: ast.expr, uncertain: bool) -> None:
         first, _, field = target.partition(".")
         if field:
-            self._field(field, field, statement, value, uncertain)
+            self._change(field, statement, value, uncertain)
             return
         if not first:
             return
         self._values[first] = value
         self._names.pop(first, None)
         if isinstance(value, ast.Call) and self._call(value):
+            self._made.add(first)
             return
         try:
             self._names[first] = static_value(value, self._names)
         except UnreadError:
             return
 
+    def _run(self, call: ast.Call, uncertain: bool) -> None:
+        """Read a call that changes a configuration: ``setattr``, or a function of the file."""
+        name, places = dotted(call.func), [dotted(one) for one in call.args]
+        changed = [one for one in places if one.partition(".")[0] in self._made]
+        if not changed:
+            return
+        word = call.args[1] if len(call.args) == _OF_SETATTR else None
+        function = self._functions.get(name)
+        if name == "setattr" and isinstance(word, ast.Constant) and isinstance(word.value, str):
+            field = f"{changed[0].partition('.')[2]}.{word.value}".lstrip(".")
+            self._change(field, call, call.args[2], uncertain)
+        elif function is not None and len(self._visited) < _DEEPEST:
+            self._follow(function, call, uncertain)
+        else:
+            why = "it may change the configuration, and is code"
+            self._leave(f"{name}({changed[0]})", call, why)
+
+    def _follow(self, function: ast.FunctionDef, call: ast.Call, uncertain: bool) -> None:
+        """Read a function of the file that changes its arguments."""
+        outside, parameters = dict(self._names), [one.arg for one in function.args.args]
+        given = dict(zip(parameters, call.args, strict=False))
+        given |= {one.arg: one.value for one in call.keywords if one.arg}
+        for parameter in [*parameters, *(one.arg for one in function.args.kwonlyargs)]:
+            self._names.pop(parameter, None)
+        for parameter, value in given.items():
+            if dotted(value) in self._made:
+                self._made.add(parameter)
+            with suppress(UnreadError):
+                self._names[parameter] = static_value(value, outside)
+        self._visited.append(function.name)
+        self._body(function.body, uncertain=uncertain)
+        self._visited.pop()
+        self._names = outside
+
     def _call(self, call: ast.Call) -> bool:
         """Read a call that creates a configuration; return whether it does."""
         name = dotted(call.func)
+        if name in ("replace", "dataclasses.replace") and call.args:
+            base = call.args[0]
+            known = isinstance(base, ast.Name) and base.id in self._made
+            if not known and not (isinstance(base, ast.Call) and self._call(base)):
+                return False
+            for keyword in call.keywords:
+                if keyword.arg:
+                    self._change(keyword.arg, keyword, keyword.value, False)
+            return True
         if _is_trainer(call):
             for keyword in call.keywords:
                 if keyword.arg:
-                    self._field(keyword.arg, keyword.arg, keyword, keyword.value, False)
+                    self._field(keyword.arg, keyword.arg, keyword, keyword.value)
             return True
         function = self._functions.get(name)
         if function is None or not _makes(function):
@@ -140,18 +193,32 @@ class _ConfigurationReader:
 
     # Fields
 
-    def _field(self, name: str, key: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
+    def _change(self, field: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
+        """Read an assignment; a section that is replaced keeps none of its fields."""
+        before = dict(self.options)
+        if isinstance(value, ast.Call) and "." not in field:
+            prefix = _SECTIONS.get(field, f"{field}.")
+            for name in [one for one in before if one.startswith(prefix)]:
+                del self.options[name]
+        self._field(field, field, node, value)
+        if uncertain:
+            for name in {*before, *self.options}:
+                one = self.options.get(name)
+                if one is None or before.get(name) is not one:
+                    self.options[name] = (one or before[name]).evolve(unread=_UNRUN)
+
+    def _field(self, name: str, key: str, node: ast.AST, value: ast.expr) -> None:
         """Read a field, or the fields of a section."""
         if isinstance(value, ast.Name) and isinstance(self._values.get(value.id), ast.Call):
             value = self._values[value.id]
         if name in ("model_spec", "model"):
             self._model(key, node, value)
         elif name == "activation_checkpoint":
-            self._recompute(key, node, value, uncertain)
+            self._recompute(key, node, value)
         elif name == "loss":
             self._loss(key, node, value)
         elif name == "optimizer" and isinstance(value, ast.Call):
-            self._optimizer(key, node, value, uncertain)
+            self._optimizer(key, node, value)
         elif name in ("model_converters", "model.converters"):
             self._converters(key, node, value)
         elif isinstance(value, ast.Call) and "." not in name:
@@ -163,23 +230,20 @@ class _ConfigurationReader:
                         f"{key}.{keyword.arg}",
                         keyword,
                         keyword.value,
-                        uncertain,
                     )
             known = section in table("torchtitan")["classes"].values()
             if not value.keywords and not known:
-                self._set(name, key, node, value, uncertain)
+                self._set(name, key, node, value)
         else:
-            self._set(name, key, node, value, uncertain)
+            self._set(name, key, node, value)
 
-    def _set(self, name: str, key: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
+    def _set(self, name: str, key: str, node: ast.AST, value: ast.expr) -> None:
         option = self._option(name, key, node)
         try:
             found = static_value(value, self._names)
         except UnreadError as error:
             self.options[option.name] = option.evolve(unread=str(error))
             return
-        if uncertain:
-            option = option.evolve(unread=_UNRUN)
         self.options[option.name] = option.evolve(texts=texts(found), value=found)
 
     def _model(self, key: str, node: ast.AST, value: ast.expr) -> None:
@@ -195,9 +259,7 @@ class _ConfigurationReader:
             elif keyword.arg == "converters":
                 self._converters(f"{key}.converters", keyword, keyword.value)
             elif keyword.arg:
-                self._set(
-                    f"model.{keyword.arg}", f"{key}.{keyword.arg}", keyword, keyword.value, False
-                )
+                self._set(f"model.{keyword.arg}", f"{key}.{keyword.arg}", keyword, keyword.value)
         if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
             self._leave(key, node, "its flavor is no constant")
             return
@@ -208,7 +270,7 @@ class _ConfigurationReader:
             named = self._option("model.name", key, node)
             self.options["model.name"] = named.evolve(texts=(family,))
 
-    def _recompute(self, key: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
+    def _recompute(self, key: str, node: ast.AST, value: ast.expr) -> None:
         if isinstance(value, ast.Constant) and value.value is None:
             one = self._option("activation_checkpoint.mode", key, node)
             self.options[one.name] = one.evolve(texts=("none",))
@@ -217,14 +279,14 @@ class _ConfigurationReader:
         mode = next((word for part, word in _RECOMPUTE.items() if part in name.split(".")), None)
         if mode is not None:
             one = self._option("activation_checkpoint.mode", key, node)
-            self.options[one.name] = one.evolve(texts=(mode,), unread=_UNRUN if uncertain else "")
+            self.options[one.name] = one.evolve(texts=(mode,))
         elif not isinstance(value, ast.Call):
             self._leave(key, node, "it is code, which parcost does not run")
         if isinstance(value, ast.Call):
             for keyword in value.keywords:
                 if keyword.arg:
                     name = f"activation_checkpoint.{keyword.arg}"
-                    self._set(name, f"{key}.{keyword.arg}", keyword, keyword.value, uncertain)
+                    self._set(name, f"{key}.{keyword.arg}", keyword, keyword.value)
 
     def _loss(self, key: str, node: ast.AST, value: ast.expr) -> None:
         """Read a loss computed in chunks."""
@@ -256,12 +318,12 @@ class _ConfigurationReader:
                 for keyword in call.keywords:
                     if keyword.arg:
                         field = f"float8.{keyword.arg}"
-                        self._set(field, f"{key}.{keyword.arg}", keyword, keyword.value, False)
+                        self._set(field, f"{key}.{keyword.arg}", keyword, keyword.value)
         empty = isinstance(value, (ast.List, ast.Tuple)) and not value.elts
         unread = "" if found or empty or isinstance(value, ast.Constant) else "it is code"
         self.options[one.name] = one.evolve(texts=tuple(found), unread=unread)
 
-    def _optimizer(self, key: str, node: ast.AST, value: ast.Call, uncertain: bool) -> None:
+    def _optimizer(self, key: str, node: ast.AST, value: ast.Call) -> None:
         """Read the optimizer, which must be the same for all parameter groups."""
         made = dotted(value.func)
         names = [
@@ -276,7 +338,7 @@ class _ConfigurationReader:
         for keyword in value.keywords:
             if keyword.arg and keyword.arg not in ("name", "param_groups"):
                 field = f"{key}.{keyword.arg}"
-                self._set(f"optimizer.{keyword.arg}", field, keyword, keyword.value, uncertain)
+                self._set(f"optimizer.{keyword.arg}", field, keyword, keyword.value)
         if "InBackward" in made:
             option = self._option("optimizer.early_step_in_backward", key, node)
             self.options[option.name] = option.evolve(texts=("true",))
