@@ -701,6 +701,37 @@ def test_a_change_that_needs_a_run_is_a_question(change: str, attribute: str) ->
     assert attribute in {one.attribute for one in found.questions}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        CHANGED.replace("config = base()", "config = adapt(base())").replace("CHANGE", "pass"),
+        CHANGED.replace("return config", "return adapt(base())").replace("CHANGE", "pass"),
+        CHANGED.replace("return Trainer.Config(", "return Other.Config(").replace("CHANGE", "pass"),
+    ],
+)
+def test_a_configuration_of_another_file_is_an_error(text: str) -> None:
+    """The defaults of torchtitan would stand for what that code sets."""
+    (problem,) = Torchtitan().translate("job.py", text).problems
+    assert "makes the configuration, and is code of another file" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [
+        ("models/qwen3/config_registry.py", False),
+        ("qwen3_4b.py", False),
+        ("models/qwen3_5/config_registry.py", True),
+        ("config_registry.py", True),
+    ],
+)
+def test_a_flavor_of_one_family_is_not_that_of_another(name: str, asks: bool) -> None:
+    """The 4B of Qwen3.5 is another model than the only 4B in the table."""
+    text = CHANGED.replace("from torchtitan.models.llama3 import", "from . import")
+    text = text.replace('"8B"', '"4B"').replace("CHANGE", "pass")
+    found = Torchtitan().translate(name, text)
+    assert ("model" in {one.attribute for one in found.questions}) is asks
+
+
 def test_a_call_that_may_change_a_configuration_is_listed() -> None:
     found = Torchtitan().translate("job.py", CHANGED.replace("CHANGE", "tune(config, 3)"))
     assert "tune(config)" in {one.name for one in found.unknown}

@@ -36,6 +36,7 @@ from parcost_formats.tools.megatron.rejections import reject
 from parcost_formats.tools.megatron.schedule import read_schedule
 from parcost_formats.tools.megatron.tools import (
     ToolJob,
+    is_titan_of_primus,
     slime_job,
     swift_job,
     yaml_job,
@@ -46,7 +47,6 @@ from parcost_formats.tools.python_values import PythonTextError
 from parcost_formats.tools.shell.scripts import ARGUMENTS
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import is_ignored, table
-from parcost_formats.tools.torchtitan.primus import is_primus
 
 TOOL = "megatron"
 _LABELS = {
@@ -99,7 +99,7 @@ class Megatron(JobImporter):
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""
         if name.endswith((".yaml", ".yml")):
-            return not is_primus(text) and (
+            return not is_titan_of_primus(text) and (
                 any(sign.search(text) for sign in _SIGNS_OF_YAML)
                 or any(all(one.search(text) for one in signs) for signs in _SIGNS_OF_FLAGSCALE)
                 or _has_sections(text)

@@ -21,6 +21,12 @@ _FALSE = "false"
 _VARIABLE = re.compile(r"\$\{(\w{1,99})(?::([^${}]*))?\}")
 _MODULE = ("name", "framework", "config", "model")  # keys of a module, beside its overrides
 
+_SIGNS_OF_TITAN = (
+    re.compile(r"^modules:", re.MULTILINE),
+    re.compile(r"^ +pre_trainer:", re.MULTILINE),
+    re.compile(r"^ +framework: *torchtitan\b", re.MULTILINE),
+)
+
 
 class ToolJob:
     """The options of a file, its tool, and its rejected or unread settings.
@@ -76,6 +82,11 @@ class ToolJob:
 def _is_ignored(name: str, patterns: Sequence[str]) -> bool:
     """Return whether a key is listed; a pattern such as ``exp_*`` has no flag of Megatron-LM."""
     return name in patterns or (name not in known_flags() and is_listed(name, patterns))
+
+
+def is_titan_of_primus(text: str) -> bool:
+    """Return whether a YAML text is a job of Primus whose framework is torchtitan."""
+    return all(sign.search(text) for sign in _SIGNS_OF_TITAN)
 
 
 def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:

@@ -19,11 +19,12 @@ from parcost import (
 from parcost_formats.tools.answers import answer_to, asked_attribute
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.megatron.tools import is_titan_of_primus
 from parcost_formats.tools.python_values import PythonTextError
 from parcost_formats.tools.tables import is_ignored, table
 from parcost_formats.tools.torchtitan.job import read_job
 from parcost_formats.tools.torchtitan.options import TitanOptions
-from parcost_formats.tools.torchtitan.primus import is_primus, read_primus
+from parcost_formats.tools.torchtitan.primus import read_primus
 from parcost_formats.tools.torchtitan.python_text import read_configuration, texts
 from parcost_formats.tools.torchtitan.toml_text import TomlTextError, field_name, read_toml
 from parcost_formats.tools.torchtitan.writer import TorchtitanTomlWriter, TorchtitanWriter
@@ -49,7 +50,7 @@ class Torchtitan(JobImporter):
             made = ("Trainer.Config", "JobConfig(")
             return "torchtitan" in text and any(part in text for part in made)
         if name.endswith((".yaml", ".yml")):
-            return is_primus(text)
+            return is_titan_of_primus(text)
         sections = set(_SECTION.findall(text)) if name.endswith(".toml") else set()
         return "training" in sections and len(sections & _SECTIONS) >= _FEWEST
 

@@ -70,9 +70,10 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
         options.ask(name or option, reason, ["--as llama3"])
         return None
     families = [stated] if stated else [one for one in known if flavor in known[one]]
-    if len(families) > 1:
-        families = [one for one in families if one == _family_of(place, known)] or families
-    if len(families) > 1:
+    if not stated:
+        of_place = _family_of(place, known, flavor)
+        families = [one for one in families if one == of_place] or families
+    if len(families) > 1 or (families and not stated and families[0] != of_place):
         answers = [f"--as {one}" for one in families]
         options.ask(option, f"cannot tell which model the flavor `{flavor}` belongs to", answers)
         return None
@@ -81,7 +82,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
         of = families[0] if families else "any family"
         listed = ", ".join(known[of]) if families else ", ".join(known)
         reason = f"`{option.text}` of {of} is not in parcost's table; known are {listed}"
-        options.ask(option, reason, ["--use catalog.models.llama31_8b"])
+        options.ask(option, reason, [f"--use catalog.models.{_similar(stated, flavor)}"])
         return None
     entry = str(found["entry"])
     why = "" if flavor == option.text else f"{option.text} without its attention kernel"
@@ -96,19 +97,39 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     return Flavor(entry, int(found["layers"]), bool(found.get("experts")))
 
 
-def _family_of(place: str, known: Iterable[str]) -> str:
-    """Return the family whose name starts a part of a path, nearest to the file or function.
+def _family_of(place: str, known: Iterable[str], flavor: str = "") -> str:
+    """Return the family that a folder of a path has as its name, or a file or function begins with.
 
-    >>> _family_of("models/llama3/config_registry.py/llama3_8b", ["llama3", "llama4"])
+    >>> _family_of("models/llama3/config_registry.py/job", ["llama3", "llama4"])
     'llama3'
+    >>> _family_of("models/qwen3_5/config_registry.py/qwen3_5_4b", ["qwen3"], "4B")
+    ''
     """
-    for part in reversed(re.split(r"[/\\]", place.lower().replace("-", "_"))):
+    *folders, file, last = ["", "", *re.split(r"[/\\]", place.lower().replace("-", "_"))]
+    size = re.escape(flavor.lower().replace("-", "_"))
+    other = rf"(?!_\d+_{size}(?![a-z0-9]))" if size else ""  # a version of the family
+    for part in (last, file):
         found = [
-            one for one in known if re.match(rf"(?:sft_|train_)?{re.escape(one)}(?![a-z0-9])", part)
+            one
+            for one in known
+            if re.match(rf"(?:sft_|train_)?{re.escape(one)}(?![a-z0-9]){other}", part)
         ]
         if found:
             return max(found, key=len)
-    return ""
+    return next((one for one in reversed(folders) if one in known), "")
+
+
+def _similar(family: str, flavor: str) -> str:
+    """Return the entry of the catalogue whose name a flavor begins with.
+
+    >>> _similar("deepseek_v3", "kimi_k2"), _similar("qwen3", "30B-A3B-deepep")
+    ('kimi_k2', 'qwen3_30b_a3b')
+    """
+    size = re.sub(r"[^a-z0-9]+", "_", flavor.lower())
+    names = {f"{size}_", f"{family}_{size}_"}
+    entries = [str(one) for one in table("hub")["names"].values() if one != family]
+    found = [one for one in entries if any(name.startswith(f"{one}_") for name in names)]
+    return max(found, key=len, default="llama31_8b")
 
 
 def _short(option: Option) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from parcost import ImportFile, ImportProblem
@@ -19,16 +18,6 @@ _MODULE = "modules.pre_trainer."
 _TURBO = "primus_turbo"
 _NARROW = "-fp8.yaml"
 _NARROW_ATTENTION = f"{_TURBO}.enable_attention_float8"
-_SIGNS = (
-    re.compile(r"^modules:", re.MULTILINE),
-    re.compile(r"^ +pre_trainer:", re.MULTILINE),
-    re.compile(r"^ +framework: *torchtitan\b", re.MULTILINE),
-)
-
-
-def is_primus(text: str) -> bool:
-    """Return whether a YAML text is a job of Primus that torchtitan trains."""
-    return all(sign.search(text) for sign in _SIGNS)
 
 
 def read_primus(draft: Draft, file: ImportFile) -> dict[str, Option] | ImportProblem:

@@ -60,6 +60,8 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     )
     reader = _ConfigurationReader(python, functions)
     reader.visit(function)
+    if reader.foreign:
+        raise reader.foreign
     return TitanConfiguration(reader.options, reader.unread, function.name)
 
 
@@ -89,6 +91,7 @@ class _ConfigurationReader:
         self._values: dict[str, ast.expr] = {}  # of variables that are no constants
         self._visited: list[str] = []
         self._made: set[str] = set()  # variables that hold the configuration
+        self.foreign: PythonTextError | None = None  # why the configuration is not read
 
     def visit(self, function: ast.FunctionDef) -> None:
         """Read a function."""
@@ -113,8 +116,8 @@ class _ConfigurationReader:
                 self._assign(dotted(statement.target), statement, result, uncertain)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 self._run(statement.value, uncertain)
-            elif isinstance(statement, ast.Return) and isinstance(statement.value, ast.Call):
-                self._call(statement.value)
+            elif isinstance(statement, ast.Return):
+                self._return(statement.value)
 
     def _assign(self, target: str, statement: ast.stmt, value: ast.expr, uncertain: bool) -> None:
         first, _, field = target.partition(".")
@@ -128,10 +131,24 @@ class _ConfigurationReader:
         if isinstance(value, ast.Call) and self._call(value):
             self._made.add(first)
             return
+        if isinstance(value, ast.Call):
+            self._run(value, uncertain)
         try:
             self._names[first] = static_value(value, self._names)
         except UnreadError:
             return
+
+    def _return(self, value: ast.expr | None) -> None:
+        """Read what a function returns: a configuration, which must not be code of another file."""
+        made = isinstance(value, ast.Name) and value.id in self._made
+        if isinstance(value, ast.Call) and self._call(value):
+            return
+        if isinstance(value, ast.Name):
+            value = self._values.get(value.id)
+        if isinstance(value, ast.Call) and not made and not self.foreign:
+            start, end = self._python.place(value)
+            message = f"`{dotted(value.func)}` makes the configuration, and is code of another file"
+            self.foreign = PythonTextError(message, start, end)
 
     def _run(self, call: ast.Call, uncertain: bool) -> None:
         """Read a call that changes a configuration: ``setattr``, or a function of the file."""
