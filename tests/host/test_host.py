@@ -113,6 +113,20 @@ def test_a_host_that_waits_for_each_kernel_adds_its_time() -> None:
     assert exposed_host_seconds(both) == pytest.approx(host, rel=1e-12)
 
 
+@pytest.mark.parametrize(("below", "tensors"), [(100_000, 4 * 4 + 2), (2_000_000, 4 * 3)])
+def test_the_device_waits_for_lists_of_shards(below: int, tensors: int) -> None:
+    """Four weights in each of four layers, embedding and head: two gathers and a reduction each.
+
+    The attention output has 1 M elements, and so have embedding and head.
+    """
+    layout = {"devices": 4, "batch": 4, "layout": "zero = 3"}
+    free = outcome(**layout)
+    lists = outcome(**layout, framework=f"list_issue = 50 us, whole_below = {below}")
+    host = tensors * 3 * 4 * 50e-6
+    assert exposed_host_seconds(lists) == pytest.approx(host, rel=1e-12)
+    assert lists.step_seconds == pytest.approx(free.step_seconds + host, rel=1e-12)
+
+
 def test_nothing_overlaps_with_a_host_that_waits_for_each_kernel() -> None:
     """Two ranks reduce gradients, which could hide under backward."""
     free, waits = (

@@ -330,6 +330,13 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 "kernels { attention = unfused }\ntraining { recompute = selective }",
             ),
             "sharded_kernels": ("sharded", _ISSUED, f"{_ISSUED}, sharded_kernels = 9", ""),
+            "list_issue": ("sharded", "", "list_issue = 9 ms", ""),
+            "whole_below": (
+                "sharded",
+                "list_issue = 9 ms",
+                "list_issue = 9 ms, whole_below = 1_000_000_000",
+                "",
+            ),
             "routing_kernels": ("experts", _ISSUED, f"{_ISSUED}, routing_kernels = 90", ""),
             "grouped_experts": (
                 "experts",

@@ -124,6 +124,7 @@ PROFILES = (
     _TITAN,
     evolve(_COMPOSER, framework="fsdp_composer_2023", latest=2024),
     _COMPOSER,
+    evolve(_MEGATRON_DEEPSPEED, framework="megatron_deepspeed_2021", latest=2021),
     evolve(_MEGATRON_DEEPSPEED, framework="megatron_deepspeed_2023", latest=2023),
     _MEGATRON_DEEPSPEED,
     _DEEPSPEED,

@@ -9,7 +9,8 @@ A collective is one kernel with any algorithm. A graph of a layer takes one laun
 of all passes of a step takes almost no time. Experts of a layer are part of its graph only if a
 capacity fixes their shapes.
 
-With ``kernels.launch_blocking`` the host waits for every kernel: both times add up.
+With ``kernels.launch_blocking`` the host waits for every kernel: both times add up. So they do where
+sharded parameters are gathered into a list with a tensor for each rank, behind a synchronization.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts
 from parcost_plugins.vocabulary.run_choices import groups_experts, shards_weights, tensor_overlap
+from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 NAME = "waiting for the host"
 PROCESSOR = "processor"  # the resource: it issues kernels one after another
@@ -64,6 +66,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
     framework = study[Training].framework
     if graphs(study) != "iteration":
         yield from _layers(study, framework)
+        yield from _lists(study, framework)
         yield from _experts(study, framework)
         yield from _ends(study, framework)
     yield from _update(study, framework)
@@ -160,6 +163,32 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
         forward = forward * (2.0 * overlap.chunks - 1.0)
     shared = where(layout.tp > 1, 1.0, 0.0)
     return shared * forward, shared * forward, shared * weights
+
+
+def _lists(study: Study, framework: Framework) -> Iterator[Work]:
+    """Yield the host's time for lists of shards: a gather in both passes, and a reduction."""
+    if not shards_weights(study) or not _is_set(framework.list_issue):
+        return
+    ranks = next(kind.shard for kind in stage_kinds(study) if not kind.expert)
+    for parameters in study.parameters:
+        if parameters.expert:
+            continue
+        large = where(parameters.elements >= framework.whole_below, 1.0, 0.0)
+        for pass_, times in (("F", 1.0), ("B", 2.0)):
+            yield Work(
+                name=f"lists of shards: {parameters.name}",
+                cause=HOST,
+                seconds=formula(
+                    "c N tau, c collectives of N ranks",
+                    c=times * large,
+                    N=ranks,
+                    tau=(framework.list_issue, "s"),
+                    source="lists with a tensor for each rank, each of which is copied",
+                ),
+                pass_=pass_,
+                count=parameters.count,
+                resource=PROCESSOR,
+            )
 
 
 def _experts(study: Study, framework: Framework) -> Iterator[Work]:
@@ -287,4 +316,8 @@ def _work(
 
 def _takes_time(seconds: Formula) -> bool:
     """Return whether a term takes time; a swept one counts as such."""
-    return is_array(seconds.value) or bool(seconds.value)
+    return _is_set(seconds.value)
+
+
+def _is_set(value: Real) -> bool:
+    return is_array(value) or bool(value)

@@ -143,6 +143,18 @@ class Framework:
         minimum=0,
         doc="issued to gather or reduce the sharded parameters of a layer once (ZeRO-3)",
     )
+    list_issue: Real = quantity(
+        SECONDS,
+        default=0.0,
+        doc="of the host for each rank in a collective over one sharded tensor (ZeRO-3), which "
+        "takes a list with a tensor for each rank; the device waits",
+    )
+    whole_below: Real = integer(
+        default=0,
+        minimum=0,
+        doc="elements of a tensor that ZeRO-3 shards: smaller ones stay whole on every rank, and "
+        "have no part in `list_issue`",
+    )
     update_kernels: Real = integer(
         default=0,
         minimum=0,
