@@ -9,8 +9,8 @@ A collective is one kernel with any algorithm. A graph of a layer takes one laun
 of all passes of a step takes almost no time. Experts of a layer are part of its graph only if a
 capacity fixes their shapes.
 
-With ``kernels.launch_blocking`` the host waits for every kernel: both times add up. So they do where
-sharded parameters are gathered into a list with a tensor for each rank, behind a synchronization.
+With ``kernels.launch_blocking`` the host waits for every kernel: both times add up. They also add
+up for lists of shards, one for each rank, which are gathered behind a synchronization.
 """
 
 from __future__ import annotations
