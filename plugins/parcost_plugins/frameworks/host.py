@@ -170,11 +170,12 @@ def _lists(study: Study, framework: Framework) -> Iterator[Work]:
     if not shards_weights(study) or not _is_set(framework.list_issue):
         return
     ranks = next(kind.shard for kind in stage_kinds(study) if not kind.expert)
+    collectives: list[tuple[Pass, float]] = [("F", 1.0), ("B", 2.0)]
     for parameters in study.parameters:
         if parameters.expert:
             continue
         large = where(parameters.elements >= framework.whole_below, 1.0, 0.0)
-        for pass_, times in (("F", 1.0), ("B", 2.0)):
+        for pass_, times in collectives:
             yield Work(
                 name=f"lists of shards: {parameters.name}",
                 cause=HOST,
