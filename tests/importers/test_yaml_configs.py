@@ -901,6 +901,21 @@ def test_a_variable_without_a_value_in_a_command_of_nemo_1_raises_a_question(
     assert [one.attribute for one in found.questions] == [attribute]
 
 
+def test_a_command_of_the_launcher_replaces_values_of_the_training_that_it_names() -> None:
+    command = (
+        "python3 ${L:-/opt/l}/launcher_scripts/main.py training=gpt3/5b stages=[training] "
+        "training.trainer.num_nodes=4 training.model.global_batch_size=96\n"
+    )
+    assert NeMo().recognizes("run.sh", command)
+    found = NeMo().read(ImportFile("run.sh", command, ImportOptions(), {"5b.yaml": NEMO_1}.get))
+    values, plain = settings(found), settings(nemo(NEMO_1))
+    assert values["training.global_batch"] == "96 sequences"
+    assert values["cluster.devices"].startswith("4 * ")
+    assert values["model.layers"] == plain["model.layers"]
+    (problem,) = NeMo().read(ImportFile("run.sh", command)).problems
+    assert "`gpt3/5b.yaml` has the other keys" in problem.message
+
+
 def test_several_recipes_of_nemo_2_need_a_name() -> None:
     text = f"{RECIPE}\n\ndef other_recipe() -> run.Partial:\n    return pretrain_recipe(nodes=1)\n"
     assert "--recipe other_recipe" in recipe_of(text).problems[0].help

@@ -1,7 +1,8 @@
 """Commands of NeMo 1 in a shell script: ``megatron_gpt_pretraining.py model.num_layers=12``.
 
 The words of a command replace values of the configuration that it names. That configuration is in
-the same folder, or is NeMo's own.
+the same folder, or is NeMo's own. Commands of NeMo-Framework-Launcher have the keys of a training
+below ``training``, and name its configuration: ``training=gpt3/5b training.trainer.num_nodes=4``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
-_PROGRAM = re.compile(r"\bmegatron_gpt_(?:pretraining|continue_training|finetuning)\w*\.py\b")
+_PROGRAM = re.compile(
+    r"\bmegatron_gpt_(?:pretraining|continue_training|finetuning)\w*\.py\b|\blauncher_scripts/main\.py\b"
+)
+_SECTION = "training"  # of NeMo-Framework-Launcher
 _PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w./@]*)=(.*)", re.DOTALL)
 _TOKENIZER = "model.tokenizer."
 _NAME = "megatron_gpt_config"  # that of NeMo, if a command names none
@@ -53,6 +57,8 @@ def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportPr
     entries: dict[str, JsonEntry] = {}
     unread: dict[str, str] = {}
     assumed: dict[str, str] = {}
+    is_launcher = launch.name.endswith("main.py")
+    chosen: ShellField | None = None
     for word in (*launch.arguments, *launch.conditional):
         if word.unread == ARGUMENTS:
             continue
@@ -60,6 +66,11 @@ def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportPr
         if pair is None or word.text.startswith("-"):
             continue
         key, value = pair[1], pair[2]
+        if is_launcher:
+            if not key.startswith(f"{_SECTION}."):
+                chosen = word if key == _SECTION else chosen
+                continue
+            key = key.removeprefix(f"{_SECTION}.")
         if word.unread or word in launch.conditional:
             unread[key] = word.unread or "it is set under a test that the script does not decide"
             entries[key] = JsonEntry(None, word.start, word.end)
@@ -68,10 +79,15 @@ def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportPr
             if word.assumption:
                 assumed[key] = word.assumption
     name, place = _option(launch.arguments, "config-name"), launch.program
-    plain = (name.text if name is not None else _NAME).removesuffix(".yaml")
     folder = _option(launch.arguments, "config-path")
     folders = [] if folder is None else [f"{folder.text.strip('/')}/"]
-    texts = (file.neighbor(f"{one}{plain}.yaml") for one in (*folders, "conf/", ""))
+    if is_launcher:
+        name = chosen._replace(text=chosen.text.partition("=")[2]) if chosen is not None else None
+        folders = ["conf/training/", "training/"]
+    plain = (name.text if name is not None else _NAME).removesuffix(".yaml")
+    names = [f"{one}{plain}.yaml" for one in (*folders, "conf/", "")]
+    names += [f"{plain.rpartition('/')[2]}.yaml"] if is_launcher else []
+    texts = (file.neighbor(one) for one in names)
     text = next((one for one in texts if one is not None), None)
     if text is not None:
         other = read_configuration(f"{plain}.yaml", text)
@@ -80,7 +96,7 @@ def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportPr
             return ImportProblem(message=message, start=place.start, end=place.end)
         for key, entry in other.items():
             entries.setdefault(key, JsonEntry(entry.value, place.start, place.end))
-    elif plain == _NAME:
+    elif plain == _NAME and not is_launcher:
         tokenizer = any(key.startswith(_TOKENIZER) for key in entries)
         for key, value in table("nemo")["command"].items():
             if key not in entries and not (tokenizer and key.startswith(_TOKENIZER)):
