@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import parcost
+from parcost_plugins.vocabulary import Serving
 
 MIXTRAL = 46_702_792_704
 ACTIVE = 12_879_925_248
 EMBEDDING = 32_000 * 4096  # of which a token reads one row
 EXPERTS = 32 * 8 * 3 * 4096 * 14336
+COPIES = 65 * 4096 + 32 * 4096 * 8  # norms and routers, which each of 8 ranks has
 
 SERVING = """
 use catalog.devices.h100_sxm
@@ -38,6 +42,7 @@ def test_a_lone_token_reads_what_it_visits() -> None:
     # All but the six experts of eight that it does not visit, and but the embedding.
     read = 2 * (MIXTRAL - EXPERTS * 6 / 8 - EMBEDDING)
     assert read == 2 * (ACTIVE - EMBEDDING)
+    read += 2 * 7 * COPIES
     assert found.figure("chat.weights_seconds") == pytest.approx(read / (8 * 3.35e12))
 
 
@@ -46,7 +51,7 @@ def test_more_tokens_visit_more_experts_by_chance(batch: int) -> None:
     found = result(f"tp = 8, batch = {batch}, context = 0, longest = 1")
     hit = 8 * (1 - (1 - 2 / 8) ** batch)
     assert found.figure("chat.experts_hit") == pytest.approx(hit)
-    read = 2 * (MIXTRAL - EXPERTS - EMBEDDING + EXPERTS * hit / 8)
+    read = 2 * (MIXTRAL - EXPERTS - EMBEDDING + EXPERTS * hit / 8 + 7 * COPIES)
     assert found.figure("chat.weights_seconds") == pytest.approx(read / (8 * 3.35e12))
 
 
@@ -87,3 +92,18 @@ def test_a_group_of_whole_experts_reduces_twice_in_every_layer() -> None:
     one = 14 * 2e-6 + 2 * 7 / 8 * 4096 * 2 / 100e9
     assert found.figure("chat.all_reduce_seconds") == pytest.approx(one)
     assert found.figure("chat.communication_seconds") == pytest.approx(64 * one)
+
+
+def test_a_rank_reads_the_whole_projections_that_latent_attention_does_not_split() -> None:
+    """DeepSeek-V3 in fp8 on 4 x 8 H200: 0.92 G of 16.2 G dense parameters are on every rank."""
+    text = (Path(__file__).parents[2] / "specs/examples/inference_experts.par").read_text("utf-8")
+    found = parcost.load_text(text)[0].evaluate().result
+    down = 61 * (7168 * 1536 + 7168 * (512 + 64))
+    up = 61 * (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168)
+    mlp = 3 * (3 * 7168 * 18_432) + 58 * (3 * 7168 * 2048)  # of the dense layers, and shared
+    whole = down + 58 * (7168 + 1) * 256 + 61 * (2048 + 2 * 7168) + 7168  # routers and norms
+    experts = 58 * 256 * (3 * 7168 * 2048) / 32 * found.figure("chat.experts_hit") / 256
+    read = (up + mlp + 129_280 * 7168) / 4 + whole + experts
+    (scenario,) = parcost.load_text(text)[:1]
+    bandwidth = read / found.figure("chat.weights_seconds")
+    assert bandwidth == pytest.approx(4.8e12 * scenario.first[Serving].device.memory_efficiency)

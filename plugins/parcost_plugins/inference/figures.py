@@ -148,8 +148,8 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "D": replica.dense,
         "d": replica.read_dense,
         "E": replica.expert,
+        "X": replica.read_expert,
         "x": replica.visited_share(serving.batch),
-        "R": replica.ranks,
         "C": (cache_read(replica, serving.context), "B"),
         "G": (replica.flops, "FLOP"),
         "H": (replica.head_flops, "FLOP"),
@@ -166,7 +166,8 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "weights_seconds",
         "reading the weights",
         "s",
-        "(d / t + E x / R) w / B, d without lookup tables, a share x of E, of experts",
+        "(d + X x) w / B, of a rank in all stages: d without lookup tables, a share x of X, of "
+        "experts",
     )
     yield sheet("cache_seconds", "reading the cache", "s", "n C / B, C of one sequence on a rank")
     yield sheet("compute_seconds", "products of a token", "s", "n G / (t peak)")

@@ -25,7 +25,13 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.clocks import clock
-from parcost_plugins.vocabulary.partition import Counts, LayerKind, kinds, select_counts
+from parcost_plugins.vocabulary.partition import (
+    Counts,
+    LayerKind,
+    ends_share_device,
+    kinds,
+    select_counts,
+)
 
 
 @frozen(kw_only=True, eq=False, slots=False)
@@ -103,15 +109,29 @@ class Replica:
 
     @property
     def read_dense(self) -> Real:
-        """Dense parameters that one pass reads; of lookup tables it reads a row per token.
+        """Dense parameters that a rank reads in one pass through all stages, its copies included.
 
-        A tied head reads the whole embedding.
+        Of lookup tables it reads a row per token; a tied head reads the whole embedding.
         """
-        model = self.serving.model
-        if model.is_nominal:
-            return self.dense
-        rows = model.positions + (0.0 if model.tied else model.vocabulary)
-        return self.dense - rows * model.hidden
+        model, tables = self.serving.model, self._held(expert=False, place="before")
+        if model.tied and self.study.query(ends_share_device):
+            tables = model.positions * model.hidden
+        return self._held(expert=False) - tables
+
+    @property
+    def read_expert(self) -> Real:
+        """Parameters of all routed experts that a rank has in all stages."""
+        return self._held(expert=True)
+
+    def _held(self, *, expert: bool, place: str = "") -> Real:
+        return sum(
+            (
+                held.elements * sum(held.count)
+                for held in self.study.parameters
+                if held.expert == expert and place in ("", held.place)
+            ),
+            0.0,
+        )
 
     @cached_property
     def device_parameters(self) -> Real:

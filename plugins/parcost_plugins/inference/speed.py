@@ -84,13 +84,12 @@ def _phase(
     replica: Replica, tokens: Real, flops: Real, *, cache: Real, measured: Real | None
 ) -> ServingPhase:
     serving = replica.serving
-    dense = replica.read_dense / serving.tp
-    expert = replica.expert * replica.visited_share(tokens) / replica.ranks
+    read = replica.read_dense + replica.read_expert * replica.visited_share(tokens)
     one, all_ = _communication(replica, tokens, measured)
     return ServingPhase(
         flops=flops,
         compute=flops / (serving.tp * replica.peak),
-        weights=(dense + expert) * serving.weights / replica.bandwidth,
+        weights=read * serving.weights / replica.bandwidth,
         cache=cache,
         all_reduce=one,
         communication=all_,
