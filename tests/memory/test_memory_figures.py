@@ -70,6 +70,13 @@ def test_the_largest_model_grows_with_what_is_sharded(
     assert found["largest_model"] == pytest.approx(largest * 1e9)
 
 
+def test_what_is_on_the_host_leaves_room_for_a_larger_model(bind: Bind) -> None:
+    """On 8 ranks under ZeRO 2, Adam goes: 2 B of weights and 2 / 8 of gradients are left."""
+    values = {"plain.memory": 80e9, "layout.zero": 2, "offload.optimizer": 1.0}
+    found = memory_values(bind, 1e9, {**values, "offload.update": "device"})
+    assert found["largest_model"] == pytest.approx(80e9 / 2.25)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("zero", "largest"), [(2, 80 / 5.5), (3, 80 / 3.75)])
 def test_gradients_that_accumulate_whole_are_held_whole(

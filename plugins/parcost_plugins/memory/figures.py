@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formula, hookimpl
 from parcost.numeric import ratio
-from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training, layers
+from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Offload, Training, layers
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.run_choices import (
@@ -75,8 +75,8 @@ def _recipe(study: Study) -> Iterator[Figure]:
 
 
 def _largest_model(study: Study, sheet: Sheet) -> Figure:
-    """Return the largest model whose state fits on one device with this sharding."""
-    layout = study[Layout]
+    """Return the largest model whose state fits, with this sharding and offload."""
+    layout, offload = study[Layout], study[Offload]
     kinds = stage_kinds(study)
     kind, mixed = kinds[0], any(kind.expert for kind in kinds)
     sheet.letters |= {
@@ -85,12 +85,15 @@ def _largest_model(study: Study, sheet: Sheet) -> Figure:
         "W": kind.shards(shards_weights(study)),
         "G": kind.shards(shards_gradients(study)),
         "O": kind.shards(shards_states(study)),
+        "w": 1.0 - offload.parameters,
+        "o": 1.0 - offload.optimizer,
     }
     return sheet(
         "largest_model",
         "largest model whose state this layout holds",
         "G",
-        "M tp pp / (weights / W + gradients / G + optimizer / O), shared out over so many ranks",
+        "ratio(M tp pp, w weights / W + gradients / G + o optimizer / O), shared out over so many "
+        "ranks, w and o what stays on the device",
         note="computed as for a dense model: experts are sharded over fewer ranks" if mixed else "",
     )
 
