@@ -84,6 +84,8 @@ def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
     value, meant = node.value, bound.value
     if type(value) is s.Path:  # a let would mean another word
         return isinstance(meant, v.Symbol) and meant.what == value.text
+    if isinstance(value, s.List):  # elsewhere a list is a sweep
+        return field.kind == "integers" and all(type(item) is s.Number for item in value.items)
     return type(value) in (s.Number, s.Text)
 
 
