@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from attrs import evolve, frozen
@@ -30,6 +30,8 @@ from parcost.contract.study import Study
 from parcost.engine.rules import NAMES
 from parcost.engine.study import SpecStudy
 from parcost.numeric import any_of
+
+_EXPRESSIONS = 4096  # texts of defaults, which specs share
 
 
 @frozen(eq=False)
@@ -51,7 +53,7 @@ class WrittenAttribute:
 def record(study: SpecStudy) -> Iterator[SpecStudy]:
     """Give *study*, in which attributes that may have no effect record that they are read."""
     names: dict[int, tuple[Any, type, set[str]]] = {}
-    for one in written_attributes(study):
+    for one in study.query(written_attributes):
         for block, name in one.readers:
             names.setdefault(id(block), (block, type(block), set()))[2].add(name)
     if not names:
@@ -104,7 +106,7 @@ def _unread_attributes(study: SpecStudy, reported: Container[str]) -> list[Writt
     read = study.reads.axes
     return [
         one
-        for one in written_attributes(study)
+        for one in study.query(written_attributes)
         if _path(one.block, one.name) not in reported
         and not any(_path(*reader) in read for reader in one.readers)
     ]
@@ -133,9 +135,14 @@ def _followers(
     for other in blocks:
         for attribute, origin in study.origins.get(id(other), {}).items():
             if origin.how == "default" and origin.expression:
-                used = NAMES.findall(origin.expression)
+                used = _names_in(origin.expression)
                 if path in used or (other is block and name in used):
                     yield other, attribute
+
+
+@lru_cache(_EXPRESSIONS)
+def _names_in(expression: str) -> frozenset[str]:
+    return frozenset(NAMES.findall(expression))
 
 
 def _blocks_in_use(study: Study) -> Iterable[Any]:
