@@ -127,6 +127,20 @@ def test_the_device_waits_for_lists_of_shards(below: int, tensors: int) -> None:
     assert lists.step_seconds == pytest.approx(free.step_seconds + host, rel=1e-12)
 
 
+def test_no_gather_overlaps_where_the_device_waits_for_lists_of_shards() -> None:
+    """Gathers of four ranks hide under compute by default."""
+    text = SPEC.replace("gradients = off, parameters = off", "gradients = off")
+    found = []
+    for more in ("", "list_issue = 1 ns"):
+        values = {"layers": 4, "model": "", "issue": "0 s", "kernels": "", "training": ""}
+        values |= {"devices": 4, "batch": 4, "layout": "zero = 3", "framework": more}
+        (scenario,) = parcost.load_text(text.format(**values))
+        ledger = scenario.evaluate().result.outcome.ledger
+        found.append(sum(line.hidden for line in ledger if "all-gather" in line.name))
+    assert found[0] > 0
+    assert found[1] == 0
+
+
 def test_nothing_overlaps_with_a_host_that_waits_for_each_kernel() -> None:
     """Two ranks reduce gradients, which could hide under backward."""
     free, waits = (

@@ -147,7 +147,7 @@ class Framework:
         SECONDS,
         default=0.0,
         doc="of the host for each rank in a collective over one sharded tensor (ZeRO-3), which "
-        "takes a list with a tensor for each rank; the device waits",
+        "takes a list with a tensor for each rank; the device waits, and no gather overlaps",
     )
     whole_below: Real = integer(
         default=0,
