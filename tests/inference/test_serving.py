@@ -60,6 +60,13 @@ def test_a_prompt_of_4096_tokens_is_583_teraflop() -> None:
     assert chat("prompt = 4096", "prefill_compute_seconds") == pytest.approx(by_hand / (8 * 989e12))
 
 
+def test_a_token_attends_to_the_cache_of_its_sequence() -> None:
+    """Each of 64 heads of size 128 has a product with 2000 keys, and one with their values."""
+    more = "batch = 32, context = 2000, longest = 4000"
+    by_hand = 32 * (2 * MATRICES + 4 * 64 * 128 * 2000 * 80)
+    assert chat(more, "compute_seconds") == pytest.approx(by_hand / (8 * 989e12))
+
+
 def test_a_model_of_stated_size_serves_as_fast_as_its_bytes_are_read() -> None:
     plan = (
         "model plan {{ parameters = 70 G, layers = 80, hidden = 8192, heads = 64, kv_heads = 8 }}"

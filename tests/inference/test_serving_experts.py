@@ -107,3 +107,17 @@ def test_a_rank_reads_the_whole_projections_that_latent_attention_does_not_split
     (scenario,) = parcost.load_text(text)[:1]
     bandwidth = read / found.figure("chat.weights_seconds")
     assert bandwidth == pytest.approx(4.8e12 * scenario.first[Serving].device.memory_efficiency)
+
+
+def test_latent_attention_reads_little_and_computes_much() -> None:
+    """128 heads of DeepSeek-V3 share 576 numbers of a token, and each has 1,088 products with them."""
+    text = (Path(__file__).parents[2] / "specs/examples/inference_experts.par").read_text("utf-8")
+    text = text.replace("tp         = 4", "tp = 1, batch = 64, matmul_efficiency = 1")
+
+    def seconds(context: int) -> float:
+        own = text.replace("batch = 64,", f"batch = 64, context = {context}, longest = 8192,", 1)
+        study = parcost.load_text(own)[0].replace({"chat.batch": 64})
+        return study.evaluate().result.figure("chat.compute_seconds")
+
+    core = 64 * 61 * 8192 * 128 * 2 * (512 + 64 + 512)
+    assert seconds(8192) - seconds(0) == pytest.approx(core / 1979e12, rel=1e-3)

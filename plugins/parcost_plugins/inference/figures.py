@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Section, Sheet, block_name
-from parcost_plugins.inference.memory import ServingMemory, cache_read
+from parcost_plugins.inference.memory import ServingMemory, attention_over_cache, cache_read
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import ServingPhase
 from parcost_plugins.vocabulary import MemoryBudget, Price
@@ -154,6 +154,7 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "G": (replica.flops, "FLOP"),
         "H": (replica.head_flops, "FLOP"),
         "A": (replica.attention_flops, "FLOP"),
+        "K": (attention_over_cache(replica), "FLOP"),
     }
     yield sheet(
         "prefill_flops",
@@ -170,7 +171,12 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "experts",
     )
     yield sheet("cache_seconds", "reading the cache", "s", "n C / B, C of one sequence on a rank")
-    yield sheet("compute_seconds", "products of a token", "s", "n G / (t peak)")
+    yield sheet(
+        "compute_seconds",
+        "products of a token",
+        "s",
+        "n (G + K) / (t peak), K of attention to the cache of a sequence",
+    )
     yield sheet("all_reduce_seconds", "one all-reduce of a token", "s", next_.all_reduce)
     yield sheet(
         "all_reduces",

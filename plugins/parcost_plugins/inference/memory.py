@@ -80,13 +80,29 @@ def copies(replica: Replica) -> Real:
 
 
 def cache_read(replica: Replica, tokens: Real) -> Real:
-    """Return the cache bytes of one sequence of *tokens* on a rank, over all stages.
+    """Return the cache bytes of one sequence of *tokens* on a rank, over all stages."""
+    share = copies(replica) / replica.serving.tp
+    return bytes_per_layer(replica) * share * tokens_kept(replica, tokens)
+
+
+def tokens_kept(replica: Replica, tokens: Real) -> Real:
+    """Return the tokens of one sequence of *tokens* in the cache, summed over the layers.
 
     A layer with windowed attention keeps at most the tokens of its window.
     """
-    serving, model = replica.serving, replica.serving.model
-    windowed = replica.windowed_layers
+    model, windowed = replica.serving.model, replica.windowed_layers
     inside = windowed * minimum(tokens, float(model.window)) if windowed else 0.0
-    everywhere = (model.layers - windowed) * tokens
-    share = copies(replica) / serving.tp
-    return bytes_per_layer(replica) * share * (everywhere + inside)
+    return (model.layers - windowed) * tokens + inside
+
+
+def attention_over_cache(replica: Replica) -> Real:
+    """Return the FLOPs by which a new token attends to the cache of its sequence, on all ranks.
+
+    Latent attention works on the compressed keys and values, with a query of their size per head.
+    """
+    serving, model = replica.serving, replica.serving.model
+    if model.is_latent:
+        width = model.heads * (2.0 * model.kv_lora + model.rope_dim)
+    else:
+        width = 2.0 * where(model.heads > 0, model.heads * model.head_dim, model.hidden)
+    return 2.0 * width * tokens_kept(replica, serving.context)

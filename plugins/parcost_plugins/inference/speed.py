@@ -13,7 +13,7 @@ from attrs import frozen
 
 from parcost import Formula, Real, formula, plain_of
 from parcost.numeric import maximum
-from parcost_plugins.inference.memory import cache_read
+from parcost_plugins.inference.memory import attention_over_cache, cache_read
 from parcost_plugins.inference.replica import Replica
 
 
@@ -66,7 +66,7 @@ def decode(replica: Replica) -> ServingPhase:
     """Return the phase of one token for every sequence of a batch."""
     serving = replica.serving
     cache = serving.batch * cache_read(replica, serving.context) / replica.bandwidth
-    flops = serving.batch * replica.flops
+    flops = serving.batch * (replica.flops + attention_over_cache(replica))
     phase = _phase(replica, serving.batch, flops, cache=cache, measured=serving.all_reduce)
     launched = serving.kernels_per_layer * serving.model.layers
     return ServingPhase(
