@@ -726,6 +726,15 @@ EOF
     assert "`./ds.json`, which the script writes with text that a test" in asked.reason
 
 
+def test_the_mesh_of_axolotl_has_the_devices() -> None:
+    """4 shards x 2 copies x tp 2 are 16 devices."""
+    mesh = "dp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\nfsdp_version: 2\n"
+    mesh += "fsdp_config: {reshard_after_forward: true}\n"
+    found = read("axolotl", "bf16: true\n", f"bf16: true\n{mesh}")
+    assert settings(found)["cluster.devices"] == "4 * 2 * layout.tp * layout.cp"
+    assert settings(found)["sharding.shard"] == "4 * layout.cp"
+
+
 def test_lion_has_one_moment() -> None:
     """Weights of 4 B: reads gradient, weight and moment, writes weight and moment: 4 x 5 B."""
     found = read("llamafactory", "bf16: true", "bf16: true\noptim: lion_32bit")

@@ -23,6 +23,14 @@ SCRIPTS = {
         "run.sh",
         "accelerate launch train.py --batch-size 1 --seq-length 64000 --parallel_mode ulysses\n",
     ),
+    "unsloth (Python)": (
+        "run.ipynb",
+        '{"cells": [{"source": ["from trl import SFTTrainer\\n", "FastModel.from_pretrained()"]}]}',
+    ),
+    "Trainer or TRL (Python)": (
+        "run.py",
+        "from transformers import TrainingArguments, Trainer\nargs = TrainingArguments(bf16=True)\n",
+    ),
     "ms-swift 1": ("run.sh", "python llm_sft.py --sft_type full --batch_size 1\n"),
 }
 

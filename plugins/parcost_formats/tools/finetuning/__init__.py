@@ -71,7 +71,7 @@ class TuningTool(IncompleteJobImporter):
                 any(keys.issuperset(group) for group in groups)
                 or any(sign in text for sign in signs.get("values", ()))
             ) and keys.isdisjoint(signs.get("other_keys", ()))
-        if name.endswith((".par", ".py")):
+        if name.endswith((".par", ".py", ".ipynb")):
             return False
         return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
             re.search(sign, text) for sign in signs.get("other_commands", ())

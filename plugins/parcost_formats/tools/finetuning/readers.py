@@ -90,8 +90,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
                 found.set("layout", attribute, digits(degree), key)
                 if attribute == "cp" and degree > 1:
                     found.assume("context", "algorithm", "ring", f"{version}: ring attention")
-    shard = found.whole("dp_shard_size")
-    found.whole("dp_replicate_size")
+    shard, copies = found.whole("dp_shard_size"), found.whole("dp_replicate_size")
     if shard is not None and found.has("layout", "zero"):  # devices beyond them are replicas
         found.set("sharding", "shard", f"{shard} * layout.cp", "dp_shard_size")
     for key in ("expert_parallel_size", "layer_offloading", "selective_checkpointing"):
@@ -111,6 +110,9 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         found.ignore("plugins", "a loss that makes logits in chunks: `training.loss_chunks`")
     keys.kernels()
     keys.devices()
+    if shard is not None and copies is not None and not found.has("cluster", "devices"):
+        count = f"{shard} * {copies} * layout.tp * layout.cp"
+        found.assume("cluster", "devices", count, "the product of the sizes of the mesh")
     return found.translation()
 
 
