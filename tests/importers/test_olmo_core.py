@@ -47,6 +47,8 @@ def build_config(opts: argparse.Namespace, overrides: list[str]) -> ExperimentCo
 """
 DATA = "name=DataParallelType.fsdp"
 OPTIMIZER = "optim=SkipStepAdamWConfig(lr=3e-4),"
+TRAINER = "trainer = TrainerConfig("
+MICRO = "training.micro_batch"
 
 
 def test_batches_of_tokens_are_sequences() -> None:
@@ -78,6 +80,7 @@ def test_batches_of_tokens_are_sequences() -> None:
         (OPTIMIZER, f"{OPTIMIZER} ac_config=AC(mode=M.full),", "training.recompute", "full"),
         (OPTIMIZER, f"{OPTIMIZER} ac_config=None,", "training.recompute", "none"),
         (OPTIMIZER, f"{OPTIMIZER} tp_config=None,", "layout.tp", "1"),
+        (TRAINER, f"setattr(module, 'rank_microbatch_size', 4096)\n    {TRAINER}", MICRO, "1"),
         (
             OPTIMIZER,
             f"{OPTIMIZER} ac_config=AC(mode=M.selected_blocks, block_interval=2),",
@@ -111,6 +114,8 @@ def test_arguments_set_attributes(old: str, new: str, name: str, value: str) -> 
             "training.recompute",
         ),
         (OPTIMIZER, f"{OPTIMIZER} tp_config=TConfig(4),", "layout.tp"),
+        (TRAINER, f"tune(module)\n    {TRAINER}", MICRO),
+        (TRAINER, f"tune(module)\n    {TRAINER}", "training.recompute"),
         (OPTIMIZER, f"{OPTIMIZER} pp_config=P(degree=2, split_points=[9]),", "schedule.stages"),
         ("olmo2_7B(", "olmo9_7B(", "model"),
         ("olmo2_7B(", "olmo2_7B(d_model=512, ", "model"),

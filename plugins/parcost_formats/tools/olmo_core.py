@@ -21,6 +21,7 @@ from parcost_formats.tools.megatron.recipe_code import (
     Entity,
     Follower,
     UnreadValue,
+    doubt_cells,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
@@ -46,6 +47,10 @@ _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp32
 _BUILDERS = ("model_config_builder", "train_module_config_builder", "trainer_config_builder")
 _OPTIMIZER_BUILDER = "optim_config_builder"  # of OLMo-core 1, which has no training module
 _USUAL_SEQUENCE = 4096  # tokens
+# Configurations that a function of another file may change, and sections that it may add.
+_PARTS = (_JOB, "TrainModuleConfig", "TransformerConfig", "DataLoaderConfig")
+_OF_SETATTR = 3  # arguments
+_ABSENT = ("ac_config", "float8_config", "tp_config", "cp_config", "pp_config", "dp_config")
 
 
 class OlmoCore(JobImporter):
@@ -237,7 +242,7 @@ class _OlmoLibrary(CodeLibrary):
 
     def call(
         self,
-        follower: Follower,  # noqa: ARG002
+        follower: Follower,
         name: str,
         node: Any,
         arguments: Sequence[Any],
@@ -257,7 +262,24 @@ class _OlmoLibrary(CodeLibrary):
             placed = zip(order, arguments, strict=False)
             named = {key: Cell(one, node, key) for key, one in placed}
             return Entity(name, node, {**named, **keywords})
+        given = [*arguments, *(one.value for one in keywords.values())]
+        owner = given[0] if given else None
+        if name == "setattr" and isinstance(owner, Entity) and len(given) == _OF_SETATTR:
+            field, value = str(given[1]), given[2]
+            follower.put(owner, field, Cell(value, node, field))
+            return None
+        for one in given:
+            if isinstance(one, Entity) and one.kind.partition(".")[0].endswith(_PARTS):
+                self._doubt(follower, one, node, f"`{name}` may change it, and is in another file")
         return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
+
+    def _doubt(self, follower: Follower, entity: Entity, node: Any, why: str) -> None:
+        """Mark what a configuration has, and what it may get, as uncertain."""
+        doubt_cells(follower, entity, why)
+        if entity.kind.endswith("TrainModuleConfig"):
+            for name in _ABSENT:
+                if name not in entity.cells:
+                    follower.put(entity, name, Cell(UnreadValue(why), node, name))
 
     def method(
         self,

@@ -20,6 +20,7 @@ from parcost_formats.tools.megatron.recipe_code import (
     Follower,
     Function,
     UnreadValue,
+    doubt_cells,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
@@ -277,7 +278,9 @@ class _BridgeLibrary(CodeLibrary):
             self.doubts.append((last, node))
         for one in found:
             if one.kind == _CONTAINER or one.kind in _SECTIONS["read"]:
-                _doubt_cells(follower, one, f"`{last}` may change it, and is in another file")
+                doubt_cells(
+                    follower, one, f"`{last}` may change it, and is in another file", _PRECISION
+                )
         return Entity(f"?{last}", node)
 
     def _call_workload(
@@ -391,10 +394,10 @@ class _BridgeLibrary(CodeLibrary):
                     follower.put(made, section, Cell(cell.value, cell.node, keyword))
             elif path is None and not is_listed(keyword, rules["harmless"]):
                 self.doubts.append((f"{name}({keyword}=...)", cell.node))
-                _doubt_cells(follower, made, f"`{keyword}` of {name} may change it")
+                doubt_cells(follower, made, f"`{keyword}` of {name} may change it", _PRECISION)
         if arguments:
             self.doubts.append((f"{name}(...)", made.node))
-            _doubt_cells(follower, made, f"arguments of {name} may change it")
+            doubt_cells(follower, made, f"arguments of {name} may change it", _PRECISION)
 
     def _precision(self, name: str, node: ast.Call, arguments: Sequence[Any]) -> Any:
         """Return the precision that a function creates from a name."""
@@ -726,17 +729,6 @@ def _beginnings(name: str) -> Sequence[str]:
     """
     words = name.split("_")
     return ["_".join(words[:count]) for count in range(len(words), 0, -1)]
-
-
-def _doubt_cells(follower: Follower, entity: Entity, why: str) -> None:
-    """Mark all attributes set in an entity so far as uncertain."""
-    for name, cell in list(entity.cells.items()):
-        if isinstance(cell.value, Entity):
-            if cell.value.kind != _PRECISION:
-                _doubt_cells(follower, cell.value, why)
-        elif name != "hf" and cell.value is not None and not isinstance(cell.value, UnreadValue):
-            doubtful = Cell(UnreadValue(why, cell.value), cell.node, cell.key, cell.why)
-            follower.put(entity, name, doubtful)
 
 
 def _rejection(name: str) -> str:

@@ -457,6 +457,17 @@ def _defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
             yield one.arg, found
 
 
+def doubt_cells(follower: Follower, entity: Entity, why: str, sure: str = "") -> None:
+    """Mark all attributes set in an entity so far as uncertain, but for those of a kind *sure*."""
+    for name, cell in list(entity.cells.items()):
+        if isinstance(cell.value, Entity):
+            if cell.value.kind != sure:
+                doubt_cells(follower, cell.value, why, sure)
+        elif name != "hf" and cell.value is not None and not isinstance(cell.value, UnreadValue):
+            doubtful = Cell(UnreadValue(why, cell.value), cell.node, cell.key, cell.why)
+            follower.put(entity, name, doubtful)
+
+
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the local name and the original name of each ``import ... as``."""
     for statement in ast.walk(tree):
