@@ -99,3 +99,14 @@ def test_arguments_of_megatron_in_yaml_are_no_file_of_gpt_neox() -> None:
     text = "MODEL_ARGS:\n  --num-layers: 2\n  --tensor-model-parallel-size: 2\n"
     assert GptNeoX().recognizes("run.yml", JOB)
     assert not GptNeoX().recognizes("model_config.yaml", text)
+
+
+def test_keys_of_the_third_stage_of_deepspeed_are_known() -> None:
+    """`cpu_offload_params` is the name of early releases of DeepSpeed."""
+    more = '"stage": 3, "cpu_offload_params": true, "stage3_max_live_parameters": 6000000'
+    text = JOB.replace('"pipe-parallel-size": 2', '"pipe-parallel-size": 0')
+    found = GptNeoX().translate("run.yml", text.replace('"stage": 1', more))
+    assert settings(found)["layout.zero"] == "3"
+    assert "offload.parameters" in settings(found)
+    assert not found.questions
+    assert not found.unknown

@@ -732,3 +732,25 @@ def test_a_matrix_of_performance_runs_names_its_runs() -> None:
     assert "did you mean `h100.num_gpus_64.fp8_cs`" in problem.message
     asked = [one.attribute for one in read_matrix("h100.num_gpus_64.bf16", "a.yaml").questions]
     assert "model" in asked
+
+
+@pytest.mark.parametrize(("degree", "asks"), [(1, False), (4, True)])
+def test_a_layout_of_stages_in_code_matters_with_a_pipeline(degree: int, asks: bool) -> None:
+    body = (
+        'cfg = _pretrain_common(); cfg.model = AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B")'
+        f".to_megatron_provider(); cfg.model.pipeline_model_parallel_size = {degree}; "
+        f"cfg.model.pipeline_model_parallel_layout = _layout({degree}, 1)"
+    )
+    found = translate(Megatron(), "recipe.py", recipe(body))
+    assert ("schedule.stages" in {one.attribute for one in found.questions}) is asks
+
+
+def test_values_that_functions_of_another_file_return_are_asked_for() -> None:
+    body = (
+        'cfg = _pretrain_common(); cfg.model = AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B")'
+        ".to_megatron_provider(); cfg.model.tensor_model_parallel_size = pick(4); "
+        "cfg.train.micro_batch_size = pick(1); cfg.model.recompute_granularity = pick()"
+    )
+    found = translate(Megatron(), "recipe.py", recipe(body))
+    asked = {one.attribute for one in found.questions}
+    assert {"layout.tp", "training.micro_batch", "training.recompute"} <= asked

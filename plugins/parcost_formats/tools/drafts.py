@@ -180,6 +180,13 @@ class OptionSet:
         """Return an option, even one whose value is unknown, if the file has it."""
         return self._options.get(name)
 
+    def skip(self, name: str, reason: str) -> None:
+        """List an option as one without effect, whatever its value."""
+        option = self._options.get(name)
+        if option is not None and name not in self._read:
+            self._read.add(name)
+            self.draft.ignore(option, reason)
+
     def whole(self, name: str, least: int = 0) -> int | None:
         """Return an option as an integer of at least *least*; report an error for another value."""
         option = self.get(name)

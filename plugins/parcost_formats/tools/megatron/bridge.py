@@ -689,11 +689,14 @@ class _RecipeReader:
             if not cell.why:
                 found.ignored.append(option)
             return
-        if isinstance(cell.value, Entity):
+        value = cell.value
+        if isinstance(value, Entity) and value.kind.startswith("?"):
+            value = UnreadValue(f"`{value.kind[1:]}` is a function of another file")
+        if isinstance(value, Entity):
             if not cell.why:
                 found.ignored.append(option)
             return
-        if cell.value is None:
+        if value is None:
             found.options.pop(name, None)
             if not cell.why:
                 found.ignored.append(option)
@@ -701,14 +704,14 @@ class _RecipeReader:
         before = found.options.get(name)
         if name == "use_distributed_optimizer" and before is not None and before.text == "true":
             return  # one of both sections turns it on
-        texts, unread = _texts(name, cell.value)
+        texts, unread = _texts(name, value)
         if section == "tokenizer" and unread and found.model is not None:
             why = f"{unread}; the vocabulary is that of the model"
             found.unread.append(option.evolve(unread=why))
             return
         if renamed.startswith("not ") and texts in (("true",), ("false",)):
             texts = ("false",) if texts == ("true",) else ("true",)
-        found.options[name] = option.evolve(texts=texts, value=cell.value, unread=unread)
+        found.options[name] = option.evolve(texts=texts, value=value, unread=unread)
 
     def _option(self, name: str, cell: Cell) -> Option:
         start, end = self._place(cell.node)

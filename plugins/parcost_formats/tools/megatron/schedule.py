@@ -21,15 +21,20 @@ _EMBEDDING, _LOSS = (
 def read_schedule(options: ToolOptions) -> None:
     """Read the schedule, virtual stages per device, and the layers of stages."""
     draft = options.draft
-    pp = options.whole("pipeline_model_parallel_size", 1) or 1
-    ways = [one for name in (_VIRTUAL, _PER_VIRTUAL, _LAYOUT) if (one := options.get(name))]
+    degree = options.whole("pipeline_model_parallel_size", 1)
+    pp = degree or 1
+    names, unread = [_VIRTUAL, _PER_VIRTUAL, _LAYOUT], options.lookup(_LAYOUT)
+    if degree == 1 and unread is not None and unread.unread:
+        names.remove(_LAYOUT)
+        options.skip(_LAYOUT, "one stage has all layers")
+    ways = [one for name in names if (one := options.get(name))]
     if len([one for one in ways if one.name != _LAYOUT]) > 1:
         shown = " and ".join(one.key for one in ways)
         for one in ways:
             draft.problem(one, f"{shown} do not go together", "keep only one of them")
         return
     chunks = _chunks(options, pp)
-    if options.get(_LAYOUT) is not None:
+    if any(one.name == _LAYOUT for one in ways):
         _stages(options, pp, chunks)
     elif options.has(_FIRST) or options.has(_LAST):
         _end_stages(options, pp, chunks or 1)
