@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from parcost.plugins.discovery import load
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
     "core",
@@ -108,3 +110,21 @@ def test_no_sentence_of_the_list_is_left() -> None:
 )
 def test_a_sentence_is_found_in_parts(text: str) -> None:
     assert "it is set under a condition" in flat(text)
+
+
+#: Words that no description of an attribute begins with: its noun would be missing.
+FRAGMENT = re.compile(
+    r"(?:of|that|which|what|how|who|whose|when|where|whether|to|by|at|as|from|beside|behind|per|"
+    r"held|sent|issued|achieved|likewise|under|these|those|they)\b"
+)
+
+
+def test_descriptions_of_attributes_begin_with_a_noun() -> None:
+    types = load().blocks.values()
+    fragments = [
+        f"{type_.kind}.{name}: {field.doc}"
+        for type_ in types
+        for name, field in type_.fields.items()
+        if FRAGMENT.match(field.doc)
+    ]
+    assert not fragments, "\n".join(fragments)

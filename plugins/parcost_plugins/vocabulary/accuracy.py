@@ -28,8 +28,10 @@ class Family:
     spread: Real = quantity(
         ONE,
         positive=True,
-        doc="by what share a device of the family without measured runs may be faster or slower, "
-        "beside the errors that measured devices have",
+        doc=(
+            "share by which a device of the family without measured runs may be faster or "
+            "slower, in addition to the errors of measured devices"
+        ),
     )
 
 
@@ -37,12 +39,14 @@ class Family:
 class ObservedErrors:
     """The errors of one figure in measured runs with common properties."""
 
-    figure: str = word("step_time", "memory", doc="which figure")
-    model: str = word("any", "dense", "experts", default="any", doc="which models")
-    family: str = string(default="", doc="of the devices; any where it is empty")
-    framework: str = string(default="", doc="that ran; any where it is empty")
-    runs: int = integer(structural=True, minimum=1, doc="that were measured")
-    models: int = integer(structural=True, minimum=1, doc="that were measured")
+    figure: str = word("step_time", "memory", doc="figure that was predicted")
+    model: str = word(
+        "any", "dense", "experts", default="any", doc="kind of models: dense or with experts"
+    )
+    family: str = string(default="", doc="family of the devices; empty for any")
+    framework: str = string(default="", doc="framework of the runs; empty for any")
+    runs: int = integer(structural=True, minimum=1, doc="number of runs that were measured")
+    models: int = integer(structural=True, minimum=1, doc="number of models that were measured")
     low: Real = quantity(ONE, positive=True, doc="low end of measured / predicted")
     high: Real = quantity(ONE, positive=True, doc="high end of measured / predicted")
 
@@ -67,9 +71,15 @@ class JobSpread:
     A job is one model on one device in one precision, run by one source.
     """
 
-    model: str = word("any", "dense", "experts", default="any", doc="which models")
-    jobs: int = integer(structural=True, minimum=1, doc="with several layouts that were measured")
-    layouts: int = integer(structural=True, minimum=1, doc="of these jobs")
+    model: str = word(
+        "any", "dense", "experts", default="any", doc="kind of models: dense or with experts"
+    )
+    jobs: int = integer(
+        structural=True, minimum=1, doc="number of jobs with several layouts that were measured"
+    )
+    layouts: int = integer(
+        structural=True, minimum=1, doc="number of measured layouts of these jobs"
+    )
     between: Real = quantity(ONE, positive=True, doc="standard deviation between jobs (tau)")
     within: Real = quantity(ONE, positive=True, doc="standard deviation within a job (sigma)")
     margin: Real = quantity(
@@ -84,11 +94,11 @@ class JobSpread:
 class Accuracy:
     """The errors of predictions in measured runs; written by `parcost validate --intervals`."""
 
-    coverage: float = fraction(positive=True, doc="of measured values that an interval holds")
-    others: Family = reference("family", doc="that a device without a family counts as")
+    coverage: float = fraction(positive=True, doc="share of measured values that an interval holds")
+    others: Family = reference("family", doc="family that a device without a family counts as")
     devices: str = string(
         default="",
-        doc="with runs enough to know their efficiencies: labels separated by spaces",
+        doc="devices with enough runs to know their efficiencies: labels separated by spaces",
     )
     observed: tuple[ObservedErrors, ...] = children(
         "observed", doc="errors, by what runs have in common"

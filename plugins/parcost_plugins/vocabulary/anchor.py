@@ -31,7 +31,10 @@ class Anchor:
         SECONDS, positive=True, default=None, doc="median of the steps after the first ones"
     )
     tokens_per_second_per_device: Real | None = quantity(
-        ONE, positive=True, default=None, doc="in place of the step time, as some tools log it"
+        ONE,
+        positive=True,
+        default=None,
+        doc="measured tokens/s per device, in place of the step time, as some tools log it",
     )
     allocated: Real | None = quantity(
         BYTES, positive=True, default=None, doc="highest `torch.cuda.max_memory_allocated`"

@@ -35,23 +35,23 @@ FUSED_KERNELS = (
 class HeadRate:
     """The fraction of peak that a kernel reaches with heads of one size and many keys."""
 
-    size: Real = quantity(ONE, positive=True, doc="of a head; of queries and values, the mean")
-    forward: Real = fraction(positive=True, doc="of the peak, forward")
-    backward: Real = fraction(positive=True, doc="of the peak, backward")
+    size: Real = quantity(ONE, positive=True, doc="size of a head; of queries and values, the mean")
+    forward: Real = fraction(positive=True, doc="share of the peak, forward")
+    backward: Real = fraction(positive=True, doc="share of the peak, backward")
 
 
 @block("attention_kernel", inside="attention_table", label="required")
 class AttentionKernel:
     """One attention kernel in one data type."""
 
-    kernel: str = word(*FUSED_KERNELS, doc="which")
-    type: str = word("wide", "fp8", default="wide", doc="that it multiplies in; whose peak counts")
+    kernel: str = word(*FUSED_KERNELS, doc="name of the kernel")
+    type: str = word("wide", "fp8", default="wide", doc="type of its products, whose peak is used")
     forward_fill: Real = quantity(
         ONE, default=0.0, doc="keys that take as long as what is done once for a block of queries"
     )
-    backward_fill: Real = quantity(ONE, default=0.0, doc="the same, backward")
+    backward_fill: Real = quantity(ONE, default=0.0, doc="the same for the backward pass")
     heads: tuple[HeadRate, ...] = children(
-        "head_rate", doc="by size, from the smallest upwards; linear between two"
+        "head_rate", doc="rates by size, from the smallest upwards; linear between two"
     )
 
     def efficiency(self, size: Real, *, backward: bool) -> Real:
@@ -70,7 +70,7 @@ class AttentionTable:
 
     auto: str = word(*FUSED_KERNELS, doc="the kernel that frameworks choose on the device")
     kernels: tuple[AttentionKernel, ...] = children(
-        "attention_kernel", doc="by name and type of the products"
+        "attention_kernel", doc="kernels by name and type of the products"
     )
 
     def find(self, kernel: str, type_: str) -> AttentionKernel | None:

@@ -54,7 +54,8 @@ class Compression:
         ONE, doc="PowerSGD: a matrix that would shrink by less than this is sent as it is"
     )
     residual: Real = quantity(
-        BYTES, doc="held per element of what was not sent: signs, top-k and PowerSGD feed it back"
+        BYTES,
+        doc="bytes held per element of what was not sent: signs, top-k and PowerSGD feed it back",
     )
     cast_traffic: Real = quantity(BYTES, doc="memory traffic of a cast, per element")
     quantise_traffic: Real = quantity(
@@ -78,8 +79,8 @@ class ExchangeSketch:
     """The reduction of gradients over some ranks, compressed or not: the bytes that each sends."""
 
     elements: Real = quantity(ONE, positive=True, doc="gradients that every rank has")
-    ranks: Real = integer(default=1, doc="that reduce them (P)")
-    size: Real = quantity(BYTES, default=4.0, positive=True, doc="of one gradient, as it is")
+    ranks: Real = integer(default=1, doc="number of ranks that reduce them (P)")
+    size: Real = quantity(BYTES, default=4.0, positive=True, doc="size of one gradient, as it is")
     method: str = word(
         "none",
         "fp16",
@@ -90,7 +91,7 @@ class ExchangeSketch:
         "top_k",
         "power_sgd",
         default="none",
-        doc="how they are compressed",
+        doc="compression method",
     )
     scale: Real = quantity(BYTES, default=0.0, doc="one scale of a quantised block")
     block: Real = integer(default=1, doc="elements that share a scale")
@@ -110,7 +111,7 @@ class ExchangeSketch:
         default=1.0,
         doc="PowerSGD: of the matrices that they form, all alike",
     )
-    bandwidth: Real | None = link_rate(default=None, doc="at which a rank sends")
+    bandwidth: Real | None = link_rate(default=None, doc="bandwidth at which a rank sends")
     period: Real = integer(default=1, doc="steps from one exchange to the next")
     fragments: Real = integer(default=1, doc="parts that are exchanged in turn")
 
@@ -121,25 +122,27 @@ class BucketSketch:
 
     gradients: Real = quantity(BYTES, positive=True, doc="reduced in all (G)")
     count: Real = integer(default=1, doc="buckets that they leave in (N)")
-    ranks: Real = integer(default=2, doc="that reduce them")
+    ranks: Real = integer(default=2, doc="number of ranks that reduce them")
     factor: Real = quantity(
         ONE,
         positive=True,
         default="2 * (ranks - 1) / ranks",
         doc="bytes that a rank sends for each; 2 is the limit of a ring of many ranks",
     )
-    bandwidth: Real = link_rate(doc="that a bucket of this size reaches")
+    bandwidth: Real = link_rate(doc="bandwidth that a bucket of this size reaches")
     whole_bandwidth: Real = link_rate(
-        default="bandwidth", doc="that all gradients in one message reach"
+        default="bandwidth", doc="bandwidth that all gradients in one message reach"
     )
     overhead: Real = quantity(SECONDS, default=0.0, doc="fixed cost of one bucket (alpha)")
     bucket_time: Real = quantity(
         SECONDS,
         positive=True,
         default="factor * gradients / (count * bandwidth) + overhead",
-        doc="of one bucket (tau)",
+        doc="communication time of one bucket (tau)",
     )
-    backward: Real = quantity(SECONDS, positive=True, doc="that the buckets hide under")
+    backward: Real = quantity(
+        SECONDS, positive=True, doc="backward time that the buckets hide under"
+    )
     step: Real = quantity(SECONDS, default="backward", doc="compute of the step, without them")
     contention: Real = quantity(
         ONE, default=0.0, doc="seconds that compute loses to a second of traffic (kappa)"

@@ -35,7 +35,7 @@ class Context:
     algorithm: str | None = word(
         *CONTEXTS,
         default=None,
-        doc="how they do it; what the framework does where it is left out",
+        doc="algorithm of context parallelism; by default that of the framework",
     )
     balance: str = word(
         "zigzag",
@@ -53,18 +53,22 @@ class Context:
         BYTES,
         default="training.precision.activation",
         positive=True,
-        doc="per element of keys and values on the wire, and of what is traded for heads",
+        doc=(
+            "bytes per element of keys and values on the wire, and of the tensors of an all-to-all"
+        ),
     )
     gradients: Real = quantity(
         BYTES,
         default="training.precision.activation",
         positive=True,
-        doc="per element of their gradients on the wire",
+        doc="bytes per element of the gradients of keys and values on the wire",
     )
     latent: bool = switch(
         default=False,
-        doc="of latent attention the compressed keys and values travel, and are projected up "
-        "where they arrive",
+        doc=(
+            "send the compressed keys and values of latent attention (MLA), and project them up "
+            "on arrival"
+        ),
     )
 
 

@@ -12,15 +12,19 @@ class CustomTerm:
     seconds: Real = quantity(SECONDS, default=0.0, doc="time of one occurrence")
     memory: Real = quantity(BYTES, default=0.0, doc="bytes held on the device")
     per: str = word(
-        "step", "micro_batch", "layer", default="step", doc="how often the time is spent"
+        "step",
+        "micro_batch",
+        "layer",
+        default="step",
+        doc="frequency of the time: once per step, per micro-batch, or per layer",
     )
-    during: str = word("forward", "backward", default="forward", doc="in which pass")
-    when: str = word("fill", "drain", "end", default="end", doc="where a time per step stands")
-    resource: str = string(default="compute", doc="what it keeps busy")
+    during: str = word("forward", "backward", default="forward", doc="pass of the time")
+    when: str = word("fill", "drain", "end", default="end", doc="place of a time per step")
+    resource: str = string(default="compute", doc="resource that is busy meanwhile")
     stage: int | None = integer(
         default=None,
         minimum=0,
         structural=True,
-        doc="the only virtual stage that has it; all where left out",
+        doc="virtual stage that has the term; by default all",
     )
-    source: str = string(default="", doc="where the figure comes from")
+    source: str = string(default="", doc="source of the figure")

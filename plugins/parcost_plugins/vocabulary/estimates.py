@@ -30,9 +30,9 @@ _DENSITY = {"dense": 1.0, "sparse": 0.5}
 class PipelineSketch:
     """A pipeline of equal stages, without a model: its bubble, and its activations in flight."""
 
-    kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
+    kind: str = word(registry="schedules", default="one_f_one_b", doc="pipeline schedule")
     stages: int = integer(structural=True, maximum=1e5, doc="devices in a row (p)")
-    micro_batches: int = integer(structural=True, doc="of one replica and step (m)")
+    micro_batches: int = integer(structural=True, doc="micro-batches of one replica and step (m)")
     chunks: int = integer(
         default=1, structural=True, maximum=1e5, doc="model chunks per device (v)"
     )
@@ -43,12 +43,13 @@ class PipelineSketch:
         SECONDS, positive=True, default="2 * forward", doc="backward pass of the same"
     )
     weight_share: Real = fraction(
-        default=0.5, doc="of the backward pass: gradients of the weights, where they run apart"
+        default=0.5,
+        doc="share of the backward pass: gradients of the weights, where they run apart",
     )
     send_recv: Real = quantity(SECONDS, default=0.0, doc="one message between neighbouring stages")
     layers: Real | None = integer(default=None, doc="layers that are dealt to the stages")
     kept: Real | None = quantity(
-        BYTES, default=None, doc="by one layer of one micro-batch, for backward"
+        BYTES, default=None, doc="bytes saved for backward by one layer of one micro-batch"
     )
     capacity: Real | None = quantity(
         BYTES, default=None, positive=True, doc="memory of a device, that this is a share of"
@@ -58,31 +59,31 @@ class PipelineSketch:
         BYTES,
         default=None,
         positive=True,
-        doc="activation of one micro-batch; from its shape where it is left out",
+        doc="activation of one micro-batch; by default computed from its shape",
     )
     batch: Real | None = quantity(
         ONE,
         default=None,
         positive=True,
         qualifiers={"sequences": 1.0},
-        doc="of one replica and step",
+        doc="sequences of one replica and step",
     )
     sequence: Real | None = integer(
         default=None, qualifiers={"tokens": 1.0}, doc="tokens of one sequence"
     )
     hidden: Real | None = integer(default=None, doc="width of the residual stream")
-    element: Real = quantity(BYTES, default=2.0, positive=True, doc="of one activation")
+    element: Real = quantity(BYTES, default=2.0, positive=True, doc="bytes of one activation")
     period: Real | None = quantity(
         SECONDS,
         default=None,
         positive=True,
-        doc="time of a step, for the rate over a boundary; the makespan where it is left out",
+        doc="time of a step, for the rate over a boundary; by default the makespan",
     )
     target: Real | None = fraction(
         positive=True, default=None, doc="bubble to stay within, for `fewest_micro_batches`"
     )
     target_of: str = word(
-        "step", "busy", default="step", doc="what the target is a share of: the step, or busy time"
+        "step", "busy", default="step", doc="base of the target share: the step, or the busy time"
     )
     stage: int = integer(
         default=0, minimum=0, structural=True, doc="device of the calculation, counted from 0"
@@ -106,7 +107,8 @@ class Grid:
     )
     node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
     order: str = string(
-        default="tp-cp-dp-pp", doc="which degree varies fastest over neighbouring ranks"
+        default="tp-cp-dp-pp",
+        doc="order of the degrees: the first varies fastest over neighbouring ranks",
     )
     machine: int | None = integer(
         default=None,
@@ -123,28 +125,33 @@ class Estimate:
     """A back-of-envelope step: busy time, then collectives, then a bubble, without overlap."""
 
     compute: Real | None = quantity(
-        SECONDS, default=None, doc="busy time of a device; worked out where it is left out"
+        SECONDS, default=None, doc="busy time of a device; computed if not set"
     )
     communication: Real | None = quantity(
-        SECONDS, default=None, doc="beside it; worked out where it is left out"
+        SECONDS, default=None, doc="communication time beside it; computed if not set"
     )
-    devices: Real = integer(default="tp * pp * dp", doc="of the job")
+    devices: Real = integer(default="tp * pp * dp", doc="devices of the job")
     tp: Real = integer(default=1, doc="tensor parallel degree")
     pp: Real = integer(default=1, doc="pipeline parallel degree")
     dp: Real = integer(default=1, doc="replicas")
     shards: Real = integer(
-        default="tp * pp", doc="that the model is cut into; 1 as tools have it that cut nothing"
+        default="tp * pp",
+        doc="ranks that the model is sharded over; 1 for tools that shard nothing",
     )
-    micro_batches: Real = integer(default=1, doc="per replica and step (m)")
+    micro_batches: Real = integer(default=1, doc="micro-batches per replica and step (m)")
     bubble: str = word(
         "idle",
         "share_of_busy",
         default="idle",
-        doc="what the pipeline adds: busy x (p - 1) / m, or as some tools have it busy times "
-        "the share (p - 1) / (m + p - 1) of the whole step, which is less",
+        doc=(
+            "time of the pipeline bubble: busy x (p - 1) / m, or, as some tools have it, busy x "
+            "(p - 1) / (m + p - 1), which is less"
+        ),
     )
     # What is computed.
-    parameters: Real | None = quantity(ONE, default=None, positive=True, doc="of the model (N)")
+    parameters: Real | None = quantity(
+        ONE, default=None, positive=True, doc="parameters of the model (N)"
+    )
     batch: Real = quantity(
         ONE, default=1.0, positive=True, qualifiers={"sequences": 1.0}, doc="samples of one step"
     )
@@ -157,22 +164,27 @@ class Estimate:
         must_qualify=True,
         doc="matrix peak of a device",
     )
-    utilisation: Real = fraction(default=1.0, positive=True, doc="reached of the peak")
-    weight: Real = quantity(BYTES, default=2.0, doc="of one parameter, and of its gradient")
-    layers: Real = integer(default=1, minimum=0, doc="of the model")
+    utilisation: Real = fraction(default=1.0, positive=True, doc="share reached of the peak")
+    weight: Real = quantity(BYTES, default=2.0, doc="bytes of one parameter, and of its gradient")
+    layers: Real = integer(default=1, minimum=0, doc="layers of the model")
     hidden: Real = integer(default=1, doc="width of the residual stream, for tensor parallelism")
     # What an untrimmed tool adds to it.
     stream: Real | None = link_rate(
         default=None, doc="link that all weights pass in a step, where they do not fit: offload"
     )
     activations: Real = fraction(
-        default=0.0, maximum=None, doc="of the weights, streamed as well for every sample"
+        default=0.0,
+        maximum=None,
+        doc="bytes of activations over those of the weights, streamed as well for every sample",
     )
-    dispatch: Real = quantity(SECONDS, default=0.0, doc="once per step")
-    launch: Real = quantity(SECONDS, default=0.0, doc="once per layer")
+    dispatch: Real = quantity(SECONDS, default=0.0, doc="overhead once per step")
+    launch: Real = quantity(SECONDS, default=0.0, doc="overhead once per layer")
     # What is sent.
     messages: Real = quantity(
-        ONE, default=1.0, positive=True, doc="sent one after another, of the next two"
+        ONE,
+        default=1.0,
+        positive=True,
+        doc="messages sent one after another, each with the next two attributes",
     )
     message: Real | None = quantity(
         BYTES, default=None, doc="one message between nodes, in place of all that follows"
@@ -182,9 +194,9 @@ class Estimate:
     )
     node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
     inner: Real | None = link_rate(default=None, doc="bandwidth of a device within the node")
-    inner_latency: Real = quantity(SECONDS, default=0.0, doc="of a message there")
+    inner_latency: Real = quantity(SECONDS, default=0.0, doc="latency of a message within the node")
     outer: Real | None = link_rate(default=None, doc="bandwidth of a device between nodes")
-    outer_latency: Real = quantity(SECONDS, default=0.0, doc="of a message there")
+    outer_latency: Real = quantity(SECONDS, default=0.0, doc="latency of a message between nodes")
     reduction: str = word(
         "flat",
         "hierarchical",
@@ -195,7 +207,7 @@ class Estimate:
         "and within again, as some tools count",
     )
     nodes: Real = integer(
-        default="max(1, dp * tp / node)", doc="that the gradients are reduced over"
+        default="max(1, dp * tp / node)", doc="nodes that the gradients are reduced over"
     )
     target: Real = fraction(
         positive=True, default=0.9, doc="share of the peak that defines `batch_for_target`"

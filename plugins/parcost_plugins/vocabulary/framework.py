@@ -59,11 +59,13 @@ class Offer:
     A framework without an offer for an attribute supports all its values.
     """
 
-    attribute: str = string(doc="which one, by block and name, as in `schedule.kind`")
+    attribute: str = string(doc="attribute, as block and name: `schedule.kind`")
     values: str = string(
         default="",
-        doc="that the framework has, with commas between them, as in `one_f_one_b, interleaved`; "
-        "left empty, the statement of an extended framework is withdrawn",
+        doc=(
+            "values that the framework has, with commas between them, as in `one_f_one_b, "
+            "interleaved`; left empty, the statement of an extended framework is withdrawn"
+        ),
     )
     beyond: str = word(
         "any",
@@ -73,9 +75,9 @@ class Offer:
         "dp",
         "ep",
         default="any",
-        doc="it is about layouts in which this degree is above 1; about all with `any`",
+        doc="degree that must be above 1 for this statement to apply; `any` for all layouts",
     )
-    since: str = string(default="", doc="what changed at which version, for runs of another one")
+    since: str = string(default="", doc="change and its version, for runs of other versions")
 
 
 @block("framework", label="required")
@@ -84,70 +86,83 @@ class Framework:
 
     version: str = string(default="", doc="release or commit that the values were read in")
     first_year: int | None = integer(
-        default=None, structural=True, doc="of the releases that the values describe"
+        default=None, structural=True, doc="first year of the releases that the values describe"
     )
     last_year: int | None = integer(
-        default=None, structural=True, doc="of them; `validate` warns of younger runs"
+        default=None,
+        structural=True,
+        doc="last year of these releases; `validate` warns of younger runs",
     )
     checked: str = string(default="", doc="a measured run of that time that was compared with it")
-    mode: str = word(*MODES, default="eager", doc="how layers run unless the run sets it")
+    mode: str = word(*MODES, default="eager", doc="default of `kernels.mode`: how layers run")
     cuda_graphs: str = word(
         *CUDA_GRAPHS,
         default="none",
-        doc="what is replayed as a graph unless the run sets it",
+        doc="default of `kernels.cuda_graphs`",
     )
     issue: Real = quantity(
         SECONDS,
         default=0.0,
-        doc="of the host for one kernel, with what Python, autograd and the framework do around it",
+        doc=(
+            "time of the host for one kernel, with what Python, autograd and the framework do "
+            "around it"
+        ),
     )
     graph_issue: Real | None = quantity(
         SECONDS,
         default=None,
-        doc="of the host for one replayed graph; it captures none where this is left out",
+        doc="host time of one replayed graph; by default none is captured",
     )
     compiled_issue: Real | None = quantity(
         SECONDS,
         default=None,
-        doc="of the host for one kernel of a compiled layer; without it the framework compiles no "
-        "layers",
+        doc=(
+            "time of the host for one kernel of a compiled layer; without it the framework "
+            "compiles no layers"
+        ),
     )
     compiled_call: Real = quantity(
-        SECONDS, default=0.0, doc="of the host for one call of a compiled layer: its guards"
+        SECONDS, default=0.0, doc="time of the host for one call of a compiled layer: its guards"
     )
     compiled_kernels: Real = fraction(
-        default=1.0, doc="of the kernels of an eager layer, left in a compiled one"
+        default=1.0, doc="share of the kernels of an eager layer, left in a compiled one"
     )
     forward_kernels: Real = integer(
-        default=0, minimum=0, doc="issued for the forward pass of a dense layer"
+        default=0, minimum=0, doc="kernels issued for the forward pass of a dense layer"
     )
     backward_kernels: Real = integer(
-        default=0, minimum=0, doc="issued for the backward pass of a dense layer"
+        default=0, minimum=0, doc="kernels issued for the backward pass of a dense layer"
     )
     weight_kernels: Real = integer(
-        default=0, minimum=0, doc="of these, those that make gradients of weights"
+        default=0,
+        minimum=0,
+        doc="kernels of the backward pass of a dense layer that compute weight gradients",
     )
     core_kernels: Real = integer(
         default=1,
         minimum=0,
-        doc="of those of the forward pass, the attention core's where it is not fused",
+        doc="kernels of the forward pass of an attention core that is not fused",
     )
     outer_kernels: Real = integer(
         default=0,
         minimum=0,
-        doc="issued for the forward pass of a micro-batch at either end of the model: the "
-        "embedding, or head and loss; twice as many for the backward pass",
+        doc=(
+            "kernels issued for the forward pass of a micro-batch at either end of the model: "
+            "the embedding, or head and loss; twice as many for the backward pass"
+        ),
     )
     sharded_kernels: Real = integer(
         default=0,
         minimum=0,
-        doc="issued to gather or reduce the sharded parameters of a layer once (ZeRO-3)",
+        doc="kernels issued to gather or reduce the sharded parameters of a layer once (ZeRO-3)",
     )
     list_issue: Real = quantity(
         SECONDS,
         default=0.0,
-        doc="of the host for each rank in a collective over one sharded tensor (ZeRO-3), which "
-        "takes a list with a tensor for each rank; the device waits, and no gather overlaps",
+        doc=(
+            "host time for each rank in a collective over one sharded tensor, which takes a list "
+            "with a tensor for each rank; the device waits, and no gather overlaps (ZeRO 3)"
+        ),
     )
     whole_below: Real = integer(
         default=0,
@@ -158,22 +173,29 @@ class Framework:
     update_kernels: Real = integer(
         default=0,
         minimum=0,
-        doc="issued once per step for the update of a layer's parameters, where each tensor has "
-        "kernels of its own",
+        doc=(
+            "kernels issued once per step for the update of a layer's parameters, where each "
+            "tensor has kernels of its own"
+        ),
     )
     routing_kernels: Real = integer(
         default=0,
         minimum=0,
-        doc="issued for the forward pass of a layer with experts beyond those of a dense one",
+        doc=(
+            "kernels issued for the forward pass of a layer with experts beyond those of a dense "
+            "one"
+        ),
     )
     routing_backward_kernels: Real = integer(
-        default="2 * routing_kernels", minimum=0, doc="the same, for the backward pass"
+        default="2 * routing_kernels", minimum=0, doc="the same for the backward pass"
     )
     grouped_kernels: Real = integer(
         default=0,
         minimum=0,
-        doc="issued for the forward pass of one expert where the experts of a rank run as one "
-        "product, but that product's own; twice as many for the backward pass",
+        doc=(
+            "kernels issued for the forward pass of one expert where the experts of a rank run "
+            "as one product, but that product's own; twice as many for the backward pass"
+        ),
     )
     grouped_casts: Real = integer(
         default=0,
@@ -188,8 +210,10 @@ class Framework:
     expert_kernels: Real = integer(
         default=0,
         minimum=0,
-        doc="issued for the forward pass of one expert of a loop; twice as many for the backward "
-        "pass",
+        doc=(
+            "kernels issued for the forward pass of one expert of a loop; twice as many for the "
+            "backward pass"
+        ),
     )
     # Which kernels element-wise operators run as; see `parcost_plugins.model.elementwise`.
     norm: str = word(
@@ -207,8 +231,10 @@ class Framework:
         "eager",
         "halves",
         default="fused",
-        doc="of gated MLPs: gate, activation and product in one kernel, or activation and product "
-        "apart, of tensors of their own or of halves of one",
+        doc=(
+            "kernels of gated MLPs: gate, activation and product in one kernel, or activation "
+            "and product apart, of tensors of their own or of halves of one"
+        ),
     )
     rotary: str = word(
         "fused",
@@ -247,7 +273,7 @@ class Framework:
     dispatcher: str = word(
         *DISPATCHERS,
         default="alltoall",
-        doc="of tokens to their experts unless the run sets it, as of `routing.dispatcher`",
+        doc="default of `routing.dispatcher`: how tokens are sent to their experts",
     )
     expert_activation: str = word(
         "dense",
@@ -272,28 +298,34 @@ class Framework:
     gather_copy: Real = quantity(
         BYTES,
         default=0.0,
-        doc="under ZeRO 3: memory traffic of copying a gathered parameter out of its buffer",
+        doc="memory traffic of copying a gathered parameter out of its buffer (ZeRO 3)",
     )
     reduction_copy: Real = quantity(
         BYTES,
         default=0.0,
-        doc="under ZeRO 3: memory traffic of copying a gradient into the buffer that is reduced, "
-        "and of dividing it there",
+        doc=(
+            "memory traffic of copying a gradient into the buffer that is reduced, and of "
+            "dividing it there (ZeRO 3)"
+        ),
     )
     loss: str = word(
         *LOSSES,
         default="softmax",
-        doc="what the cross entropy keeps unless the run sets it: `eager`, three tensors in fp32 "
-        "at once, op by op; an fp32 `softmax`; `logits` as they are, whose gradient a fused kernel "
-        "makes in backward; or that `gradient`, in their place",
+        doc=(
+            "default of `training.loss`: tensors that the cross entropy keeps: `eager`, three "
+            "tensors in fp32 at once, op by op; an fp32 `softmax`; `logits` as they are, whose "
+            "gradient a fused kernel makes in backward; or that `gradient`, in their place"
+        ),
     )
     router_weights: str = word(
         "input",
         "activation",
         "output",
         default="activation",
-        doc="which tensor of an expert a token's routing weight is multiplied with; that tensor "
-        "is kept for backward, but for the activation, which is made again from what is kept",
+        doc=(
+            "tensor of an expert that is multiplied with the routing weight of a token; it is "
+            "kept for backward, except the activation, which is recomputed"
+        ),
     )
     reruns_core: bool = switch(
         default=False,
@@ -308,23 +340,31 @@ class Framework:
     )
     remakes_elementwise: bool = switch(
         default=False,
-        doc="of a compiled layer: outputs of norms and activations are not kept, as backward's "
-        "own kernels make them again",
+        doc=(
+            "compiled layers do not keep outputs of norms and activations, as the backward "
+            "kernels recompute them"
+        ),
     )
     keeps_gathers: bool = switch(
         default=False,
-        doc="under sequence parallelism: inputs of linear layers are kept as they were gathered, "
-        "and not gathered again in backward",
+        doc=(
+            "inputs of linear layers are kept as they were gathered, and not gathered again in "
+            "backward (sequence parallelism)"
+        ),
     )
     keeps_stage_outputs: bool = switch(
         default=False,
-        doc="of a pipeline: what a stage has sent on is kept until its backward pass, which reads "
-        "its graph alone",
+        doc=(
+            "a pipeline stage keeps the tensor that it has sent on until its backward pass, "
+            "which reads only its graph"
+        ),
     )
     reduces_by_matrix: bool = switch(
         default=False,
-        doc="under ZeRO 3: gradients are reduced as each product makes them, so that those of one "
-        "matrix are whole at a time; otherwise those of a layer, and their copy for the wire",
+        doc=(
+            "gradients are reduced as each product makes them, so that those of one matrix are "
+            "whole at a time; otherwise those of a layer, and their copy for the wire (ZeRO 3)"
+        ),
     )
     gradient_staging: Real = integer(
         default=0,
@@ -332,12 +372,12 @@ class Framework:
         doc="elements of a buffer that gradients are copied into to be reduced, without ZeRO 3",
     )
     fragmentation: Real = fraction(
-        default=0.0, doc="of the activations, lost between blocks of its allocator"
+        default=0.0, doc="share of the activation memory lost between blocks of the allocator"
     )
     assignment: str = word(
         *ASSIGNMENTS,
         default="even",
-        doc="layers of the stages unless the run sets it, as of `schedule.assignment`",
+        doc="default of `schedule.assignment`: layers of the stages",
     )
     gradient_overlap: bool = switch(
         default=True,
@@ -352,8 +392,7 @@ class Framework:
     tensor_overlap: str = word(
         *TENSOR_OVERLAPS,
         default="off",
-        doc="what tensor-parallel collectives hide under unless the run sets it, as of "
-        "`overlap.tensor`",
+        doc="default of `overlap.tensor`",
     )
     transfers: str = word(
         *TRANSFERS,
@@ -368,43 +407,47 @@ class Framework:
     messages: str = word(
         *MESSAGES,
         default="whole",
-        doc="what a tensor-parallel rank sends to the next stage unless the run sets it, as of "
-        "`schedule.messages`",
+        doc="default of `schedule.messages`: what a tensor-parallel rank sends to the next stage",
     )
     accumulate: str = word(
         *ACCUMULATIONS,
         default="shard",
-        doc="when gradients are reduced under ZeRO 2 and 3 unless the run sets it, as of "
-        "`sharding.accumulate`: in every micro-batch (`shard`), or once per step (`whole`)",
+        doc=(
+            "default of `sharding.accumulate`: gradients are reduced under ZeRO 2 and 3 in every "
+            "micro-batch (`shard`), or once per step (`whole`)"
+        ),
     )
     pipelined_accumulate: str | None = word(
         *ACCUMULATIONS,
         default=None,
-        doc="the same with several stages; as without where it is left out",
+        doc="the same with several pipeline stages; by default as with one",
     )
     reshard: bool = switch(
         default=True,
-        doc="under ZeRO 3: parameters are dropped after forward unless the run sets it",
+        doc="default of `sharding.reshard` under ZeRO 3: parameters are dropped after forward",
     )
     pipelined_reshard: bool | None = switch(
-        default=None, doc="the same with several stages; as without where it is left out"
+        default=None, doc="the same with several pipeline stages; by default as with one"
     )
     reduce_scatter: bool = switch(
         default=True,
-        doc="under ZeRO 1 and 2 a rank is sent the gradients of its share alone; off, all "
-        "gradients are all-reduced, and it keeps its share of them",
+        doc=(
+            "a rank receives only the gradients of its share (ZeRO 1 and 2); off, all gradients "
+            "are all-reduced, and it keeps its share of them"
+        ),
     )
     context: str = word(
         *CONTEXTS,
         default="ring",
-        doc="how context-parallel ranks get to all keys unless the run sets it, as of "
-        "`context.algorithm`",
+        doc="default of `context.algorithm`",
     )
     misaligned_heads: str = word(
         *MISALIGNED_HEADS,
         default="tensor",
-        doc="products of a core that is not fused whose heads are no multiple of 16 bytes, unless "
-        "the run sets it, as of `kernels.misaligned_heads`",
+        doc=(
+            "default of `kernels.misaligned_heads`: products of a core that is not fused with "
+            "heads that are not a multiple of 16 bytes"
+        ),
     )
     attention: str = word(
         "auto",
@@ -416,7 +459,9 @@ class Framework:
     )
     enforced: bool = switch(
         default=True,
-        doc="what it does not have is rejected; off where a run took place and its version is a "
-        "guess",
+        doc=(
+            "features that are not listed are rejected; off for measured runs whose version is a "
+            "guess"
+        ),
     )
     offers: tuple[Offer, ...] = children("offers", doc="features that it has or lacks")

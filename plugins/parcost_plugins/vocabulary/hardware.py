@@ -109,7 +109,7 @@ class Device:
     collective_multiprocessors: Real = integer(
         default=0,
         minimum=0,
-        doc="of them, those that a collective runs on; none where it has engines of its own",
+        doc="multiprocessors that a collective occupies; none if the device has separate engines",
     )
     matmul_efficiency: Real = fraction(
         positive=True, doc="best matrix product measured, of the 16-bit peak"
@@ -133,22 +133,30 @@ class Device:
     sustained: Real | None = fraction(
         positive=True,
         default=None,
-        doc="of the rate of products that a step holds, whose power may lower the clock; what "
-        "`product_energy` and `power` leave where it is left out",
+        doc=(
+            "share of the product rate that a step sustains, as power may lower the clock; by "
+            "default computed from `product_energy` and `power`"
+        ),
     )
     narrow_sustained: Real | None = fraction(
         positive=True,
         default=None,
-        doc="the same of products in fp8 and fp4; without `product_energy` that of `sustained`",
+        doc=(
+            "the same for products in fp8 and fp4; without `product_energy` the value of "
+            "`sustained`"
+        ),
     )
     product_energy: Real | None = quantity(
         JOULES / FLOP,
         default=None,
         positive=True,
-        doc="of a FLOP of 16-bit products at full clock: gives what the power holds of their rate",
+        doc=(
+            "energy of a FLOP of 16-bit products at full clock; gives the rate that the power "
+            "allows"
+        ),
     )
     memory_power: Real = quantity(
-        WATTS, default=0.0, doc="that memory draws beside products; see `product_energy`"
+        WATTS, default=0.0, doc="power that memory draws beside products; see `product_energy`"
     )
     attention: AttentionTable | None = reference(
         "attention_table",
@@ -158,18 +166,22 @@ class Device:
     attention_efficiency: Real = fraction(
         positive=True,
         default=1.0,
-        doc="of those rates, where they are those of a relative with more power",
+        doc=(
+            "share of the rates of its attention table, if they were measured on a relative with "
+            "more power"
+        ),
     )
     memory_efficiency: Real = fraction(
-        positive=True, doc="of the memory bandwidth, reached by large streaming kernels"
+        positive=True, doc="share of the memory bandwidth, reached by large streaming kernels"
     )
     host_bandwidth: Real | None = link_rate(default=None, doc="link to the host")
     reduction_bandwidth: Real | None = quantity(
         RATE,
         default=None,
         positive=True,
-        doc="bytes of a collective that it sums per second (1 / gamma); part of the copy where it "
-        "is left out",
+        doc=(
+            "bytes of a collective that it sums per second (1 / gamma); by default part of the copy"
+        ),
     )
     power: Real | None = quantity(
         WATTS, default=None, doc="thermal design power, at which its rates were measured"
@@ -178,13 +190,17 @@ class Device:
         WATTS,
         default=None,
         positive=True,
-        doc="that a site holds the board to, below its design power: products and attention slow "
-        "down",
+        doc=(
+            "power limit that a site sets for the board, below its design power: products and "
+            "attention slow down"
+        ),
     )
     static_power: Real | None = fraction(
         default=None,
-        doc="of the design power, drawn whatever the clock is; `kernels.static_power` where it is "
-        "left out",
+        doc=(
+            "share of the design power that is drawn at any clock; by default "
+            "`kernels.static_power`"
+        ),
     )
     family: Family | None = reference(
         "family",
@@ -219,8 +235,10 @@ class Level:
     bandwidth: Rate = link_rate(
         qualifiers={**DIRECTIONS, "per_unit": "ports"},
         curve=True,
-        doc="of one port; measured points may stand in place of it. `per_unit` is one direction of "
-        "all `ports` of a unit of the level below, such as a node",
+        doc=(
+            "bandwidth of one port; measured points may stand in place of it. `per_unit` is one "
+            "direction of all `ports` of a unit of the level below, such as a node"
+        ),
     )
     latency: Real = quantity(SECONDS, doc="start-up time of one message (alpha)")
     efficiency: Real = quantity(
@@ -228,12 +246,14 @@ class Level:
         default=1.0,
         maximum=1.0,
         positive=True,
-        doc="achieved by long messages, of the bandwidth",
+        doc="share of the bandwidth that long messages achieve",
     )
     ports: Real | None = integer(
         default=None,
-        doc="ports by which one unit of the level below reaches this level; "
-        "one per device where it is left out",
+        doc=(
+            "ports by which one unit of the level below reaches this level; by default one per "
+            "device"
+        ),
     )
     oversubscription: Real = quantity(
         ONE,
@@ -247,8 +267,10 @@ class Level:
         ONE,
         default=1.0,
         minimum=1.0,
-        doc="how many flows share a path that hashing has given them, when others are idle; "
-        "divides the bandwidth, and 1 is perfectly balanced",
+        doc=(
+            "flows that share a hashed path while others are idle; divides the bandwidth, and 1 "
+            "is perfectly balanced"
+        ),
     )
     kind: str = word(
         "switch",
@@ -267,9 +289,9 @@ class Level:
         "dragonfly are its groups, joined by `ports` global links each",
     )
     dimensions: tuple[int, ...] = integers(
-        default=(), minimum=1, doc="of a torus: units along each dimension, the nearest first"
+        default=(), minimum=1, doc="units along each dimension of a torus, the nearest first"
     )
-    wrap: bool = switch(default=True, doc="of a torus: the ends of a dimension are joined")
+    wrap: bool = switch(default=True, doc="the ends of a dimension of a torus are joined")
     in_network: bool = switch(
         default=False, doc="the switches reduce and multicast what passes (NVLS, SHARP)"
     )
@@ -282,26 +304,30 @@ class Level:
     )
     pxn: bool = switch(
         default=False,
-        doc="of rails: what is for another rail first moves to its device inside the node",
+        doc="data for another rail first moves to its device inside the node (rails)",
     )
     routing: str = word(
         "minimal",
         "valiant",
         "adaptive",
         default="adaptive",
-        doc="of a dragonfly: straight to the group, by way of a random one, or the better",
+        doc="routes of a dragonfly: direct to the group, over a random one, or the better",
     )
     radix: Real | None = integer(
-        default=None, minimum=2.0, doc="of a fat tree: ports of a switch, half of them down"
+        default=None, minimum=2.0, doc="ports of a switch of a fat tree, half of them down"
     )
     hops: Real | None = integer(
         default=None,
         minimum=0.0,
         doc="switches on the way through this level; of a fat tree they follow from its radix",
     )
-    hop_latency: Real = quantity(SECONDS, default=0.0, doc="of one switch, added to the latency")
+    hop_latency: Real = quantity(
+        SECONDS, default=0.0, doc="latency of one switch, added to the latency of the level"
+    )
     cable_latency: Real = quantity(
-        SECONDS, default=0.0, doc="of all cables on the way, added to the latency"
+        SECONDS,
+        default=0.0,
+        doc="latency of all cables on the way, added to the latency of the level",
     )
 
 
@@ -309,7 +335,7 @@ class Level:
 class Fabric:
     """The network between devices: nested levels."""
 
-    levels: tuple[Level, ...] = children("level", doc="from the fastest outwards")
+    levels: tuple[Level, ...] = children("level", doc="levels, from the fastest outwards")
 
 
 @block("plausible", label="none")
@@ -319,32 +345,46 @@ class PlausibleRange:
     Beyond it, another unit or another attribute was probably meant.
     """
 
-    device_bandwidth: Real = link_rate(doc="of one device, on the levels inside of the outermost")
-    network_bandwidth: Real = link_rate(doc="of one device, on the outermost of several levels")
-    latency: Real = quantity(SECONDS, positive=True, doc="of one message")
-    memory: Real | None = quantity(BYTES, default=None, doc="of one device")
-    memory_bandwidth: Real | None = quantity(RATE, default=None, doc="of one device")
-    peak: Real | None = quantity(FLOPS, default=None, doc="of one device, in the narrowest type")
-    power: Real | None = quantity(WATTS, default=None, doc="of one device")
+    device_bandwidth: Real = link_rate(
+        doc="bandwidth of one device, on the levels inside of the outermost"
+    )
+    network_bandwidth: Real = link_rate(
+        doc="bandwidth of one device, on the outermost of several levels"
+    )
+    latency: Real = quantity(SECONDS, positive=True, doc="latency of one message")
+    memory: Real | None = quantity(BYTES, default=None, doc="memory of one device")
+    memory_bandwidth: Real | None = quantity(
+        RATE, default=None, doc="memory bandwidth of one device"
+    )
+    peak: Real | None = quantity(
+        FLOPS, default=None, doc="peak rate of one device, in the narrowest type"
+    )
+    power: Real | None = quantity(WATTS, default=None, doc="power of one device")
     batch: Real | None = quantity(ONE, default=None, doc="tokens of a step")
     micro_batch: Real | None = quantity(
         ONE, default=None, doc="tokens of a micro-batch, of one context-parallel rank"
     )
-    bucket: Real | None = quantity(BYTES, default=None, doc="gradients that leave together")
-    least_bucket: Real | None = quantity(BYTES, default=None, doc="the least of them")
-    tokens: Real | None = quantity(ONE, default=None, doc="of a run")
+    bucket: Real | None = quantity(BYTES, default=None, doc="gradients of one bucket")
+    least_bucket: Real | None = quantity(
+        BYTES, default=None, doc="smallest plausible gradient bucket"
+    )
+    tokens: Real | None = quantity(ONE, default=None, doc="tokens of a run")
     tokens_per_parameter: Real | None = quantity(
         ONE, default=None, doc="tokens of a run for each parameter of the model"
     )
     least_tokens_per_parameter: Real | None = quantity(
-        ONE, default=None, doc="the least of them in a run from scratch"
+        ONE, default=None, doc="fewest tokens per parameter of a run from scratch"
     )
-    mfu: Real | None = fraction(default=None, doc="of the peak of a type of 16 bits or more")
-    mfu_fp8: Real | None = fraction(default=None, doc="of the peak of fp8")
-    mfu_fp4: Real | None = fraction(default=None, doc="of the peak of fp4")
-    device_hour: Real | None = quantity(DOLLARS / SECONDS, default=None, doc="of one device")
-    intensity: Real | None = quantity(GRAMS / JOULES, default=None, doc="of electricity")
-    pue: Real | None = quantity(ONE, default=None, doc="of a data centre")
+    mfu: Real | None = fraction(default=None, doc="share of the peak of a type of 16 bits or more")
+    mfu_fp8: Real | None = fraction(default=None, doc="share of the peak of fp8")
+    mfu_fp4: Real | None = fraction(default=None, doc="share of the peak of fp4")
+    device_hour: Real | None = quantity(
+        DOLLARS / SECONDS, default=None, doc="price of one device and hour"
+    )
+    intensity: Real | None = quantity(
+        GRAMS / JOULES, default=None, doc="carbon intensity of electricity"
+    )
+    pue: Real | None = quantity(ONE, default=None, doc="PUE of a data centre")
 
 
 @block(
@@ -359,6 +399,8 @@ class PlausibleRange:
 class Cluster:
     """The devices of the job and the fabric that connects them."""
 
-    device: Device = reference("device", default="device", doc="which accelerator")
-    devices: Real = integer(doc="how many take part in the job")
-    fabric: Fabric = reference("fabric", default="fabric", doc="which network")
+    device: Device = reference(
+        "device", default="device", doc="device of the catalogue or of this file"
+    )
+    devices: Real = integer(doc="number of devices of the job")
+    fabric: Fabric = reference("fabric", default="fabric", doc="network of the devices")

@@ -26,18 +26,20 @@ from parcost_plugins.vocabulary.model import Model
 class Serving:
     """One replica of a model for inference, or several with shared experts."""
 
-    model: Model = reference("model", default="model", doc="which model")
-    device: Device = reference("device", default="device", doc="which accelerator")
+    model: Model = reference("model", default="model", doc="model that is served")
+    device: Device = reference("device", default="device", doc="device of the replica")
     fabric: Fabric | None = reference(
-        "fabric", default=None, doc="which network; needed as soon as there are two devices"
+        "fabric", default=None, doc="network between its devices; needed from two devices on"
     )
     compute: str = word("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", doc="type of the products")
-    weights: Real = quantity(BYTES, positive=True, doc="of one parameter as it is held and read")
+    weights: Real = quantity(
+        BYTES, positive=True, doc="bytes of one parameter as it is held and read"
+    )
     activation: Real = quantity(
-        BYTES, positive=True, doc="of one element that travels between devices"
+        BYTES, positive=True, doc="bytes of one element that travels between devices"
     )
     kv: Real = quantity(
-        BYTES, positive=True, default="activation", doc="of one element of the KV cache"
+        BYTES, positive=True, default="activation", doc="bytes of one element of the KV cache"
     )
 
     tp: Real = integer(default=1, doc="tensor parallel degree: devices that share every layer")
@@ -58,7 +60,8 @@ class Serving:
         doc="sequences that one group decodes together (n_b)",
     )
     batches: Real = integer(
-        default="pp", doc="such batches under way: as many as stages keep all of them busy"
+        default="pp",
+        doc="batches of this size in flight; by default as many as keep all stages busy",
     )
     prompt: Real = integer(default=1, qualifiers={"tokens": 1.0}, doc="tokens of a prompt (S)")
     output: Real = integer(
@@ -81,25 +84,29 @@ class Serving:
     matmul_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="of the peak; as in training where it is left out",
+        doc="share of the peak; by default as in training",
     )
     memory_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="of the memory bandwidth; as in training where it is left out",
+        doc="share of the memory bandwidth; by default as in training",
     )
     collective: str = word(
-        "auto", registry="collectives", default="auto", doc="algorithm of the all-reduces"
+        "auto",
+        registry="collectives",
+        default="auto",
+        doc="collective algorithm of the all-reduces",
     )
     all_reduce: Real | None = quantity(
         SECONDS,
         default=None,
-        doc="of one all-reduce while decoding, where it was measured; worked out from the "
-        "fabric where it is left out",
+        doc="measured time of one all-reduce while decoding; by default computed from the fabric",
     )
     kernels_per_layer: Real = integer(
-        default=0, minimum=0, doc="launched one by one while decoding; 0 inside of a graph"
+        default=0,
+        minimum=0,
+        doc="kernels launched one by one while decoding; 0 inside a CUDA graph",
     )
     issue: Real = quantity(
-        SECONDS, default="framework.issue", doc="of the host for one of these kernels"
+        SECONDS, default="framework.issue", doc="host time to launch one of these kernels"
     )

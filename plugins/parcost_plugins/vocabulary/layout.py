@@ -78,7 +78,8 @@ class Layout:
         doc="ZeRO stage: 1 shards the optimizer, 2 gradients too, 3 parameters too",
     )
     order: str = string(
-        default="tp-cp-dp-pp", doc="which degree varies fastest over neighbouring devices"
+        default="tp-cp-dp-pp",
+        doc="order of the degrees: the first varies fastest over neighbouring devices",
     )
     vocabulary_multiple: Real = integer(
         default=1, doc="the vocabulary is padded to a multiple of this times tp"
@@ -113,7 +114,7 @@ class Layout:
 class ScheduleChoice:
     """The pipeline schedule and the assignment of layers to stages."""
 
-    kind: str = word(registry="schedules", default="one_f_one_b", doc="which schedule")
+    kind: str = word(registry="schedules", default="one_f_one_b", doc="pipeline schedule")
     chunks: int = integer(
         default=1, structural=True, maximum=1e5, doc="model chunks per device (v)"
     )
@@ -125,23 +126,29 @@ class ScheduleChoice:
     transfers: str | None = word(
         *TRANSFERS,
         default=None,
-        doc="whether a device works on while it sends to its neighbour; what the framework does "
-        "where it is left out",
+        doc=(
+            "a device computes while it sends to its neighbour (`overlapped`), or waits "
+            "(`blocking`); by default as the framework does"
+        ),
     )
     messages: str | None = word(
         *MESSAGES,
         default=None,
-        doc="what a tensor-parallel rank sends to the next stage without sequence parallelism: "
-        "the residual stream (`whole`), or its share of it, which the group gathers on arrival "
-        "(`scattered`); with `partitioned` the output is gathered for backward too, as a share of "
-        "it is kept. What the framework does where it is left out",
+        doc=(
+            "tensor that a tensor-parallel rank sends to the next stage without sequence "
+            "parallelism: the residual stream (`whole`), or its share, which the group gathers "
+            "on arrival (`scattered`); with `partitioned` the output is gathered for backward "
+            "too, as a share of it is kept. By default as the framework does"
+        ),
     )
     overlap: Real = fraction(
-        doc="how much of the communication that a forward and a backward pass could hide under "
-        "each other they do hide, where the schedule runs them at once (dualpipe)",
+        doc=(
+            "share of the communication that is hidden, of what a forward and a backward pass "
+            "that run at once could hide under each other (dualpipe)"
+        ),
     )
     stages: tuple[int, ...] = integers(
-        default=(), doc="layers of each virtual stage; dealt evenly where it is left out"
+        default=(), doc="layers of each virtual stage; by default dealt evenly"
     )
     assignment: str | None = word(
         *ASSIGNMENTS,
@@ -149,8 +156,7 @@ class ScheduleChoice:
         doc="layers of the stages: as many on each (`even`), which has to divide; fewer on the "
         "first and last stage where they do not divide (`short_ends`), one more on the first ones "
         "(`front`), or the first ones full and the rest on the last (`fill`); or as `front` with "
-        "embedding and head counted as one each (`ends`). What the framework does where it is "
-        "left out",
+        "embedding and head counted as one each (`ends`). By default as the framework does",
     )
     count_embedding: bool = switch(
         default=False, doc="deal layers as if the embedding were one more"

@@ -96,7 +96,8 @@ class Model:
     embedding_norm: bool = switch(default=False, doc="a norm behind the embedding as well")
     qk_norm: bool = switch(default=False, doc="an RMSNorm on every query head and key head")
     qk_norm_whole: bool = switch(
-        default=False, doc="these norms have a gain for all heads together, not one for each head"
+        default=False,
+        doc="norms of queries and keys have a gain for all heads together, not one for each head",
     )
     parallel_residual: bool = switch(
         default=False, doc="attention and MLP read the same input and are added up at once"
@@ -138,11 +139,11 @@ class Model:
         default=0,
         minimum=0,
         structural=True,
-        doc="beside a window: every n-th layer attends to all tokens; 0 is none",
+        doc="interval of layers that attend to all tokens, with a window: every n-th; 0 is none",
     )
     full_layers: tuple[int, ...] = integers(
         default=(),
-        doc="in place of `full_every`: the layers that attend to all tokens, counted from 0",
+        doc="layers that attend to all tokens, counted from 0, in place of `full_every`",
     )
     chunked: bool = switch(
         default=False,
@@ -199,11 +200,11 @@ class Model:
     moe_every: int = integer(
         default=1,
         structural=True,
-        doc="behind those, every n-th layer has experts: the last of each n",
+        doc="interval of layers with experts behind `dense_first` layers: the last of each n",
     )
     dense_layers: tuple[int, ...] = integers(
         default=(),
-        doc="in place of `dense_first` and `moe_every`: the dense layers, counted from 0",
+        doc="dense layers, counted from 0, in place of `dense_first` and `moe_every`",
     )
 
     # Multi-token prediction

@@ -25,44 +25,56 @@ class Network:
     """The geometry of a network that connects devices: a fat tree, a dragonfly or a torus."""
 
     kind: str = word(
-        "fat_tree", "rail", "dragonfly", "dragonfly_plus", "torus", doc="what it is built as"
+        "fat_tree", "rail", "dragonfly", "dragonfly_plus", "torus", doc="kind of topology"
     )
-    devices: Real = integer(qualifiers={"devices": 1.0}, doc="that it joins")
+    devices: Real = integer(qualifiers={"devices": 1.0}, doc="number of devices that it joins")
     bandwidth: Real = link_rate(
-        doc="of one link between switches, or between neighbours in a torus"
+        doc="bandwidth of one link between switches, or between neighbours in a torus"
     )
-    port: Real = link_rate(default="bandwidth", doc="by which one device injects")
+    port: Real = link_rate(default="bandwidth", doc="bandwidth of a device into the network")
     radix: Real | None = integer(
-        default=None, minimum=2.0, doc="of a fat tree and of rails: ports of a switch (R)"
+        default=None, minimum=2.0, doc="ports of a switch of a fat tree or of rails (R)"
     )
-    per_node: Real = integer(default=1, doc="of rails: devices of a node, each on its own (g)")
+    per_node: Real = integer(default=1, doc="devices of a node, each on its own rail (g)")
     oversubscription: Real = quantity(
-        ONE, default=1.0, minimum=1.0, doc="of a leaf: ports down over ports up (o)"
+        ONE, default=1.0, minimum=1.0, doc="ports down over ports up of a leaf (o)"
     )
-    groups: Real | None = integer(default=None, doc="of a dragonfly (G)")
+    groups: Real | None = integer(default=None, doc="groups of a dragonfly (G)")
     global_links: Real | None = integer(
-        default=None, doc="of one group to others; those of its routers where it is left out"
+        default=None, doc="global links of one group; by default those of its routers"
     )
-    routers: Real | None = integer(default=None, doc="of one group (a)")
-    links_per_router: Real | None = integer(default=None, doc="to other groups (h)")
-    dimensions: tuple[int, ...] = integers(default=(), minimum=1, doc="of a torus, in devices")
-    wrap: bool = switch(default=True, doc="of a torus: the ends of a dimension are joined")
-    port_latency: Real = quantity(SECONDS, default=0.0, doc="of one port of a device")
-    switch_latency: Real = quantity(SECONDS, default=0.0, doc="of one switch")
-    cable_latency: Real = quantity(SECONDS, default=0.0, doc="of all cables on the longest way")
+    routers: Real | None = integer(default=None, doc="routers of one group (a)")
+    links_per_router: Real | None = integer(
+        default=None, doc="global links of a router to other groups (h)"
+    )
+    dimensions: tuple[int, ...] = integers(
+        default=(), minimum=1, doc="dimensions of a torus, in devices"
+    )
+    wrap: bool = switch(default=True, doc="the ends of a dimension of a torus are joined")
+    port_latency: Real = quantity(SECONDS, default=0.0, doc="latency of one port of a device")
+    switch_latency: Real = quantity(SECONDS, default=0.0, doc="latency of one switch")
+    cable_latency: Real = quantity(
+        SECONDS, default=0.0, doc="latency of all cables on the longest way"
+    )
     leaving: Real = fraction(
-        default=1.0, doc="of the bytes that a device sends, that leave its leaf (phi)"
+        default=1.0, doc="share of the bytes of a device that leave its leaf (phi)"
     )
-    exposed: Real = fraction(default=1.0, doc="of a step, that waits for this traffic")
+    exposed: Real = fraction(default=1.0, doc="share of a step that waits for this traffic")
     volume: Real | None = quantity(
-        BYTES, default=None, positive=True, doc="that every device sends through its port"
+        BYTES, default=None, positive=True, doc="bytes that every device sends through its port"
     )
     all_reduce: Real | None = quantity(
-        BYTES, default=None, positive=True, doc="to sum over `ranks`, in place of a volume (n)"
+        BYTES,
+        default=None,
+        positive=True,
+        doc="bytes of an all-reduce over `ranks`, in place of a volume (n)",
     )
-    ranks: Real = integer(default="devices", doc="of the all-reduce, over all of the network")
+    ranks: Real = integer(default="devices", doc="ranks of the all-reduce, over all of the network")
     compute: Real | None = quantity(
-        SECONDS, default=None, positive=True, doc="that the traffic is an overhead to"
+        SECONDS,
+        default=None,
+        positive=True,
+        doc="compute time of the step, to which the traffic is an overhead",
     )
 
 
@@ -71,15 +83,18 @@ class RailExchange:
     """An all-to-all over nodes: direct to every rank, or first inside the node (PXN)."""
 
     bytes_per_rank: Real = quantity(
-        BYTES, positive=True, doc="that a rank sends, with the part that it keeps (n)"
+        BYTES, positive=True, doc="bytes that a rank sends, with the part that it keeps (n)"
     )
     per_node: Real = integer(doc="ranks of a node, each on a rail of its own (g)")
-    nodes: Real = integer(doc="that take part (k)")
+    nodes: Real = integer(doc="number of nodes that take part (k)")
     inside: Real = link_rate(doc="inside a node")
-    outside: Real = link_rate(doc="of the port of a rank")
+    outside: Real = link_rate(doc="bandwidth of the port of a rank")
     message: Real = quantity(SECONDS, default=0.0, doc="start-up time of one message (alpha)")
     oversubscription: Real = quantity(
-        ONE, default=1.0, minimum=1.0, doc="of a leaf, which messages to other rails leave"
+        ONE,
+        default=1.0,
+        minimum=1.0,
+        doc="oversubscription of a leaf, which messages to other rails leave",
     )
 
 
@@ -87,21 +102,21 @@ class RailExchange:
 class Resource:
     """A shared resource of flows: a port, an uplink."""
 
-    bandwidth: Real = link_rate(doc="of all flows together")
+    bandwidth: Real = link_rate(doc="bandwidth of all flows together")
 
 
 @block("flow", inside="sharing", label="required")
 class Flow:
     """Bytes sent over one or more resources."""
 
-    bytes: Real = quantity(BYTES, doc="to move")
+    bytes: Real = quantity(BYTES, doc="bytes to move")
     over: str = string(doc='the resources that it takes, such as "port uplink"')
-    start: Real = quantity(SECONDS, default=0.0, doc="when it begins")
+    start: Real = quantity(SECONDS, default=0.0, doc="start time of the flow")
 
 
 @block("sharing", label="required")
 class Sharing:
     """Concurrent flows over shared resources, each with its fair share."""
 
-    resources: tuple[Resource, ...] = children("resource", doc="what is shared")
-    flows: tuple[Flow, ...] = children("flow", doc="what moves")
+    resources: tuple[Resource, ...] = children("resource", doc="shared resources")
+    flows: tuple[Flow, ...] = children("flow", doc="flows over these resources")

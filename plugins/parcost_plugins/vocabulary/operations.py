@@ -48,12 +48,12 @@ class Datacenter:
         ONE, minimum=1.0, doc="devices, their hosts and their network, over the devices alone"
     )
     activity: Real = fraction(
-        doc="of the way from idle to the design power, that a device draws while it computes"
+        doc="power of a device that computes, as a share of the range from idle to design power"
     )
     waiting_activity: Real = fraction(
-        doc="the same while it waits for the network, the host or another stage"
+        doc="the same for a device that waits for the network, the host or another stage"
     )
-    idle_power: Real = fraction(doc="of its design power, that an idle device draws")
+    idle_power: Real = fraction(doc="power of an idle device, as a share of its design power")
 
 
 @block("run", label="none", example="run { tokens = 15e12 }")
@@ -64,23 +64,23 @@ class Run:
     """
 
     tokens: Real = quantity(
-        ONE, positive=True, qualifiers={"tokens": 1.0}, doc="that are trained on"
+        ONE, positive=True, qualifiers={"tokens": 1.0}, doc="tokens of the whole run"
     )
     device_time: Real | None = quantity(
         SECONDS,
         default=None,
         positive=True,
-        doc="that all devices took together, where it was published: 82_432 h",
+        doc="published time of all devices together: 82_432 h",
     )
     speed: Real | None = quantity(
         ONE,
         default=None,
         positive=True,
         qualifiers={"tokens": 1.0},
-        doc="tokens per second and device while it runs, where that was published",
+        doc="published tokens per second and device",
     )
     devices: Real | None = integer(
-        default=None, doc="of the run; those of the cluster where it is left out"
+        default=None, doc="devices of the run; by default those of the cluster"
     )
 
 
@@ -89,25 +89,27 @@ class Reliability:
     """The failure rate of the job, and the cost of a failure."""
 
     restart: Real = quantity(
-        SECONDS, doc="from a failure until work goes on: detection, scheduling, loading (R)"
+        SECONDS,
+        doc="time from a failure until training continues: detection, scheduling, loading (R)",
     )
     mtbf: Real | None = quantity(
         SECONDS,
         default=None,
         positive=True,
-        doc="mean time between failures of the whole job (M); device_mtbf over the devices "
-        "where it is left out",
+        doc="mean time between failures of the whole job (M); by default `device_mtbf` / devices",
     )
     device_mtbf: Real | None = quantity(
         SECONDS,
         default=None,
         positive=True,
-        doc="the same of one device; datacenter.device_mtbf where both are left out",
+        doc="mean time between failures of one device; by default `datacenter.device_mtbf`",
     )
     devices: Real | None = integer(
-        default=None, doc="that can stop the job; those of the cluster where it is left out"
+        default=None, doc="devices whose failure stops the job; by default those of the cluster"
     )
-    lost: Real = fraction(default=0.0, doc="of the time between failures, lost to slow nodes")
+    lost: Real = fraction(
+        default=0.0, doc="share of the time between failures that slow nodes cost"
+    )
 
 
 @block(
@@ -124,54 +126,62 @@ class Checkpoint:
         SECONDS,
         default=None,
         positive=True,
-        doc="useful work between two checkpoints; the optimum where it is left out",
+        doc="useful work between two checkpoints; by default the optimum",
     )
     optimum: str = word(
-        "daly", "young", default="daly", doc="whose optimum, where no interval is given"
+        "daly",
+        "young",
+        default="daly",
+        doc="formula of the optimal interval, if no interval is set",
     )
     blocking: Real | None = quantity(
         SECONDS,
         default=None,
-        doc="for which training stands still (C_w); worked out where it is left out",
+        doc="time that training waits for a checkpoint (C_w); computed if not set",
     )
     size: Real | None = quantity(
         BYTES,
         default=None,
         positive=True,
-        doc="of one checkpoint; parameters times bytes_per_parameter where it is left out",
+        doc="size of one checkpoint; by default parameters x bytes_per_parameter",
     )
     bytes_per_parameter: Real | None = quantity(
         BYTES,
         default=None,
         positive=True,
-        doc="saved; weights and optimizer state of the recipe where it is left out",
+        doc="saved bytes per parameter; by default weights and optimizer state of the recipe",
     )
     asynchronous: bool = switch(
         default=False, doc="training goes on once the state is copied to the hosts"
     )
     storage: Real | None = quantity(
-        RATE, default=None, positive=True, doc="at which the storage takes all writers together"
+        RATE, default=None, positive=True, doc="write rate of the storage, for all writers together"
     )
     node_bandwidth: Real | None = quantity(
-        RATE, default=None, positive=True, doc="at which one node writes to the storage"
+        RATE, default=None, positive=True, doc="write rate of one node to the storage"
     )
     nodes: Real | None = integer(
         default=None,
-        doc="that write; units of the fabric's first level where it is left out",
+        doc="nodes that write; by default units of the first level of the fabric",
     )
     serialisation: Real | None = quantity(
-        RATE, default=None, positive=True, doc="at which the host of one shard makes it into a file"
+        RATE,
+        default=None,
+        positive=True,
+        doc="rate at which a host serialises one shard into a file",
     )
     shards: Real | None = integer(
         default=None,
-        doc="that the state is cut into, one to a device; devices that hold different state "
-        "where it is left out",
+        doc=(
+            "shards of the state, one per device; by default the number of devices with "
+            "different state"
+        ),
     )
     host_bandwidth: Real | None = quantity(
         RATE,
         default=None,
         positive=True,
-        doc="at which one device copies to its host; the device's link where it is left out",
+        doc="rate of the copy from one device to its host; by default the link of the device",
     )
 
 
@@ -180,7 +190,7 @@ class Data:
     """The supply of training data."""
 
     stall: Real = quantity(
-        SECONDS, default=0.0, doc="that every step waits for its batch, where it was measured"
+        SECONDS, default=0.0, doc="measured time that every step waits for its batch"
     )
     rate: Real | None = quantity(
         ONE,
@@ -199,7 +209,7 @@ class Price:
     """The price of devices."""
 
     device_hour: Real = quantity(
-        DOLLARS / SECONDS, doc="of one device, with its share of everything: 2 USD/h"
+        DOLLARS / SECONDS, doc="price of one device and hour, with its share of everything: 2 USD/h"
     )
 
 
@@ -218,18 +228,19 @@ class Energy:
         WATTS,
         default=None,
         positive=True,
-        doc="design power of a device; the device's own where it is left out",
+        doc="design power of a device; by default that of `device`",
     )
     activity: Real = fraction(
         default="datacenter.activity",
-        doc="of the way from idle to the design power, that a device draws while it computes",
+        doc="power of a device that computes, as a share of the range from idle to design power",
     )
     waiting_activity: Real = fraction(
         default="datacenter.waiting_activity",
-        doc="the same while it waits for the network, the host or another stage",
+        doc="the same for a device that waits for the network, the host or another stage",
     )
     idle_power: Real = fraction(
-        default="datacenter.idle_power", doc="of its design power, that an idle device draws"
+        default="datacenter.idle_power",
+        doc="power of an idle device, as a share of its design power",
     )
     host_power: Real = quantity(
         ONE,

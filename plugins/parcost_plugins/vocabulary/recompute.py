@@ -40,30 +40,51 @@ class Recompute:
     )
     keep_qkv: bool = switch(
         default=False,
-        doc="of layers that are recomputed as a whole: queries, keys and values are kept, and "
-        "their product is not run again",
+        doc=(
+            "layers that are recomputed as a whole keep queries, keys and values, and do not run "
+            "their product again"
+        ),
     )
-    keep_core: bool = switch(default=False, doc="likewise: the output of the fused core")
+    keep_core: bool = switch(
+        default=False,
+        doc="layers that are recomputed as a whole keep the output of the fused attention core",
+    )
     keep_output: bool = switch(
-        default=False, doc="likewise: what attention adds to the residual stream"
+        default=False,
+        doc=(
+            "layers that are recomputed as a whole keep the output of attention that is added to "
+            "the residual stream"
+        ),
     )
-    keep_up: bool = switch(default=False, doc="likewise: what the dense MLP's activation reads")
+    keep_up: bool = switch(
+        default=False,
+        doc="layers that are recomputed as a whole keep the input of the dense MLP's activation",
+    )
     keep_down: bool = switch(
-        default=False, doc="likewise: what the dense MLP adds to the residual stream"
+        default=False,
+        doc=(
+            "layers that are recomputed as a whole keep the output of the dense MLP that is "
+            "added to the residual stream"
+        ),
     )
     alternate: bool = switch(
         default=False,
-        doc="likewise: the fused core and every second product, in the order of their calls: "
-        "queries, values, gate and down, as torchtitan's policy by operators does",
+        doc=(
+            "layers that are recomputed as a whole keep the fused core and every second product, "
+            "in the order of their calls: queries, values, gate and down, as torchtitan's policy "
+            "by operators does"
+        ),
     )
     every: int = integer(
-        default=1, structural=True, doc="of the layers, every n-th is recomputed as a whole"
+        default=1,
+        structural=True,
+        doc="interval of recomputed layers: every n-th layer is recomputed as a whole",
     )
     layers: int = integer(
         default=0,
         minimum=0,
         structural=True,
-        doc="of each virtual stage, the first n are recomputed as a whole; 0 is all",
+        doc="layers at the start of each virtual stage that are recomputed as a whole; 0 is all",
     )
 
     def keeps(self, part: str, *, gated: bool) -> bool:

@@ -71,14 +71,19 @@ class Routing:
         "uniform",
         "dirichlet",
         "measured",
-        doc="of tokens over experts: all alike, by even chance, by experts' popularity, or counted",
+        doc=(
+            "distribution of tokens over experts: equal, uniformly random, by the popularity of "
+            "experts, or measured"
+        ),
     )
     concentration: Real | None = quantity(
         ONE,
         default=None,
         positive=True,
-        doc="dirichlet: the sum of its parameters over all experts; the larger, the more even; "
-        "as the training of the router makes it where it is left out",
+        doc=(
+            "sum of the parameters of the Dirichlet distribution over all experts; the larger, "
+            "the more even"
+        ),
     )
     balancing: str = word(
         "auxiliary_loss",
@@ -93,7 +98,7 @@ class Routing:
         ONE, positive=True, doc="dirichlet: of each expert, where nothing balances them"
     )
     loads: tuple[int, ...] = integers(
-        default=(), doc="measured: tokens of each expert, in the order of the ranks that hold them"
+        default=(), doc="measured tokens of each expert, in the order of the ranks that hold them"
     )
     imbalance: Real | None = quantity(
         ONE,
@@ -105,8 +110,10 @@ class Routing:
         ONE,
         default=None,
         positive=True,
-        doc="places of an expert over its mean load: the rest is padded, what exceeds it is "
-        "dropped; dropless where it is left out",
+        doc=(
+            "places of an expert over its mean load: the rest is padded, the excess is dropped; "
+            "by default dropless"
+        ),
     )
     node_limit: Real | None = integer(
         default=None, doc="most units of the fastest level that one token is sent to"
@@ -114,52 +121,66 @@ class Routing:
     dispatcher: str | None = word(
         *DISPATCHERS,
         default=None,
-        doc="who sends tokens to experts and back: an all-to-all of copies; an all-gather of all "
-        "tokens, and a reduce-scatter back; or kernels of DeepEP or HybridEP, which send a token "
-        "once to each unit and there once to each rank; as the framework does where it is left out",
+        doc=(
+            "exchange of tokens with the experts: an all-to-all of copies; an all-gather of all "
+            "tokens, and a reduce-scatter back; or kernels of DeepEP or HybridEP, which send a "
+            "token once to each unit and there once to each rank; by default as the framework "
+            "does"
+        ),
     )
-    deepep_multiprocessors: Real = integer(doc="that DeepEP's kernels take")
-    deepep_rate: Real = quantity(RATE, positive=True, doc="of one multiprocessor of DeepEP's")
+    deepep_multiprocessors: Real = integer(doc="multiprocessors that DeepEP's kernels take")
+    deepep_rate: Real = quantity(
+        RATE, positive=True, doc="rate of one multiprocessor of DeepEP's kernels"
+    )
     deepep_efficiency: Real = fraction(
-        positive=True, doc="of what the fastest level reaches, by DeepEP at most"
+        positive=True, doc="largest share of the bandwidth of the fastest level that DeepEP reaches"
     )
-    hybridep_multiprocessors: Real = integer(doc="that HybridEP's kernels take")
-    hybridep_rate: Real = quantity(RATE, positive=True, doc="of one multiprocessor of HybridEP's")
+    hybridep_multiprocessors: Real = integer(doc="multiprocessors that HybridEP's kernels take")
+    hybridep_rate: Real = quantity(
+        RATE, positive=True, doc="rate of one multiprocessor of HybridEP's kernels"
+    )
     hybridep_efficiency: Real = fraction(
-        positive=True, doc="of what the fastest level reaches, by HybridEP at most"
+        positive=True,
+        doc="largest share of the bandwidth of the fastest level that HybridEP reaches",
     )
     outer_efficiency: Real = fraction(
-        positive=True, doc="of what outer levels reach, by the kernels of either"
+        positive=True, doc="share of the bandwidth of outer levels that both kernels reach"
     )
     deduplicate: bool = switch(
-        doc="by an all-to-all: a token crosses to each unit of the fastest level once, and is "
-        "copied there"
+        doc=(
+            "an all-to-all sends a token to each unit of the fastest level once, and copies it "
+            "there"
+        )
     )
     dispatch: Real | None = quantity(
         BYTES,
         default=None,
         positive=True,
-        doc="per element on the way to the experts; an activation's where it is left out",
+        doc="bytes per element on the way to the experts; by default those of an activation",
     )
     combine: Real | None = quantity(
         BYTES,
         default=None,
         positive=True,
-        doc="per element on the way back; an activation's where it is left out",
+        doc="bytes per element on the way back; by default those of an activation",
     )
     scales: Real = quantity(
-        BYTES, default=0.0, doc="scaling factors sent with each copy of a token"
+        BYTES, default=0.0, doc="bytes of the scaling factors sent with each copy of a token"
     )
     metadata: Real = quantity(
-        BYTES, doc="sent with each copy of a token: its probability and the expert's index"
+        BYTES, doc="bytes sent with each copy of a token: its probability and the expert's index"
     )
-    counts: Real = quantity(BYTES, doc="per expert, gathered from every rank ahead of the exchange")
+    counts: Real = quantity(
+        BYTES, doc="bytes of a token count per expert, gathered from every rank before the exchange"
+    )
     hide: str = word(
         "none",
         "shared_experts",
         "pair",
-        doc="what the exchange may hide under: the shared experts, or all compute of the pass "
-        "(another micro-batch runs meanwhile)",
+        doc=(
+            "compute that may hide the exchange: the shared experts, or all compute of the pass "
+            "(another micro-batch runs meanwhile)"
+        ),
     )
     buffer_factor: Real = quantity(
         ONE,

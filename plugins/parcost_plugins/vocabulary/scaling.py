@@ -13,16 +13,21 @@ class ScalingLaw:
     """A power law of the loss: ``L(x) = floor + (scale / x) ** exponent``."""
 
     exponent: Real = quantity(
-        ONE, positive=True, doc="by which the loss falls: 0.076 in parameters (Kaplan et al. 2020)"
+        ONE, positive=True, doc="exponent of the loss: 0.076 in parameters (Kaplan et al. 2020)"
     )
     scale: Real | None = quantity(
         ONE, default=None, positive=True, doc="size at which the loss above the floor is 1"
     )
     floor: Real = quantity(ONE, default=0.0, doc="loss that no size gets below")
     improvement: Real = quantity(
-        ONE, default=2.0, positive=True, doc="by which the loss above the floor is to be divided"
+        ONE,
+        default=2.0,
+        positive=True,
+        doc="factor by which the loss above the floor is to be divided",
     )
-    small: Real | None = quantity(ONE, default=None, positive=True, doc="one size: parameters")
+    small: Real | None = quantity(
+        ONE, default=None, positive=True, doc="smaller model size, in parameters"
+    )
     large: Real | None = quantity(ONE, default=None, positive=True, doc="another size")
 
 
@@ -33,8 +38,8 @@ class BatchScaling:
     A step computes ``flops`` per sample, and sends ``bytes`` at any batch size.
     """
 
-    flops: Real = quantity(FLOP, positive=True, doc="of one sample, on one device")
-    traffic: Real = quantity(BYTES, positive=True, doc="that one device sends in a step")
+    flops: Real = quantity(FLOP, positive=True, doc="FLOPs of one sample, on one device")
+    traffic: Real = quantity(BYTES, positive=True, doc="bytes that one device sends in a step")
     batch: Real = quantity(ONE, positive=True, default=1.0, doc="samples of a step, per device")
     peak: Real = quantity(
         FLOPS,
@@ -43,7 +48,7 @@ class BatchScaling:
         must_qualify=True,
         doc="compute of one device",
     )
-    bandwidth: Real = link_rate(doc="of the link that one device sends on")
+    bandwidth: Real = link_rate(doc="bandwidth of the link that one device sends on")
     target: Real = fraction(positive=True, default=0.9, doc="efficiency of the batch to find")
 
 
@@ -51,8 +56,8 @@ class BatchScaling:
 class EquivalentDevices:
     """The number of fully efficient devices that do the same work as a job."""
 
-    devices: Real = integer(doc="of the job")
-    efficiency: Real = fraction(doc="of each, against a device that works alone")
+    devices: Real = integer(doc="devices of the job")
+    efficiency: Real = fraction(doc="efficiency of each, against a device that works alone")
 
 
 @block("jitter", label="none")
@@ -61,5 +66,5 @@ class Jitter:
 
     deviation: Real = quantity(SECONDS, doc="standard deviation of a rank's step")
     ranks: Real | None = integer(
-        default=None, doc="that wait for one another; the cluster's devices where it is left out"
+        default=None, doc="ranks that wait for one another; by default the devices of the cluster"
     )

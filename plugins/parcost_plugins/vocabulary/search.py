@@ -20,40 +20,47 @@ class Search:
         "cost_per_million_tokens",
         "fewest_devices",
         default="step_time",
-        doc="what the best layout has the least or the most of; of equal numbers of devices the "
-        "fastest step counts",
+        doc=(
+            "figure to minimise or maximise; among equal numbers of devices the fastest step wins"
+        ),
     )
     axes: str = string(
         default="",
-        doc="what may be chosen, as in `tp, pp, schedule`; everything where it is left out",
+        doc="axes of the search, as in `tp, pp, schedule`; by default all",
     )
     most_memory: Real | None = quantity(
-        BYTES, default=None, positive=True, doc="that the fullest device may need"
+        BYTES, default=None, positive=True, doc="largest memory on the device with the highest peak"
     )
     longest_step: Real | None = quantity(
-        SECONDS, default=None, positive=True, doc="that a step may take"
+        SECONDS, default=None, positive=True, doc="longest step time"
     )
     least_mfu: Real | None = fraction(
-        default=None, positive=True, doc="model FLOPs utilisation that a layout must reach"
+        default=None,
+        positive=True,
+        doc="model FLOPs utilisation: model FLOPs utilisation that a layout must reach",
     )
     least_tokens_per_second: Real | None = quantity(
-        ONE, default=None, positive=True, doc="that the whole job must reach"
+        ONE, default=None, positive=True, doc="fewest tokens per second of the whole job"
     )
     most_devices: Real | None = integer(
-        default=None, doc="that may be used, where devices are an axis"
+        default=None, doc="largest number of devices, if devices are an axis"
     )
     deadline: Real | None = quantity(
-        SECONDS, default=None, positive=True, doc="by which all `tokens` have to be trained"
+        SECONDS, default=None, positive=True, doc="time by which all `tokens` have to be trained"
     )
     tokens: Real | None = quantity(
-        ONE, default=None, positive=True, doc="to train in all, of which the deadline speaks"
+        ONE, default=None, positive=True, doc="tokens to train until the deadline"
     )
     headroom: Real = fraction(
-        default=0.0, doc="of the usable memory of the fullest device, that stays free"
+        default=0.0,
+        doc="share of the usable memory to keep free, on the device with the highest peak",
     )
     tolerance: float = fraction(
         default=0.03,
-        doc="of the step time: layouts that differ by less are listed with the simpler ones first",
+        doc=(
+            "share of the step time: layouts that differ by less are listed with the simpler "
+            "ones first"
+        ),
     )
     top: int = integer(default=10, structural=True, doc="layouts that are listed")
     budget: float = quantity(

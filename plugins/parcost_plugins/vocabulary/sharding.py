@@ -45,30 +45,34 @@ class Sharding:
     accumulate: str | None = word(
         *ACCUMULATIONS,
         default=None,
-        doc="under ZeRO 2 and 3: gradients are reduced in every micro-batch and a rank keeps "
-        "its share, or they are kept whole and reduced in the last; what the framework does where "
-        "it is left out",
+        doc=(
+            "reduction of gradients under ZeRO 2 and 3: in every micro-batch, of which a rank "
+            "keeps its share (`shard`), or in the last, up to which gradients are whole "
+            "(`whole`); by default as the framework does"
+        ),
     )
     replicate: str = word(
         "step",
         "micro_batch",
         default="step",
-        doc="how often the groups of hybrid sharding all-reduce their shares",
+        doc="frequency of the all-reduce of shards between the groups of hybrid sharding",
     )
     reshard: bool | None = switch(
         default=None,
-        doc="under ZeRO 3: parameters are dropped after forward and gathered again for backward; "
-        "what the framework does where it is left out",
+        doc=(
+            "parameters are dropped after forward and gathered again for backward (ZeRO 3); by "
+            "default as the framework does"
+        ),
     )
     keep_last: bool = switch(
-        default=False, doc="under ZeRO 3: the last layer stays gathered from forward to backward"
+        default=False, doc="the last layer stays gathered from forward to backward (ZeRO 3)"
     )
     prefetch: int = integer(
-        default=1, minimum=0, structural=True, doc="under ZeRO 3: layers gathered ahead of use"
+        default=1, minimum=0, structural=True, doc="layers gathered ahead of use (ZeRO 3)"
     )
     bucket_copy: bool = switch(
         default=False,
-        doc="without ZeRO: buckets are copies of the gradients rather than views of them",
+        doc="gradient buckets are copies of the gradients, not views of them (without ZeRO)",
     )
 
 
@@ -85,23 +89,30 @@ class Sharding:
 class Offload:
     """State of a rank in host memory, transferred over ``host_bandwidth``."""
 
-    optimizer: Real = fraction(default=0.0, doc="of the optimizer state")
+    optimizer: Real = fraction(default=0.0, doc="share of the optimizer state on the host")
     parameters: Real = fraction(
-        default=0.0, doc="of the sharded weights, fetched before each gather (ZeRO 3)"
+        default=0.0,
+        doc="share of the sharded weights on the host, fetched before each gather (ZeRO 3)",
     )
     layers: Real = integer(
-        default=0, minimum=0, doc="of the model, whose saved activations go to the host"
+        default=0, minimum=0, doc="layers whose saved activations go to the host"
     )
     activations: Real = fraction(
         default="layers / training.model.layers",
-        doc="of the saved activations, sent in forward and fetched in backward",
+        doc=(
+            "share of the saved activations that is sent to the host in forward and fetched in "
+            "backward"
+        ),
     )
     update: str = word(
         "host",
         "device",
         default="host",
-        doc="where the offloaded optimizer state is updated: on the host, which takes gradients "
-        "and returns parameters, or on the device, to which the state comes and goes",
+        doc=(
+            "place of the update of offloaded optimizer state: the host, which receives "
+            "gradients and returns parameters, or the device, which fetches and returns the "
+            "state"
+        ),
     )
     host_memory_bandwidth: Real | None = quantity(
         RATE, default=None, positive=True, doc="memory bandwidth of the host, per device"
@@ -129,23 +140,28 @@ class LocalUpdates:
     workers: Real = integer(
         default=1, doc="groups of replicas that reduce gradients among themselves only"
     )
-    period: Real = integer(default=1, doc="steps between two meetings (H)")
+    period: Real = integer(default=1, doc="steps between two synchronisations (H)")
     method: str = word(
         "average",
         "outer",
         default="average",
         doc="workers average their parameters (local SGD), or an outer optimizer follows the "
-        "mean of how far they have moved (DiLoCo)",
+        "mean of their changes (DiLoCo)",
     )
-    wire: Real = quantity(BYTES, doc="per parameter on the wire at a meeting")
+    wire: Real = quantity(BYTES, doc="bytes per parameter on the wire at a synchronisation")
     outer_state: Real = quantity(
-        BYTES, doc="held per parameter by the outer optimizer: momentum, and where it stood"
+        BYTES,
+        doc=(
+            "bytes per parameter held by the outer optimizer: momentum and the last synchronised "
+            "parameters"
+        ),
     )
     fragments: Real = integer(
-        default=1, doc="parts of the model that meet in turn, spread over the period (streaming)"
+        default=1,
+        doc="parts of the model that are synchronised in turn, spread over the period (streaming)",
     )
     overlap_steps: Real = integer(
-        default=0, minimum=0, doc="steps that go on while a part is under way"
+        default=0, minimum=0, doc="steps that continue while a part is exchanged"
     )
     offload: bool = switch(default=False, doc="the outer state is kept on the host")
 
@@ -167,15 +183,17 @@ def outer_state_bytes(local: LocalUpdates) -> Real:
 class ZeroSketch:
     """The ZeRO stages side by side: memory of a rank, and its traffic per step."""
 
-    parameters: Real = quantity(ONE, positive=True, doc="that a replica trains, on one rank")
-    precision: Precision = reference("precision", default="precision", doc="which recipe")
+    parameters: Real = quantity(
+        ONE, positive=True, doc="parameters that a replica trains, on one rank"
+    )
+    precision: Precision = reference("precision", default="precision", doc="precision recipe")
     ranks: Real = integer(doc="replicas")
-    micro_batches: Real = integer(default=1, doc="per replica and step (m)")
+    micro_batches: Real = integer(default=1, doc="micro-batches per replica and step (m)")
     accumulate: str = word(
         "shard",
         "whole",
         default="shard",
-        doc="from stage 2 on: gradients are reduced in every micro-batch, or in the last",
+        doc="reduction of gradients from stage 2 on: in every micro-batch, or in the last",
     )
     reshard: bool = switch(default=True, doc="stage 3 gathers again for backward")
 
@@ -184,9 +202,9 @@ class ZeroSketch:
 class FsdpSketch:
     """Equal layers with parameters gathered one layer ahead, without a model."""
 
-    layers: int = integer(structural=True, doc="that are gathered one by one (L)")
-    forward: Real = quantity(SECONDS, doc="of one layer")
-    backward: Real = quantity(SECONDS, doc="of one layer")
+    layers: int = integer(structural=True, doc="layers that are gathered one by one (L)")
+    forward: Real = quantity(SECONDS, doc="forward time of one layer")
+    backward: Real = quantity(SECONDS, doc="backward time of one layer")
     gather: Real = quantity(SECONDS, doc="parameters of one layer")
     reduce: Real = quantity(SECONDS, default="gather", doc="gradients of one layer")
     reshard: bool = switch(default=True, doc="layers are gathered again for backward")

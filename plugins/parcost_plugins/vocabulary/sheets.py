@@ -17,20 +17,20 @@ class LinkSheet:
     """A link from its data sheet: by port, or by lane."""
 
     bandwidth: Real | None = link_rate(
-        default=None, doc="of one port; from its lanes where it is left out"
+        default=None, doc="bandwidth of one port; by default computed from its lanes"
     )
     lane: Real | None = quantity(
         RATE, default=None, positive=True, doc="raw rate of one lane in one direction"
     )
-    lanes: Real = integer(default=1, doc="of one port")
-    payload_bits: Real = integer(default=1, doc="that arrive in a block of the line code")
-    line_bits: Real = integer(default=1, doc="that are sent in a block: 130 for 128 in PCIe")
-    ports: Real = integer(default=1, doc="of the device or node")
+    lanes: Real = integer(default=1, doc="lanes of one port")
+    payload_bits: Real = integer(default=1, doc="payload bits in a block of the line code")
+    line_bits: Real = integer(default=1, doc="bits that are sent for a block: 130 for 128 in PCIe")
+    ports: Real = integer(default=1, doc="ports of the device or node")
     reference: LinkSheet | None = reference(
         "link", default=None, doc="link that this one is compared with"
     )
     demand: Real | None = quantity(
-        RATE, default=None, positive=True, doc="what is sent on it in one direction"
+        RATE, default=None, positive=True, doc="bytes per second sent on it in one direction"
     )
 
 
@@ -38,10 +38,10 @@ class LinkSheet:
 class MachineSheet:
     """Several devices of one kind, together."""
 
-    device: Device = reference("device", default="device", doc="which accelerator")
-    devices: Real = integer(default=1, doc="how many")
+    device: Device = reference("device", default="device", doc="device of the machine")
+    devices: Real = integer(default=1, doc="number of devices")
     compute: str = word(
-        "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", default="bf16", doc="which matrix peak"
+        "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", default="bf16", doc="type of the matrix peak"
     )
 
 
@@ -49,8 +49,8 @@ class MachineSheet:
 class StateSheet:
     """The state of a model with a parameter count: its bytes, and their distribution."""
 
-    parameters: Real = quantity(ONE, positive=True, doc="of the model (N)")
-    precision: Precision = reference("precision", default="precision", doc="which recipe")
+    parameters: Real = quantity(ONE, positive=True, doc="parameters of the model (N)")
+    precision: Precision = reference("precision", default="precision", doc="precision recipe")
     tp: Real = integer(default=1, doc="tensor parallel degree")
     pp: Real = integer(default=1, doc="pipeline parallel degree")
     dp: Real = integer(default=1, doc="replicas")
@@ -59,15 +59,20 @@ class StateSheet:
     )
     micro_batches: Real = integer(
         default=1,
-        doc="of a step: from ZeRO 2 on each reduces gradients, at ZeRO 3 each gathers weights",
+        doc=(
+            "micro-batches of a step: from ZeRO 2 on each reduces gradients, at ZeRO 3 each "
+            "gathers weights"
+        ),
     )
-    layers: Real | None = integer(default=None, doc="of the model, for what one layer takes")
+    layers: Real | None = integer(
+        default=None, doc="layers of the model, for the state of one layer"
+    )
     capacity: Real | None = quantity(BYTES, default=None, positive=True, doc="memory of one device")
-    usable: Real = fraction(default=1.0, positive=True, doc="of the capacity")
-    devices: Real = integer(default="tp * pp * dp", doc="whose memory is added up")
+    usable: Real = fraction(default=1.0, positive=True, doc="usable share of the capacity")
+    devices: Real = integer(default="tp * pp * dp", doc="devices whose memory is added up")
     link: LinkSheet | None = reference(
-        "link", default=None, doc="that a replica reduces its gradients on"
+        "link", default=None, doc="link over which a replica reduces its gradients"
     )
     device: Device | None = reference(
-        "device", default=None, doc="whose memory is read once for every token that is decoded"
+        "device", default=None, doc="device whose memory is read once for every decoded token"
     )

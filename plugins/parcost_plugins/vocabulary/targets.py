@@ -21,10 +21,10 @@ from parcost_plugins.vocabulary.hardware import Device, Fabric
 class Roofline:
     """The ridges of a machine: the FLOPs per byte at which each level is balanced."""
 
-    device: Device = reference("device", default="device", doc="which accelerator")
-    fabric: Fabric = reference("fabric", default="fabric", doc="which network")
+    device: Device = reference("device", default="device", doc="device of the roofline")
+    fabric: Fabric = reference("fabric", default="fabric", doc="network of its devices")
     compute: str = word(
-        "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", default="bf16", doc="which matrix peak"
+        "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", default="bf16", doc="type of the matrix peak"
     )
 
 
@@ -33,34 +33,46 @@ class Targets:
     """Targets of a training step; the report lists the changes that reach them."""
 
     step_time: Real | None = quantity(
-        SECONDS, default=None, positive=True, doc="longest step that will do"
+        SECONDS, default=None, positive=True, doc="longest acceptable step time"
     )
     mfu: Real | None = fraction(
-        default=None, positive=True, doc="model FLOPs utilisation, at least"
+        default=None, positive=True, doc="lowest acceptable model FLOPs utilisation"
     )
     bubble: Real | None = fraction(
-        default=None, positive=True, doc="pipeline bubble as a share of the step, at most"
+        default=None,
+        positive=True,
+        doc="largest acceptable pipeline bubble, as a share of the step",
     )
     slack: Real = fraction(
         positive=True,
-        doc="by which a step may be longer than on a link of any bandwidth, for the bandwidth "
-        "that removes a bottleneck",
+        doc=(
+            "allowed increase of the step time over a link of infinite bandwidth, for the "
+            "bandwidth that removes a bottleneck"
+        ),
     )
     # Where words are drawn. None of them decides a number.
     compute_bound: Real = quantity(
-        ONE, doc="communication over computation, up to which a level is compute-bound"
+        ONE, doc="largest communication over computation of a compute-bound level"
     )
-    near_ridge: Real = quantity(ONE, doc="the same, up to which it is near the ridge")
+    near_ridge: Real = quantity(
+        ONE, doc="largest communication over computation of a level near the ridge point"
+    )
     communication_bound: Real = quantity(
-        ONE, doc="the same, up to which it is communication-bound; far beyond the ridge above"
+        ONE,
+        doc=(
+            "largest communication over computation of a communication-bound level; above it the "
+            "level is strongly communication-bound"
+        ),
     )
-    exposed: Real = fraction(doc="of a reduction, up to which it counts as hidden")
+    exposed: Real = fraction(doc="exposed share of a reduction up to which it counts as hidden")
     as_fast: Real = fraction(
-        doc="by which a ZeRO stage may take longer than the fastest and count as fast"
+        doc=("share by which a ZeRO stage may be slower than the fastest and count as equally fast")
     )
-    excellent: Real = fraction(doc="efficiency of a job from which it is called so")
-    very_good: Real = fraction(doc="efficiency from which it is called so")
-    fair: Real = fraction(doc="efficiency from which it is called so; a problem below")
+    excellent: Real = fraction(doc="lowest efficiency of a job that is called excellent")
+    very_good: Real = fraction(doc="lowest efficiency of a job that is called very good")
+    fair: Real = fraction(
+        doc="lowest efficiency of a job that is called fair; below it is a problem"
+    )
 
 
 @block("plan", label="optional")
@@ -68,8 +80,9 @@ class Plan:
     """Compare parallelism strategies: each is laid out for this study, and evaluated."""
 
     recompute: bool = switch(
-        default=True, doc="try full recomputation where a strategy does not fit without"
+        default=True, doc="try full recomputation if a strategy does not fit without it"
     )
     widest_tp: Real | None = integer(
-        default=None, doc="largest tensor parallel degree to try; one unit of the first level"
+        default=None,
+        doc="largest tensor parallel degree to try; by default one unit of the first level",
     )

@@ -63,14 +63,18 @@ class Precision:
 
     compute: str = word("fp32", "tf32", "fp16", "bf16", doc="type of the matrix products")
     narrow: str = word(
-        "none", "fp8", "fp4", default="none", doc="type of those of linear layers and experts"
+        "none",
+        "fp8",
+        "fp4",
+        default="none",
+        doc="type of the products of linear layers and experts",
     )
     narrow_attention: bool = switch(default=False, doc="the attention core runs in it too")
     wide_weight_gradients: bool = switch(
         default=False, doc="products for weight gradients stay in the type of `compute`"
     )
     wide_first: int = integer(
-        default=0, minimum=0, structural=True, doc="first layers that stay in it altogether"
+        default=0, minimum=0, structural=True, doc="first layers that stay in the type of `compute`"
     )
     kept_core: Real | None = quantity(
         BYTES,
@@ -84,8 +88,10 @@ class Precision:
         doc="an element of the inputs of the activation of experts while they wait for backward; "
         "the default is that of an activation",
     )
-    wide_last: int = integer(default=0, minimum=0, structural=True, doc="last layers that do")
-    scale: Real = quantity(BYTES, default=0.0, doc="of one scaling factor of the narrow type")
+    wide_last: int = integer(
+        default=0, minimum=0, structural=True, doc="last layers that stay in the type of `compute`"
+    )
+    scale: Real = quantity(BYTES, default=0.0, doc="bytes of one scaling factor of the narrow type")
     scale_block: Real = integer(default=1, doc="elements that share one scaling factor")
     microscaled: bool = switch(
         default=False,
@@ -95,15 +101,20 @@ class Precision:
     narrow_rate: Real = fraction(
         default=1.0,
         positive=True,
-        doc="of the device's best narrow product, where scaling by blocks costs some of it",
+        doc=(
+            "share of the device's best narrow product rate, if scaling by blocks costs some of it"
+        ),
     )
     cast: Real = quantity(
         BYTES,
         default=0.0,
-        doc="memory traffic of making an element narrow, greatest value and copies included",
+        doc=(
+            "memory traffic of casting one element to the narrow type, including its maximum and "
+            "copies"
+        ),
     )
     cast_kernels: Real = integer(
-        default=1, doc="that make one tensor narrow, one after another; of each expert for itself"
+        default=1, doc="kernels that cast one tensor, one after another; for each expert separately"
     )
     weight_cast: Real = quantity(
         BYTES, default=0.0, doc="the same for a parameter of a linear layer, once per step"
@@ -125,38 +136,44 @@ class Precision:
         doc="ranks that agree on the greatest values of the step",
     )
     weights: Real = quantity(
-        BYTES, positive=True, doc="held per parameter for forward and backward"
+        BYTES, positive=True, doc="bytes per parameter for forward and backward"
     )
-    gradients: Real = quantity(BYTES, doc="held per parameter while gradients accumulate")
+    gradients: Real = quantity(BYTES, doc="bytes per parameter of the accumulated gradients")
     gradient_copies: Real = quantity(
         BYTES,
         default=0.0,
-        doc="held per parameter beside them: gradients of one micro-batch that are not freed",
+        doc=(
+            "bytes per parameter held beside them: gradients of one micro-batch that are not freed"
+        ),
     )
-    optimizer: Real = quantity(BYTES, doc="held per parameter: master copy and moments")
-    activation: Real = quantity(BYTES, positive=True, doc="per element of an activation")
+    optimizer: Real = quantity(
+        BYTES, doc="bytes per parameter of the optimizer: master copy and moments"
+    )
+    activation: Real = quantity(BYTES, positive=True, doc="bytes per element of an activation")
     kept: Real = quantity(
         BYTES,
         default="activation",
-        doc="per element of the input of a linear layer while it waits for backward",
+        doc="bytes per element of the saved input of a linear layer",
     )
     reduction: Real = quantity(
-        BYTES, positive=True, default="gradients", doc="per gradient element on the wire"
+        BYTES, positive=True, default="gradients", doc="bytes per gradient element on the wire"
     )
     gather: Real = quantity(
-        BYTES, positive=True, default="weights", doc="per parameter on the wire"
+        BYTES, positive=True, default="weights", doc="bytes per parameter on the wire"
     )
     tensor_gather: Real = quantity(
         BYTES,
         default="activation",
-        doc="per element of an activation that tensor-parallel ranks gather; sums stay as wide "
-        "as activations",
+        doc=(
+            "bytes per element of an activation that tensor-parallel ranks gather; sums stay as "
+            "wide as activations"
+        ),
     )
     dispatch: Real = quantity(
-        BYTES, default="activation", doc="per element of a token on its way to an expert"
+        BYTES, default="activation", doc="bytes per element of a token on its way to an expert"
     )
     combine: Real = quantity(
-        BYTES, default="activation", doc="per element of a token on its way back"
+        BYTES, default="activation", doc="bytes per element of a token on its way back"
     )
     update_traffic: Real = quantity(
         BYTES, doc="memory traffic of the optimizer's update, per parameter that it updates"
@@ -225,15 +242,17 @@ class Precision:
 class Training:
     """The job: model, recipe and batch."""
 
-    model: Model = reference("model", default="model", doc="which model")
-    precision: Precision = reference("precision", default="precision", doc="which recipe")
+    model: Model = reference("model", default="model", doc="model that is trained")
+    precision: Precision = reference("precision", default="precision", doc="precision recipe")
     framework: Framework = reference(
-        "framework", default="framework", doc="which framework runs it; `generic` if none is named"
+        "framework", default="framework", doc="framework that runs it; by default `generic`"
     )
     accuracy: Accuracy = reference(
         "accuracy",
         default="accuracy",
-        doc="errors of measured runs, which intervals of step time and memory are made of",
+        doc=(
+            "errors of measured runs, from which the intervals of step time and memory are computed"
+        ),
     )
     sequence: Real = integer(qualifiers={"tokens": 1.0}, doc="tokens of one sequence (s)")
     micro_batch: Real = integer(
@@ -244,20 +263,20 @@ class Training:
         positive=True,
         qualifiers={"sequences": 1.0, "tokens": "sequence"},
         must_qualify=True,
-        doc="of one step, over all replicas",
+        doc="batch of one step over all replicas, in sequences or tokens",
     )
     micro_batches: Real = quantity(
         ONE,
         positive=True,
         default="global_batch / (micro_batch * layout.dp)",
-        doc="per replica and step (m)",
+        doc="micro-batches per replica and step (m)",
     )
     recompute: str = word(
         "none",
         "selective",
         "full",
         default="none",
-        doc="activations made again in backward: none, the attention core, or whole layers",
+        doc="recomputation of activations in backward: none, the attention core, or whole layers",
     )
     flash_attention: bool = switch(
         default=True,
@@ -267,8 +286,10 @@ class Training:
     loss: str | None = word(
         *LOSSES,
         default=None,
-        doc="what the cross entropy keeps of its logits (see `framework`); the default is that "
-        "of the framework",
+        doc=(
+            "tensors that the cross entropy keeps for its logits (see `framework`); by default "
+            "as the framework does"
+        ),
     )
     loss_chunks: int = integer(
         default=1,
@@ -278,8 +299,10 @@ class Training:
     documents: tuple[int, ...] = integers(
         default=(),
         minimum=1,
-        doc="tokens of each document that is packed into a sequence: tokens attend within their "
-        "own; one document where it is left out",
+        doc=(
+            "tokens of each document packed into a sequence: tokens attend within their "
+            "document; by default one document"
+        ),
     )
     document: Real | None = integer(
         default=None, doc="tokens of every packed document, in place of a list"
@@ -290,8 +313,8 @@ class Training:
 class Streaming:
     """The rate of a streaming operator at one size; interpolated over the logarithm of the size."""
 
-    size: Real = quantity(BYTES, positive=True, doc="that the operator reads and writes")
-    efficiency: Real = fraction(positive=True, doc="of the memory bandwidth")
+    size: Real = quantity(BYTES, positive=True, doc="bytes that the operator reads and writes")
+    efficiency: Real = fraction(positive=True, doc="share of the memory bandwidth")
 
 
 @block("tile", inside="kernels", label="required")
@@ -300,7 +323,7 @@ class Tile:
 
     m: Real = integer(doc="rows of the result")
     n: Real = integer(doc="columns of the result")
-    rate: Real = fraction(positive=True, doc="of the rate of the best tile")
+    rate: Real = fraction(positive=True, doc="share of the rate of the best tile")
 
 
 @block(
@@ -324,52 +347,56 @@ class Tile:
 class KernelChoice:
     """The model of kernel time, and its parameters."""
 
-    model: str = word(registry="kernels", doc="which model of kernel time")
+    model: str = word(registry="kernels", doc="model of kernel time")
     gemm_efficiency: Real | None = fraction(
-        positive=True, default=None, doc="of the peak, in place of the device's own figure"
+        positive=True, default=None, doc="share of the peak, in place of the device's own figure"
     )
     attention: str | None = word(
         "auto",
         "unfused",
         *FUSED_KERNELS,
         default=None,
-        doc="which attention kernel; `auto` is the usual one of the device, `unfused` writes its "
-        "scores to memory; what the framework takes where it is left out",
+        doc=(
+            "attention kernel; `auto` is the usual one of the device, `unfused` writes its "
+            "scores to memory; by default as the framework does"
+        ),
     )
     attention_forward_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="of the peak at any size and length, in place of the kernel's own rate",
+        doc="share of the peak at any size and length, in place of the kernel's own rate",
     )
     attention_backward_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="of the peak at any size and length, in place of the kernel's own rate",
+        doc="share of the peak at any size and length, in place of the kernel's own rate",
     )
     memory_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="of the memory bandwidth, in place of the device's own figure",
+        doc="share of the memory bandwidth, in place of the device's own figure",
     )
     narrow_gemm_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="of the peak of the recipe's narrow type; where only `gemm_efficiency` is given, that "
-        "times what the device's own figures differ by",
+        doc=(
+            "share of the peak of the recipe's narrow type; if only `gemm_efficiency` is set, "
+            "that scaled by the ratio of the device's own figures"
+        ),
     )
     alignment: Real = quantity(
         BYTES,
         default=1.0,
         positive=True,
-        doc="that rows of a matrix are to be a multiple of",
+        doc="bytes of which matrix rows should be a multiple",
     )
     misaligned_efficiency: Real = fraction(
-        positive=True, default=1.0, doc="of a product's rate where they are not"
+        positive=True, default=1.0, doc="share of a product's rate if they are not"
     )
     odd_efficiency: Real = fraction(
         positive=True,
         default=1.0,
-        doc="of a product's rate where rows are a multiple of no more than 2 bytes",
+        doc="share of a product's rate if rows are a multiple of at most 2 bytes",
     )
     misaligned_heads: str | None = word(
         *MISALIGNED_HEADS,
@@ -385,71 +412,81 @@ class KernelChoice:
     )
     streaming: tuple[Streaming, ...] = children(
         "streaming",
-        doc="what operators of some size reach of the memory bandwidth, from the smallest "
-        "upwards; in place of one efficiency for all",
+        doc=(
+            "shares of the memory bandwidth that operators of some size reach, from the smallest "
+            "upwards; in place of one efficiency for all"
+        ),
     )
     start: Real = quantity(
         SECONDS,
-        doc="of a streaming kernel on the device, besides the time that its bytes take at full "
-        "rate: blocks that start, and the last that end",
+        doc=(
+            "start-up time of a streaming kernel on the device, beyond the time of its bytes at "
+            "full rate: first and last blocks"
+        ),
     )
     norm_gradient_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by a fused norm backward"
+        positive=True, doc="share of the rate of streaming, by a fused norm backward"
     )
     eager_norm_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by PyTorch's own norm forward"
+        positive=True, doc="share of the rate of streaming, by PyTorch's own norm forward"
     )
     eager_norm_gradient_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by PyTorch's own norm backward"
+        positive=True, doc="share of the rate of streaming, by PyTorch's own norm backward"
     )
     compiled_norm_gradient_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by a compiled norm backward"
+        positive=True, doc="share of the rate of streaming, by a compiled norm backward"
     )
     composite_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by a norm that runs operator by operator"
+        positive=True,
+        doc="share of the rate of streaming, by a norm that runs operator by operator",
     )
     complex_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by a rotation of complex numbers"
+        positive=True, doc="share of the rate of streaming, by a rotation of complex numbers"
     )
     halves_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by eager kernels on halves of a tensor"
+        positive=True, doc="share of the rate of streaming, by eager kernels on halves of a tensor"
     )
     eager_rotary_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by a rotation of halves in eager kernels"
+        positive=True,
+        doc="share of the rate of streaming, by a rotation of halves in eager kernels",
     )
     eager_softmax_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by eager scale, mask and softmax of scores"
+        positive=True,
+        doc="share of the rate of streaming, by eager scale, mask and softmax of scores",
     )
     parallel_loss_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by an eager loss on a share of the vocabulary"
+        positive=True,
+        doc="share of the rate of streaming, by an eager loss on a share of the vocabulary",
     )
     permuted_efficiency: Real = fraction(
-        positive=True, doc="of the rate of streaming, by a kernel that permutes rows"
+        positive=True, doc="share of the rate of streaming, by a kernel that permutes rows"
     )
     traced_time: Real = quantity(
         SECONDS,
-        doc="of an element on one multiprocessor, by an activation that is compiled for any number "
-        "of tokens: its kernel divides to find where an element lies",
+        doc=(
+            "time of an element on one multiprocessor, by an activation that is compiled for any "
+            "number of tokens: its kernel divides to find where an element lies"
+        ),
     )
     traced_gradient_time: Real = quantity(
-        SECONDS, doc="the same, by its gradient, which joins two halves"
+        SECONDS, doc="the same for its gradient, which joins two halves"
     )
     strided_time: Real = quantity(
         SECONDS,
-        doc="the same, by an eager kernel on a part of a tensor or on tensors of several shapes",
+        doc="the same for an eager kernel on a part of a tensor or on tensors of several shapes",
     )
     scattered_time: Real = quantity(
-        SECONDS, doc="the same, by an eager kernel that scatters and adds"
+        SECONDS, doc="the same for an eager kernel that scatters and adds"
     )
     indexed_time: Real = quantity(
-        SECONDS, doc="the same, by the gradient of eager indexing, which adds to rows by index"
+        SECONDS, doc="the same for the gradient of eager indexing, which adds to rows by index"
     )
     shape_efficiency: Real = fraction(
         positive=True,
         doc="a real shape against the best shape that the device's figure was measured on",
     )
     static_power: Real = fraction(
-        doc="of a device's design power, drawn whatever its clock is; see `device.power_cap`"
+        doc="share of a device's design power that is drawn at any clock; see `device.power_cap`"
     )
     narrow_energy: Real = fraction(
         positive=True,
@@ -458,11 +495,13 @@ class KernelChoice:
     )
     lowest_voltage: Real = fraction(
         positive=True,
-        doc="of the voltage at full clock: it falls with the clock down to here, and no further",
+        doc=(
+            "lowest voltage, as a share of that at full clock; it falls with the clock down to here"
+        ),
     )
-    wave_weight: Real = fraction(doc="how much of a partly filled last wave is paid for")
+    wave_weight: Real = fraction(doc="share of a partly filled last wave that is counted")
     tiles: tuple[Tile, ...] = children(
-        "tile", doc="that a library of products chooses from, shape by shape"
+        "tile", doc="tiles that a library of products chooses from, shape by shape"
     )
     tile_depth: Real = integer(default=1, doc="inner elements that a tile multiplies at a time")
     tile_fill: Real = integer(
@@ -474,16 +513,18 @@ class KernelChoice:
     mode: str | None = word(
         *MODES,
         default=None,
-        doc="whether operators of a layer run one by one, or as a program that a compiler made of "
-        "it; the default is that of the framework",
+        doc=(
+            "execution of the operators of a layer: one by one (eager), or compiled; by default "
+            "as the framework does"
+        ),
     )
     cuda_graphs: str | None = word(
         *CUDA_GRAPHS,
         default=None,
-        doc="what the device replays in place of kernels issued one by one: none, those of a "
-        "layer "
-        "and pass, or those of all forward and backward passes; the default is that of the "
-        "framework",
+        doc=(
+            "CUDA graphs that replay kernels: none, one per layer and pass, or one of all "
+            "forward and backward passes; by default as the framework does"
+        ),
     )
     launch_blocking: bool = switch(
         default=False,
@@ -520,46 +561,54 @@ class Overlap:
 
     gradients: bool | None = switch(
         default=None,
-        doc="gradient reduction under the last backward, in buckets; what the framework does where "
-        "it is left out",
+        doc=(
+            "reduce gradients under the last backward pass, in buckets; by default as the "
+            "framework does"
+        ),
     )
     parameters: bool | None = switch(
         default=None,
-        doc="parameter gathers under the forward passes; what the framework does where it is left "
-        "out",
+        doc="gather parameters under the forward passes; by default as the framework does",
     )
     tensor: str | None = word(
         *TENSOR_OVERLAPS,
         default=None,
-        doc="tensor-parallel collectives: under the weight-gradient products of the same layer "
-        "(`on` for short), cut into chunks that run beside the products that need or make them "
-        "too, or under the other half of the micro-batch",
+        doc=(
+            "compute that hides tensor-parallel collectives: the weight-gradient products of the "
+            "same layer (`on` for short), chunks of the products that need or make them too, or "
+            "the other half of the micro-batch"
+        ),
     )
-    chunks: Real = integer(default="layout.tp", doc="that a pipelined product is cut into")
-    chunk_overhead: Real = quantity(SECONDS, default=0.0, doc="of one chunk")
+    chunks: Real = integer(default="layout.tp", doc="chunks of a pipelined product")
+    chunk_overhead: Real = quantity(SECONDS, default=0.0, doc="overhead of one chunk")
     bucket: Real | None = quantity(
         BYTES,
         default=None,
         minimum=1.0,
-        doc="gradients of one bucket; left out, `least_bucket`, or with more ranks "
-        "`bucket_growth` for each, up to ZeRO 1",
+        doc=(
+            "gradients of one bucket; by default `least_bucket`, or with more ranks "
+            "`bucket_growth` for each, up to ZeRO 1"
+        ),
     )
-    least_bucket: Real = quantity(BYTES, minimum=1.0, doc="of buckets whose size is left out")
+    least_bucket: Real = quantity(
+        BYTES, minimum=1.0, doc="smallest gradient bucket, if `bucket` is not set"
+    )
     bucket_growth: Real = quantity(
-        BYTES, doc="of such a bucket for each rank that gradients are reduced over"
+        BYTES, doc="growth of such a bucket for each rank that gradients are reduced over"
     )
     first_bucket: Real | None = quantity(
         BYTES,
         positive=True,
         default=None,
-        doc="gradients of the bucket that leaves first, as the others where it is left out; "
-        "PyTorch makes it small",
+        doc="gradients of the first bucket, by default as the others; PyTorch makes it small",
     )
     multiprocessors: Real | None = integer(
         default=None,
         minimum=0,
-        doc="multiprocessors that a collective takes from compute while it hides; the default "
-        "is that of the device",
+        doc=(
+            "multiprocessors that a collective takes from compute while it is hidden; by default "
+            "those of the device"
+        ),
     )
 
 
@@ -593,41 +642,58 @@ class CollectiveChoice:
         "any",
         registry="libraries",
         default="device",
-        doc="communication library, of whose algorithms `auto` picks; `device` is the one that "
-        "the device names, `any` all that plugins offer",
+        doc=(
+            "communication library for `auto`: `device` is the one that the device names, `any` "
+            "allows all algorithms"
+        ),
     )
-    tensor: str = word("auto", registry="collectives", default="auto", doc="tensor parallel")
-    data: str = word("auto", registry="collectives", default="auto", doc="data parallel")
-    pipeline: str = word("auto", registry="collectives", default="auto", doc="between stages")
-    context: str = word("auto", registry="collectives", default="auto", doc="context parallel")
+    tensor: str = word(
+        "auto", registry="collectives", default="auto", doc="algorithm of tensor parallelism"
+    )
+    data: str = word(
+        "auto", registry="collectives", default="auto", doc="algorithm of data parallelism"
+    )
+    pipeline: str = word(
+        "auto", registry="collectives", default="auto", doc="algorithm between pipeline stages"
+    )
+    context: str = word(
+        "auto", registry="collectives", default="auto", doc="algorithm of context parallelism"
+    )
     tuning: Tuning | None = reference(
-        "tuning", default=None, doc="table of the library; left out, that of the device"
+        "tuning", default=None, doc="tuning table of the library; by default that of the device"
     )
     generation: str = word(
-        *GENERATIONS, default="unknown", doc="row of the table; `unknown` is that of the device"
+        *GENERATIONS,
+        default="unknown",
+        doc="row of the tuning table; `unknown` is that of the device",
     )
     channels: Real | None = integer(
-        default=None, doc="of the library, inside of a node, for the algorithm `nccl`"
+        default=None, doc="channels of the library inside a node, for the algorithm `nccl`"
     )
     links: Real | None = integer(default=None, doc="NVLinks of one GPU")
     channel_bandwidth: Real | None = link_rate(
         default=None,
-        doc="of one channel inside of a node; left out, what the table gives for the links",
+        doc=(
+            "bandwidth of one channel inside a node; by default what the table gives for the links"
+        ),
     )
     network_channel_bandwidth: Real | None = link_rate(
         default=None,
-        doc="of one channel over more than two nodes; as inside of a node where it is left out",
+        doc="bandwidth of one channel over more than two nodes; by default as inside a node",
     )
     host: str = word("intel", "amd", "arm", default="intel", doc="processor of the nodes")
     card_latency: Real = quantity(
-        SECONDS, default=0.0, doc="of the network card, beyond that of the table"
+        SECONDS, default=0.0, doc="latency of the network card, beyond that of the table"
     )
     collnet: bool = switch(default=False, doc="the library reduces in the network's switches")
     launch: Real | None = quantity(
-        SECONDS, default=None, doc="of one collective by the host; a busy stream hides it"
+        SECONDS, default=None, doc="host time to launch one collective; a busy stream hides it"
     )
     expert: str = word(
-        "auto", registry="collectives", default="auto", doc="all-to-all of expert parallel"
+        "auto",
+        registry="collectives",
+        default="auto",
+        doc="algorithm of the all-to-all of expert parallelism",
     )
 
 
@@ -647,15 +713,18 @@ class CollectiveChoice:
 class MemoryBudget:
     """Memory besides the model, and the usable share of a device."""
 
-    usable: Real = fraction(doc="of the capacity, for a job")
-    tight: Real = fraction(doc="of the usable memory, from where on a step is tight in memory")
+    usable: Real = fraction(doc="usable share of the capacity, for a job")
+    tight: Real = fraction(doc="share of the usable memory from which on a step is tight in memory")
     margin: Real = fraction(
-        doc="of the usable memory, by which a prediction may exceed it before the step does not fit"
+        doc=(
+            "share of the usable memory by which a prediction may exceed it before the step does "
+            "not fit"
+        )
     )
     error: Real = fraction(
-        doc="of the prediction, either side of it, as its interval where the framework is known"
+        doc="half-width of the interval, as a share of the prediction, if the framework is known"
     )
-    coverage: Real = fraction(doc="of measured runs, within that interval")
+    coverage: Real = fraction(doc="share of measured runs within that interval")
     context: Real = quantity(BYTES, doc="driver context and library workspaces")
     channels: Real = integer(doc="channels of a communicator")
     peers: Real = integer(doc="connections of a channel: 2 in a ring, up to 3 in a tree")
@@ -665,8 +734,10 @@ class MemoryBudget:
     )
     fragmentation: Real | None = fraction(
         default=None,
-        doc="of the activations, lost between blocks of the allocator; the default is that of "
-        "the framework",
+        doc=(
+            "share of the activation memory lost between blocks of the allocator; by default as "
+            "the framework does"
+        ),
     )
     expandable_segments: bool = switch(
         default=False,
@@ -674,5 +745,5 @@ class MemoryBudget:
         "lost between blocks",
     )
     expandable_fragmentation: Real = fraction(
-        doc="of the activations, lost between blocks in segments that grow"
+        doc="share of the activation memory lost between blocks in segments that grow"
     )

@@ -52,13 +52,18 @@ class Dispatch:
     capacity_factor: Real | None = quantity(
         ONE, default=None, positive=True, doc="places of an expert over its mean load"
     )
-    bandwidth: Real | None = link_rate(default=None, doc="of the port of a rank")
-    message: Real = quantity(SECONDS, default=0.0, doc="spent on each message, one after another")
+    bandwidth: Real | None = link_rate(default=None, doc="bandwidth of the port of a rank")
+    message: Real = quantity(
+        SECONDS, default=0.0, doc="time spent on each message, one after another"
+    )
     taper: Real = quantity(
         ONE,
         default=1.0,
         minimum=1.0,
-        doc="how much narrower links between units are than the ports behind them",
+        doc=(
+            "bandwidth of a unit's ports over that of its links to other units: 2 halves what "
+            "leaves"
+        ),
     )
 
 

@@ -64,14 +64,14 @@ class Placement:
         doc="groups, where no sources are listed but `local_share` is stated",
     )
     local_share: Real | None = fraction(
-        default=None, doc="of the tokens that stay in their group, stated instead of worked out"
+        default=None,
+        doc="share of the tokens that stay in their group, stated instead of worked out",
     )
     baseline: str = word(
         "listed",
         "blind",
         default="blind",
-        doc="what it is compared with: experts as listed, group by group, or a placement that "
-        "is independent of the tokens",
+        doc="placement to compare with: experts as listed, group by group, or a random placement",
     )
     baseline_remote: Real | None = fraction(
         default=None,
@@ -81,7 +81,9 @@ class Placement:
     token: Real | None = quantity(
         BYTES, default=None, positive=True, doc="one copy of a token, for times"
     )
-    bandwidth: Real | None = link_rate(default=None, doc="by which a group reaches the others")
+    bandwidth: Real | None = link_rate(
+        default=None, doc="bandwidth by which a group reaches the others"
+    )
     before: Real | None = quantity(
         SECONDS, default=None, positive=True, doc="exchange before, where it was measured"
     )
@@ -89,10 +91,13 @@ class Placement:
         SECONDS, default=None, positive=True, doc="exchange with the placement, where measured"
     )
     exchange_share: Real | None = fraction(
-        default=None, doc="of the step that the exchange took before, for the gain in throughput"
+        default=None,
+        doc="share of the step that the exchange took before, for the gain in throughput",
     )
     throughput_gain: Real | None = fraction(
-        default=None, maximum=None, doc="that was claimed: which share of the step does it imply?"
+        default=None,
+        maximum=None,
+        doc="published gain in throughput, from which the share of the exchange is computed",
     )
 
 

@@ -65,7 +65,7 @@ class TensorParallel:
 
     ends: bool = switch(
         default=True,
-        doc="those of the embedding, the head, the loss and the norms, besides the layers'",
+        doc="include the embedding, the head, the loss and the norms, besides the layers",
     )
     saved_inputs: bool = switch(
         default=True,
