@@ -51,24 +51,28 @@ class WrittenAttribute:
 
 @contextmanager
 def record(study: SpecStudy) -> Iterator[SpecStudy]:
-    """Give *study*, in which attributes that may have no effect record that they are read."""
+    """Give *study*, in which attributes that may have no effect record that they are read.
+
+    Its blocks record for one thread at a time; in others they are read without a trace.
+    """
     names: dict[int, tuple[Any, type, set[str]]] = {}
-    for one in study.query(written_attributes):
-        for block, name in one.readers:
-            names.setdefault(id(block), (block, type(block), set()))[2].add(name)
-    if not names:
-        yield study
-        return
-    reads = Reads()
-    token = READS.set(reads)
-    try:
-        for block, schema, recorded in names.values():
-            _set_class(block, _recorder_class(schema, frozenset(recorded)))
-        yield evolve(study, reads=reads)
-    finally:
-        READS.reset(token)
-        for block, schema, _ in names.values():
-            _set_class(block, schema)
+    with study.recording:
+        for one in study.query(written_attributes):
+            for block, name in one.readers:
+                names.setdefault(id(block), (block, type(block), set()))[2].add(name)
+        if not names:
+            yield study
+            return
+        reads = Reads()
+        token = READS.set(reads)
+        try:
+            for block, schema, recorded in names.values():
+                _set_class(block, _recorder_class(schema, frozenset(recorded)))
+            yield evolve(study, reads=reads)
+        finally:
+            READS.reset(token)
+            for block, schema, _ in names.values():
+                _set_class(block, schema)
 
 
 def unread_checks(

@@ -345,8 +345,6 @@ class Scenario:
     ) -> Iterator[Result]:
         """Yield the results of the valid points, one for each set of fabric levels in use."""
         if not study.axes:
-            if not points and written_attributes(study):  # other threads may read its blocks
-                study, _ = self._bind(points)
             with quiet(), record(study) as recorded:
                 result = self._result(at, recorded)
             yield result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from typing import Any, TypeVar
 
 from attrs import evolve, field
@@ -68,6 +69,7 @@ class SpecStudy(Study):
     _structures: Callable[[], Sequence[SpecStudy]] | None = field(default=None, repr=False)
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
     reads: Reads | None = field(default=None, repr=False)  # of attributes that record them
+    recording: Any = field(factory=RLock, repr=False)  # held while its blocks record reads
 
     # --- what plugins contribute, asked once --------------------------------------
 
