@@ -532,6 +532,16 @@ def test_a_default_of_the_script_is_assumed() -> None:
     assert "LENGTH" in assumptions(found)["training.sequence"]
 
 
+def test_a_length_by_default_is_read_without_packing(run_command: Run) -> None:
+    """The longest sequence is known, and shorter batches are a warning."""
+    script = TRL.replace("--max_length 4096 --packing", '--max_length "${LENGTH:-2048}"')
+    hardware = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("eval", "run.sh", *hardware, "--warnings", files={"run.sh": script})
+    assert "step time" in done.out
+    assert "not known" not in done.err
+    assert "packing" in done.out
+
+
 def test_a_script_reads_the_configurations_that_it_names() -> None:
     """FSDP of Accelerate on 16 processes, and the job of LLaMA-Factory beside the script."""
     script = "accelerate launch --config_file conf/fsdp.yaml src/train.py run.yaml\n"

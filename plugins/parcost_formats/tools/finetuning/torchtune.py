@@ -63,7 +63,7 @@ def _read_batch(found: SettingCollector) -> None:
         found.ignore(packed, "every sequence has the full length")
     else:
         reason = "without packing, `tokenizer.max_seq_len` is the longest sequence"
-        found.lack(packed, reason, "training.sequence")
+        found.lack(packed, reason, "" if length is not None else "training.sequence")
 
 
 def _assume_batch(found: SettingCollector, size: int, steps: int) -> None:

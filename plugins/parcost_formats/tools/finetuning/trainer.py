@@ -176,7 +176,9 @@ class TrainerKeys:
                 found.ignore(stated, "every sequence has the full length")
             elif not packed:
                 reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
-                found.lack(stated or self.rules["names"]["packing"][0], reason, "training.sequence")
+                known = found.has("training", "sequence")
+                name = stated or self.rules["names"]["packing"][0]
+                found.lack(name, reason, "" if known else "training.sequence")
 
     def sharding(self, weights: str | None, why: str) -> None:
         """Read the sharding, and the data types of weights.

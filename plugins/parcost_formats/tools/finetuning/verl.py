@@ -79,4 +79,4 @@ def _read_execution(found: SettingCollector) -> None:
         answers = ("--set training.recompute=full", "--set training.recompute=none")
         found.ask("training.recompute", f"`{key}` is left out, and releases differ", answers)
     reason = "`data.max_length` is the longest sequence: batches may be shorter"
-    found.lack("packing", reason, "training.sequence")
+    found.lack("packing", reason, "")
