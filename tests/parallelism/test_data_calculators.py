@@ -158,7 +158,7 @@ def test_five_ranks_send_eight_fifths_of_what_is_compressed(method: str, each: f
         found,
         {
             "gradients": 4000.0,
-            "chunk": 800.0,
+            "chunk": 200 * each,
             "message": 1000 * each,
             "ratio": 4 / each,
             "per_element": sent,

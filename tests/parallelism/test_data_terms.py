@@ -470,6 +470,22 @@ def test_the_stage_that_holds_most_sends_most_and_all_of_them_the_total(bind: Bi
         assert "equivalent_step_time" not in found
 
 
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        ({"compression.method": "fp16"}, 2 * 1e9 / 2),
+        ({"compression.method": "top_k", "compression.density": 0.01}, 0.01 * (4 + 4) * 1e9),
+    ],
+)
+def test_a_ring_sends_gradients_as_they_are_compressed(
+    bind: Bind, values: dict[str, Any], part: float
+) -> None:
+    """Half of 2 B for each on two ranks; of top-k a rank passes on whole parts of the others."""
+    values = {"cluster.devices": 2, "mixed.reduction": 4, **values}
+    found = details(bind(values, parameters=[parameters_record(1e9)]))
+    assert found["gradient_chunk"] == pytest.approx(part)
+
+
 def test_steps_that_progress_less_are_worth_more_of_them(bind: Bind) -> None:
     values = {"compression.method": "fp16", "compression.steps": 1.5}
     found = details(bind(values, parameters=[parameters_record(1e9)]))

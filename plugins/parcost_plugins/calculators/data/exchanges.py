@@ -33,7 +33,8 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
     )
     sheet.letters["c"] = (_compressed_bytes(e, sheet), "B")
     yield sheet("gradients", "gradients of a rank", "GB", "n e")
-    yield sheet("chunk", "bytes of a ring message", "GB", "n e / P")
+    gathered = e.method == "top_k"
+    yield sheet("chunk", "bytes of a ring message", "GB", "n c" if gathered else "n c / P")
     often, remark = _OFTEN.get(e.method, _IN_A_RING)
     yield sheet("message", "compressed gradients of a rank", "GB", f"n c, {remark}")
     yield sheet(

@@ -36,6 +36,7 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_states,
     shards_weights,
 )
+from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 #: Tags of terms that follow the end of backward.
 _REDUCED = (GRADIENTS, COMPRESSION, MEETING)
@@ -78,7 +79,9 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "gradient_chunk",
         "gradients that a ring sends at a time",
         "MB",
-        "psi g / (dp cp), cut by tensor and pipeline parallelism, then by the ring",
+        "psi c / (dp cp), cut by tensor and pipeline parallelism, then by the ring"
+        if study[Compression].method != "top_k"
+        else "psi c, a whole part in the ring of an all-gather",
     )
     if study[Compression].method != "none":
         yield sheet(
@@ -97,12 +100,16 @@ def _sheet(study: Study, outcome: Outcome) -> Sheet:
     held: Real = 0.0
     for _, _, elements in sent:
         held = maximum(held, elements)
+    each: Real = 0.0
+    for wire in shard_groups(study):
+        each = maximum(each, _bytes_per_gradient(study, wire.kind))
     layout = study[Layout]
     return Sheet(
         sent=([bytes_ for bytes_, _, _ in sent], "B"),
         plain=([bytes_ for _, bytes_, _ in sent], "B"),
         psi=held,
         g=(study[Training].precision.reduction, "B"),
+        c=(each, "B"),
         tp=layout.tp,
         cp=layout.cp,
         dp=layout.dp,
@@ -162,18 +169,24 @@ def volume(study: Study, wire: ShardGroup) -> Real:
 
 def _reduction(study: Study, wire: ShardGroup) -> Real:
     """Return the bytes that a rank sends in a reduce-scatter; an all-reduce sends twice as much."""
-    chosen, elements, inside = study[Compression], wire.kind.elements, study.group(wire.inside)
-    P = inside.ranks
-    each: Real = study[Training].precision.reduction
-    if chosen.method in SUMMED:
-        each = SUMMED[chosen.method] / 8.0
-    elif chosen.method in EXCHANGED:
-        each = quantised_bytes(chosen)
-    elif chosen.method == "top_k":
-        return (P - 1.0) * elements * top_k_bytes(chosen) / 2.0  # an all-gather in all
-    elif chosen.method == "power_sgd":
-        each = sum(low_rank(study, wire.kind), 0.0)
+    elements, P = wire.kind.elements, study.group(wire.inside).ranks
+    each = _bytes_per_gradient(study, wire.kind)
+    if study[Compression].method == "top_k":
+        return (P - 1.0) * elements * each / 2.0  # an all-gather in all
     return (P - 1.0) / P * elements * each
+
+
+def _bytes_per_gradient(study: Study, kind: StageKind) -> Real:
+    chosen = study[Compression]
+    if chosen.method in SUMMED:
+        return SUMMED[chosen.method] / 8.0
+    if chosen.method in EXCHANGED:
+        return quantised_bytes(chosen)
+    if chosen.method == "top_k":
+        return top_k_bytes(chosen)
+    if chosen.method == "power_sgd":
+        return sum(low_rank(study, kind), 0.0)
+    return study[Training].precision.reduction
 
 
 def _gathered_parameters(study: Study, wire: ShardGroup) -> Real:
