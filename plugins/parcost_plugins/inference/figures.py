@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Section, Sheet, block_name
+from parcost.numeric import where
 from parcost_plugins.inference.memory import ServingMemory, attention_over_cache, cache_read
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import ServingPhase
@@ -183,9 +184,9 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "all-reduces of a token",
         "",
         Formula(
-            text="counted by layer: one behind attention and one behind a dense MLP",
+            text="counted by layer: one behind attention and one behind a dense MLP, if t > 1",
             inputs={"L": serving.model.layers},
-            value=replica.all_reduces,
+            value=where(serving.tp > 1, replica.all_reduces, 0.0),
         ),
     )
     yield sheet(
