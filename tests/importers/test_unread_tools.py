@@ -8,7 +8,7 @@ from parcost_formats.tools.finetuning import TuningTool
 from parcost_formats.tools.unread_tools import UnreadTools
 
 FILES = {
-    "Meta Lingua": "distributed:\n  fsdp_type: full_shard\n  model_dtype: bf16\n",
+    "ROLL": "a:\n  training_args: {b: 1}\n  strategy_args:\n    strategy_name: megatron_train\n",
     "PaddleNLP": '{"model_name_or_path": "m", "tensor_parallel_degree": 2, "sharding": "stage1"}',
     "picotron": '{"distributed": {"pp_engine": "1f1b"}, "training": {"seq_length": 128}}',
     "dolomite-engine": "model_args:\n  model_name: m\ndistributed_args:\n  stage: 3\n",

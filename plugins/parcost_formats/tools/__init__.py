@@ -12,6 +12,7 @@ PARTS = (
     "gpt_neox",
     "huggingface",
     "levanter",
+    "lingua",
     "litgpt",
     "llm_foundry",
     "maxtext",
