@@ -294,6 +294,29 @@ def test_pure_bf16_in_an_engine_of_another_type_raises_a_question() -> None:
     assert [one.attribute for one in found.questions] == ["precision"]
 
 
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [
+        ("--deepspeed ds.json", {"layout.zero", "precision"}),
+        ("--deepspeed", {"layout.zero", "precision"}),
+        ("--deepspeed --zero_stage 2", {"precision"}),
+        ("--deepspeed ds.json --bf16", {"layout.zero"}),
+    ],
+)
+def test_types_of_a_configuration_of_deepspeed_that_is_not_there_are_asked_for(
+    more: str, asked: set[str]
+) -> None:
+    """Scripts of DeepSpeed-Chat have fp16 in their own configuration; fp32 was taken."""
+    script = f"deepspeed --num_gpus 8 main.py --model_name_or_path meta-llama/Llama-2-7b-hf {more} "
+    script += "--max_seq_len 512 --per_device_train_batch_size 4 --gradient_accumulation_steps 1\n"
+    one = next(one for one in importers() if one.name == "trl")
+    found = one.read(ImportFile("run.sh", script))
+    assert {one.attribute for one in found.questions} == asked
+    assert settings(found)["training.sequence"] == "512"
+    if "zero_stage" in more:
+        assert settings(found)["layout.zero"] == "2"
+
+
 def test_a_launcher_whose_file_is_not_there_raises_questions() -> None:
     """DeepSpeed and FSDP keep weights in fp32 beside those of the script; replicas do not."""
     found = read("trl", "--num_processes", "--config_file zero2.yaml --num_processes")

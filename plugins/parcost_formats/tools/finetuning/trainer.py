@@ -82,6 +82,7 @@ class TrainerKeys:
         self._entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
         self._launcher = _launcher_options(job.launcher)
         self._doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
+        self._is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
         self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
         self._add_files()
         self.found = SettingCollector(self._entries, self.rules)
@@ -373,8 +374,12 @@ class TrainerKeys:
             entries["deepspeed"] = JsonEntry("inline", place.start, place.end)
             for one in inner:
                 entries[one.removeprefix("deepspeed.")] = entries.pop(one)
-        elif key and entries[key].value is True:
-            self._doubts.append(("layout.zero", f"`{key}` names no file", key))
+        elif key and entries[key].value is True:  # of a script with a configuration of its own
+            self._is_typed = False
+            if "zero_stage" in entries:
+                entries["zero_optimization.stage"] = entries.pop("zero_stage")
+            else:
+                self._doubts.append(("layout.zero", f"`{key}` names no file", key))
         elif key and entries[key].value not in (None, False, "", "none"):
             self._add(key, "")
         steps = entries.pop("gradient_accumulation_steps", None)
@@ -480,9 +485,17 @@ class TrainerKeys:
 
     def _engine_precision(self) -> None:
         """Set the precision of DeepSpeed from the data types of the trainer."""
+        found = self.found
         narrow, key = self._narrow()
+        if not narrow and (self._doubts or not self._is_typed):
+            reason = "the configuration of DeepSpeed has the data types, and is not in this file"
+            recipes = ("bf16_zero_paper", "fp16", "fp32")
+            answers = [f"--use catalog.precisions.{one}" for one in recipes]
+            near = self.key("deepspeed") if self.has("deepspeed") else _KIND
+            found.ask("precision", reason, answers, near)
+            return
         recipe = {"bf16": "bf16_zero_paper", "fp16": "fp16"}.get(narrow, "fp32")
-        self.found.use(f"precisions.{recipe}", key, "" if key else self.default("bf16")[1])
+        found.use(f"precisions.{recipe}", key, "" if key else self.default("bf16")[1])
 
     def _fsdp_precision(self, weights: str | None, why: str) -> None:
         """Set the precision of FSDP; with mixed precision Accelerate keeps the shards in fp32."""
