@@ -24,7 +24,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from parcost.contract.checks import Check
-from parcost.contract.queries import READS, Reads
+from parcost.contract.queries import READS, Reads, pure_function
 from parcost.contract.schema import block_name, block_type
 from parcost.contract.study import Study
 from parcost.engine.rules import NAMES
@@ -149,10 +149,17 @@ def _names_in(expression: str) -> frozenset[str]:
     return frozenset(NAMES.findall(expression))
 
 
+@pure_function
+def _target_kinds(*schemas: type) -> frozenset[str]:
+    """Return the kinds of blocks that blocks of other kinds refer to."""
+    fields = [field for schema in schemas for field in block_type(schema).fields.values()]
+    return frozenset(field.target for field in fields)
+
+
 def _blocks_in_use(study: Study) -> Iterable[Any]:
     """Return the blocks of a study; of definitions, those that another block refers to."""
-    types = study.plugins.blocks.values()
-    targets = {field.target for type_ in types for field in type_.fields.values()}
+    schemas = [type_.schema for type_ in study.plugins.blocks.values()]
+    targets = study.query(_target_kinds, *schemas)
     found: dict[int, Any] = {}
     left = [
         block
