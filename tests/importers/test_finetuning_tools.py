@@ -317,6 +317,17 @@ def test_types_of_a_configuration_of_deepspeed_that_is_not_there_are_asked_for(
         assert settings(found)["layout.zero"] == "2"
 
 
+def test_what_a_file_that_is_not_there_decides_stays_a_warning(run_command: Run) -> None:
+    """--set layout.zero answers the question; offload and buckets of the file stay unknown."""
+    script = TRL.replace("--bf16", "--bf16 --deepspeed ds.json")
+    hardware = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    answer = ("--set", "layout.zero=3", "--warnings")
+    done = run_command("eval", "run.sh", *hardware, *answer, files={"run.sh": script})
+    assert "affects step time but could not be used: `deepspeed`" in " ".join(done.out.split())
+    (lacking,) = (one for one in read("trl", "--bf16", "--bf16 --deepspeed ds.json").missing)
+    assert "offload, buckets and recomputation" in lacking.reason
+
+
 def test_a_launcher_whose_file_is_not_there_raises_questions() -> None:
     """DeepSpeed and FSDP keep weights in fp32 beside those of the script; replicas do not."""
     found = read("trl", "--num_processes", "--config_file zero2.yaml --num_processes")

@@ -91,6 +91,8 @@ class TrainerKeys:
             own_file = [f"--use {name}"] if name.endswith(CONFIGURATIONS) else []
             answers = (*own_file, "--set layout.zero=0", "--set layout.zero=3")
             self.found.ask(attribute, reason, answers, key)
+            rest = "what the file has of offload, buckets and recomputation is not known"
+            self.found.leave_open(key, rest, "overlap.gradients")
         for word in job.strays:
             self._stray(word)
 
