@@ -43,7 +43,7 @@ def test_a_record_that_holds_itself_is_printed_once() -> None:
 
 def test_a_record_with_a_text_of_its_own_keeps_it() -> None:
     @record
-    class Named:
+    class Text:
         name: str
 
         def __repr__(self) -> str:
@@ -53,5 +53,5 @@ def test_a_record_with_a_text_of_its_own_keeps_it() -> None:
     class Plain:
         name: str
 
-    assert repr(Named("a")) == "<a>"
+    assert repr(Text("a")) == "<a>"
     assert repr(Plain("a")).startswith("<")

@@ -303,7 +303,7 @@ def test_pure_bf16_in_an_engine_of_another_type_raises_a_question() -> None:
         ("--deepspeed ds.json --bf16", {"layout.zero"}),
     ],
 )
-def test_types_of_a_configuration_of_deepspeed_that_is_not_there_are_asked_for(
+def test_types_of_a_configuration_of_deepspeed_that_is_not_there_raise_questions(
     more: str, asked: set[str]
 ) -> None:
     """Scripts of DeepSpeed-Chat have fp16 in their own configuration; fp32 was taken."""

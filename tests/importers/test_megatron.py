@@ -145,7 +145,7 @@ def test_flags_of_forks_are_read(flags: str, attributes: dict[str, str]) -> None
         ("pretrain_llama.py --swiglu --disable-bias-linear", {"model.norm", "model.tied"}),
     ],
 )
-def test_layers_of_a_script_of_a_fork_are_asked_for(script: str, asked: set[str]) -> None:
+def test_layers_of_a_script_of_a_fork_raise_questions(script: str, asked: set[str]) -> None:
     """Llama in a script of a fork is gated without a flag: the defaults hold for Megatron-LM."""
     found = read(f"torchrun --nproc_per_node 8 {script} {small()} --vocab-size 512")
     layers = {one.attribute for one in found.questions if one.attribute.startswith("model.")}

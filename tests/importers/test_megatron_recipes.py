@@ -745,7 +745,7 @@ def test_a_layout_of_stages_in_code_matters_with_a_pipeline(degree: int, asks: b
     assert ("schedule.stages" in {one.attribute for one in found.questions}) is asks
 
 
-def test_values_that_functions_of_another_file_return_are_asked_for() -> None:
+def test_values_that_functions_of_another_file_return_raise_questions() -> None:
     body = (
         'cfg = _pretrain_common(); cfg.model = AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B")'
         ".to_megatron_provider(); cfg.model.tensor_model_parallel_size = pick(4); "

@@ -90,15 +90,19 @@ def command(
     translation = with_values(evolve(job.translation, uses=list(uses.values())), values)
     job = evolve(job, translation=translation)
     Reporter()(job.warnings)
+    _write(job, out)
+    for file in job.files:
+        write_message("\n".join(map(escape_line, _remarks(file, verbose=verbose))))
+    return 0
+
+
+def _write(job: ImportedJob, out: str | None) -> None:
     target = OutputFile(out)
     try:
         target.put(_text(job))
         target.finish()
     finally:
         target.abandon()
-    for file in job.files:
-        write_message("\n".join(map(escape_line, _remarks(file, verbose=verbose))))
-    return 0
 
 
 def _list(session: Session) -> None:

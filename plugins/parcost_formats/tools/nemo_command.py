@@ -54,36 +54,45 @@ def read_command(file: ImportFile) -> NeMoRecipe | ImportProblem:
 
 def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportProblem:
     """Return the keys in a command, merged over its configuration."""
-    entries: dict[str, JsonEntry] = {}
-    unread: dict[str, str] = {}
-    assumed: dict[str, str] = {}
+    made = NeMoRecipe({}, {}, {})
     is_launcher = launch.name.endswith("main.py")
     chosen: ShellField | None = None
     for word in (*launch.arguments, *launch.conditional):
-        if word.unread == ARGUMENTS:
-            continue
         pair = _PAIR.fullmatch(word.text)
-        if pair is None or word.text.startswith("-"):
+        if word.unread == ARGUMENTS or pair is None or word.text.startswith("-"):
             continue
         key, value = pair[1], pair[2]
         if is_launcher:
             if not key.startswith(f"{_SECTION}."):
-                chosen = word if key == _SECTION else chosen
+                chosen = word._replace(text=value) if key == _SECTION else chosen
                 continue
             key = key.removeprefix(f"{_SECTION}.")
         if word.unread or word in launch.conditional:
-            unread[key] = word.unread or "it is set under a test that the script does not decide"
-            entries[key] = JsonEntry(None, word.start, word.end)
+            why = word.unread or "it is set under a test that the script does not decide"
+            made.unread[key] = why
+            made.entries[key] = JsonEntry(None, word.start, word.end)
         else:
-            entries[key] = JsonEntry(_plain(value), word.start, word.end)
+            made.entries[key] = JsonEntry(_plain(value), word.start, word.end)
             if word.assumption:
-                assumed[key] = word.assumption
-    name, place = _option(launch.arguments, "config-name"), launch.program
-    folder = _option(launch.arguments, "config-path")
-    folders = [] if folder is None else [f"{folder.text.strip('/')}/"]
+                made.assumed[key] = word.assumption
     if is_launcher:
-        name = chosen._replace(text=chosen.text.partition("=")[2]) if chosen is not None else None
-        folders = ["conf/training/", "training/"]
+        folders, name = ["conf/training/", "training/"], chosen
+    else:
+        folder = _option(launch.arguments, "config-path")
+        folders = [] if folder is None else [f"{folder.text.strip('/')}/"]
+        name = _option(launch.arguments, "config-name")
+    return _add_configuration(file, launch, made, name, folders) or made
+
+
+def _add_configuration(
+    file: ImportFile,
+    launch: ScriptLaunch,
+    made: NeMoRecipe,
+    name: ShellField | None,
+    folders: Sequence[str],
+) -> ImportProblem | None:
+    """Add the keys of the configuration called *name* that the command leaves."""
+    place, is_launcher = launch.program, launch.name.endswith("main.py")
     plain = (name.text if name is not None else _NAME).removesuffix(".yaml")
     names = [f"{one}{plain}.yaml" for one in (*folders, "conf/", "")]
     names += [f"{plain.rpartition('/')[2]}.yaml"] if is_launcher else []
@@ -95,18 +104,18 @@ def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportPr
             message = f"{plain}.yaml: {other.message}"
             return ImportProblem(message=message, start=place.start, end=place.end)
         for key, entry in other.items():
-            entries.setdefault(key, JsonEntry(entry.value, place.start, place.end))
+            made.entries.setdefault(key, JsonEntry(entry.value, place.start, place.end))
     elif plain == _NAME and not is_launcher:
-        tokenizer = any(key.startswith(_TOKENIZER) for key in entries)
+        tokenizer = any(key.startswith(_TOKENIZER) for key in made.entries)
         for key, value in table("nemo")["command"].items():
-            if key not in entries and not (tokenizer and key.startswith(_TOKENIZER)):
-                entries[key] = JsonEntry(value, place.start, place.end)
-                assumed[key] = f"NeMo 1: {_NAME}.yaml"
+            if key not in made.entries and not (tokenizer and key.startswith(_TOKENIZER)):
+                made.entries[key] = JsonEntry(value, place.start, place.end)
+                made.assumed[key] = f"NeMo 1: {_NAME}.yaml"
     else:
         message = f"`{plain}.yaml` has the other keys, and is not in the folder of the script"
         at = name or place
         return ImportProblem(message=message, start=at.start, end=at.end)
-    return NeMoRecipe(entries, unread, assumed)
+    return None
 
 
 def _option(words: Sequence[ShellField], name: str) -> ShellField | None:

@@ -45,9 +45,9 @@ class NeMoRecipe(NamedTuple):
     *assumed* are keys whose values come from the library, with its version.
     """
 
-    entries: Mapping[str, JsonEntry]
-    unread: Mapping[str, str]
-    assumed: Mapping[str, str]
+    entries: dict[str, JsonEntry]
+    unread: dict[str, str]
+    assumed: dict[str, str]
 
 
 def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:

@@ -178,6 +178,28 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "s",
         "n (G + K) / (t peak), K of attention to the cache of a sequence",
     )
+    yield from _messages(replica, next_, sheet)
+    yield sheet(
+        "crossover_batch",
+        "batch from which products take longer than weights",
+        "",
+        "w peak / (2 B)",
+    )
+    if serving.model.experts:
+        yield sheet(
+            "experts_hit",
+            "experts of a layer that a batch visits",
+            "",
+            "K (1 - max(1 - k / K, 0)^(n g)), k of K experts for each token",
+            K=float(serving.model.experts),
+            k=serving.model.top_k,
+            note="with uniform routing",
+        )
+
+
+def _messages(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figure]:
+    """Yield the communication of one token."""
+    serving = replica.serving
     yield sheet("all_reduce_seconds", "one all-reduce of a token", "s", next_.all_reduce)
     yield sheet(
         "all_reduces",
@@ -195,22 +217,6 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "s",
         next_.communication,
     )
-    yield sheet(
-        "crossover_batch",
-        "batch from which products take longer than weights",
-        "",
-        "w peak / (2 B)",
-    )
-    if serving.model.experts:
-        yield sheet(
-            "experts_hit",
-            "experts of a layer that a batch visits",
-            "",
-            "K (1 - max(1 - k / K, 0)^(n g)), k of K experts for each token",
-            K=float(serving.model.experts),
-            k=serving.model.top_k,
-            note="with uniform routing",
-        )
 
 
 def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[Figure]:

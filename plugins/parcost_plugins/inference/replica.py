@@ -113,17 +113,17 @@ class Replica:
 
         Of lookup tables it reads a row per token; a tied head reads the whole embedding.
         """
-        model, tables = self.serving.model, self._held(expert=False, place="before")
+        model, tables = self.serving.model, self._parameters(expert=False, place="before")
         if model.tied and self.study.query(ends_share_device):
             tables = model.positions * model.hidden
-        return self._held(expert=False) - tables
+        return self._parameters(expert=False) - tables
 
     @property
     def read_expert(self) -> Real:
         """Parameters of all routed experts that a rank has in all stages."""
-        return self._held(expert=True)
+        return self._parameters(expert=True)
 
-    def _held(self, *, expert: bool, place: str = "") -> Real:
+    def _parameters(self, *, expert: bool, place: str = "") -> Real:
         return sum(
             (
                 held.elements * sum(held.count)

@@ -140,86 +140,107 @@ def _of_launch(
     file: ImportFile, script: Script, launch: ScriptLaunch, rules: Mapping[str, Any]
 ) -> JobKeys:
     """Return the keys of a command, and of the configuration that it names."""
-    problems: list[ImportProblem] = []
-    entries: dict[str, JsonEntry] = {}
-    unread: dict[str, ShellField] = {}
-    assumed: dict[str, str] = {}
-    strays: list[ShellField] = []
-    program = launch.program
-    entries[PROGRAM] = JsonEntry(launch.name, program.start, program.end)
-    key, values = "", list[ShellField]()
+    command = _Command(file, launch, rules)
+    for conditional, words in ((False, launch.arguments), (True, launch.conditional)):
+        for word in words:
+            command.add(word, conditional=conditional)
+        command.finish(conditional=conditional)
+    return JobKeys(
+        entries=command.entries,
+        unread=command.unread,
+        launcher=launch.launcher,
+        strays=command.strays,
+        assumed=command.assumed,
+        problems=command.problems,
+        environment=_environment(script, launch),
+        script=script,
+    )
 
-    def brought(word: ShellField) -> bool:
-        """Add the keys of a configuration that the tool brings; return whether it is one."""
-        name = word.text.rpartition("/")[2]
-        known = rules.get("brought", {})
-        own = next((one for one in (word.text, name) if isinstance(known.get(one), Mapping)), "")
-        if not own or file.neighbor(word.text) or file.neighbor(name):
-            return False
-        for one, value in {**rules.get("brought_common", {}), **known[own]}.items():
-            if one not in entries:
-                entries[one] = JsonEntry(value, word.start, word.end)
-                assumed[one] = f"{rules['brought_by']}: {own}"
-        return True
 
-    def finish(conditional: bool) -> None:
+class _Command:
+    """The keys of a command, from its words one after another.
+
+    *key* is that of the last flag, *place* the flag, and *values* are the words behind it.
+    """
+
+    def __init__(self, file: ImportFile, launch: ScriptLaunch, rules: Mapping[str, Any]) -> None:
+        self.file = file
+        self.rules = rules
+        program = launch.program
+        self.entries = {PROGRAM: JsonEntry(launch.name, program.start, program.end)}
+        self.unread: dict[str, ShellField] = {}
+        self.assumed: dict[str, str] = {}
+        self.strays: list[ShellField] = []
+        self.problems: list[ImportProblem] = []
+        self.key, self.place = "", program
+        self.values: list[ShellField] = []
+
+    def add(self, word: ShellField, *, conditional: bool) -> None:
+        """Read the next word."""
+        name = _key_of(word.text)
+        if name:
+            self.finish(conditional=conditional)
+            self.key, self.place = name, word
+            whole, equals, value = word.text.partition("=")
+            if equals:
+                self.values.append(word._replace(text=value))
+            elif conditional or word.unread:
+                self.values.append(word)
+            if not _FLAG.match(whole):  # a pair is complete
+                self.finish(conditional=conditional)
+        elif word.unread == ARGUMENTS:
+            return
+        elif self.key and not word.text.endswith(CONFIGURATIONS[:2]):
+            self.values.append(word)
+        elif word.text.endswith(CONFIGURATIONS) or self.key:
+            self._add_configuration(word)
+            self.key, self.values = "", []
+        else:
+            self.strays.append(word)
+
+    def finish(self, *, conditional: bool) -> None:
+        """Add the last flag with the words behind it."""
+        key, values = self.key, self.values
+        self.key, self.values = "", []
         if not key:
             return
         doubt = next((one for one in values if one.unread), None)
         if conditional:
             why = "it is set under a test that the script does not decide"
-            unread.setdefault(key, values[0]._replace(unread=values[0].unread or why))
+            self.unread.setdefault(key, values[0]._replace(unread=values[0].unread or why))
         elif doubt is not None:
-            unread[key] = doubt
+            self.unread[key] = doubt
         elif key == "config" and len(values) == 1:
-            problem = _add_file(file, values[0], entries) if not brought(values[0]) else None
-            problems.extend([problem] if problem else [])
+            self._add_configuration(values[0])
         else:
-            texts = [one.text for one in values]
-            plain = [_plain(text) for text in texts]
+            plain = [_plain(one.text) for one in values]
             value = True if not plain else plain[0] if len(plain) == 1 else plain
-            entries[key] = JsonEntry(value, place.start, values[-1].end if values else place.end)
-            assumed.pop(key, None)  # of a configuration ahead of it
-            if why := next((one.assumption for one in (place, *values) if one.assumption), ""):
-                assumed[key] = why
+            end = values[-1].end if values else self.place.end
+            self.entries[key] = JsonEntry(value, self.place.start, end)
+            self.assumed.pop(key, None)  # of a configuration ahead of it
+            given = (one.assumption for one in (self.place, *values) if one.assumption)
+            if why := next(given, ""):
+                self.assumed[key] = why
 
-    place = program
-    for conditional, words in ((False, launch.arguments), (True, launch.conditional)):
-        for word in words:
-            name = _key_of(word.text)
-            if name:
-                finish(conditional)
-                key, place, values = name, word, []
-                whole, equals, value = word.text.partition("=")
-                if equals:
-                    values.append(word._replace(text=value))
-                elif conditional or word.unread:
-                    values.append(word)
-                if not _FLAG.match(whole):  # a pair is complete
-                    finish(conditional)
-                    key, values = "", []
-            elif word.unread == ARGUMENTS:
-                continue
-            elif key and not word.text.endswith(CONFIGURATIONS[:2]):
-                values.append(word)
-            elif word.text.endswith(CONFIGURATIONS) or key:
-                problem = _add_file(file, word, entries) if not brought(word) else None
-                problems += [problem] if problem else []
-                key, values = "", []
-            else:
-                strays.append(word)
-        finish(conditional)
-        key, values = "", []
-    return JobKeys(
-        entries=entries,
-        unread=unread,
-        launcher=launch.launcher,
-        strays=strays,
-        assumed=assumed,
-        problems=problems,
-        environment=_environment(script, launch),
-        script=script,
-    )
+    def _add_configuration(self, word: ShellField) -> None:
+        """Add the keys of the configuration that *word* names."""
+        if self._add_shipped(word):
+            return
+        problem = _add_file(self.file, word, self.entries)
+        self.problems += [problem] if problem else []
+
+    def _add_shipped(self, word: ShellField) -> bool:
+        """Add the keys of a configuration that the tool brings; return whether it is one."""
+        name = word.text.rpartition("/")[2]
+        known = self.rules.get("brought", {})
+        own = next((one for one in (word.text, name) if isinstance(known.get(one), Mapping)), "")
+        if not own or self.file.neighbor(word.text) or self.file.neighbor(name):
+            return False
+        for one, value in {**self.rules.get("brought_common", {}), **known[own]}.items():
+            if one not in self.entries:
+                self.entries[one] = JsonEntry(value, word.start, word.end)
+                self.assumed[one] = f"{self.rules['brought_by']}: {own}"
+        return True
 
 
 def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
