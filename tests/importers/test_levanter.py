@@ -42,6 +42,24 @@ def test_a_section_in_a_file_of_its_own_is_included(beside: bool) -> None:
     assert bool(found.questions) is not beside
 
 
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({}, "the file `models/small.yaml` is not beside this one"),
+        ({"models/small.yaml": "type: [a\n"}, "line 2 of `models/small.yaml` is not read"),
+        ({"models/small.yaml": "rope: !include rope.yaml\n"}, "tag `!include` asks for an object"),
+    ],
+    ids=["absent", "no YAML", "includes another"],
+)
+def test_a_model_file_that_is_not_read_is_an_error(files: dict[str, str], why: str) -> None:
+    """Defaults, GPT-2 of 12 layers, do not replace the model that the file describes."""
+    text = f"model: !include models/small.yaml\n{JOB[JOB.index('trainer:') :]}"
+    (problem,) = Levanter().read(ImportFile("run.yaml", text, neighbor=files.get)).problems
+    assert problem.message.startswith("`model`: ")
+    assert why in problem.message
+    assert text[problem.start : problem.end] == "!include models/small.yaml"
+
+
 def test_a_job_has_the_defaults_of_its_classes() -> None:
     found = Levanter().translate("run.yaml", JOB)
     expected = {

@@ -6,7 +6,7 @@ It describes the whole run except the device count, which JAX detects.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
@@ -14,7 +14,7 @@ from parcost_formats.tools.collector import SettingCollector, digits, read_confi
 from parcost_formats.tools.hub import find_entry, read_hub_model, vocabulary_of
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.tables import table
+from parcost_formats.tools.tables import is_listed, table
 
 TOOL = "levanter"
 _VERSION = "levanter 1.2"
@@ -55,7 +55,11 @@ class Levanter(JobImporter):
         entries = read_configuration(file.name, plain)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
-        found = SettingCollector({**entries, **_included(file, entries)}, table(TOOL))
+        inner: dict[str, JsonEntry] = {}
+        problems = list(_include(file, inner))
+        if problems:
+            return Translation(problems=problems)
+        found = SettingCollector({**entries, **inner}, table(TOOL))
         found.use("frameworks.maxtext", why=f"{_VERSION}: JAX and XLA, as MaxText")
         _reject(found)
         rules = _model(found)
@@ -67,17 +71,32 @@ class Levanter(JobImporter):
         return found.translation()
 
 
-def _included(file: ImportFile, entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
-    """Return the entries of included files that lie beside a configuration, by dotted key."""
-    found: dict[str, JsonEntry] = {}
+def _include(file: ImportFile, found: dict[str, JsonEntry]) -> Iterator[ImportProblem]:
+    """Add the entries of included files to *found*, by dotted key; yield files that are not read.
+
+    Only a section without effect on cost, such as the data, may be absent.
+    """
     for match in _INCLUDE.finditer(file.text):
-        text = file.neighbor(match[3])
-        inner = read_configuration(match[3], text) if text is not None else {}
-        if isinstance(inner, Mapping) and match[1] in entries:
-            place = entries[match[1]]
-            for key, entry in inner.items():
-                found[f"{match[1]}.{key}"] = JsonEntry(entry.value, place.start, place.end)
-    return found
+        section, name = match[1], match[3]
+        start, end = match.span(2)
+        text = file.neighbor(name)
+        if text is None:
+            if not is_listed(section, table(TOOL)["ignored"]["keys"]):
+                yield ImportProblem(
+                    message=f"`{section}`: the file `{name}` is not beside this one",
+                    start=start,
+                    end=end,
+                    help="put it there, or write its section in this file",
+                )
+            continue
+        inner = read_configuration(name, text)
+        if isinstance(inner, ImportProblem):
+            line = text.count("\n", 0, inner.start) + 1
+            message = f"`{section}`: line {line} of `{name}` is not read: {inner.message}"
+            yield ImportProblem(message=message, start=start, end=end, help=inner.help)
+            continue
+        for key, entry in inner.items():
+            found[f"{section}.{key}"] = JsonEntry(entry.value, start, end)
 
 
 def _reject(found: SettingCollector) -> None:
