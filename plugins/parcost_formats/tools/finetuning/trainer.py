@@ -339,9 +339,8 @@ class TrainerKeys:
         name = str(entry.value)
         text = self.rules.get("builtin", {}).get(name)
         text = text or self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
-        brought = "/".join(name.split("/")[-3:])
         texts = self.rules.get("brought", {})
-        known = next((one for one in texts if brought.endswith(one)), "")
+        known = next((one for one in texts if f"/{name}".endswith(f"/{one}")), "")
         why = "" if text or not known else f"{self.rules['brought_by']}: {known}"
         text = text or texts.get(known)
         if name.lstrip().startswith("{"):
@@ -361,6 +360,8 @@ class TrainerKeys:
             return False
         for one, inner in other.items():
             place = f"{ahead}{one}"
+            if why and one in ("num_processes", "num_machines"):
+                continue  # users give their own
             if why and place not in self._entries:
                 self._job.assumed[place] = why
             self._entries.setdefault(place, JsonEntry(inner.value, entry.start, entry.end))
