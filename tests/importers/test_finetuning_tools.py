@@ -680,6 +680,22 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
     assert "`mine.yaml`, which is not beside the file" in problem.message
 
 
+@pytest.mark.parametrize(("files", "is_read"), [(6, True), (7, False)])
+def test_a_long_chain_of_configurations_is_an_error(files: int, is_read: bool) -> None:
+    """Each of the files extends the next, and the last has the length of the sequences."""
+    one = next(one for one in importers() if one.name == "nemo_rl")
+    own = RL_MEGATRON.replace("../../sft.yaml", "1.yaml")
+    chain = {f"{at}.yaml": f"defaults: {at + 1}.yaml\n" for at in range(1, files)}
+    chain[f"{files}.yaml"] = RL_SFT.replace("length: 4096", "length: 512")
+    found = one.read(ImportFile("run.yaml", own, PLAIN, chain.get))
+    if is_read:
+        assert settings(found)["training.sequence"] == "512"
+        return
+    (problem,) = found.problems
+    assert "more than 6 files; the next is `7.yaml`" in problem.message
+    assert own[problem.start : problem.end].endswith("1.yaml")
+
+
 def test_a_command_of_nemo_rl_replaces_values_of_its_configuration() -> None:
     one = next(one for one in importers() if one.name == "nemo_rl")
     words = "policy.model_name=Qwen/Qwen3-8B cluster.gpus_per_node=8 cluster.num_nodes=2"

@@ -72,7 +72,8 @@ def _add_lengths(read: Translation, entries: Mapping[str, JsonEntry]) -> Transla
 def _extend(
     file: ImportFile, entries: dict[str, JsonEntry], assumed: dict[str, str]
 ) -> ImportProblem | None:
-    """Add the keys of the configurations that `defaults` names; return an error if one is missing.
+    """Add the keys of the configurations that `defaults` names; return an error if one is missing
+    or the chain is too long.
 
     Those that NeMo RL brings have the values of its table, which are *assumed*.
     """
@@ -101,7 +102,12 @@ def _extend(
         for key, entry in values.items():
             if not _is_replaced(key, entries):
                 entries[key] = JsonEntry(entry.value, start.start, start.end)
-    return None
+    start = entries.get(_START)
+    if start is None:
+        return None
+    message = f"`{_START}` extends more than {_DEEPEST} files; the next is `{start.value}`"
+    help = "merge some of these files, or remove the one that extends itself"
+    return ImportProblem(message=message, start=start.start, end=start.end, help=help)
 
 
 def _is_replaced(key: str, entries: Mapping[str, JsonEntry]) -> bool:
