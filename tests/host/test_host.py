@@ -127,11 +127,11 @@ def test_the_device_waits_for_lists_of_shards(below: int, tensors: int) -> None:
     assert lists.step_seconds == pytest.approx(free.step_seconds + host, rel=1e-12)
 
 
-def test_no_gather_overlaps_where_the_device_waits_for_lists_of_shards() -> None:
+def test_no_gather_overlaps_where_it_waits_for_the_device() -> None:
     """Gathers of four ranks hide under compute by default."""
     text = SPEC.replace("gradients = off, parameters = off", "gradients = off")
     found = []
-    for more in ("", "list_issue = 1 ns"):
+    for more in ("", "gathers_wait = on"):
         values = {"layers": 4, "model": "", "issue": "0 s", "kernels": "", "training": ""}
         values |= {"devices": 4, "batch": 4, "layout": "zero = 3", "framework": more}
         (scenario,) = parcost.load_text(text.format(**values))
@@ -139,6 +139,19 @@ def test_no_gather_overlaps_where_the_device_waits_for_lists_of_shards() -> None
         found.append(sum(line.hidden for line in ledger if "all-gather" in line.name))
     assert found[0] > 0
     assert found[1] == 0
+
+
+def test_issue_times_of_lists_do_not_decide_what_overlaps_in_a_sweep() -> None:
+    """Four ranks gather; with no time for lists a point takes as long alone as in a sweep."""
+    text = SPEC.replace("gradients = off, parameters = off", "gradients = off")
+    steps = {}
+    for times in ("0 s", "50 us", "[0 s, 50 us]"):
+        more = f"list_issue = {times}"
+        values = {"layers": 4, "model": "", "issue": "0 s", "kernels": "", "training": ""}
+        values |= {"devices": 4, "batch": 4, "layout": "zero = 3", "framework": more}
+        (scenario,) = parcost.load_text(text.format(**values))
+        steps[times] = scenario.evaluate().result.outcome.step_seconds
+    assert list(steps["[0 s, 50 us]"]) == pytest.approx([steps["0 s"], steps["50 us"]], rel=1e-12)
 
 
 def test_nothing_overlaps_with_a_host_that_waits_for_each_kernel() -> None:

@@ -331,6 +331,7 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             ),
             "sharded_kernels": ("sharded", _ISSUED, f"{_ISSUED}, sharded_kernels = 9", ""),
             "list_issue": ("sharded", "", "list_issue = 9 ms", ""),
+            "gathers_wait": ("sharded", "", "gathers_wait = on", ""),
             "whole_below": (
                 "sharded",
                 "list_issue = 9 ms",

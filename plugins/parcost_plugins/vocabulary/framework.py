@@ -161,8 +161,12 @@ class Framework:
         default=0.0,
         doc=(
             "host time for each rank in a collective over one sharded tensor, which takes a list "
-            "with a tensor for each rank; the device waits, and no gather overlaps (ZeRO 3)"
+            "with a tensor for each rank; the device waits (ZeRO 3)"
         ),
+    )
+    gathers_wait: bool = switch(
+        default=False,
+        doc="a gather of a sharded tensor waits for the device, and does not overlap (ZeRO 3)",
     )
     whole_below: Real = integer(
         default=0,

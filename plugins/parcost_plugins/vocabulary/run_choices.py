@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import Real, block_name, resolver
-from parcost.numeric import all_of, any_of, maximum, where
+from parcost.numeric import all_of, maximum, where
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
@@ -36,8 +36,8 @@ def hides_parameters(study: Study) -> bool:
     stated, framework = study[Overlap].parameters, study[Training].framework
     if stated is not None:
         return stated
-    if shards_weights(study):  # a gather into a list is behind a synchronization
-        return not any_of(framework.list_issue > 0)
+    if shards_weights(study):
+        return not framework.gathers_wait
     return framework.parameter_overlap
 
 
