@@ -227,3 +227,26 @@ def test_functions_given_to_main_build_the_job(text: str, micro_batch: str) -> N
     assert expected.items() <= settings(found).items()
     assert "precisions.bf16_fsdp" in uses(found)
     assert not found.questions
+
+
+@pytest.mark.parametrize(
+    ("given", "sequence", "vocabulary"),
+    [
+        ("", "OLMo-core 2.3: sequence_length is 4096", "OLMo-core 2.3: tokenizer is dolma2"),
+        ("sequence_length=4096", None, "OLMo-core 2.3: tokenizer is dolma2"),
+        ("tokenizer=TokenizerConfig.dolma2()", "OLMo-core 2.3: sequence_length is 4096", None),
+    ],
+)
+def test_what_main_is_not_given_is_assumed(
+    given: str, sequence: str | None, vocabulary: str | None
+) -> None:
+    """A default of OLMo-core is listed as one, and what the file states is not."""
+    text = PARTS % ("", SHARDS, f"train_module_config_builder=module, {given}")
+    found = OlmoCore().translate("train.py", text)
+    assert (settings(found)["training.sequence"], settings(found)["model.vocabulary"]) == (
+        "4096",
+        "100_352",  # 100,278 tokens, up to a multiple of 128
+    )
+    why = assumptions(found)
+    assert why.get("training.sequence") == sequence
+    assert why.get("model.vocabulary") == vocabulary

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.answers import answer_to, asked_attribute
@@ -47,10 +47,24 @@ _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp32
 _BUILDERS = ("model_config_builder", "train_module_config_builder", "trainer_config_builder")
 _OPTIMIZER_BUILDER = "optim_config_builder"  # of OLMo-core 1, which has no training module
 _USUAL_SEQUENCE = 4096  # tokens
+_USUAL_TOKENIZER = "dolma2"
+_ASSUMED = "assumed"  # a cell of an object that no argument states
 # Configurations that a function of another file may change, and sections that it may add.
 _PARTS = (_JOB, "TrainModuleConfig", "TransformerConfig", "DataLoaderConfig")
 _OF_SETATTR = 3  # arguments
 _ABSENT = ("ac_config", "float8_config", "tp_config", "cp_config", "pp_config", "dp_config")
+
+
+class DefaultNumber(int):
+    """A number that a default of OLMo-core supplies; *why* says which."""
+
+    why: str
+
+    def __new__(cls, number: int, why: str) -> Self:
+        """Return *number* with the reason for which it is assumed."""
+        found = super().__new__(cls, number)
+        found.why = f"{_VERSION}: {why}"
+        return found
 
 
 class OlmoCore(JobImporter):
@@ -79,7 +93,12 @@ class OlmoCore(JobImporter):
         unread = {key: one.value for key, one in entries.items() if _is_unread(one)}
         for key in unread:
             entries[key] = JsonEntry(None, entries[key].start, entries[key].end)
-        found = SettingCollector(entries, table(TOOL))
+        assumed = {
+            key: one.value.why
+            for key, one in entries.items()
+            if isinstance(one.value, DefaultNumber)
+        }
+        found = SettingCollector(entries, table(TOOL), assumed)
         found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
         _ask_for_unread(found, unread)
         _model(found)
@@ -142,10 +161,12 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
     given = {one.arg: one.value for one in call.keywords if one.arg}
     names = follower.globals
     batch = follower.value(given[_BATCH_NAME], names) if _BATCH_NAME in given else None
-    length: Any = _USUAL_SEQUENCE
+    length: Any = DefaultNumber(_USUAL_SEQUENCE, f"sequence_length is {_USUAL_SEQUENCE}")
     for key in ("sequence_length", "max_sequence_length"):
         length = follower.value(given[key], names) if key in given else length
-    tokenizer: Any = Entity("TokenizerConfig.dolma2", call)
+    why = f"tokenizer is {_USUAL_TOKENIZER}"
+    tokenizer: Any = Entity(f"TokenizerConfig.{_USUAL_TOKENIZER}", call)
+    tokenizer.cells[_ASSUMED] = Cell(_USUAL_TOKENIZER, call, _ASSUMED, why)
     if "tokenizer" in given:
         tokenizer = follower.value(given["tokenizer"], names)
     data = Entity("dataset", call, {"effective_sequence_length": Cell(length, call, "dataset")})
@@ -293,7 +314,11 @@ class _OlmoLibrary(CodeLibrary):
         name = node.func.attr
         if name == "padded_vocab_size":
             size = table(TOOL)["tokenizers"].get(owner.kind.rpartition(".")[2])
-            return -(-size // 128) * 128 if size else UnreadValue("the tokenizer is not known")
+            if not size:
+                return UnreadValue("the tokenizer is not known")
+            padded = -(-size // 128) * 128
+            assumed = owner.cells.get(_ASSUMED)
+            return DefaultNumber(padded, assumed.why) if assumed else padded
         if name in table(TOOL)["methods"]["harmless"]:
             return owner
         return UnreadValue(f"`{dotted(node.func) or name}` is code, and none is run")
