@@ -680,6 +680,29 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
     assert "`mine.yaml`, which is not beside the file" in problem.message
 
 
+def test_keys_of_the_megatron_backend_are_read_or_listed() -> None:
+    """Gradients of a separate kernel cost time; a frozen router does not."""
+    one = next(one for one in importers() if one.name == "nemo_rl")
+    lines = """gradient_accumulation_fusion: false
+    bias_activation_fusion: true
+    layernorm_epsilon: 1.0e-6
+    moe_router_dtype: fp64
+    moe_router_load_balancing_type: none
+    moe_router_bias_update_rate: 0.0
+    moe_per_layer_logging: true
+    empty_unused_memory_level: 1
+    train_iters: 100
+    scheduler: {lr_decay_style: constant}
+    optimizer: {lr: 5.0e-6, min_lr: 5.0e-7, weight_decay: 0.1, adam_eps: 1.0e-8, clip_grad: 1.0,
+      sgd_momentum: 0.9, params_dtype: float32, """
+    found = one.read(ImportFile("run.yaml", RL_MEGATRON.replace("optimizer: {", lines)))
+    assert not [*found.problems, *found.questions]
+    assert settings(found)["kernels.fused_accumulation"] == "off"
+    ignored = {key.name.removeprefix("policy.megatron_cfg.") for key in found.ignored}
+    assert {"freeze_moe_router", "scheduler.lr_decay_style", "optimizer.lr"} <= ignored
+    assert not found.unknown
+
+
 @pytest.mark.parametrize(("files", "is_read"), [(6, True), (7, False)])
 def test_a_long_chain_of_configurations_is_an_error(files: int, is_read: bool) -> None:
     """Each of the files extends the next, and the last has the length of the sequences."""

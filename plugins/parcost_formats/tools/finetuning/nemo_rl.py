@@ -198,13 +198,14 @@ def _read_megatron(entries: Mapping[str, JsonEntry], assumed: Mapping[str, str])
     if key in entries and entries[key].value in ("bfloat16", "float16"):
         add("model.bf16" if entries[key].value == "bfloat16" else "model.fp16", key, True)
     narrow = entries.get(f"{_MEGATRON}fp8_cfg.enabled")
+    ignored: list[Option] = []
+    listed = _TABLE["megatron_ignored"]
     for key, entry in entries.items():
         plain = key.removeprefix(_MEGATRON)
-        if (
-            plain == key
-            or key in names.values()
-            or is_listed(plain, _TABLE["megatron_ignored"]["keys"])
-        ):
+        if plain == key or key in names.values() or plain in listed["switches"]:
+            continue
+        if is_listed(plain, listed["keys"]):
+            ignored.append(Option(name="", key=key, start=entry.start, end=entry.end))
             continue
         for start, section in _TABLE["megatron_sections"].items():
             if plain.startswith(start):
@@ -217,6 +218,7 @@ def _read_megatron(entries: Mapping[str, JsonEntry], assumed: Mapping[str, str])
     if sections.get("ddp.use_megatron_fsdp", JsonEntry(False, 0, 0)).value is not True:
         sections.pop("ddp.data_parallel_sharding_strategy", None)
     recipe = read_sections(sections, names=names, assumed=assumed)
+    recipe.ignored += ignored
     each, nodes = entries.get("cluster.gpus_per_node"), entries.get("cluster.num_nodes")
     if each and nodes and isinstance(each.value, int) and isinstance(nodes.value, int):
         texts = (str(each.value * nodes.value),)
