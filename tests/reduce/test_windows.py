@@ -55,6 +55,28 @@ def test_a_share_of_the_hosts_is_all_that_covers(make: Any) -> None:
     assert make.step(host, guest).step_seconds == 12.5
 
 
+@pytest.mark.parametrize(
+    ("window", "alone", "seconds", "step", "hidden"),
+    [
+        ("w", 0.25, 8.0, 12.0, 6.0),  # 2 s have no host, and 6 s hide under 10 s
+        ("w", 0.25, 16.0, 16.0, 10.0),  # 4 s have no host, and 10 of 12 s hide
+        ("w", 1.0, 8.0, 18.0, 0.0),
+        ("", 0.25, 8.0, 12.0, 6.0),
+        ("", 0.25, 16.0, 16.0, 10.0),
+    ],
+)
+def test_a_share_of_a_guest_that_runs_alone_has_no_host(
+    make: Any, window: str, alone: float, seconds: float, step: float, hidden: float
+) -> None:
+    host = make.work("gemm", 10.0, host="w")
+    guest = make.work("gather", seconds, window=window, resource="link", alone=alone)
+    found = make.step(host, guest)
+    assert found.step_seconds == pytest.approx(step)
+    assert line(found, "gather").hidden == pytest.approx(hidden)
+    assert line(found, "gather").exposed == pytest.approx(seconds - hidden)
+    assert line(found, "gather").times == 1
+
+
 def test_guests_on_one_resource_take_turns_in_order_of_name(make: Any) -> None:
     host = make.work("gemm", 10.0, host="w")
     a = make.work("a", 7.0, window="w", resource="link")

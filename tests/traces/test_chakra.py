@@ -101,6 +101,39 @@ def test_sizes_are_those_that_simulators_expect(tmp_path: Path, chakra_traces: M
     }
 
 
+def test_an_exchange_with_exposed_passes_is_traced_once(
+    tmp_path: Path, chakra_traces: ModuleType
+) -> None:
+    """Two layers on a stage, two exchanges in each pass of eight micro-batches, whole each time.
+
+    Two of eight passes expose their exchange, so that a half of two calls does not hide.
+    """
+    more = ", experts = 8, top_k = 2, expert_ffn = 1024"
+    found = {}
+    for hide in ("none", "pair"):
+        text = SPEC.format(layout="pp = 2, ep = 4, dp = 4", schedule="", more=more)
+        text = text.replace("8 sequences", "32 sequences")
+        routing = f"routing {{ distribution = balanced, hide = {hide} }}"
+        (scenario,) = parcost.load_text(text + routing)
+        (result,) = scenario.evaluate().results
+        step = step_trace(result.study, result.outcome, name=hide, path="a.par", at={})
+        (tmp_path / hide).mkdir()
+        save_traces(step, tmp_path / hide)
+        ranks, groups = chakra_traces.read(tmp_path / hide)
+        chakra_traces.check(ranks, groups)
+        check_times(step, ranks, chakra_traces)
+        found[hide] = sorted(
+            (n.name, n.attrs["comm_size"])
+            for n in ranks[0]
+            if n.type == chakra_traces.COLL and n.name.startswith(("expert disp", "expert comb"))
+        )
+    assert len(found["none"]) == 8 * 2 * 4
+    assert found["pair"] == found["none"]
+    # 1024 tokens to 2 experts, of 1024 elements of 2 bytes; the way there adds metadata
+    combined = {size for name, size in found["pair"] if name == "expert combine"}
+    assert combined == {1024 * 2 * 1024 * 2}
+
+
 def test_nodes_have_what_readers_need(tmp_path: Path, chakra_traces: ModuleType) -> None:
     found = trace()
     save_traces(found, tmp_path)

@@ -279,8 +279,9 @@ class Work(StageTerm):
     *window* None is serial. Otherwise it names the Work that this may hide under, in the same pass:
     all serial Work whose *host* has that name. An empty name is all serial Work of the forward
     pass, or of the whole backward pass: R, B and W, or without W where the schedule separates it.
-    At most *share* of the hosts' seconds can cover it. *slowdown* is the time that one hidden
-    second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
+    At most *share* of the hosts' seconds can cover it. The share *alone* of its occurrences runs
+    without hosts, as serial work does. *slowdown* is the time that one hidden second adds to its
+    hosts (0.14: a seventh of the multiprocessors are taken).
 
     *also* are other resources that are busy at the same time, for the share *also_busy* of its
     seconds without *latency*: see :func:`link_resources`.
@@ -290,6 +291,7 @@ class Work(StageTerm):
     host: str = ""
     window: str | None = None
     share: Real = field(default=1.0, metadata=AMOUNT)
+    alone: Real = field(default=0.0, metadata=SHARE)
     flops: Real = field(default=0.0, metadata=AMOUNT)
 
 

@@ -21,13 +21,14 @@ class Load:
 
     *counts* are the occurrences of each of *works*, and *shares* the further resources that it
     keeps busy. *took*, *exposed*, *hidden* and *covered* are its seconds; *covered* is hidden under
-    the term's own hosts, which it slows down.
+    the term's own hosts, which it slows down. The seconds *alone* have no hosts.
     """
 
     works: Sequence[Work]
     counts: Sequence[float]
     shares: Sequence[Iterable[tuple[str, Real]]]
     took: Sequence[Real]
+    alone: Sequence[Real]
     exposed: list[Real]
     hidden: list[Real]
     covered: list[Real]

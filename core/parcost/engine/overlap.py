@@ -10,6 +10,7 @@ names the window, on another resource:
 - work on a resource other than the one that slows its hosts may hide under the slowdown;
 - work that keeps further resources busy for a share of its seconds is limited by those too; it
   takes that share of their time from other work;
+- a share of a work may run alone, which is serial;
 - an empty window is all serial work of the forward pass, or of the backward pass. The backward pass
   has all its parts, except W where the schedule separates it. It is evaluated last: exposed time
   of other windows can hide it too; time that they keep its own resource busy cannot.
@@ -54,7 +55,7 @@ def hide(
     longest: Real = 0.0
     covered, beyond = _covered_seconds(load, guests, under, less)
     for i in guests:
-        work, time, cover = load.works[i], load.took[i], covered[i]
+        work, time, cover = load.works[i], load.took[i] - load.alone[i], covered[i]
         before, out = outs.get(work.resource, 0.0), time - cover
         exposed = maximum(out - (longest - before), 0.0)
         outs[work.resource] = before + out
@@ -63,7 +64,8 @@ def hide(
             exposed = maximum(exposed, over - (longest - before))
             outs[other] = before + over
         longest = longest + exposed
-        load.exposed[i], load.hidden[i], load.covered[i] = exposed, time - exposed, cover
+        load.exposed[i], load.hidden[i] = load.alone[i] + exposed, time - exposed
+        load.covered[i] = cover
         longer = exposed + work.slowdown * cover
         load.seconds[work.pass_] = load.seconds[work.pass_] + longer
 
@@ -77,7 +79,7 @@ def _covered_seconds(
     hosts and windows keep it busy in that time. The second result is the time by which each work
     needs further resources beyond its hosts.
     """
-    works, took = load.works, load.took
+    works, took = load.works, _seconds_with_hosts(load, guests)
     covered: dict[int, Real] = {}
     slows = _slows_hosts(load, guests)
     longer: Real = 0.0  # by which those slow their hosts, for the others to hide under
@@ -116,7 +118,12 @@ def _covered_seconds(
             for i, part in covers(resource, idle_seconds(resource) + longer):
                 covered[i] = where(slow, covered.get(i, 0.0), part)
     crowded = any(works[i].also for i in guests)
-    return covered, _crowd(load, guests, covered, idle_seconds) if crowded else {}
+    return covered, _crowd(load, guests, took, covered, idle_seconds) if crowded else {}
+
+
+def _seconds_with_hosts(load: Load, guests: Sequence[int]) -> Mapping[int, Real]:
+    """Return the seconds of each overlapping work that its hosts may cover."""
+    return {i: load.took[i] - load.alone[i] for i in guests}
 
 
 def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
@@ -129,15 +136,19 @@ def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
 
 
 def _crowd(
-    load: Load, guests: Sequence[int], covered: dict[int, Real], idle_seconds: Callable[[str], Real]
+    load: Load,
+    guests: Sequence[int],
+    took: Mapping[int, Real],
+    covered: dict[int, Real],
+    idle_seconds: Callable[[str], Real],
 ) -> Mapping[int, Mapping[str, Real]]:
     """Reduce *covered* for works that need a further resource which has no idle time left.
 
     Time on such a resource beyond its *idle_seconds* is exposed, even if the work's own resource is
-    idle. Works with that resource as their own come first. The result is the time by which each
-    work needs each further resource beyond its hosts.
+    idle. Works with that resource as their own come first. *took* are the seconds of each work. The
+    result is the time by which each work needs each further resource beyond its hosts.
     """
-    works, took = load.works, load.took
+    works = load.works
     used: dict[str, Real] = {}
     beyond: dict[int, Mapping[str, Real]] = {}
     for i in guests:

@@ -13,7 +13,7 @@ from parcost.contract.terms import Memory, Once, Pass, Work
 from parcost.engine.load import Load
 from parcost.engine.maxima import total
 from parcost.engine.overlap import hide, seconds_by_resource, shared_seconds
-from parcost.numeric import Mask, Real, maximum, ratio, where
+from parcost.numeric import Mask, Real, any_of, maximum, ratio, where
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
 _WHOLE: Mapping[Pass, Pass] = {"F": "F", "R": "B", "B": "B", "W": "B"}
@@ -68,7 +68,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         for work, times in zip(works, counts, strict=True)
     ]
     zeros: list[Real] = [0.0] * len(works)
-    exposed, hidden, covered = list(took), zeros[:], zeros[:]
+    exposed, hidden, covered, alone = list(took), zeros[:], zeros[:], zeros[:]
     seconds: dict[Pass, Real] = dict.fromkeys(PASSES, 0.0)
     guests: dict[tuple[Pass, str], list[int]] = {}
     hosts: dict[tuple[Pass, str], list[int]] = {}
@@ -82,6 +82,9 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
             if work.host:
                 hosts.setdefault((work.pass_, work.host), []).append(i)
         else:
+            if any_of(work.alone > 0):
+                alone[i] = work.alone * time
+                seconds[work.pass_] = seconds[work.pass_] + alone[i]
             key = (work.pass_ if work.window else whole_pass[work.pass_], work.window)
             guests.setdefault(key, []).append(i)
     load = Load(
@@ -89,6 +92,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         counts=counts,
         shares=shares,
         took=took,
+        alone=alone,
         exposed=exposed,
         hidden=hidden,
         covered=covered,
@@ -109,15 +113,20 @@ def _hide_under_pass(
     load: Load, pass_: Pass, guests: Sequence[int], whole_pass: Mapping[Pass, Pass]
 ) -> None:
     """Hide the *guests* of a whole pass under what it exposes outside of windows."""
+    exposed, took = list(load.exposed), list(load.took)
+    for i in guests:
+        exposed[i] = took[i] = load.alone[i]
     whole = [
         i
         for i, work in enumerate(load.works)
-        if load.counts[i] and work.window != "" and whole_pass[work.pass_] == pass_
+        if load.counts[i]
+        and whole_pass[work.pass_] == pass_
+        and (work.window != "" or any_of(work.alone > 0))
     ]
-    under = seconds_by_resource(load.works, load.exposed, whole)
+    under = seconds_by_resource(load.works, exposed, whole)
     under[""] = total(load.works[i].slowdown * load.covered[i] for i in whole)
     less = seconds_by_resource(load.works, load.hidden, whole)
-    for other, time in shared_seconds(load.shares, load.took, whole).items():
+    for other, time in shared_seconds(load.shares, took, whole).items():
         less[other] = less.get(other, 0.0) + time
     hide(load, guests, under, less)
 
@@ -136,6 +145,7 @@ def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:
         counts=apart.counts,
         shares=apart.shares,
         took=apart.took,
+        alone=apart.alone,
         exposed=choose(apart.exposed, fused.exposed),
         hidden=choose(apart.hidden, fused.hidden),
         covered=choose(apart.covered, fused.covered),

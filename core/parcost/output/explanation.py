@@ -459,11 +459,13 @@ def _hiding(line: LedgerLine) -> str:
             return "under the pass of another micro-batch, which the schedule runs at once"
         case Work(window=None):
             return "none: it runs serially"
-        case Work(window=window, share=part, slowdown=slower):
+        case Work(window=window, share=part, slowdown=slower, alone=alone):
             under = f"`{window}` of the same pass"
             if not window:
                 under = f"all serial work of the whole {_WHOLE[line.pass_]} pass"
             said = f"under {under}, at most {quantity(part, '%')} of it"
+            if any_of(alone > 0):
+                said += f"; {quantity(alone, '%')} of its occurrences run alone"
             drag = not (isinstance(slower, (float, int)) and slower == 0)
             return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
         case Once(when="end"):

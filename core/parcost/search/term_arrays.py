@@ -35,13 +35,15 @@ _NUMBERS: Mapping[str, float] = {
     "latency": 0.0,
     "bytes_": 0.0,
     "share": 1.0,
+    "alone": 0.0,
     "slowdown": 0.0,
     "beside": 0.0,
     "tail": 0.0,
     "of_activations": 0.0,
     "freed_at_b": 0.0,
 }
-_RATES = ("share", "slowdown", "freed_at_b")  # of seconds or bytes: nothing where those are
+#: Rates of seconds or bytes: nothing where those are.
+_RATES = ("share", "alone", "slowdown", "freed_at_b")
 _AMOUNTS = ("seconds", "bytes_", "of_activations")
 _NAMES = ("name", "cause", "formula", "source", "flops", "tag")  # what a sum does not need
 
@@ -273,7 +275,7 @@ def merge_terms(
 def _prices(term: Any) -> tuple[Any, ...] | None:
     """Return the rates that must be equal for two terms to be added up, or None."""
     if isinstance(term, Work):
-        rates: tuple[Any, ...] = (term.slowdown, term.share, *term.also_busy)
+        rates: tuple[Any, ...] = (term.slowdown, term.share, term.alone, *term.also_busy)
     elif isinstance(term, Memory) and not _is_nonzero(term.of_activations):
         rates = (term.freed_at_b,)
     else:

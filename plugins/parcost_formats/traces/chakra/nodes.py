@@ -77,6 +77,7 @@ class _DeviceNodes:
         self._trace, self._messages = trace, messages
         self._virtual = trace.pipeline.stages * trace.pipeline.chunks
         self._ring = 0  # messages in rings so far
+        self._occurrences: Mapping[int, int] = {}  # by slice of a pass
         self._end: Sequence[int] = ()  # of the last pass
         self._sends: list[int] = []
         self._released: dict[int, Sequence[int]] = {}  # by stage: dependencies of its first pass
@@ -102,6 +103,7 @@ class _DeviceNodes:
     def _pass(self, op: Op | Pair, slices: Sequence[Slice]) -> None:
         """Add a pass, or two overlapped passes: messages, chain, and hidden work."""
         ops = (op.forward, op.backward) if isinstance(op, Pair) else (op,)
+        self._occurrences = _occurrences(slices)
         before = list(self._end)
         for one in ops:
             if (message := self._messages.into.get(one)) is not None:
@@ -172,15 +174,16 @@ class _DeviceNodes:
         return [self._add(name, COMPUTE, after, seconds, flops=flops, bytes_=bytes_)]
 
     def _calls(self, one: Slice, after: Sequence[int]) -> Sequence[int]:
-        """Add the calls of a term; they share its seconds and bytes equally."""
+        """Add the calls of a slice, with equal seconds, and the equal bytes of all of the term."""
         assert one.term is not None
         found = timed_communications(one.term.formula)
         each = sum(seconds for _, seconds in found)
         ratio = float(one.term.seconds) / each if each else 1.0
-        occurrences = one.of * one.calls
-        repeats = _whole(ratio) * _whole(occurrences)
+        here = one.calls if id(one) in self._occurrences else one.of * one.calls
+        occurrences = _whole(here)
+        share = ratio * here / (_whole(ratio) * occurrences)
+        repeats = _whole(ratio) * self._occurrences.get(id(one), occurrences)
         seconds, last = one.end - one.start, after
-        share = ratio * occurrences / repeats
         for _ in range(repeats):
             for call, took in found:
                 part = seconds * (took / each if each else 1.0 / len(found)) / repeats
@@ -248,6 +251,25 @@ def _has_calls(one: Slice) -> bool:
         call.group.members is not None and (call.operation in {*COLLECTIVES, _AROUND})
         for call, _ in found
     )
+
+
+def _occurrences(slices: Iterable[Slice]) -> Mapping[int, int]:
+    """Return the calls of each slice of a pass, by its ``id``, exposed ones first.
+
+    The slices of one term have as many calls together as the term has, and some may have none.
+    """
+    own: dict[int, list[Slice]] = {}
+    for one in sorted(slices, key=attrgetter("beside")):
+        if _has_calls(one):
+            own.setdefault(id(one.term), []).append(one)
+    found: dict[int, int] = {}
+    for parts in own.values():
+        here, before = 0.0, 0
+        for one in parts:
+            here += one.of * one.calls
+            found[id(one)] = min(_whole(here), _whole(one.calls)) - before
+            before += found[id(one)]
+    return found
 
 
 def _whole(number: float) -> int:

@@ -70,11 +70,6 @@ from parcost_plugins.vocabulary.run_choices import recomputed_modules
 DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
 GATHERED = "Megatron-Core 0.16.1, moe/token_dispatcher.py: MoEAllGatherTokenDispatcher"
 KERNELS = "DeepEP, README.md and docs/README_Hybrid-EP.md"
-PAIRS = (
-    "Megatron-LM, core/pipeline_parallel: combined_1f1b.py, and get_pp_rank_microbatches of "
-    "schedules.py, whose ranks warm up with 2 (p - r - 1) + (v - 1) p + 1 of m v passes"
-)
-
 _WINDOWS = {"none": None, "shared_experts": SHARED_EXPERTS, "pair": ""}
 
 
@@ -358,7 +353,7 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
             ("expert combine", "R", back, again),
         ]
     for name, pass_, priced, times in rows:
-        yield from _works(study, name, pass_, priced, times, exchange.group, latency)
+        yield _work(study, name, pass_, priced, times, exchange.group, latency)
     if exchange.kind != "alltoall" or not any_of(routing.counts > 0):
         return
     gathered = formula(
@@ -370,9 +365,9 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
     call = study.collective("all_gather", gathered, exchange.group)
     seconds = formula("c > 0 ? t : 0", c=(routing.counts, "B"), t=(call.formula, "s"))
     counts, group = (seconds, gathered.value), exchange.group
-    yield from _works(study, "token counts all-gather", "F", counts, count, group, call.latency)
+    yield _work(study, "token counts all-gather", "F", counts, count, group, call.latency)
     if any(again):
-        yield from _works(study, "token counts all-gather", "R", counts, again, group, call.latency)
+        yield _work(study, "token counts all-gather", "R", counts, again, group, call.latency)
 
 
 def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
@@ -397,41 +392,21 @@ def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[
         call = study.collective(operation, n, group)
         priced = (formula("i > 0 ? t : 0", i=there, t=(call.formula, "s")), n.value)
         latency = there * call.latency
-        yield from _works(study, name, "F", priced, count, group, latency)
-        yield from _works(study, f"{name}, backward", "B", priced, count, group, latency)
+        yield _work(study, name, "F", priced, count, group, latency)
+        yield _work(study, f"{name}, backward", "B", priced, count, group, latency)
         if any(again):
-            yield from _works(study, name, "R", priced, again, group, latency)
+            yield _work(study, name, "R", priced, again, group, latency)
 
 
-def _works(
-    study: Study,
-    name: str,
-    pass_: Pass,
-    priced: tuple[Formula, Real],
-    count: Sequence[float],
-    group: Group,
-    latency: Real,
-) -> Iterator[Work]:
-    """Yield an exchange, in two parts if only passes with a partner hide it."""
-    window = _WINDOWS[study[Routing].hide]
+def _alone(study: Study) -> Real:
+    """Return the share of passes without a partner, ``min(1, p / m)``, which hide no exchange.
+
+    Megatron-LM, core/pipeline_parallel: passes of combined_1f1b.py, and of schedules.py
+    (get_pp_rank_microbatches), whose rank r warms up with 2 (p - r - 1) + (v - 1) p + 1 of m v.
+    """
     if study[Routing].hide != "pair":
-        yield _work(study, name, pass_, priced, count, group, latency, window)
-        return
-    alone = formula(
-        "min(1, p / m), the share of passes without a partner",
-        p=study[Layout].pp,
-        m=study[Training].micro_batches,
-        source=PAIRS,
-    )
-    for text, part, under in (
-        (name, 1.0 - alone.value, window),
-        (f"{name}, without a partner", alone.value, None),
-    ):
-        seconds, sent = formula("u t", u=part, t=(priced[0], "s")), priced[0].communication
-        if isinstance(sent, Communication):
-            seconds = evolve(seconds, communication=evolve(sent, bytes_=part * sent.bytes_))
-        share = (seconds, part * priced[1])
-        yield _work(study, text, pass_, share, count, group, part * latency, under)
+        return 0.0
+    return minimum(1.0, study[Layout].pp / study[Training].micro_batches)
 
 
 def _work(
@@ -442,7 +417,6 @@ def _work(
     count: Sequence[float],
     group: Group,
     latency: Real,
-    window: str | None,
 ) -> Work:
     seconds, bytes_ = priced
     kind = dispatcher_of(study)
@@ -456,7 +430,8 @@ def _work(
         seconds=seconds,
         pass_=pass_,
         count=count,
-        window=window,
+        window=_WINDOWS[study[Routing].hide],
+        alone=study.number(_alone),
         slowdown=taken,
         bytes_=bytes_,
         latency=latency,
