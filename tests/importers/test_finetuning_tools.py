@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -813,6 +814,83 @@ EOF
     (asked,) = one.read(ImportFile("run.sh", either + launch)).questions
     assert asked.attribute == "layout.zero"
     assert "`./ds.json`, which the script writes with text that a test" in asked.reason
+
+
+WRITTEN = """cat > ds.json <<EOF
+{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}
+EOF
+"""
+DEEPSPEED = TRL.replace("--bf16", "--bf16 --deepspeed ds.json")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("sed -i 's/2/3/' ds.json", "python gen.py > ds.json", "cp zero3.json ds.json"),
+        *("mv t ds.json", "curl -o ds.json https://a.b/c", "curl -ods.json https://a.b/c"),
+        *("wget https://a.b/ds.json", "jq .x ds.json > t && mv t ds.json", "cp conf/ds.json ."),
+        *("python gen.py --out=ds.json", "jq .x t | tee ds.json", "(sed -i s/2/3/ ./ds.json)"),
+        *("printf '{}' > ds.json", "{ cat a; cat b; } > ds.json", "cp t $DIR/ds.json", "> ds.json"),
+        *(
+            "python - <<E\nopen('ds.json', 'w')\nE",
+            "bash -c 'cat t > ds.json'",
+            "cp -t . x/ds.json",
+        ),
+        *("f() { sed -i s/2/3/ $1; }\nf ds.json", "for i in 1 2; do cat $i >> ds.json; done"),
+        *("if [ $X = 1 ]; then sed -i s/2/3/ ds.json; fi", "sed -i 's/2/3/' *.json"),
+    ],
+)
+def test_a_written_file_that_a_later_command_may_change_is_not_read(command: str) -> None:
+    """The stage that the here-document has may be another one at the launch."""
+    one = next(one for one in importers() if one.name == "trl")
+    beside = {"ds.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 0}}'}
+    file = ImportFile("run.sh", f"{WRITTEN}{command}\n{DEEPSPEED}", PLAIN, beside.get)
+    found = one.read(file)
+    (asked,) = [one for one in found.questions if one.attribute == "layout.zero"]
+    assert "ds.json`, which the script writes" in asked.reason
+    if "if" not in command:
+        assert re.search(r" in line [4-6] may change it$", asked.reason)
+    again = one.read(ImportFile("run.sh", f"{command}\n{WRITTEN}{DEEPSPEED}", PLAIN, beside.get))
+    assert settings(again)["layout.zero"] == "2"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "cat ds.json",
+            "echo ds.json",
+            "ls -l ds.json",
+            "[ -f ds.json ] || exit 1",
+            "jq . ds.json",
+        ),
+        *("cp ds.json out/", "cp ds.json $OUT/ds.json", "sed -n 1p ds.json", "python gen.py > log"),
+        *("cp t out/ds.json", "chmod 644 ds.json", "python gen.py my_ds.json ds.json.bak"),
+        *("for i in 1 2; do cat ds.json; done", "cat ds.json | tee log", "sed s/2/3/ ds.json > t"),
+    ],
+)
+def test_a_command_that_only_reads_a_written_file_leaves_it(command: str) -> None:
+    one = next(one for one in importers() if one.name == "trl")
+    script = f"{WRITTEN}{command}\n{DEEPSPEED}mv ds.json out\nrm -f ds.json\n"
+    assert settings(one.read(ImportFile("run.sh", script)))["layout.zero"] == "2"
+
+
+def test_a_written_script_or_launcher_that_is_changed_is_not_read() -> None:
+    """Neither the file of the same name that TRL ships nor the text of before is read."""
+    one = next(one for one in importers() if one.name == "trl")
+    written = f"cat > run.sh <<'EOF'\n{TRL}EOF\n"
+    assert settings(one.read(ImportFile("job.sh", f"{written}bash run.sh\n")))["cluster.devices"]
+    changed = f"{written}sed -i s/8/16/ run.sh\nbash run.sh\n"
+    assert one.read(ImportFile("job.sh", changed)).problems
+    name = "accelerate_configs/zero3.yaml"
+    written = f"cat > {name} <<EOF\nnum_processes: 4\nEOF\nsed -i s/4/8/ {name}\n"
+    launch = TRL.replace("--num_processes 8", f"--config_file {name}")
+    found = one.read(ImportFile("run.sh", written + launch))
+    assert "layout.zero" in {one.attribute for one in found.questions}
+    conf = f"cat > run.yaml <<EOF\n{TRL_YAML}EOF\nsed -i s/2/4/ run.yaml\n"
+    found = one.read(ImportFile("run.sh", f"{conf}trl sft --config run.yaml\n"))
+    (problem,) = found.problems
+    assert problem.message.endswith("`sed -i s/2/4/ run.yaml` in line 10 may change it")
 
 
 def test_the_mesh_of_axolotl_has_the_devices() -> None:

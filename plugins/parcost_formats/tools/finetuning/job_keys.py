@@ -74,6 +74,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
             end=place.end,
             help=help or "keep only one of them in the file",
         )
+    script = script._replace(written=found[0].written)
     file = evolve(file, neighbor=script.neighbor(file.neighbor))
     return _of_launch(file, script, found[0], rules)
 
@@ -140,7 +141,7 @@ def _of_launch(
     file: ImportFile, script: Script, launch: ScriptLaunch, rules: Mapping[str, Any]
 ) -> JobKeys:
     """Return the keys of a command, and of the configuration that it names."""
-    command = _Command(file, launch, rules)
+    command = _Command(file, launch, rules, script)
     for conditional, words in ((False, launch.arguments), (True, launch.conditional)):
         for word in words:
             command.add(word, conditional=conditional)
@@ -163,8 +164,11 @@ class _Command:
     *key* is that of the last flag, *place* the flag, and *values* are the words behind it.
     """
 
-    def __init__(self, file: ImportFile, launch: ScriptLaunch, rules: Mapping[str, Any]) -> None:
+    def __init__(
+        self, file: ImportFile, launch: ScriptLaunch, rules: Mapping[str, Any], script: Script
+    ) -> None:
         self.file = file
+        self.script = script
         self.rules = rules
         program = launch.program
         self.entries = {PROGRAM: JsonEntry(launch.name, program.start, program.end)}
@@ -226,7 +230,7 @@ class _Command:
         """Add the keys of the configuration that *word* names."""
         if self._add_shipped(word):
             return
-        problem = _add_file(self.file, word, self.entries)
+        problem = _add_file(self.file, word, self.entries, self.script)
         self.problems += [problem] if problem else []
 
     def _add_shipped(self, word: ShellField) -> bool:
@@ -234,6 +238,8 @@ class _Command:
         name = word.text.rpartition("/")[2]
         known = self.rules.get("brought", {})
         own = next((one for one in (word.text, name) if isinstance(known.get(one), Mapping)), "")
+        if self.script.find_written(word.text) is not None:
+            return False
         if not own or self.file.neighbor(word.text) or self.file.neighbor(name):
             return False
         for one, value in {**self.rules.get("brought_common", {}), **known[own]}.items():
@@ -251,14 +257,16 @@ def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
 
 
 def _add_file(
-    file: ImportFile, word: ShellField, entries: dict[str, JsonEntry]
+    file: ImportFile, word: ShellField, entries: dict[str, JsonEntry], script: Script
 ) -> ImportProblem | None:
     """Add the keys of a configuration that a command names; its own arguments win."""
     name = word.text if word.text.endswith(CONFIGURATIONS) else f"{word.text}.yaml"
     text = file.neighbor(name) or file.neighbor(name.rpartition("/")[2])
     if text is None:
+        written = script.find_written(name)
+        why = written.unread if written is not None else "is not beside the script"
         return ImportProblem(
-            message=f"`{word.text}` has the keys of the job, and is not beside the script",
+            message=f"`{word.text}` has the keys of the job, and {why}",
             start=word.start,
             end=word.end,
             help="import that file in place of the script",

@@ -34,7 +34,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     if PROGRAM in entries and "config" not in entries:
         place = entries[PROGRAM]
         entries.setdefault(_START, JsonEntry("sft.yaml", place.start, place.end))
-    problem = _extend(file, entries, job.assumed)
+    problem = _extend(file, entries, job)
     if problem is not None:
         return Translation(problems=[problem])
     entries = resolve(entries)
@@ -69,13 +69,11 @@ def _add_lengths(read: Translation, entries: Mapping[str, JsonEntry]) -> Transla
     return read if read.problems else evolve(read, missing=[*read.missing, key])
 
 
-def _extend(
-    file: ImportFile, entries: dict[str, JsonEntry], assumed: dict[str, str]
-) -> ImportProblem | None:
+def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> ImportProblem | None:
     """Add the keys of the configurations that `defaults` names; return an error if one is missing
     or the chain is too long.
 
-    Those that NeMo RL brings have the values of its table, which are *assumed*.
+    Those that NeMo RL brings have the values of its table, which are assumed.
     """
     for _ in range(_DEEPEST):
         start = entries.pop(_START, None)
@@ -84,6 +82,7 @@ def _extend(
         name = str(start.value)
         plain = name.rpartition("/")[2]
         text = file.neighbor(name) or file.neighbor(plain)
+        written = job.script.find_written(plain) if job.script is not None else None
         values: Mapping[str, JsonEntry]
         if text is not None:
             other = read_configuration(plain, text)
@@ -91,10 +90,10 @@ def _extend(
                 message = f"`{plain}`: {other.message}"
                 return ImportProblem(message=message, start=start.start, end=start.end)
             values = other
-        elif plain in _TABLE["brought"]:
+        elif plain in _TABLE["brought"] and written is None:
             values = {key: JsonEntry(one, 0, 0) for key, one in _TABLE["brought"][plain].items()}
             why = f"{_TABLE['brought_by']}: {plain}"
-            assumed.update({key: why for key in values if key not in entries})
+            job.assumed.update({key: why for key in values if key not in entries})
         else:
             message = f"`{_START}` names `{name}`, which is not beside the file"
             help = "put that file into the folder of this one"

@@ -6,7 +6,6 @@ by their importers. In messages their place is the key that names the file.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
-from parcost_formats.tools.shell.scripts import ShellField
+from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField
 from parcost_formats.tools.tables import table
 
 _KIND = "distributed_type"
@@ -339,18 +338,20 @@ class TrainerKeys:
         name = str(entry.value)
         text = self.rules.get("builtin", {}).get(name)
         text = text or self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
-        texts = self.rules.get("brought", {})
+        script = self._job.script
+        written = script.find_written(name) if script is not None else None
+        texts = self.rules.get("brought", {}) if written is None else {}
         known = next((one for one in texts if f"/{name}".endswith(f"/{one}")), "")
         why = "" if text or not known else f"{self.rules['brought_by']}: {known}"
         text = text or texts.get(known)
         if name.lstrip().startswith("{"):
             text, name = name, "inline.json"
         if text is None:
-            script = self._job.script
-            written = script.written.get(posixpath.normpath(name)) if script is not None else None
             why = "which is not beside the file"
             if written is not None:
                 why = "which the script writes with text that a test or a variable decides"
+                if written.unread.endswith(MAY_CHANGE):
+                    why = f"which the script writes, and {written.unread}"
             reason = f"`{key}` names `{name}`, {why}"
             self._doubts.append(("layout.zero", reason, key))
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from parcost_formats.tools.shell.scripts import Script, ScriptCall, split_words
@@ -31,7 +31,8 @@ class ScriptLaunch(NamedTuple):
     module, or the command with its first word: ``swift sft``. *launcher* are the words ahead of it,
     and *arguments* those behind it. *conditional* are words that only some branches of undecided
     tests add. *decision* is the test that the launch itself depends on. *environment* are
-    assignments ahead of the command.
+    assignments ahead of the command. *written* are the texts of files that the script writes by
+    here-documents before it, by path.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class ScriptLaunch(NamedTuple):
     conditional: Sequence[ShellField]
     environment: dict[str, ShellField]
     decision: Decision | None
+    written: Mapping[str, ShellField]
 
 
 def launches(script: Script) -> Sequence[ScriptLaunch]:
@@ -84,6 +86,7 @@ def _launch(call: ScriptCall) -> ScriptLaunch | None:
         call.conditional,
         dict(call.environment),
         call.decision,
+        call.written,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from parcost_formats.tools.shell.values import (
@@ -22,11 +23,15 @@ _LONGEST_ANSWER = 60
 
 
 class ScriptCommand(NamedTuple):
-    """The words of a command, and the assignments ahead of it."""
+    """The words of a command, and the assignments ahead of it.
+
+    *files* are the texts that the script writes into files before the command, by variable name.
+    """
 
     words: Sequence[ShellValue]
     environment: Sequence[tuple[str, ShellValue]] = ()
     decision: Decision | None = None
+    files: Mapping[str, Variable | None] = MappingProxyType({})
 
 
 class Layer:
@@ -257,7 +262,11 @@ def _merged_commands(
 def _merged_command(found: Sequence[ScriptCommand], decision: Decision) -> ScriptCommand:
     lists = [one.words for one in found]
     ahead, behind = _shared(lists)
-    first = found[0]
+    files = {
+        name: _merged(name, [one.files.get(name) for one in found], decision, IN_IF)
+        for name in dict.fromkeys(name for one in found for name in one.files)
+    }
+    first = found[0]._replace(files=files)
     if all(len(one) == ahead for one in lists):
         return first
     middles = [one[ahead : len(one) - behind] for one in lists]
@@ -274,4 +283,4 @@ def _merged_command(found: Sequence[ScriptCommand], decision: Decision) -> Scrip
         weight_of(middles),
     )
     words = [*lists[0][:ahead], [choice], *lists[0][len(lists[0]) - behind :]]
-    return ScriptCommand(words, first.environment, first.decision)
+    return first._replace(words=words)

@@ -30,6 +30,7 @@ from parcost_formats.tools.shell.expansion import (
     composed,
     short,
 )
+from parcost_formats.tools.shell.file_changes import is_target, may_change
 from parcost_formats.tools.shell.layers import IN_IF, Layer, ScriptCommand, merge
 from parcost_formats.tools.shell.patterns import ShellPatternError, matches
 from parcost_formats.tools.shell.values import (
@@ -56,6 +57,7 @@ from parcost_formats.tools.shell.words import (
     FunctionDefinition,
     IfCommand,
     LoopCommand,
+    Redirection,
     ShellNode,
     ShellPipeline,
     ShellTextError,
@@ -68,7 +70,7 @@ from parcost_formats.tools.shell.words import (
     word_parts,
 )
 
-__all__ = ["ARGUMENTS", "Script", "ShellField", "read_arguments", "read_script"]
+__all__ = ["ARGUMENTS", "MAY_CHANGE", "Script", "ShellField", "read_arguments", "read_script"]
 
 _SCHEDULER = re.compile(r"^#SBATCH[ \t]+([^\n#]*)", re.MULTILINE)
 _SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*)")
@@ -104,6 +106,7 @@ _MOST_ROUNDS = 1000
 _MOST_PASSES = 5
 _DEEPEST_CALL = 30
 _DEEPEST = 60
+MAY_CHANGE = "may change it"  # ends the reason of a file whose text is not known
 IN_LOOP = "is set in a loop, which parcost does not evaluate"
 
 
@@ -118,7 +121,7 @@ class Script(NamedTuple):
     options of ``#SBATCH`` lines. *assumed* are tests that depend on a default of the script: the
     variable, at the place of the test, with the assumption. *found* are scripts that it starts by
     another path, and *lacking* scripts that are not in its folder. *written* are the texts of files
-    that it writes by here-documents, by path.
+    that it writes by here-documents before the launch that is read, by path.
     """
 
     variables: Mapping[str, Variable]
@@ -134,12 +137,22 @@ class Script(NamedTuple):
         """Return a function that returns texts of written files, and those of *other* files."""
 
         def find(path: str) -> str | None:
-            field = self.written.get(posixpath.normpath(path))
+            field = self.find_written(path)
             if field is None:
                 return other(path)
             return None if field.unread else field.text
 
         return find
+
+    def find_written(self, path: str) -> ShellField | None:
+        """Return the text that the script writes into a file, None if it does not write the file.
+
+        A plain name is also one of another folder, if the text of that file is not known.
+        """
+        unread = (
+            one for key, one in self.written.items() if one.unread and key.endswith(f"/{path}")
+        )
+        return self.written.get(posixpath.normpath(path)) or next(unread, None)
 
     def fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that are certain."""
@@ -159,12 +172,14 @@ class ScriptCall(NamedTuple):
     """A command in a script: its certain words, and *conditional* words.
 
     *environment* are assignments ahead of it. *decision* is the test on which it depends, if any.
+    *written* are the texts of files that the script writes before it, by path.
     """
 
     words: Sequence[ShellField]
     conditional: Sequence[ShellField]
     environment: Mapping[str, ShellField]
     decision: Decision | None
+    written: Mapping[str, ShellField]
 
 
 def read_script(
@@ -267,17 +282,11 @@ class _ScriptReader(WordExpander):
         variables = {
             name: variable
             for name in self.layer.names()
-            if (variable := self.layer.get(name)) is not None
-        }
-        files = [name for name in variables if name.startswith(_WRITTEN_FILE)]
-        written = {
-            name.removeprefix(_WRITTEN_FILE): _whole_text(variables.pop(name)) for name in files
+            if not name.startswith(_WRITTEN_FILE) and (variable := self.layer.get(name)) is not None
         }
         scheduler = {key: field_of([piece]) for key, piece in self.scheduler.items()}
         assumed = [*self._assumed.values()]
-        found = Script(
-            variables, calls, (), scheduler, assumed, self._found, self._lacking, written
-        )
+        found = Script(variables, calls, (), scheduler, assumed, self._found, self._lacking)
         conditional = [word for call in calls for word in call.conditional]
         if not calls:
             names = [name for name in variables if name not in self.pins]
@@ -297,7 +306,12 @@ class _ScriptReader(WordExpander):
         self.count(sum(piece.weight for value in command.words for piece in value[:1]))
         found = settle(field_of(value) for value in command.words if value)
         environment = {name: field_of(value) for name, value in command.environment}
-        return ScriptCall(found.certain, found.conditional, environment, command.decision)
+        written = {
+            name.removeprefix(_WRITTEN_FILE): _whole_text(file)
+            for name, file in command.files.items()
+            if file is not None
+        }
+        return ScriptCall(found.certain, found.conditional, environment, command.decision, written)
 
     # Commands
 
@@ -342,9 +356,13 @@ class _ScriptReader(WordExpander):
                 self._unknown_output("a redirection")
             for redirection in node.redirections:
                 self._forget_name(redirection.name, "is changed by a redirection")
+            files = self._written_files()
             if node.is_subshell:
-                return self._subshell(lambda: self.run(node.commands))
-            return self.run(node.commands)
+                status = self._subshell(lambda: self.run(node.commands))
+            else:
+                status = self.run(node.commands)
+            self._mark_targets(node.redirections, files)
+            return status
         if isinstance(node, FunctionDefinition):
             self._functions[node.name] = (node.body, self.source)
             return Decision(True)
@@ -709,6 +727,9 @@ class _ScriptReader(WordExpander):
         inner, self.layer = self.layer, outer
         self._folder = folder
         self.layer.commands += inner.commands
+        for name, variable in inner.variables.items():
+            if name.startswith(_WRITTEN_FILE):
+                self.layer.variables[name] = variable
         return status
 
     def _pipeline(self, node: ShellPipeline) -> Decision:
@@ -977,6 +998,7 @@ class _ScriptReader(WordExpander):
         if first is None:
             for one in node.assignments:
                 self._assign_node(one)
+            self._mark_targets(node.redirections, self._written_files())
             return Decision(True)
         key = first.plain if isinstance(first, ShellToken) else ""
         words = list(node.words)
@@ -1013,7 +1035,9 @@ class _ScriptReader(WordExpander):
         """Read a command with its own environment, as in ``TP=4 bash run.sh``."""
         before = {name: self.layer.get(name) for name, _ in environment}
         self._assign_ahead(environment)
+        files = self._written_files()
         status = self._call_function(node, fields, environment)
+        self._mark_changed(node, fields, files)
         self.layer.variables.update(before)
         return status
 
@@ -1110,6 +1134,55 @@ class _ScriptReader(WordExpander):
         found.exported = True
         self.assign(name, found)
 
+    def _written_files(self) -> dict[str, Variable | None]:
+        """Return the files that the script has written so far, by variable name."""
+        names = (f"{_WRITTEN_FILE}{posixpath.normpath(path)}" for path in self._files)
+        return {name: self.layer.get(name) for name in names}
+
+    def _mark_changed(
+        self,
+        node: SimpleCommand,
+        fields: Sequence[ShellValue],
+        files: Mapping[str, Variable | None],
+    ) -> None:
+        """Mark *files* that a command may change; a text that it has just written is known."""
+        key = text_of(fields[0])
+        if not files or key in self._functions or _HANDLED.get(key) == "wrapper":
+            return
+        self._mark_targets(node.redirections, files)
+        texts = [text_of(value) for value in fields]
+        document = text_of(self._document(node) or [])
+        for name in files:
+            if may_change(name.removeprefix(_WRITTEN_FILE), texts, document):
+                self._mark_file(name, files, node.start, node.end)
+
+    def _mark_targets(
+        self, redirections: Sequence[Redirection], files: Mapping[str, Variable | None]
+    ) -> None:
+        """Mark *files* that are targets of redirections of text that is not known."""
+        for one in redirections:
+            if not files or ">" not in one.operator:
+                continue
+            target = self.value(one.target.parts)
+            is_read = unread_piece(target) is None
+            for name in files:
+                path = name.removeprefix(_WRITTEN_FILE)
+                if is_target(path, text_of(target), is_read=is_read):
+                    self._mark_file(name, files, one.target.start, one.target.end)
+
+    def _mark_file(
+        self, name: str, files: Mapping[str, Variable | None], start: int, end: int
+    ) -> None:
+        """Mark a file as not known, if it still is as in *files*."""
+        before = files[name]
+        if before is None or self.layer.get(name) is not before:
+            return
+        shown = short(self.source.text[start:end])
+        line = self._line(self.source.place(start, end)[0])
+        found = Variable([], "text", f"`{shown}` in line {line} {MAY_CHANGE}")
+        found.exported = True
+        self.layer.variables[name] = found
+
     def _external(
         self,
         node: SimpleCommand,
@@ -1147,7 +1220,8 @@ class _ScriptReader(WordExpander):
                 given = fields[script + 1 :]
                 self._subshell(lambda: self._run_script(found, given, path, handed))
                 return UNDECIDED
-        self.layer.commands.append(ScriptCommand([*self._ahead, *fields], environment))
+        words = [*self._ahead, *fields]
+        self.layer.commands.append(ScriptCommand(words, environment, files=self._written_files()))
         del node
         return UNDECIDED
 
@@ -1168,7 +1242,11 @@ class _ScriptReader(WordExpander):
         """Return the script that a command starts; list it as missing if it is not there."""
         if path in self._files:
             self._started.add(path)
-            return composed(self._files[path])
+            file = self.layer.get(f"{_WRITTEN_FILE}{posixpath.normpath(path)}")
+            if file is None or not file.unread.endswith(MAY_CHANGE):
+                return composed(self._files[path])
+            self._lacking.append(field_of([*value])._replace(assumption="", unread=""))
+            return None
         if not path.endswith(_WRITTEN):
             return None
         place = field_of([piece._replace(assumption="", unread="") for piece in value])

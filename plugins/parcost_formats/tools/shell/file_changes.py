@@ -1,0 +1,67 @@
+"""The files that a command of a shell script may write, by the words of the command."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+_READING = {
+    *("cat", "head", "tail", "less", "more", "grep", "egrep", "fgrep", "ls", "test", "[", "stat"),
+    *("wc", "diff", "cmp", "md5sum", "sha256sum", "file", "du", "jq", "echo", "printf", "source"),
+    *(".", "chmod", "chown", "touch", "mkdir", "cd", "basename", "dirname", "realpath", "exit"),
+    *("readlink", "torchrun", "deepspeed", "axolotl", "swift", "llamafactory-cli", "trl"),
+}
+#: Programs that write a file only with one of these words.
+_WRITING_WORDS = {
+    **dict.fromkeys(("sed", "yq", "awk", "gawk"), r"-[a-zA-Z]*i.*|--in-?place.*|inplace"),
+    "accelerate": "config",
+    "tune": "cp",
+}
+_COPYING = ("cp", "mv", "install", "ln", "rsync", "scp")
+
+
+def may_change(path: str, words: Sequence[str], document: str = "") -> bool:
+    """Return whether a command may write a file: its words or its here-document name the file.
+
+    >>> may_change("ds.json", ["sed", "-i", "s/2/3/", "ds.json"])
+    True
+    >>> may_change("ds.json", ["cat", "ds.json"]), may_change("ds.json", ["cp", "ds.json", "out/"])
+    (False, False)
+    """
+    program, rest = posixpath.basename(words[0]), words[1:]
+    if program in _READING:
+        return False
+    writing = _WRITING_WORDS.get(program)
+    if writing is not None and not any(re.fullmatch(writing, one) for one in rest):
+        return False
+    if program in _COPYING and ("-t" not in rest or program == "rsync"):
+        return _copies_to(path, program, [one for one in rest if not one.startswith("-")])
+    name = posixpath.basename(path)
+    named = re.compile(rf"(?:^-\w|(?<![\w.-])){re.escape(name)}(?![\w-]|\.\w)")
+    if any(named.search(one) for one in (*rest, document)):
+        return True
+    patterns = (posixpath.basename(one) for one in rest if re.search(r"[*?]", one))
+    return any(fnmatchcase(name, one) for one in patterns)
+
+
+def is_target(path: str, target: str, *, is_read: bool) -> bool:
+    """Return whether *target* is the file *path*; of one that is not read, the name is compared."""
+    if is_read:
+        return posixpath.normpath(target) == path
+    return posixpath.basename(target) == posixpath.basename(path)
+
+
+def _copies_to(path: str, program: str, operands: Sequence[str]) -> bool:
+    """Return whether a command that copies or moves files writes *path*, or moves it away."""
+    *sources, target = operands or [""]
+    if path in map(posixpath.normpath, sources):
+        return program == "mv"
+    known = "$" not in target
+    if is_target(path, target, is_read=known):
+        return True
+    inside = not known or posixpath.normpath(target) == (posixpath.dirname(path) or ".")
+    name = posixpath.basename(path)
+    names = [posixpath.basename(one) for one in sources]
+    return inside and any(one in ("", ".") or fnmatchcase(name, one) for one in names)
