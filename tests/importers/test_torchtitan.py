@@ -15,6 +15,7 @@ from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.torchtitan import Torchtitan
 from parcost_formats.tools.torchtitan.toml_text import TomlTextError, read_toml
 
+from .translations import assumptions
 from .translations import settings as texts
 
 Run = Callable[..., Any]
@@ -796,3 +797,75 @@ def test_a_model_file_of_primus_beside_the_job_is_read() -> None:
 def test_attention_of_primus_in_8_bits_is_a_question() -> None:
     found = of_primus(PRIMUS.replace("float8: false", "float8: true"))
     assert "precision" in {one.attribute for one in found.questions}
+
+
+def of_config(config: str, text: str = PRIMUS) -> Translation:
+    """Return the job with *config* in `mine.yaml`, and without checkpointing of its own."""
+    text = text.replace("pre_trainer.yaml", "mine.yaml").replace(
+        "      activation_checkpoint:\n        mode: full\n", ""
+    )
+    files = {"mine.yaml": config} if config else {}
+    return Torchtitan().read(ImportFile("job.yaml", text, neighbor=files.get))
+
+
+SIZES = "training: {global_batch_size: 512, seq_len: 1024, local_batch_size: 7}\n"
+FULL = f"activation_checkpoint: {{mode: full}}\n{SIZES}"
+
+
+@pytest.mark.parametrize(
+    ("config", "recompute", "mode"),
+    [
+        (FULL, "full", "eager"),  # torchtitan compiles nothing, unless a file says so
+        (f"extends: [pre_trainer.yaml]\n{FULL}", "full", "compiled"),
+        (f"includes: [../pre_trainer.yaml]\n{SIZES}", "none", "compiled"),
+        (f"compile:\n  enable: ${{FAST:true}}\n{FULL}", "full", "compiled"),
+    ],
+)
+def test_the_configuration_of_a_module_is_read(config: str, recompute: str, mode: str) -> None:
+    """Overrides of the job win: sequences of 8,192 tokens, and 3 of them; the file has the batch."""
+    found = texts(of_config(config))
+    assert found["training.recompute"] == recompute
+    assert found.get("kernels.mode", "eager") == mode
+    assert (found["training.sequence"], found["training.micro_batch"]) == ("8192", "3")
+    assert found["training.global_batch"] == "512 sequences"
+
+
+def test_a_value_of_primus_is_assumed_and_one_of_a_file_beside_the_job_is_not() -> None:
+    """Without the file, `pre_trainer.yaml` is that of Primus, which recomputes nothing."""
+    text = PRIMUS.replace("      activation_checkpoint:\n        mode: full\n", "")
+    why = assumptions(of_primus(text))["training.recompute"]
+    assert why == "Primus 04aa8ac: activation_checkpoint.mode is none"
+    assert "training.recompute" not in assumptions(of_config(FULL))
+
+
+def test_an_included_section_is_replaced_and_an_extended_one_merged() -> None:
+    """Primus compiles `model` and `loss`; a section `compile` of the file drops it, or keeps it."""
+    config = "{}: [pre_trainer.yaml]\ncompile: {{components: [model]}}\n"
+    found = [texts(of_config(config.format(one))) for one in ("includes", "extends")]
+    assert [one.get("kernels.mode", "eager") for one in found] == ["eager", "compiled"]
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ("", "the file `mine.yaml` is not beside the job"),
+        ("training: [\n", "line 2 of `mine.yaml` is not read"),
+        ("includes: [../other.yaml]\n", "the file `other.yaml` is not beside the job"),
+        ("includes: [mine.yaml]\n", "the file `mine.yaml` includes itself"),
+    ],
+    ids=["absent", "no YAML", "includes an absent file", "includes itself"],
+)
+def test_a_configuration_of_a_module_that_is_not_read_is_an_error(config: str, why: str) -> None:
+    (problem,) = of_config(config).problems
+    assert why in problem.message
+    assert "config" in problem.message
+
+
+def test_a_key_beside_the_overrides_is_an_error() -> None:
+    """Keys that name the job have no effect, and a section outside of `overrides` is none."""
+    reasons = {one.name: one.reason for one in of_primus().ignored}
+    assert reasons["work_group"] == "names the job"
+    stray = PRIMUS.replace("    overrides:", "    training: {local_batch_size: 9}\n    overrides:")
+    (problem,) = of_primus(stray).problems
+    assert "`modules.pre_trainer.training.local_batch_size`: a module of Primus" in problem.message
+    assert [one.name for one in of_primus(f"{PRIMUS}group: a\n").unknown] == ["group"]

@@ -112,7 +112,8 @@ def _translation(
 ) -> Translation:
     if not any(name.startswith(("parallelism.", "training.", "model.")) for name in fields):
         message = "the file has no section of torchtitan"
-        return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
+        none = ImportProblem(message=message, start=0, end=1)
+        return Translation(problems=draft.translation().problems or [none])
     options = TitanOptions(draft, fields, python=python)
     read_job(options, place, chosen.family)
     tables = table(TOOL)

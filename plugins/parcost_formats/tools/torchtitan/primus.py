@@ -2,76 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from parcost import ImportFile, ImportProblem
 from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.tools import substitute
-from parcost_formats.tools.tables import table
+from parcost_formats.tools.tables import table, value_of_pattern
 from parcost_formats.tools.torchtitan.python_text import texts
 from parcost_formats.tools.torchtitan.toml_text import field_name
 
 _PRIMUS = table("torchtitan")["primus"]
 _VERSION = str(_PRIMUS["version"])
 _MODULE = "modules.pre_trainer."
+_OVERRIDES = f"{_MODULE}overrides."
+_CONFIG = "pre_trainer.yaml"  # of Primus, whose values are the defaults of the table
 _TURBO = "primus_turbo"
 _NARROW = "-fp8.yaml"
 _NARROW_ATTENTION = f"{_TURBO}.enable_attention_float8"
 
 
 def read_primus(draft: Draft, file: ImportFile) -> dict[str, Option] | ImportProblem:
-    """Return the fields of a job, its model file and Primus's defaults; the job's own keys win."""
+    """Return the fields of a job, of its model and configuration; the job's overrides win."""
     entries = read_configuration(file.name, file.text)
     if isinstance(entries, ImportProblem):
         return entries
-    found: dict[str, Option] = {}
-    environment = dict(file.options.environment)
-    model: Option | None = None
-    for key, entry in entries.items():
-        shown = key.removeprefix(f"{_MODULE}overrides.")
-        option = _option(shown, entry.value).evolve(start=entry.start, end=entry.end)
-        option, empty = substitute(option, environment)
-        if key == f"{_MODULE}model":
-            model = option
-        elif option.key == _NARROW_ATTENTION and option.value is True:
+    return _JobReader(draft, file).read(entries)
+
+
+class _JobReader:
+    """Reads a job and the files that it names, into options by the names of their fields."""
+
+    def __init__(self, draft: Draft, file: ImportFile) -> None:
+        self._draft = draft
+        self._file = file
+        self._environment = dict(file.options.environment)
+        self._fields: dict[str, Option] = {}
+        self._files: dict[str, Mapping[str, Option] | None] = {}  # None while one is read
+
+    def read(self, entries: Mapping[str, JsonEntry]) -> dict[str, Option]:
+        """Return the fields of a job; keys without an effect, and unknown ones, go to the draft."""
+        named: dict[str, Option] = {}
+        for key, entry in entries.items():
+            option = _option(key.removeprefix(_OVERRIDES), entry)
+            part = key.removeprefix(_MODULE)
+            if option.key != key:
+                self._add([option])
+            elif key != part and part in ("config", "model"):
+                named[part], _ = substitute(option, self._environment)
+            elif reason := value_of_pattern(key, _PRIMUS["reasons"]):
+                self._draft.ignore(option, reason)
+            elif key != part:
+                why = "a module of Primus has name, framework, config, model and overrides"
+                self._draft.problem(option, why)
+            else:
+                self._draft.leave(option)
+        if "model" in named:
+            self._add(self._read_model(named["model"]))
+        config = named.get("config", Option(name="config", key="config", texts=(_CONFIG,)))
+        self._add(self._read_base(config, config.text).values())
+        found = {name: one for name, one in self._fields.items() if self._decides(one)}
+        converters = found.get("model.converters")
+        if converters is not None:  # Primus-Turbo has kernels for the types of the others
+            kept = tuple(one for one in converters.texts if one != _TURBO)
+            found["model.converters"] = converters.evolve(texts=kept, value=list(kept))
+        return found
+
+    def _add(self, options: Iterable[Option]) -> None:
+        """Add fields that no file read before has; null hides those of the files after it."""
+        for option in options:
+            found, empty = substitute(option, self._environment)
+            self._fields.setdefault(found.name, found.evolve(value=None) if empty else found)
+
+    def _decides(self, option: Option) -> bool:
+        """Return whether a field is of torchtitan and set; list it in the draft if it is not."""
+        if option.key == _NARROW_ATTENTION and option.value is True:
             why = "attention of Primus-Turbo in 8 bits is not in the language"
             answers = ["--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp8_torchao"]
-            draft.ask("precision", why, answers, option)
-        elif shown == key or "sink_level" in key or shown.startswith(_TURBO):
-            draft.ignore(option, "the framework decides how products run")
-        elif option.value is not None and not empty:
-            found[option.name] = option
-    options = [] if model is None else [*_of_model(file, model)]
-    for key, value in _PRIMUS["defaults"].items():
-        why = f"{_VERSION}: {key} is {str(value).lower()}"
-        options.append(_option(key, value).evolve(assumption=why))
-    for option in options:
-        found.setdefault(option.name, option)
-    converters = found.get("model.converters")
-    if converters is not None:  # Primus-Turbo has kernels for the types of the others
-        kept = tuple(one for one in converters.texts if one != _TURBO)
-        found["model.converters"] = converters.evolve(texts=kept, value=list(kept))
-    return found
+            self._draft.ask("precision", why, answers, option)
+        elif option.key.startswith(_TURBO):
+            self._draft.ignore(option, "the framework decides how products run")
+        elif "sink_level" in option.key:
+            self._draft.ignore(option, "it decides what is logged")
+        else:
+            return option.value is not None
+        return False
 
-
-def _option(key: str, value: object) -> Option:
-    return Option(name=field_name(key), key=key, texts=texts(value), value=value)
-
-
-def _of_model(file: ImportFile, model: Option) -> Iterator[Option]:
-    """Yield the fields of a model file beside the job, or those of a model that Primus brings."""
-    text = file.neighbor(model.text) or file.neighbor(f"models/{model.text}")
-    inner = read_configuration(model.text, text) if text else None
-    family = _PRIMUS["models"].get(model.text.replace(_NARROW, ".yaml"))
-    values: dict[str, object] = {"model.flavor": model.text}
-    if isinstance(inner, Mapping):
-        values = {key: one.value for key, one in inner.items() if key.startswith("model.")}
-    elif family is not None:
-        values = {"model.name": family[0], "model.flavor": family[1]}
-        if model.text.endswith(_NARROW):
-            values["model.converters"] = _PRIMUS["narrow"]
-    for key, value in values.items():
-        one = _option(key, value)
+    def _read_model(self, model: Option) -> Iterable[Option]:
+        """Return the fields of a model file beside the job, or of a model that Primus brings."""
+        found = self._read_file(model, model.text)
+        if found is not None:
+            return found.values()
+        family = _PRIMUS["models"].get(model.text.replace(_NARROW, ".yaml"))
+        values: dict[str, object] = {"model.flavor": model.text}
+        if family is not None:
+            values = {"model.name": family[0], "model.flavor": family[1]}
+            if model.text.endswith(_NARROW):
+                values["model.converters"] = _PRIMUS["narrow"]
         fact = f"{_VERSION}: {model.text}"
-        yield one.evolve(start=model.start, end=model.end, assumption=fact)
+        return [_option(key, _entry(value, model), fact) for key, value in values.items()]
+
+    def _read_base(self, place: Option, name: str) -> Mapping[str, Option]:
+        """Return the options of a configuration by key: one beside the job, or one of Primus.
+
+        *place* is the key of the job that leads to it; a file that neither has is an error there.
+        """
+        found = self._read_file(place, name)
+        if found is not None:
+            return found
+        if name == _CONFIG:
+            return {
+                key: _option(key, _entry(value), f"{_VERSION}: {key} is {str(value).lower()}")
+                for key, value in _PRIMUS["defaults"].items()
+            }
+        if name not in _PRIMUS["bases"]:
+            why = place.unread or f"the file `{name}` is not beside the job, and not of Primus"
+            fix = " ".join(place.answers) or "put it there, or write its sections as overrides"
+            self._draft.problem(place, why, fix)
+        return {}
+
+    def _read_file(self, place: Option, name: str) -> Mapping[str, Option] | None:
+        """Return the options of a file beside the job, with those of the files it builds on.
+
+        A section of the file replaces that of a file it includes, and is merged with that of a
+        file it extends. None is returned if there is no such file.
+        """
+        text = self._file.neighbor(name) or self._file.neighbor(f"models/{name}")
+        if not text:
+            return None
+        if name in self._files:
+            found = self._files[name]
+            if found is None:
+                self._draft.problem(place, f"the file `{name}` includes itself")
+            return found or {}
+        inner = read_configuration(name, text)
+        if isinstance(inner, ImportProblem):
+            line = text.count("\n", 0, inner.start) + 1
+            self._draft.problem(place, f"line {line} of `{name}` is not read: {inner.message}")
+            return {}
+        self._files[name] = None
+        own = {key: _option(key, _entry(one.value, place)) for key, one in inner.items()}
+        for word in ("includes", "extends"):
+            bases: dict[str, Option] = {}
+            for one in dict.fromkeys(own.pop(word).texts if word in own else ()):
+                bases |= self._read_base(place, one.rpartition("/")[2])
+            replaced = {key.partition(".")[0] for key in own} if word == "includes" else set()
+            rest = {key: one for key, one in bases.items() if key.partition(".")[0] not in replaced}
+            own = {**rest, **own}
+        self._files[name] = own
+        return own
+
+
+def _option(key: str, entry: JsonEntry, fact: str = "") -> Option:
+    return Option(
+        name=field_name(key),
+        key=key,
+        texts=texts(entry.value),
+        value=None if entry.value == {} else entry.value,
+        start=entry.start,
+        end=entry.end,
+        assumption=fact,
+    )
+
+
+def _entry(value: object, place: Option | None = None) -> JsonEntry:
+    """Return a value as an entry at the place of a key of the job."""
+    return JsonEntry(value, place.start if place else 0, place.end if place else 0)
