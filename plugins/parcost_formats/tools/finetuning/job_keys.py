@@ -234,18 +234,18 @@ class _Command:
         self.problems += [problem] if problem else []
 
     def _add_shipped(self, word: ShellField) -> bool:
-        """Add the keys of a configuration that the tool brings; return whether it is one."""
+        """Add the keys of a configuration that the tool ships; return whether it is one."""
         name = word.text.rpartition("/")[2]
-        known = self.rules.get("brought", {})
+        known = self.rules.get("shipped", {})
         own = next((one for one in (word.text, name) if isinstance(known.get(one), Mapping)), "")
         if self.script.find_written(word.text) is not None:
             return False
         if not own or self.file.neighbor(word.text) or self.file.neighbor(name):
             return False
-        for one, value in {**self.rules.get("brought_common", {}), **known[own]}.items():
+        for one, value in {**self.rules.get("shipped_common", {}), **known[own]}.items():
             if one not in self.entries:
                 self.entries[one] = JsonEntry(value, word.start, word.end)
-                self.assumed[one] = f"{self.rules['brought_by']}: {own}"
+                self.assumed[one] = f"{self.rules['shipped_by']}: {own}"
         return True
 
 

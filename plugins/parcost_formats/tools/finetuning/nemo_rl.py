@@ -73,7 +73,7 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
     """Add the keys of the configurations that `defaults` names; return an error if one is missing
     or the chain is too long.
 
-    Those that NeMo RL brings have the values of its table, which are assumed.
+    Those that NeMo RL ships have the values of its table, which are assumed.
     """
     for _ in range(_DEEPEST):
         start = entries.pop(_START, None)
@@ -90,9 +90,9 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
                 message = f"`{plain}`: {other.message}"
                 return ImportProblem(message=message, start=start.start, end=start.end)
             values = other
-        elif plain in _TABLE["brought"] and written is None:
-            values = {key: JsonEntry(one, 0, 0) for key, one in _TABLE["brought"][plain].items()}
-            why = f"{_TABLE['brought_by']}: {plain}"
+        elif plain in _TABLE["shipped"] and written is None:
+            values = {key: JsonEntry(one, 0, 0) for key, one in _TABLE["shipped"][plain].items()}
+            why = f"{_TABLE['shipped_by']}: {plain}"
             job.assumed.update({key: why for key in values if key not in entries})
         else:
             message = f"`{_START}` names `{name}`, which is not beside the file"

@@ -340,9 +340,9 @@ class TrainerKeys:
         text = text or self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
         script = self._job.script
         written = script.find_written(name) if script is not None else None
-        texts = self.rules.get("brought", {}) if written is None else {}
+        texts = self.rules.get("shipped", {}) if written is None else {}
         known = next((one for one in texts if f"/{name}".endswith(f"/{one}")), "")
-        why = "" if text or not known else f"{self.rules['brought_by']}: {known}"
+        why = "" if text or not known else f"{self.rules['shipped_by']}: {known}"
         text = text or texts.get(known)
         if name.lstrip().startswith("{"):
             text, name = name, "inline.json"
