@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+import parcost
 from parcost import Study
 
 Mixture = Callable[..., Study]
@@ -156,3 +157,45 @@ def test_a_legal_mixture_breaks_no_rule(mixture: Mixture) -> None:
     assert not failures(mixture("ep = 64", "deduplicate = on, node_limit = 4"))
     assert not failures(mixture("tp = 2, ep = 8, sequence_parallel = on", "hide = shared_experts"))
     assert not failures(mixture("", model="use catalog.models.llama3_8b"))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ("kind = one_f_one_b", ""),
+        ("kind = interleaved, chunks = 2", ""),
+        ("kind = gpipe", "`gpipe` runs no micro-batch forward beside another one backward"),
+        ("kind = zb_h1", "`zb_h1` runs no micro-batch forward beside another one backward"),
+        ("kind = dualpipe", "the pairs of `dualpipe` hide the exchange already"),
+    ],
+)
+def test_an_exchange_hides_under_pairs_where_the_schedule_runs_them(
+    schedule: str, said: str
+) -> None:
+    """Eight layers on two stages, eight micro-batches."""
+    steps = {}
+    for hide in ("none", "pair"):
+        (scenario,) = parcost.load_text(
+            f"""
+            use catalog.devices.h100_sxm
+            use catalog.fabrics.hgx_h100
+            use catalog.precisions.bf16
+            model small {{
+              layers = 8, hidden = 2048, heads = 16, vocabulary = 1024
+              experts = 8, top_k = 2, expert_ffn = 4096
+            }}
+            cluster {{ devices = 16 }}
+            layout {{ pp = 2, ep = 8 }}
+            schedule {{ {schedule} }}
+            routing {{ distribution = balanced, hide = {hide} }}
+            training {{ sequence = 4096, micro_batch = 1, global_batch = 64 sequences }}
+            """
+        )
+        result = scenario.evaluate().result
+        found = [d.message for d in result.diagnostics if d.id == "exchange-pairs"]
+        steps[hide] = result.outcome and result.outcome.step_seconds
+    assert [message.rpartition("; ")[2] for message in found] == ([said] if said else [])
+    if said:
+        assert steps["pair"] is None
+    else:
+        assert steps["pair"] < steps["none"]

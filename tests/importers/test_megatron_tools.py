@@ -262,6 +262,15 @@ def test_a_schedule_of_flagscale_is_read(key: str, attribute: str, value: str) -
         assert "`zigzag` is not known" in problem.message
 
 
+def test_pairs_of_a_schedule_hide_the_exchange_once() -> None:
+    experts = "  num_experts: 4\n  moe_router_topk: 2\n  moe_ffn_hidden_size: 256\n"
+    keys = "  schedules_method: dualpipev\n  moe_fb_overlap: true\n"
+    text = FLAGSCALE.replace("model:\n", f"model:\n{experts}")
+    found = values(Megatron().translate("7b.yaml", text.replace("system:\n", f"system:\n{keys}")))
+    assert found["schedule.kind"] == "dualpipe_v"
+    assert "routing.hide" not in found
+
+
 @pytest.mark.slow
 def test_a_framework_has_the_schedule_that_its_own_flag_turns_on(run_command: Run) -> None:
     """MindSpeed and FlagScale add DualPipeV to a Megatron-LM that has none."""

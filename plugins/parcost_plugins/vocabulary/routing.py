@@ -179,7 +179,8 @@ class Routing:
         "pair",
         doc=(
             "compute that may hide the exchange: the shared experts, or all compute of the pass "
-            "(another micro-batch runs meanwhile)"
+            "(`pair`: another micro-batch runs meanwhile, in the schedules `one_f_one_b` and "
+            "`interleaved`)"
         ),
     )
     buffer_factor: Real = quantity(

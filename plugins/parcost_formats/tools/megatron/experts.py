@@ -128,7 +128,11 @@ def read_exchange(options: ToolOptions) -> None:
     shared = options.get("moe_shared_expert_overlap")
     pair = options.get("overlap_moe_expert_parallel_comm")
     if pair is not None and pair.text != "false":
-        draft.set("routing.hide", "pair", pair)
+        method = options.get("schedules_method")
+        if method is not None and method.text == "dualpipev":
+            draft.ignore(pair, "the pairs of DualPipeV hide the exchange")
+        else:
+            draft.set("routing.hide", "pair", pair)
         if shared is not None and shared.text != "false":
             draft.problem(shared, f"it does not go together with {pair.key}")
     elif shared is not None and shared.text != "false":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Real, Study, block_name, hookimpl
 from parcost.numeric import ceil, ceil_div, maximum, where
 from parcost_plugins.parallelism.expert.exchange import exchange_of
-from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, Training
+from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, ScheduleChoice, Training
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.neighbours import divisors_of_both
 from parcost_plugins.vocabulary.routing import (
@@ -17,6 +17,9 @@ from parcost_plugins.vocabulary.routing import (
     routing_load,
     sends_once,
 )
+
+_PAIRING = ("one_f_one_b", "interleaved")  # of Megatron-LM, which pairs their micro-batches
+_PAIRED = ("dualpipe", "dualpipe_v")  # their passes run as pairs, which hide communication
 
 
 @hookimpl
@@ -162,6 +165,8 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             help="write `hide = pair` or `hide = none`",
             severity="warning",
         )
+    if exchange is not None and routing.hide == "pair":
+        yield _pair_check(study)
     kind = dispatcher_of(study)
     if exchange is not None and kind in KERNEL_DISPATCHERS:
         taken, device = getattr(routing, f"{kind}_multiprocessors"), study[Cluster].device
@@ -202,6 +207,26 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             help="write `deduplicate = on`, which sends one copy to each node",
             severity="warning",
         )
+
+
+def _pair_check(study: Study) -> Check:
+    """Return the rule that the schedule runs passes forward beside others backward."""
+    schedule = study[ScheduleChoice].kind
+    hides = schedule in _PAIRED
+    return Check(
+        id="exchange-pairs",
+        holds=schedule in _PAIRING,
+        subject=f"{block_name(study[Routing])}.hide",
+        message="`hide = pair` is for the schedules `one_f_one_b` and `interleaved`; "
+        + (
+            "the pairs of `{schedule}` hide the exchange already"
+            if hides
+            else "`{schedule}` runs no micro-batch forward beside another one backward"
+        ),
+        inputs={"schedule": schedule},
+        help="write `hide = none`"
+        + ("" if hides else ", or `schedule.kind = one_f_one_b` or `interleaved`"),
+    )
 
 
 def _nearest_divisors(of: Real, ranks: Real, near: Real, name: str) -> str:
