@@ -398,7 +398,7 @@ def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[
             yield _work(study, name, "R", priced, again, group, latency)
 
 
-def _alone(study: Study) -> Real:
+def _share_alone(study: Study) -> Real:
     """Return the share of passes without a partner, ``min(1, p / m)``, which hide no exchange.
 
     Megatron-LM, core/pipeline_parallel: passes of combined_1f1b.py, and of schedules.py
@@ -431,7 +431,7 @@ def _work(
         pass_=pass_,
         count=count,
         window=_WINDOWS[study[Routing].hide],
-        alone=study.number(_alone),
+        alone=study.number(_share_alone),
         slowdown=taken,
         bytes_=bytes_,
         latency=latency,
