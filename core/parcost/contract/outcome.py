@@ -166,7 +166,7 @@ class Outcome:
     def kernel_seconds(self) -> Sequence[Real]:
         """The seconds of a step in which kernels run, on each device; the rest it waits."""
         if self.kernels is None:
-            raise ValueError("an outcome that was put together by hand has no kernels to count")
+            raise ValueError("kernel_seconds needs the outcome of an evaluation")
         return self.kernels()
 
     @property

@@ -37,6 +37,7 @@ _NEVER = {"s": "never"}  # what is spent for ever does not end
 _READABLE = (0.1, 1e5)  # in a unit that the spec or a plugin chose
 _DECIMAL_SIZES = {f"{prefix}B" for prefix in DECIMAL}
 _EXACT = 3  # digits of a size that was written in decimal, as 1.25 GB
+_LARGEST_SHARE = 10.0  # that reads well in percent
 _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 
 
@@ -224,6 +225,8 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
     ('80 GB', '80 GiB', '3.4 us')
     >>> literal(50e9, RATE), literal(16384.0), literal(0.85)
     ('50 GB/s', '16384', '85 %')
+    >>> literal(2e14)
+    '200000000000000'
     >>> literal(50_000 * 3600.0, SECONDS), literal(90.0, SECONDS)
     ('50000 h', '90 s')
     >>> literal(82 * 0.01)  # which is not quite 0.82
@@ -235,6 +238,8 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
         return str(value)
     spellings = []
     for name, size in _spellings(dimension).items():
+        if name == "%" and abs(value) >= _LARGEST_SHARE:
+            continue
         number = _unscaled(value, size)
         if number * size == value:
             digits = _digits(number)

@@ -17,7 +17,7 @@ from parcost.contract.schema import block_name, block_type
 from parcost.contract.terms import Cause, Edge, Memory, Once, Work
 from parcost.language import units
 from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
-from parcost.numeric import all_of, any_of, is_array
+from parcost.numeric import Real, all_of, any_of, is_array, where
 from parcost.output.cells import cell, share
 from parcost.output.full_report import PASSES, section_page
 from parcost.output.resolved_spec import place_of
@@ -50,6 +50,7 @@ _ADDED = {
 
 
 _LISTED = {"Causes": "part of", "Step time": "pass", "Memory": ""}  # heads of names; else meaning
+_ROUNDING = 1e-12  # of seconds that are a difference
 _WHOLE = {"F": "forward", "R": "backward", "B": "backward", "W": "backward"}
 
 
@@ -278,7 +279,7 @@ def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]
     term = line.term
     yield from _facts(
         ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
-        ("hidden", quantity(line.hidden, "s", digits=6)),
+        ("hidden", quantity(_without_rounding(line.hidden, line.exposed), "s", digits=6)),
         ("per call", "" if term is None else quantity(term.seconds, "s", digits=6)),
         *_formula(line.formula, _traffic),
         ("occurs", _place(line)),
@@ -451,6 +452,11 @@ def _count(count: Sequence[float] | float, per: str = "") -> str:
 
 def _times(count: float) -> str:
     return "once" if count == 1 else f"{round_significant(count)} times"
+
+
+def _without_rounding(hidden: Real, exposed: Real) -> Real:
+    """Return *hidden* seconds, 0 where they are the rounding of *exposed* ones."""
+    return where(hidden > _ROUNDING * exposed, hidden, 0.0)
 
 
 def _hiding(line: LedgerLine) -> str:

@@ -109,7 +109,9 @@ def _communication(
     n = formula("n h e", n=tokens, h=model.hidden, e=(serving.activation, "B"))
     if measured is not None or serving.fabric is None:
         given = 0.0 if measured is None else measured
-        one = formula("t > 1 ? T : 0, as measured", t=serving.tp, T=(given, "s"))
+        one = formula(
+            "t > 1 ? T : 0, T as the spec states it, t ranks", t=serving.tp, T=(given, "s")
+        )
     else:
         one = study.collective("all_reduce", n, "tp", serving.collective).formula
     text = "k T"

@@ -65,8 +65,8 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="bubble of the pipeline's makespan",
         value=formula("ratio(bubble, ideal + bubble)", letters),
         unit="%",
-        note="on the busiest device, excluding pipeline send/recv; equal stages without "
-        "interleaving have (p - 1) / (m + p - 1)",
+        note="on the busiest device, excluding pipeline send/recv; equal stages have "
+        "(p - 1) / (v m + p - 1) with v chunks",
         detail=True,
     )
     if outcome.pipeline.stages > 1:

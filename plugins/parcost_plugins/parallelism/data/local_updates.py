@@ -41,7 +41,12 @@ def outer_exchange(study: Study) -> Iterator[Once]:
         yield Once(
             name=kind.label("meeting of the workers"),
             cause=DATA,
-            seconds=formula("q / H t", q=local.fragments, H=local.period, t=(call.formula, "s")),
+            seconds=formula(
+                "q t / H, q messages of t in H steps",
+                q=local.fragments,
+                H=local.period,
+                t=(call.formula, "s"),
+            ),
             when="drain",
             count=kind.count,
             # of tau steps for each part, the backward pass; forward is left to the rest

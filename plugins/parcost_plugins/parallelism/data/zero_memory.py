@@ -68,7 +68,10 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     ends = "max(a, b - (l - k) psi)"
     if not reshards(study) or (study[Training].model.tied and study.number(ends_share_device)):
         ends = "(a + b)"
-    made, remark = "max(b, k psi, a) (e + r)", "as backward makes them, and copied for the wire"
+    made, remark = (
+        "max(b, k psi, a) (e + r)",
+        "the largest of embedding b, k layers psi and head a; e as made, r on the wire",
+    )
     if study[Training].framework.reduces_by_matrix:
         made, remark = "max(b, a, k m) r", "m the largest matrix"
     if not reduces_each_micro_batch(study):
@@ -85,8 +88,13 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         "r": (precision.reduction, "B"),
     }
     for name, text, said, moments in (
-        ("gathered layers", "l psi e", "l layers at a time", passes),
-        ("gathered ends", f"{ends} e", "b before the layers and a behind them", passes),
+        ("gathered layers", "l psi e", "l layers of psi elements at a time", passes),
+        (
+            "gathered ends",
+            f"{ends} e",
+            "embedding b before the layers and head a behind them",
+            passes,
+        ),
         ("unsharded gradients", made, remark, passes[1:2]),
     ):
         whole = f"S > 1 ? {text} : 0, {said}"

@@ -30,28 +30,28 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tp_collectives_per_layer_forward",
         "tensor-parallel collectives of a layer, forward",
         "",
-        "q f",
-        note="with q pairs of products, a mean over layers",
+        "q f, f collectives of each of q pairs of products: attention and MLP",
+        note="a mean over layers",
     )
     yield sheet(
         "tp_collectives_per_layer",
         "tensor-parallel collectives of a layer",
         "",
-        "q (f + w)",
+        "q (f + w), f forward and w backward",
         note="forward and backward of one micro-batch; the gather of saved inputs is one",
     )
     yield sheet(
         "tp_collectives_forward",
         "tensor-parallel collectives of a forward pass",
         "",
-        "f k",
+        "f k, k pairs of products in the model",
         note="of all layers, for one micro-batch",
     )
     yield sheet(
         "tp_collectives",
         "tensor-parallel collectives of a step",
         "",
-        "(f + w) k m",
+        "(f + w) k m, k pairs of products in the model, m micro-batches",
         note="of all layers and micro-batches of a replica; embedding, head and loss have more",
     )
     yield sheet("tp_message", "tensor-parallel message", "MB", "n", note="the whole buffer")
@@ -73,7 +73,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tp_volume",
         "tensor-parallel volume of a step",
         "GB",
-        "V l m",
+        "V l m, V of each of l pairs of products on a stage, m micro-batches",
         note="sent by one rank for its layers, a mean over stages",
     )
     yield from _times(outcome)
