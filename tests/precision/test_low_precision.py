@@ -308,7 +308,7 @@ def test_no_more_layers_stay_wide_than_there_are() -> None:
     assert failures(study("narrow = fp8, wide_first = 20, wide_last = 20")) == [
         (
             "wide-layers",
-            "20 first and 20 last layers stay in bf16, and the model has 32",
+            "20 first + 20 last layers stay in bf16, and the model has only 32 layers",
         )
     ]
     assert failures(study("narrow = fp8, wide_first = 16, wide_last = 16")) == []

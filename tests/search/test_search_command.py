@@ -319,7 +319,7 @@ def test_a_space_that_is_too_large_is_refused_at_once_with_its_size(run: Run) ->
     start = time.monotonic()
     code, _, err = run(SPEC, *many, "--over", f"overlap.multiprocessors={numbers}")
     assert code == 2
-    assert "the space has" in err
+    assert "the search space has" in err
     assert "--sample" in err
     assert time.monotonic() - start < 20
 
