@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from attrs import evolve
 
 from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
@@ -278,6 +277,8 @@ def _hint(name: str, names: Sequence[str]) -> str:
 
 
 def _text(report: CalibrationReport, format_: str, target: OutputFile, *, inside: bool) -> str:
+    from attrs import evolve
+
     from parcost_measured.calibration import report as made
 
     if format_ == "json":
@@ -323,6 +324,8 @@ class _Calibration:
         self, files: Sequence[Input], asked: Options, device: str, framework: str, name: str
     ) -> CalibrationReport:
         """Return the report on the files."""
+        from attrs import evolve
+
         from parcost_measured.calibration import spec
         from parcost_measured.calibration.report import CalibrationReport, entries
 
@@ -394,6 +397,8 @@ class _Calibration:
     # --- runs -------------------------------------------------------------------------------
 
     def _runs(self, all_files: Sequence[Input]) -> list[Part]:
+        from attrs import evolve
+
         from parcost.system.temporary import temporary_folder
         from parcost_measured.calibration import constants, runs
         from parcost_measured.calibration.report import Part

@@ -68,10 +68,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     ends = "max(a, b - (l - k) psi)"
     if not reshards(study) or (study[Training].model.tied and study.number(ends_share_device)):
         ends = "(a + b)"
-    made, remark = (
-        "max(b, k psi, a) (e + r)",
-        "the largest of embedding b, k layers psi and head a; e as made, r on the wire",
-    )
+    made, remark = "max(b, k psi, a) (e + r)", "embedding b, k layers of psi, head a; r on the wire"
     if study[Training].framework.reduces_by_matrix:
         made, remark = "max(b, a, k m) r", "m the largest matrix"
     if not reduces_each_micro_batch(study):
