@@ -194,3 +194,19 @@ def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> 
     script = "srun -N 8 torchrun --nproc_per_node 8 train.py --job.config_file ./cfg/llama.toml\n"
     done = run_command("eval", "job.sh", files={"job.sh": script})
     assert "which has the job: `./cfg/llama.toml`" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_script_with_its_configuration_lacks_no_other_file(
+    run_command: Run, written: bool
+) -> None:
+    """`train.py` is not known, and `ds.json` in the folder would change nothing."""
+    settings = '{"train_batch_size": 64, "zero_optimization": {"stage": 2}}\n'
+    script = "deepspeed train.py --deepspeed ds.json\n"
+    if written:
+        files = {"job.sh": f"cat > ds.json <<EOT\n{settings}EOT\n{script}"}
+    else:
+        files = {"job.sh": script, "ds.json": settings}
+    done = run_command("eval", "job.sh", files=files)
+    assert done.code == 2
+    assert "`job.sh` is not a spec, and its format was not recognised" in done.err

@@ -120,12 +120,12 @@ def test_customary_shares_stand_in_where_none_are_given() -> None:
 def test_devices_of_a_pipeline_draw_the_power_of_the_same_work() -> None:
     """The head makes the last of 4 stages longer, which the power of one device must not show."""
 
-    def worked(degrees: str) -> float:  # device-seconds of kernels in a step, from the power
+    def kernel_seconds(degrees: str) -> float:  # of all devices in a step, by the power
         found = result(JOB.replace("tp = 2", degrees) + "energy { }")
         activity = (found.figure("site_power") / (64 * 700 * 1.35 * 1.2) - 0.1) / 0.9
         return (activity - 0.4) / 0.4 * found.figure("step_time") * 64
 
-    assert worked("tp = 2, pp = 4") == pytest.approx(worked("tp = 2"), rel=0.02)
+    assert kernel_seconds("tp = 2, pp = 4") == pytest.approx(kernel_seconds("tp = 2"), rel=0.02)
 
 
 @pytest.mark.slow

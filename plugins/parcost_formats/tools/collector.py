@@ -141,6 +141,21 @@ class SettingCollector:
         one = ImportedValue(name=name, value=value, assumption=why)
         self._blocks.setdefault(block, {}).setdefault(name, one)
 
+    def assume_table(
+        self,
+        defaults: Mapping[str, Mapping[str, str]],
+        blocks: Mapping[str, str],
+        version: str = "",
+    ) -> None:
+        """Assume each of *defaults*, by path of the attribute; *blocks* are the names of blocks.
+
+        *version* is that of the tool, which the reasons then begin with.
+        """
+        for path, default in defaults.items():
+            block, _, attribute = path.rpartition(".")
+            why = f"{version}: {default['why']}" if version else default["why"]
+            self.assume(blocks.get(block, block), attribute, default["value"], why)
+
     def has_block(self, block: str) -> bool:
         """Return whether a block has any attribute."""
         return block in self._blocks

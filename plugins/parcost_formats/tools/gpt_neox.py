@@ -56,9 +56,7 @@ class GptNeoX(JobImporter):
         _wide_or_narrow(found)
         _checkpoints(found)
         found.read_table({"model": _MODEL})
-        for path, default in table(TOOL)["defaults"].items():
-            block, _, attribute = path.partition(".")
-            found.assume(_MODEL if block == "model" else block, attribute, **default)
+        found.assume_table(table(TOOL)["defaults"], {"model": _MODEL})
         return found.translation()
 
 

@@ -51,11 +51,7 @@ class Olmo(JobImporter):
         _precision(found)
         _recompute(found)
         found.read_table({"model": _MODEL})
-        for path, default in table(TOOL)["defaults"].items():
-            block, _, attribute = path.rpartition(".")
-            block = _MODEL if block == "model" else block
-            if not found.has(block, attribute):
-                found.assume(block, attribute, default["value"], f"{_VERSION}: {default['why']}")
+        found.assume_table(table(TOOL)["defaults"], {"model": _MODEL}, _VERSION)
         return found.translation()
 
 

@@ -32,7 +32,7 @@ class UnreadTools(Importer):
         return next(_tools(name, text), None) is not None
 
     def starts(self, file: ImportFile) -> Sequence[ImportFile]:
-        """Return the scripts that a shell script starts, and the configurations that it names."""
+        """Return the scripts that a shell script starts, and the configurations that it lacks."""
         if not (file.name.endswith(_SCRIPTS) or file.text.startswith("#!")):
             return ()
         texts: dict[str, str] = {}
@@ -47,9 +47,16 @@ class UnreadTools(Importer):
             script = read_script(file.text, neighbor=neighbor, name=file.name)
         except ShellTextError:
             return ()
-        words = [word.text.rpartition("=")[2] for one in script.commands for word in one.words]
-        named = [word for word in words if word.endswith(_CONFIGURATIONS) and "://" not in word]
-        texts |= dict.fromkeys([*(one.text for one in script.lacking), *named], "")
+        lacking = [
+            path
+            for call in script.commands
+            for path in (word.text.rpartition("=")[2] for word in call.words)
+            if path.endswith(_CONFIGURATIONS)
+            and "://" not in path
+            and script._replace(written=call.written).find_written(path) is None
+            and file.neighbor(path) is None
+        ]
+        texts |= dict.fromkeys([*(one.text for one in script.lacking), *lacking], "")
         return [ImportFile(path, text) for path, text in texts.items()]
 
     def translate(self, name: str, text: str) -> Translation:
