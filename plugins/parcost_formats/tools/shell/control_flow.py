@@ -1,0 +1,543 @@
+"""Chains, tests, loops, subshells and pipelines of a shell script."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from parcost_formats.tools.shell.arithmetic import ArithmeticTextError
+from parcost_formats.tools.shell.assignments import FILE_PREFIX, assumed_values
+from parcost_formats.tools.shell.conditions import (
+    UNDECIDED,
+    Operand,
+    combined,
+    decide,
+    emptiness,
+    evaluate_test,
+    negated,
+    options_for,
+)
+from parcost_formats.tools.shell.expansion import ScriptSource, short
+from parcost_formats.tools.shell.layers import IN_IF, Layer, ScriptCommand, merge
+from parcost_formats.tools.shell.patterns import ShellPatternError, matches
+from parcost_formats.tools.shell.values import (
+    ARGUMENTS,
+    Decision,
+    Piece,
+    ShellField,
+    Variable,
+    assumption_of,
+    field_of,
+    text_of,
+    unread_piece,
+)
+from parcost_formats.tools.shell.words import (
+    ArithmeticCommand,
+    CaseCommand,
+    CommandChain,
+    CommandGroup,
+    CountingLoop,
+    FunctionDefinition,
+    IfCommand,
+    LoopCommand,
+    ShellNode,
+    ShellPipeline,
+    ShellTextError,
+    ShellToken,
+    SimpleCommand,
+    TestCommand,
+    WordPart,
+)
+from parcost_formats.tools.shell.written_files import FileWriter
+
+_OF_ARGUMENTS = re.compile(r"\$\{?#\}?(?!\w)|\$\{?1\b|\bgetopts?\b")
+_MOST_ROUNDS = 1000
+_MOST_PASSES = 5
+_DEEPEST = 60
+_NOT_PRINTED = "what is printed is not known"
+IN_LOOP = "is set in a loop, which parcost does not evaluate"
+
+
+class ControlFlow(FileWriter):
+    """Follows the commands of a script in order; simple commands are left to a subclass."""
+
+    def __init__(self, source: ScriptSource, pins: Mapping[str, str], name: str) -> None:
+        super().__init__(source, pins, name)
+        self._functions: dict[str, tuple[ShellNode, ScriptSource]] = {}
+        self._exited: list[ScriptCommand] = []
+        self._returned: list[list[Layer]] = []
+        self._loose: list[bool] = []
+        self._output: list[Piece] | None = None
+        self._nesting = 0
+        self._folder = ""
+        self._assumed: dict[str, ShellField] = {}  # by the assumption
+
+    @abstractmethod
+    def _simple(self, node: SimpleCommand) -> Decision:
+        """Read a command without commands inside."""
+
+    def run(self, nodes: Sequence[ShellNode]) -> Decision:
+        """Read commands in their order; return the status of the last."""
+        status = Decision(True)
+        for node in nodes:
+            if self.layer.ended:
+                break
+            status = self._execute(node)
+        return status
+
+    def _execute(self, node: ShellNode) -> Decision:
+        self.count(1)
+        self._nesting += 1
+        if self._nesting > _DEEPEST:
+            raise ShellTextError("commands in this file nest too deeply", 0, 1)
+        found = self._dispatch(node)
+        self._nesting -= 1
+        return found
+
+    def _dispatch(self, node: ShellNode) -> Decision:
+        if isinstance(node, CommandChain):
+            if node.background:
+                self._subshell(lambda: self._chain(node))
+                return Decision(True)
+            return self._chain(node)
+        if isinstance(node, SimpleCommand):
+            return self._simple(node)
+        if isinstance(node, ShellPipeline):
+            return self._pipeline(node)
+        if isinstance(node, IfCommand):
+            return self._if(node)
+        if isinstance(node, LoopCommand):
+            return self._while(node) if node.test else self._for(node)
+        if isinstance(node, CountingLoop):
+            return self._count_loop(node)
+        if isinstance(node, CaseCommand):
+            return self._case(node)
+        if isinstance(node, CommandGroup):
+            if node.redirections and self._output is not None:
+                self._unknown_output("a redirection")
+            for redirection in node.redirections:
+                self._forget_name(redirection.name, "is changed by a redirection")
+            files = self._written_files()
+            if node.is_subshell:
+                status = self._subshell(lambda: self.run(node.commands))
+            else:
+                status = self.run(node.commands)
+            self._mark_targets(node.redirections, files)
+            return status
+        if isinstance(node, FunctionDefinition):
+            self._functions[node.name] = (node.body, self.source)
+            return Decision(True)
+        if isinstance(node, TestCommand):
+            return self._test(node.words, double=True)
+        return self._arithmetic_command(node)
+
+    def _test(self, words: Sequence[ShellToken], *, double: bool) -> Decision:
+        found = evaluate_test(self, words, double=double)
+        return found if found.value is not None else found._replace(empty=emptiness(words))
+
+    def _arithmetic_command(self, node: ArithmeticCommand) -> Decision:
+        notes: list[str] = []
+        try:
+            value = self.evaluate_text(node.text, notes)
+        except ArithmeticTextError as error:
+            answers = error.args[1] if len(error.args) > 1 else ()
+            return Decision(None, "", answers, str(error.args[0]) if error.args else "")
+        return Decision(bool(value), next(filter(None, notes), ""))
+
+    def _chain(self, node: CommandChain) -> Decision:
+        status = self._execute(node.first)
+        for operator, command in node.rest:
+            if self.layer.ended:
+                break
+            wanted = operator == "&&"
+            if status.value is None:
+                branch, following = self._branch(partial(self._execute, command))
+                if wanted and self._is_default(status, branch):
+                    self._adopt_default(status, branch)
+                else:
+                    self._merge([branch, Layer(self.layer)], status)
+                status = combined([status, following], is_and=wanted)
+            elif status.value != wanted:
+                self._note(status, command)
+            else:
+                self._note(status, command)
+                before = self._context
+                self._context = before or status.assumption
+                following = self._execute(command)
+                self._context = before
+                why = following.assumption or status.assumption
+                status = following._replace(assumption=why)
+        return status
+
+    def _branch(self, part: Callable[[], Decision]) -> tuple[Layer, Decision]:
+        """Read commands in a new layer; return the layer and their exit status."""
+        outer, self.layer = self.layer, Layer(self.layer)
+        printed_before = len(self._output) if self._output is not None else 0
+        status = part()
+        branch, self.layer = self.layer, outer
+        if self._output is not None and len(self._output) != printed_before:
+            self._unknown_output("an undecided test")
+        return branch, status
+
+    def _merge(self, branches: Sequence[Layer], decision: Decision, why: str = IN_IF) -> None:
+        """Merge undecided branches, except those that exit the script."""
+        live: list[Layer] = []
+        for branch in branches:
+            if branch.ended == "exit":
+                self._exited += [
+                    one._replace(decision=one.decision or decision) for one in branch.commands
+                ]
+            elif branch.ended == "return" and self._returned:
+                self._returned[-1].append(branch)
+            else:
+                if branch.ended and self._loose:
+                    self._loose[-1] = True
+                branch.ended = ""
+                live.append(branch)
+        if not live:
+            self.layer.ended = branches[0].ended
+        elif len(live) == 1:
+            self.layer.adopt(live[0])
+        else:
+            self.count(merge(self.layer, live, decision, why))
+
+    def _decided(self, branches: Sequence[tuple[Decision, Sequence[ShellNode]]]) -> Decision:
+        """Read the branch that the tests select, or all possible ones if they are undecided."""
+        possible: list[Layer] = []
+        undecided: list[Decision] = []
+        before = self._context
+        status = Decision(True)
+        for decision, body in branches:
+            if decision.value is not None and body:
+                self._note(decision, body[0])
+            if decision.value is False:
+                continue
+            if decision.value and not undecided:
+                self._context = before or decision.assumption
+                status = self.run(body)
+                self._context = before
+                return status
+            layer, _ = self._branch(partial(self.run, body))
+            if not possible and not decision.value and self._is_default(decision, layer):
+                self._adopt_default(decision, layer)
+                return Decision(True)
+            possible.append(layer)
+            if decision.value:
+                break
+            undecided.append(decision)
+        else:
+            possible.append(Layer(self.layer))
+        if not undecided:
+            return Decision(True)
+        joined = combined(undecided, is_and=True)
+        if possible[-1].ended == "exit" and not any(one.empty for one in undecided):
+            answers = tuple(one for one in joined.answers if not one.endswith("="))
+            joined = joined._replace(answers=answers or joined.answers)
+        self._merge(possible, joined)
+        return joined._replace(value=None)
+
+    def _note(self, decision: Decision, node: ShellNode) -> None:
+        """Store the assumption on which a command depends."""
+        why = decision.assumption
+        if why and why not in self._assumed:
+            while isinstance(node, CommandChain):
+                node = node.first
+            start, end = getattr(node, "start", 0), getattr(node, "end", 0)
+            name = re.search(r"`([^`]*)`|(argument \d+)", why)
+            shown = (name[1] or name[2]) if name is not None else why
+            self._assumed[why] = field_of([Piece(shown, *self.source.place(start, end), "", why)])
+
+    def _is_default(self, decision: Decision, branch: Layer) -> bool:
+        """Return whether a branch sets a variable that it found empty and nothing else sets."""
+        variable = branch.variables.get(decision.empty) if decision.empty else None
+        if variable is None or variable.unread or branch.ended or branch.commands:
+            return False
+        known = not any(unread_piece(value) for value in variable.values)
+        return known and self.layer.get(decision.empty) is None
+
+    def _adopt_default(self, decision: Decision, branch: Layer) -> None:
+        """Apply the assignments of a branch as defaults, with an assumption."""
+        why = f"`{decision.empty}` is not set in the file: its default there"
+        for variable in branch.variables.values():
+            if variable is not None:
+                variable.values = assumed_values(variable.values, why)
+        self.layer.adopt(branch)
+
+    def _if(self, node: IfCommand) -> Decision:
+        branches: list[tuple[Decision, Sequence[ShellNode]]] = []
+        excluded = ""
+        for test, body in node.branches:
+            decision = self.run(test)
+            if self.layer.ended:
+                return decision
+            branches.append((decision, body))
+            if decision.value:
+                break
+            excluded = excluded or decision.assumption
+        else:
+            branches.append((Decision(True, excluded), node.otherwise))
+        return self._decided(branches)
+
+    def _case(self, node: CaseCommand) -> Decision:
+        word = self.value(node.word.parts)
+        if any(end == ";;&" for _, _, end in node.branches):
+            return self._undecided_loop([], [one for _, body, _ in node.branches for one in body])
+        name = _subject(node.word)
+        operand = Operand(word, None, name)
+        branches: list[tuple[Decision, Sequence[ShellNode]]] = []
+        for place, (patterns, _, _) in enumerate(node.branches):
+            body = [*node.branches[place][1]]
+            following = place
+            while node.branches[following][2] == ";&" and following + 1 < len(node.branches):
+                following += 1
+                body += node.branches[following][1]
+            decision = combined([self._matches(operand, one) for one in patterns], is_and=False)
+            branches.append((decision, body))
+            if decision.value:
+                break
+        return self._decided(branches)
+
+    def _matches(self, operand: Operand, token: ShellToken) -> Decision:
+        pattern = self.pattern(token.parts)
+        if pattern is None:
+            return UNDECIDED
+        text = "".join(char for char, _ in pattern)
+        if text == "*" and not pattern[0][1]:
+            return Decision(True, assumption_of(operand.value))
+        plain = all(literal or char not in "*?[" for char, literal in pattern)
+        answers = options_for(operand, [text] if plain else ())
+        try:
+            return decide([operand], lambda found: matches(pattern, found[0]), answers)
+        except ShellPatternError:
+            return Decision(None, "", answers, "this pattern is not evaluated")
+
+    # Loops
+
+    def _for(self, node: LoopCommand) -> Decision:
+        if node.name in self.pins:
+            values: list[list[Piece]] = [[Piece(self.pins[node.name], 0, 0)]]
+        elif node.words is None:
+            given = self.frames[-1].arguments
+            if given is None:
+                return self._argument_loop([], node.body)
+            values = [list(one) for one in given]
+        else:
+            values = [value for word in node.words for value in self.fields(word)]
+        bodies = node.body
+        unread = next((piece for value in values if (piece := unread_piece(value))), None)
+        globbed = any(re.search(r"[*?]", text_of(value)) for value in values)
+        if node.kind == "select" or unread is not None or globbed:
+            if unread is not None and unread.unread == ARGUMENTS:
+                return self._argument_loop([node.name], bodies)
+            return self._undecided_loop([node.name], bodies)
+        outer, self.layer = self.layer, Layer(self.layer)
+        self._loose.append(False)
+        for value in values:
+            self.assign(node.name, Variable([value]), pinned=False)
+            self.run(bodies)
+            if self._leaves_loop():
+                break
+        self._end_loop(outer, bodies)
+        return Decision(True)
+
+    def _leaves_loop(self) -> bool:
+        ended = self.layer.ended
+        if ended in ("break", "continue"):
+            self.layer.ended = ""
+        return bool(ended) and ended != "continue"
+
+    def _end_loop(
+        self,
+        outer: Layer,
+        body: Sequence[ShellNode],
+        step: Callable[[], Decision] | None = None,
+        *,
+        is_open: bool = False,
+    ) -> None:
+        """Keep the variables of a loop; all are uncertain if a test inside is undecided."""
+        loose = self._loose.pop()
+        if loose or is_open:
+            ended, self.layer.ended = self.layer.ended, ""
+            self._undecided_loop([*self.layer.variables], body, step)
+            self.layer.ended = "" if ended in ("break", "continue") else ended
+        inner, self.layer = self.layer, outer
+        self.layer.adopt(inner)
+
+    def _loop_variable(self, name: str) -> Variable:
+        variable = self.layer.get(name)
+        kind = variable.kind if variable is not None else "text"
+        answers = (f"--set-env {name}=VALUE",) if kind == "text" else ()
+        return Variable([], kind, f"`{name}` {IN_LOOP}", answers)
+
+    def _count_loop(self, node: CountingLoop) -> Decision:
+        def holds(text: str) -> Decision:
+            return self._arithmetic_command(ArithmeticCommand(text, 0, 0))
+
+        if node.first.strip():
+            holds(node.first)
+        return self._rounds(
+            lambda: holds(node.test) if node.test.strip() else Decision(True),
+            node.body,
+            lambda: holds(node.step) if node.step.strip() else Decision(True),
+        )
+
+    def _while(self, node: LoopCommand) -> Decision:
+        text = self.source.text[node.start : node.end].partition("do")[0]
+        if self.frames[-1].arguments is None and _OF_ARGUMENTS.search(text):
+            return self._argument_loop([], [*node.test, *node.body])
+        wanted = node.kind == "while"
+
+        def test() -> Decision:
+            found = self.run(node.test)
+            return found if wanted else negated(found)
+
+        return self._rounds(test, node.body)
+
+    def _rounds(
+        self,
+        test: Callable[[], Decision],
+        body: Sequence[ShellNode],
+        step: Callable[[], Decision] | None = None,
+    ) -> Decision:
+        """Follow a loop round by round, as long as its test decides."""
+        first = test()
+        if first.value is False:
+            return Decision(True)
+        outer, self.layer = self.layer, Layer(self.layer)
+        if first.value is None:
+            self.layer = outer
+            return self._undecided_loop([], body, step)
+        self._loose.append(False)
+        is_open = True
+        for _ in range(_MOST_ROUNDS):
+            self.run(body)
+            if self._leaves_loop() or self._loose[-1]:
+                is_open = self._loose[-1]
+                break
+            if step is not None:
+                step()
+            status = test()
+            if status.value is not True:
+                is_open = status.value is None
+                break
+        self._end_loop(outer, body, step, is_open=is_open)
+        return Decision(True)
+
+    def _written_names(
+        self, names: Sequence[str], body: Sequence[ShellNode], step: Callable[[], Decision] | None
+    ) -> tuple[Layer, dict[str, None]]:
+        """Return the layer after one round of a loop, and the names that rounds may set."""
+        written = dict.fromkeys(names)
+
+        def round_of() -> Decision:
+            for name in written:
+                self.layer.variables[name] = self._loop_variable(name)
+            status = self.run(body)
+            if step is not None and not self.layer.ended:
+                step()
+            return status
+
+        self._loose.append(False)
+        for _ in range(_MOST_PASSES):
+            layer, _ = self._branch(round_of)
+            new = [name for name in layer.variables if name not in written]
+            written.update(dict.fromkeys(new))
+            if not new:
+                break
+        self._loose.pop()
+        return layer, written
+
+    def _undecided_loop(
+        self,
+        names: Sequence[str],
+        body: Sequence[ShellNode],
+        step: Callable[[], Decision] | None = None,
+    ) -> Decision:
+        """Read a loop of unknown rounds: its variables become unknown."""
+        layer, written = self._written_names(names, body, step)
+        for name in written:
+            self.layer.variables[name] = self._loop_variable(name)
+        decision = Decision(None, "", (), "in a loop, which parcost does not evaluate")
+        self.layer.commands += [
+            one._replace(decision=one.decision or decision) for one in layer.commands
+        ]
+        return UNDECIDED
+
+    def _argument_loop(self, names: Sequence[str], body: Sequence[ShellNode]) -> Decision:
+        """Read a loop over the script's arguments, assuming that there are none."""
+        layer, written = self._written_names(names, body, None)
+        for name in written:
+            variable = self.layer.own(name)
+            if variable is None or variable.unread or variable.kind == "map":
+                continue
+            why = f"`{name}` without arguments of the script, which may set it"
+            variable.values = assumed_values(variable.values, why)
+        decision = Decision(None, "", (), "in a loop over arguments")
+        self.layer.commands += [
+            one._replace(decision=one.decision or decision) for one in layer.commands
+        ]
+        return UNDECIDED
+
+    # Shells of their own
+
+    def _subshell(self, part: Callable[[], Decision]) -> Decision:
+        """Read commands in a subshell, whose variables are discarded."""
+        outer, self.layer = self.layer, Layer(self.layer)
+        folder = self._folder
+        status = part()
+        inner, self.layer = self.layer, outer
+        self._folder = folder
+        self.layer.commands += inner.commands
+        for name, variable in inner.variables.items():
+            if name.startswith(FILE_PREFIX):
+                self.layer.variables[name] = variable
+        return status
+
+    def _pipeline(self, node: ShellPipeline) -> Decision:
+        if len(node.commands) == 1:
+            return negated(self._execute(node.commands[0]))
+        output, self._output = self._output, None
+        for command in node.commands[:-1]:
+            self._subshell(partial(self._execute, command))
+        self._output = output
+        last = node.commands[-1]
+        status = self._subshell(lambda: self._execute(last))
+        return negated(status) if node.negated else status
+
+    def capture(self, part: WordPart) -> Sequence[Piece]:
+        """Return the output of the commands in ``$(...)``, as far as it is constant."""
+        shown = self.source.text[part.start : part.end]
+        outer = self._output
+        self._output = []
+        commands = part.commands
+        if not commands and part.text.startswith("`") and "\\" in part.text:
+            self._unknown_output("a command")
+        self.nested(lambda: self._subshell(lambda: self.run(commands)))
+        found, self._output = self._output, outer
+        while found and not found[-1].unread and found[-1].text.endswith("\n"):
+            last = found.pop()
+            kept = last.text.rstrip("\n")
+            if kept:
+                found.append(last._replace(text=kept))
+        if any(piece.unread == _NOT_PRINTED for piece in found):
+            why = f"`{short(shown)}` is a command, and none is run"
+            return [Piece(shown, *self.source.place(part.start, part.end), why)]
+        return found
+
+    def _print(self, pieces: Sequence[Piece]) -> None:
+        if self._output is not None:
+            self.count(len(pieces), sum(len(piece.text) for piece in pieces))
+            self._output += pieces
+
+    def _unknown_output(self, what: str) -> None:
+        if self._output is not None:
+            self._output.append(Piece(what, 0, 0, _NOT_PRINTED))
+
+
+def _subject(token: ShellToken) -> str:
+    if len(token.parts) != 1 or token.parts[0].kind != "variable":
+        return ""
+    found = re.match(r"[A-Za-z_]\w*|\d+", token.parts[0].text)
+    return found[0] if found else ""
