@@ -76,8 +76,6 @@ from .megatron_files import (
         ("--cp-comm-type mail", "mail is not known"),
         ("--normalization BatchNorm", "BatchNorm is not known"),
         ("--window-size wide", "two whole numbers are expected"),
-        ("--kv-lora-rank 512 --qk-nope-head-dim 128", "latent attention of Pai-Megatron-Patch"),
-        ("--num-experts 4 --num-shared-experts 2", "shared experts of Pai-Megatron-Patch"),
         ("--hybrid-override-pattern M*M*", "Mamba layers are not in the language"),
         ("--use-torch-fsdp2 --use-distributed-optimizer", "does not go together with"),
         ("--hidden-dropout often", "a number is expected, and often follows"),

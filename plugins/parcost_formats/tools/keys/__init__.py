@@ -21,7 +21,7 @@ _ALSO: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("llamafactory", "axolotl", "trl", "ms_swift"), ("trainer", "deepspeed", "accelerate")
     ),
-    "megatron": ("megatron_bridge", "primus", "slime"),
+    "megatron": ("megatron_bridge", "primus", "slime", "mindspeed"),
     "gpt_neox": ("deepspeed",),
 }
 #: Parts of a table whose keys are names of settings.

@@ -27,8 +27,10 @@ from parcost_formats.tools.megatron.flags import (
     is_known,
     known_flags,
     similar,
+    switch_names,
 )
 from parcost_formats.tools.megatron.layout import read_layout
+from parcost_formats.tools.megatron.mindspeed import mindspeed_job
 from parcost_formats.tools.megatron.model import model_answers, read_model, read_start
 from parcost_formats.tools.megatron.perf_matrix import read_matrix
 from parcost_formats.tools.megatron.precision import read_precision
@@ -169,6 +171,7 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     job = swift_job(line.options) if line.swift else slime_job(draft, line.options)
     if job is None:
         _check_values(draft, line.options)
+        job = mindspeed_job(draft, line.options)
     options = ToolOptions(draft, job.options if job else line.options, _VERSION)
     _doubts(options, line)
     if job is not None:
@@ -272,7 +275,7 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
 
 def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
     """Reject values of switches; the argument parser of Megatron-LM does not accept them."""
-    for name in table(TOOL)["switches"]["names"]:
+    for name in sorted(switch_names()):
         option = options.get(name)
         if option is not None and option.texts and not option.unread:
             shown = " ".join(option.texts)[:40]
@@ -301,17 +304,22 @@ def read_options(options: ToolOptions, framework: str, entry: Option | None = No
     own = table(TOOL)["own_scripts"]
     if entry is not None and not re.search(own["pattern"], entry.key):
         options.doubt(entry.evolve(texts=()), own["why"], own["about"])
-    options.check_switches(table(TOOL)["switches"]["names"])
+    options.check_switches(sorted(switch_names()))
     for name, found in table(TOOL)["elsewhere"].items():
         option = options.get(name)
         if option is not None and option.text != "false":
             options.doubt(option, found["why"], found["about"])
             options.draft.leave(option, found["why"], _SET_ELSEWHERE.get(name, ""))
-    if not options.draft.has("training.model"):
+    other = next((one for one in table(TOOL)["other_models"] if options.has(one)), "")
+    if other:
+        option = options.lookup(other)
+        assert option is not None
+        options.ask("model", option, table(TOOL)["other_models"][other])
+    if other or options.draft.has("training.model"):
+        read_exchange(options)
+    else:
         read_model(options)
         read_experts(options)
-    else:
-        read_exchange(options)
     read_layout(options)
     read_schedule(options)
     read_precision(options)
@@ -322,7 +330,7 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
     """List the options that nothing reads."""
     tables = table(TOOL)
     strange: list[Option] = []
-    switches = frozenset(tables["switches"]["names"])
+    switches = switch_names()
     for option in options:
         if option.text == "false" and (
             option.name in switches or (option.value is False and is_known(option.name))

@@ -119,7 +119,7 @@ def _stored_flags(script: Script, names: Iterable[str]) -> Sequence[ShellField]:
 
 def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
     """Return the line with a reason for each flag whose value is an empty variable."""
-    switches = frozenset(table("megatron")["switches"]["names"])
+    switches = switch_names()
 
     def ask(option: Option) -> Option:
         found = _EMPTY.match(text, option.end) if not option.texts and option.end else None
@@ -194,6 +194,13 @@ def similar(options: Iterable[Option]) -> Mapping[str, str]:
     few = list(options)[:_CLOSE]
     found = {option.name: did_you_mean(option.key[:60], known) for option in few}
     return {name: hint for name, hint in found.items() if hint}
+
+
+@cache
+def switch_names() -> frozenset[str]:
+    """Return the names of flags that take no value, of Megatron-LM and of MindSpeed."""
+    own = table("megatron_tools")["mindspeed"]["switches"]
+    return frozenset([*table("megatron")["switches"]["names"], *own])
 
 
 @cache
@@ -344,7 +351,7 @@ def _launcher_name(key: str) -> str:
 
 def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option], Sequence[Option]]:
     """Return the flags with their values, and the words that belong to no flag."""
-    switches = frozenset(table("megatron")["switches"]["names"])
+    switches = switch_names()
     flags: list[Option] = []
     strays: list[Option] = []
     run: list[ShellField] = []
