@@ -296,15 +296,22 @@ def test_ports_that_the_row_counts(row: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("internode", "efficiency"),
-    [("4x Omni-Path 100 Gb/s per node (Jean Zay)", 0.41), ("4x HDR100 InfiniBand 100 Gb/s", 0.9)],
+    ("gpu", "internode", "efficiencies"),
+    [
+        ("A100-80GB-SXM", "4x Omni-Path 100 Gb/s per node (Jean Zay)", (0.78, 0.41)),
+        ("V100-32GB-SXM2", "4x Omni-Path 100 Gb/s per node (Jean Zay)", (0.37, 0.14)),
+        ("V100-32GB-SXM2", "4x HDR100 InfiniBand 100 Gb/s", (0.81, 0.9)),
+    ],
 )
-def test_omni_path_passes_through_the_host(internode: str, efficiency: float, row: Make) -> None:
-    """All-reduces of four nodes on Jean Zay: 40.5 Gb/s through one port of 100."""
-    made = study(write(row(hardware__internode=internode, hardware__internode_gbps=400)))
-    network = made[Cluster].fabric.levels[-1]
+def test_omni_path_passes_through_the_host(
+    gpu: str, internode: str, efficiencies: tuple[float, float], row: Make
+) -> None:
+    """All-reduces on Jean Zay: 40.5 Gb/s through one port of an A100 node, 54.6 through two of V100."""
+    hardware = {"gpu": gpu, "internode": internode, "internode_gbps": 400}
+    made = study(write(row(**{f"hardware__{name}": value for name, value in hardware.items()})))
+    node, network = made[Cluster].fabric.levels[-2:]
     assert (network.bandwidth, network.ports) == (12.5e9, 4)
-    assert network.efficiency == pytest.approx(efficiency)
+    assert (node.efficiency, network.efficiency) == pytest.approx(efficiencies)
 
 
 @pytest.mark.parametrize(

@@ -170,18 +170,24 @@ def device_names() -> str:
     return ", ".join(dict.fromkeys(entry.device for entry in ENTRIES))
 
 
+#: Fabrics with Omni-Path between nodes, by the fabric with the same nodes.
+OMNI_PATH: Mapping[str, str] = {"dgx_a100": "jean_zay", "dgx_v100": "jean_zay_v100"}
+
+
+def fabric_of(hardware: Hardware, entry: HardwareEntry) -> str:
+    """Return the fabric of the catalogue for a row, by its network and its device."""
+    if re.search(r"Omni-?Path", hardware.internode or "", re.IGNORECASE):
+        return OMNI_PATH.get(entry.fabric, entry.fabric)
+    return entry.fabric
+
+
 @frozen
 class HardwareNetwork:
-    """The outermost level of a row's fabric: ports per node, Gb/s per port, and its kind.
-
-    *model* is a fabric of the catalogue whose network has the same efficiency; None if the
-    device's usual fabric has it.
-    """
+    """The outermost level of a row's fabric: ports per node, Gb/s per port, and its kind."""
 
     ports: int
     gbps: float
     kind: str | None
-    model: str | None
 
 
 def network_of(hardware: Hardware) -> HardwareNetwork | None:
@@ -198,8 +204,7 @@ def network_of(hardware: Hardware) -> HardwareNetwork | None:
     if printed and int(printed[1]) * float(printed[2]) == hardware.internode_gbps:
         ports = min(int(printed[1]), ports)
     kind = "ethernet" if re.search(r"RoCE|Ethernet|EFA", text, re.IGNORECASE) else None
-    model = "jean_zay" if re.search(r"Omni-?Path", text, re.IGNORECASE) else None
-    return HardwareNetwork(ports, hardware.internode_gbps / ports, kind, model)
+    return HardwareNetwork(ports, hardware.internode_gbps / ports, kind)
 
 
 def domain_of(hardware: Hardware) -> int | None:

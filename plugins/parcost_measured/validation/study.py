@@ -21,6 +21,7 @@ from parcost_measured.validation.hardware import (
     device_names,
     domain_of,
     entry_of,
+    fabric_of,
     network_of,
 )
 from parcost_measured.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
@@ -65,6 +66,11 @@ class Facts:
     def network(self) -> HardwareNetwork | None:
         """The network between nodes, None if the row does not state its bandwidth."""
         return network_of(self.row.hardware)
+
+    @cached_property
+    def fabric(self) -> str:
+        """The fabric of the catalogue."""
+        return fabric_of(self.row.hardware, self.entry)
 
     @property
     def divides(self) -> bool:
@@ -758,11 +764,9 @@ def write(row: RunRow) -> StudyText:
             blocks.setdefault(attribute.block, []).append((attribute.name, value))
     fabric = [*_fabric(facts, assumptions)]
     recipe = [*_recipe(facts, assumptions)]
-    blocks["cluster"].append(("fabric", "site" if fabric else entry.fabric))
+    blocks["cluster"].append(("fabric", "site" if fabric else facts.fabric))
     blocks["training"].append(("precision", "recipe" if recipe else facts.recipe.name))
-    imports = [f"devices.{entry.device}", f"fabrics.{entry.fabric}"]
-    if facts.network is not None and facts.network.model is not None:
-        imports.append(f"fabrics.{facts.network.model}")
+    imports = [f"devices.{entry.device}", f"fabrics.{facts.fabric}"]
     if facts.profile is not GENERIC:
         imports.append(f"frameworks.{facts.profile.framework}")
         own = [("enforced", "off"), *_fused_kernels(facts)]
@@ -796,11 +800,11 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     network = facts.network
     if network is None:
         if facts.row.nodes != 1:
-            assumptions.append(f"a network as that of {entry.fabric}: the row does not say")
+            assumptions.append(f"a network as that of {facts.fabric}: the row does not say")
         if size is None:
             return
     yield ""
-    yield f"fabric site extends {entry.fabric} {{"
+    yield f"fabric site extends {facts.fabric} {{"
     if size is not None:
         yield f"  level {entry.level} {{ size = {size} devices }}"
     if network is not None:
@@ -809,8 +813,6 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
             values.append(f"ports = {network.ports}")
         if network.kind is not None:
             values.append(f"kind = {network.kind}")
-        if network.model is not None:
-            values.append(f"efficiency = {network.model}.network.efficiency")
         yield f"  level network {{ {', '.join(values)} }}"
     yield "}"
 
