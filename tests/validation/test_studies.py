@@ -300,10 +300,11 @@ def test_ports_that_the_row_counts(row: Make) -> None:
     [
         ("A100-80GB-SXM", "4x Omni-Path 100 Gb/s per node (Jean Zay)", (0.78, 0.41)),
         ("V100-32GB-SXM2", "4x Omni-Path 100 Gb/s per node (Jean Zay)", (0.37, 0.14)),
+        ("V100-32GB-SXM2", "4x Omni-Path 100 Gb/s per node", (0.81, 0.9)),
         ("V100-32GB-SXM2", "4x HDR100 InfiniBand 100 Gb/s", (0.81, 0.9)),
     ],
 )
-def test_omni_path_passes_through_the_host(
+def test_messages_pass_through_the_host_on_jean_zay(
     gpu: str, internode: str, efficiencies: tuple[float, float], row: Make
 ) -> None:
     """All-reduces on Jean Zay: 40.5 Gb/s through one port of an A100 node, 54.6 through two of V100."""

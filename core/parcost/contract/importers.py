@@ -205,8 +205,8 @@ class Importer(ABC):
     def option_for(self, attribute: str, names: Collection[str]) -> str:  # noqa: ARG002
         """Return the option that adds an attribute of ``needs``, to copy.
 
-        *names* are the blocks of the job, such as ``device.h100_sxm``: a device of the job may
-        decide which fabric suits it.
+        *names* are the blocks of the job and those that their attributes refer to, such as
+        ``device.h100_sxm`` and ``fabric.hgx_h100``: a device may name the fabric that suits it.
         """
         return self.needs[attribute]
 

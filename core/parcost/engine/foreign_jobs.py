@@ -8,7 +8,7 @@ from attrs import evolve
 
 from parcost.binding.deciding import is_answered
 from parcost.binding.foreign import ForeignSource, ImportedFile
-from parcost.binding.modules import Module
+from parcost.binding.modules import Module, label_of
 from parcost.contract.importers import (
     ImportedBlock,
     ImportedValue,
@@ -202,22 +202,24 @@ def _lacking(
         for block in (*one.blocks, *(inner for _, inner, _ in one.imported_blocks))
     ]
     kinds = {block.kind.text for block in blocks}
-    given = overrides | {
-        f"{block.kind.text}.{item.name.text}"
+    attributes = [
+        (block.kind.text, item)
         for block in blocks
         for item in block.items
         if isinstance(item, s.Attribute)
-    }
-    names = {
-        f"{block.kind.text}.{word.parts[-1].text}"
-        for block in blocks
-        for word in block.words
-        if isinstance(word, s.Path)
+    ]
+    given = overrides | {f"{kind}.{item.name.text}" for kind, item in attributes}
+    fields = {kind: type_.fields for kind, type_ in plugins.blocks.items()}
+    names = {f"{block.kind.text}.{label_of(block)}" for block in blocks} | {
+        f"{field.target}.{item.value.parts[-1].text}"
+        for kind, item in attributes
+        if (field := fields.get(kind, {}).get(item.name.text)) is not None
+        and isinstance(item.value, s.Path)
     }
     found: dict[str, str] = {}
     for path, importer in needs.items():
         kind, _, name = path.partition(".")
-        field = plugins.blocks[kind].fields.get(name) if kind in plugins.blocks else None
+        field = fields.get(kind, {}).get(name)
         if path not in given and field is not None and field.target not in kinds:
             found[path] = importer.option_for(path, names)
     return found

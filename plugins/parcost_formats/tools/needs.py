@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from parcost import Importer
-from parcost_measured.validation.hardware import FABRICS
 
 NEEDS: Mapping[str, str] = {
     "cluster.device": "--use catalog.devices.h100_sxm",
@@ -24,12 +23,12 @@ class IncompleteJobImporter(Importer):
     needs = NEEDS
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:
-        """Return the option for an attribute; the fabric is that of the nodes of a known device.
+        """Return the option for an attribute; the fabric is that of the device of the job.
 
-        For another device, or several, a placeholder stands for its name.
+        If its device has none, or several have others, a placeholder stands for the name.
         """
-        devices = [name.removeprefix("device.") for name in names if name.startswith("device.")]
-        if attribute != "cluster.fabric" or not devices:
+        fabrics = [name.removeprefix("fabric.") for name in names if name.startswith("fabric.")]
+        known = any(name.startswith("device.") for name in names)
+        if attribute != "cluster.fabric" or not known:
             return super().option_for(attribute, names)
-        fabrics = {FABRICS[name] for name in devices if name in FABRICS}
-        return f"--use catalog.fabrics.{fabrics.pop() if len(fabrics) == 1 else 'NAME'}"
+        return f"--use catalog.fabrics.{fabrics[0] if len(fabrics) == 1 else 'NAME'}"

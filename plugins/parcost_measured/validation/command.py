@@ -152,8 +152,7 @@ def command(
         with interrupts, _studies(folder) as place:
             cases = [*write_studies([*rows.placed, *rows.composed], place)]
             priced = _price_cases(cases, selection, engine, values, elsewhere=out is not None)
-            devices = {device_of(placed.row) for placed in rows.placed}
-            families = families_of(devices, plugins)
+            families = families_of({device_of(placed.row) for placed in rows.placed})
             named = {case.written.framework for case, _ in cases if case.written is not None}
             profiles = frameworks_of(named - {GENERIC.framework}, plugins)
             summary = summarize(priced, rows.flaws, rows.unknown, families, profiles)

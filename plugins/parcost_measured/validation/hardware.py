@@ -8,93 +8,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from functools import cache
 
 from attrs import frozen
 
 from parcost import block_name, load_text
 from parcost_measured.validation.rows import Hardware
-from parcost_plugins.vocabulary import Device
-
-if TYPE_CHECKING:
-    from parcost.plugins.discovery import Plugins
-
-
-#: The fabric of the catalogue whose nodes usually hold each device.
-FABRICS: Mapping[str, str] = {
-    "gb300": "gb300_nvl72",
-    "gb200": "nvl72",
-    "gh200_144g": "gh200_nvl32",
-    "gh200": "gh200_nvl32",
-    "b300": "hgx_b300",
-    "b200": "hgx_b200",
-    "b100": "hgx_b200",
-    "h200_nvl": "pcie5_roce_400g",
-    "h200_sxm": "hgx_h200",
-    "h100_nvl": "pcie5_roce_400g",
-    "h100_pcie": "pcie5_roce_400g",
-    "h100_sxm_96g": "hgx_h100",
-    "h100_sxm": "hgx_h100",
-    "h800_sxm": "hgx_h800",
-    "h20": "hgx_h100",
-    "a800_sxm_80g": "dgx_a100",
-    "a100_pcie_40g": "pcie4_roce_200g",
-    "a100_pcie_80g": "pcie4_roce_200g",
-    "a100_sxm_40g": "dgx_a100",
-    "a100_sxm_80g": "dgx_a100",
-    "v100_pcie_16g": "pcie3_roce_100g",
-    "v100_pcie_32g": "pcie3_roce_100g",
-    "v100_sxm2_16g": "dgx_v100",
-    "v100_sxm2_32g": "dgx_v100",
-    "l40s": "pcie4_roce_200g",
-    "l40": "pcie4_roce_200g",
-    "l4": "pcie4_roce_200g",
-    "a40": "pcie4_roce_200g",
-    "a10": "pcie4_roce_200g",
-    "t4": "pcie3_roce_100g",
-    "rtx_6000_ada": "pcie4_roce_200g",
-    "rtx_a6000": "pcie4_roce_200g",
-    "rtx_5090": "pcie5_roce_400g",
-    "rtx_4090": "pcie4_roce_200g",
-    "rtx_3090": "pcie4_roce_200g",
-    "mi355x": "mi300x_node",
-    "mi350x": "mi300x_node",
-    "mi325x": "mi300x_node",
-    "mi300a": "mi300x_node",
-    "mi300x": "mi300x_node",
-    "mi250x_gcd": "frontier",
-    "mi250_gcd": "frontier",
-    "mi210": "pcie4_roce_200g",
-    "mi100": "pcie4_roce_200g",
-    "gaudi3": "gaudi3_node",
-    "gaudi2": "gaudi2_node",
-    "tpu_v6e": "tpu_v6e_pod",
-    "tpu_v5p": "tpu_v5p_pod",
-    "tpu_v5e": "tpu_v5e_pod",
-    "tpu_v4": "tpu_v4_pod",
-}
+from parcost_plugins.vocabulary import Device, Fabric
 
 
 @frozen
 class HardwareEntry:
-    """A device of the catalogue, and the level of its fabric within a server."""
+    """A device of the catalogue, by a pattern of what sources call it."""
 
     pattern: str
     device: str
-    level: str = "node"
 
     @property
     def fabric(self) -> str:
         """The fabric of the catalogue whose nodes hold the device."""
-        return FABRICS[self.device]
+        return block_name(_fabric(self.device))
+
+    @property
+    def level(self) -> str:
+        """The level of this fabric inside of the network: a server, or an NVLink domain."""
+        return block_name(_fabric(self.device).levels[-2])
 
 
 #: The first whose pattern is found counts: narrower names stand before wider ones.
 ENTRIES = (
-    HardwareEntry(r"GB300", "gb300", "domain"),
-    HardwareEntry(r"GB200", "gb200", "domain"),
-    HardwareEntry(r"GH200.*(144|141)", "gh200_144g", "domain"),
-    HardwareEntry(r"GH200", "gh200", "domain"),
+    HardwareEntry(r"GB300", "gb300"),
+    HardwareEntry(r"GB200", "gb200"),
+    HardwareEntry(r"GH200.*(144|141)", "gh200_144g"),
+    HardwareEntry(r"GH200", "gh200"),
     HardwareEntry(r"B300", "b300"),
     HardwareEntry(r"B200", "b200"),
     HardwareEntry(r"B100", "b100"),
@@ -137,10 +83,10 @@ ENTRIES = (
     HardwareEntry(r"MI100", "mi100"),
     HardwareEntry(r"Gaudi ?-?3", "gaudi3"),
     HardwareEntry(r"Gaudi ?-?2", "gaudi2"),
-    HardwareEntry(r"v6e|Trillium", "tpu_v6e", "pod"),
-    HardwareEntry(r"v5p", "tpu_v5p", "pod"),
-    HardwareEntry(r"v5e|v5 ?lite", "tpu_v5e", "pod"),
-    HardwareEntry(r"v4", "tpu_v4", "pod"),
+    HardwareEntry(r"v6e|Trillium", "tpu_v6e"),
+    HardwareEntry(r"v5p", "tpu_v5p"),
+    HardwareEntry(r"v5e|v5 ?lite", "tpu_v5e"),
+    HardwareEntry(r"v4", "tpu_v4"),
 )
 
 
@@ -152,17 +98,23 @@ def entry_of(hardware: Hardware) -> HardwareEntry | None:
     return None
 
 
-def families_of(devices: Iterable[str], plugins: Plugins) -> Mapping[str, str]:
+@cache
+def _catalogue_device(name: str) -> Device:
+    (scenario,) = load_text(f"use catalog.devices.{name}\n")
+    (device,) = scenario.first.all(Device)
+    return device
+
+
+def _fabric(device: str) -> Fabric:
+    fabric = _catalogue_device(device).fabric
+    assert fabric is not None, device
+    return fabric
+
+
+def families_of(devices: Iterable[str]) -> Mapping[str, str]:
     """Return the family of each device of the catalogue, by name; "" if it has none."""
-    names = sorted(set(filter(None, devices)))
-    if not names:
-        return {}
-    text = "".join(f"use catalog.devices.{name}\n" for name in names)
-    found = {}
-    for scenario in load_text(text, plugins=plugins):
-        for device in scenario.first.all(Device):
-            found[block_name(device)] = "" if device.family is None else block_name(device.family)
-    return found
+    families = {name: _catalogue_device(name).family for name in devices if name}
+    return {name: block_name(one) if one is not None else "" for name, one in families.items()}
 
 
 def device_names() -> str:
@@ -170,14 +122,14 @@ def device_names() -> str:
     return ", ".join(dict.fromkeys(entry.device for entry in ENTRIES))
 
 
-#: Fabrics with Omni-Path between nodes, by the fabric with the same nodes.
-OMNI_PATH: Mapping[str, str] = {"dgx_a100": "jean_zay", "dgx_v100": "jean_zay_v100"}
+#: Fabrics of this cluster, by the fabric with the same nodes.
+JEAN_ZAY: Mapping[str, str] = {"dgx_a100": "jean_zay", "dgx_v100": "jean_zay_v100"}
 
 
 def fabric_of(hardware: Hardware, entry: HardwareEntry) -> str:
-    """Return the fabric of the catalogue for a row, by its network and its device."""
-    if re.search(r"Omni-?Path", hardware.internode or "", re.IGNORECASE):
-        return OMNI_PATH.get(entry.fabric, entry.fabric)
+    """Return the fabric of the catalogue for a row, by its cluster and its device."""
+    if re.search(r"Jean Zay", hardware.internode or "", re.IGNORECASE):
+        return JEAN_ZAY.get(entry.fabric, entry.fabric)
     return entry.fabric
 
 

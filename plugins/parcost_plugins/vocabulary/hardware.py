@@ -220,6 +220,12 @@ class Device:
     generation: str = word(
         *GENERATIONS, default="unknown", doc="row of that table which the library takes for it"
     )
+    fabric: Fabric | None = reference(
+        "fabric",
+        default=None,
+        doc="fabric whose nodes usually hold it: proposed for a job without one, and assumed for "
+        "measured runs",
+    )
 
 
 @block("level", inside="fabric", label="required")
