@@ -187,7 +187,14 @@ def test_replicas_are_those_of_pytorch() -> None:
         "training.precision": "accelerate",
         "cluster.devices": "8",
     }
-    assert set(assumptions(found)) >= {"layout.zero", "overlap.bucket", "overlap.first_bucket"}
+    assert set(assumptions(found)) >= {"overlap.bucket", "overlap.first_bucket"}
+
+
+def test_replicas_leave_the_type_of_weights_to_the_script() -> None:
+    found = translate("distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n")
+    (asked,) = found.questions
+    assert asked.attribute == "precision"
+    assert "--use catalog.precisions.bf16_pure" in asked.answers
 
 
 def test_layers_that_are_compiled_are_read() -> None:

@@ -486,6 +486,28 @@ if [[ ${1} != slurm ]]; then deepspeed --include localhost:0-3@b:0,2,4,6 --modul
     assert "precisions.bf16_zero_paper" in uses(found)
     (asked,) = read("openrlhf", OPENRLHF, script.replace("--bf16", "")).questions
     assert asked.attribute == "precision"
+    fsdp = script.replace("--zero_stage 3", "--backend fsdp2")
+    (problem,) = read("openrlhf", OPENRLHF, fsdp).problems
+    assert problem.message == "`backend`: only jobs on DeepSpeed are read"
+
+
+def test_first_releases_of_openrlhf_start_files() -> None:
+    script = """read -r -d '' commands <<END
+../train_sft.py --pretrain meta-llama/Llama-2-7b-hf --max_len 2048 --train_batch_size 64 \\
+  --micro_train_batch_size 4 --zero_stage 2 --bf16 --gradient_checkpointing
+END
+deepspeed --num_gpus 4 $commands
+"""
+    values = settings(read("openrlhf", OPENRLHF, script))
+    assert values["training.model"] == "llama2_7b"
+    assert values["training.micro_batch"] == "4"
+    assert values["cluster.devices"] == "4"
+    preferences = script.replace("train_sft.py", "train_dpo.py")
+    (problem,) = read("openrlhf", OPENRLHF, preferences).problems
+    assert (
+        problem.message
+        == "`../train_dpo.py`: a reference model beside the trained one is not in the language yet"
+    )
 
 
 def test_fine_tuning_of_verl_is_read() -> None:
@@ -964,6 +986,33 @@ def test_a_configuration_without_a_launcher_asks_what_it_shards() -> None:
     engine = _read("trl", ImportFile("run.yaml", f"{TRL_YAML}distributed_type: MULTI_GPU\n"))
     assert not engine.questions
     assert settings(engine)["layout.zero"] == "0"
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "distributed_type: FSDP\nfsdp_config: {fsdp_reshard_after_forward: true}\n",
+        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n",
+    ],
+)
+def test_a_launcher_in_a_file_of_its_own_decides_on_the_copies_of_weights(
+    run_command: Callable[..., Any], launcher: str
+) -> None:
+    """Weights, gradients and two moments of 4 B in FSDP; 2 + 2 + 12 B in DeepSpeed."""
+    more = "mixed_precision: bf16\nnum_processes: 8\n"
+    files = {"run.yaml": TRL_YAML, "launch.yaml": f"{launcher}{more}"}
+    machine = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    command = ["figures", "run.yaml", "--use", "launch.yaml", *machine, "bytes_per_parameter"]
+    done = run_command(*command, files=files)
+    assert done.code == 0, done.err
+    assert "16 B" in done.out
+
+
+def test_narrow_states_beside_a_launcher_are_listed() -> None:
+    options = evolve(PLAIN, files=("launch.yaml",))
+    text = f"{TRL_YAML}optim: adamw_8bit\n"
+    found = _read("trl", ImportFile("run.yaml", text, options))
+    assert "optim" in {one.name for one in found.missing}
 
 
 def test_sharding_of_the_command_line_leaves_no_replicas() -> None:

@@ -52,6 +52,7 @@ class Accelerate(JobImporter):
         elif kind == "deepspeed":
             _deepspeed(found)
         elif kind == "ddp":
+            found.set("layout", "zero", "0", "distributed_type")
             read_replicas(found)
             _precision(found, sharded=False)
         elif kind == "megatron":
@@ -138,6 +139,9 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
     elif kind == "fp8":
         answers = ("--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed")
         found.ask("precision", "the recipe of 8 bits is that of the script", answers, key)
+    elif kind == "bf16" and not sharded:
+        answers = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
+        found.ask("precision", "the script loads the weights of replicas in 4 or 2 B", answers, key)
     else:
         found.use("precisions.bf16_fsdp", key, "" if sharded else _AUTOCAST)
         block = "precision accelerate extends bf16_fsdp"

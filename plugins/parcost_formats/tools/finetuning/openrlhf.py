@@ -35,6 +35,10 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
                 entries[key] = JsonEntry(value or entry.value, entry.start, entry.end)
     keys = TrainerKeys("openrlhf", file, evolve(job, entries=entries))
     found = keys.found
+    if keys.has("engine"):
+        engine = keys.key("engine")
+        if str(found.value(engine)).lower() != "deepspeed":
+            found.problem(engine, "only jobs on DeepSpeed are read", "describe the job in a spec")
     keys.model()
     _read_batch(keys)
     keys.sequence()

@@ -205,8 +205,8 @@ class TrainerKeys:
             self._fsdp_precision(weights, why)
         elif kind in ("", "MULTI_GPU", "NO"):
             self._ask_for_types()
-            self._replicas()
-            self._plain_precision(weights, why)
+            if self._replicas():
+                self._plain_precision(weights, why)
         else:
             found.problem(_KIND, f"`{kind}` of Accelerate is not read with this tool")
         read_mesh(found)
@@ -214,22 +214,27 @@ class TrainerKeys:
         if str(found.value(_MIXED, "")).lower() == "fp8":
             self.ask_for_narrow(_MIXED, str(found.value("fp8_config.backend", "te")))
 
-    def _replicas(self) -> None:
-        """Read a job without an engine, unless the command line or a launcher chooses one."""
-        found = self.found
+    def _replicas(self) -> bool:
+        """Read a job without an engine, unless the command line or a launcher chooses one.
+
+        Return False if neither does: a launcher of another file decides on copies and types.
+        """
+        found, options = self.found, self._file.options
         launched = self._job.script is not None or _KIND in found or "config_file" in found
-        if not launched and self.rules["launched"]:
+        is_open = not launched and self.rules["launched"]
+        if is_open:
             reason = "the launcher decides whether the job runs in DeepSpeed, FSDP or as replicas"
             answers = ("--set layout.zero=3", "--set layout.zero=0", "--use accelerate.yaml")
             found.ask("layout.zero", reason, answers)
             recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             found.ask("precision", "DeepSpeed, FSDP and replicas keep other copies", recipes)
-        if "layout.zero" in self._file.options.settings:
+        if "layout.zero" in options.settings and not (is_open and options.files):
             found.use("frameworks.pytorch_fsdp", why="FSDP of PyTorch, for --set layout.zero")
-        else:
+        elif not is_open:
             fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"
             found.assume("layout", "zero", "0", fact)
             read_replicas(found)
+        return not is_open
 
     def _ask_for_types(self) -> None:
         """Ask for the precision if a missing file may name an engine with weights of its own."""
@@ -544,6 +549,8 @@ class TrainerKeys:
         elif size and any(".precisions." in one for one in self._file.options.uses):
             why = f"--use replaces the recipe, and with it the states of {name}"
             found.leave_open(key, why)
+        elif size and not found.recipe()[1]:
+            found.leave_open(key, f"the recipe of the launcher leaves out the states of {name}")
         elif size:
             narrow_states(found, float(size), key)
 
