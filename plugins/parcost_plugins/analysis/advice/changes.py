@@ -127,5 +127,8 @@ def _replace(value: Any, values: _Values, made: dict[int, Any]) -> Any:
                 changed = _replace(inner, values, made)
                 if changed is not inner:
                     new[name] = changed
+        if new:  # by `vars`: a copy reads no attribute
+            held = vars(value)
+            new = {one.name: held[one.name] for one in attrs.fields(type(value)) if one.init} | new
         made[id(value)] = attrs.evolve(value, **new) if new else value
     return made[id(value)]
