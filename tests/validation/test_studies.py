@@ -28,6 +28,7 @@ from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.partition import layers as dealt
 from parcost_plugins.vocabulary.run_choices import (
     blocks_on_transfers,
+    gradient_bucket,
     hides_gradients,
     hides_parameters,
     tensor_overlap,
@@ -239,6 +240,34 @@ def test_keys_reach_ranks_that_share_a_sequence(row: Make) -> None:
     assert algorithm(study(write(row(**split)))) == "all_gather"
     megatron = {"year": 2024, "parallel__tp": 4, "parallel__cp": 2}
     assert algorithm(study(write(row(**megatron)))) == "ring"
+
+
+def test_sinks_reach_ranks_that_share_a_sequence_by_all_to_all(row: Make) -> None:
+    """Transformer Engine has no other algorithm for them; other frameworks have their own."""
+    split = {"model__name": "GPT-OSS 20B", "parallel__tp": 1, "parallel__cp": 2}
+    bridge = {**EXPERTS, **split, "parallel__ep": 2}
+    assert algorithm(study(write(row(**bridge)))) == "ulysses"
+    composer = {**FSDP, **split, "parallel__dp": 8, "batch__grad_accum": 4}
+    assert algorithm(study(write(row(**composer)))) == "all_gather"
+
+
+@pytest.mark.parametrize(
+    ("source", "year", "ranks", "elements"),
+    [
+        ("Megatron-LM", 2025, 2, 40e6),
+        ("Megatron-LM", 2025, 41, 41e6),
+        ("Megatron-LM", 2025, 64, 64e6),
+        ("NVIDIA-NeMo/Megatron-Bridge", 2026, 512, 134.217728e6),
+    ],
+)
+def test_buckets_of_gradients_in_16_bits(
+    source: str, year: int, ranks: int, elements: float, row: Make
+) -> None:
+    parallel = {"parallel__tp": 1, "parallel__pp": 1, "parallel__dp": ranks}
+    batch = {"batch__micro": 1, "batch__grad_accum": 1, "batch__global": ranks}
+    changes = {"hardware__gpus": ranks, "hardware__gpus_per_node": None}
+    made = study(write(row(source=source, year=year, **parallel, **batch, **changes)))
+    assert gradient_bucket(made) == 2 * elements
 
 
 def test_assumptions_are_comments_and_a_list(row: Make) -> None:

@@ -22,7 +22,6 @@ EXPERTS = {"model__experts": 8, "model__topk": 2, "model__expert_ffn": 512}
 LEARNED = {**EXPERTS, "extra": {"router_force_balance": False}}
 TITAN = {"source": "pytorch/torchtitan", "year": 2026}
 BRIDGE = {"source": "NVIDIA-NeMo/Megatron-Bridge", "year": 2026}
-SINKS = {**BRIDGE, "model__name": "GPT-OSS 20B"}
 SHARDED = {**BRIDGE, "parallel__sequence_parallel": True}
 MODERN = {"source": "Megatron-LM", "year": 2025}
 
@@ -194,18 +193,6 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({**SHARDED, "source": "MLPerf, NVIDIA, NeMo"}, "overlap.tensor", None),
     ({**SHARDED, "year": 2024}, "overlap.tensor", None),
     (MODERN, "overlap.tensor", None),
-    ({**MODERN, "parallel__dp": 2}, "overlap.bucket", "40 M * fp16.gradients"),
-    ({**MODERN, "parallel__dp": 16, "parallel__cp": 4}, "overlap.bucket", "64 M * fp16.gradients"),
-    ({**MODERN, "parallel__dp": 41}, "overlap.bucket", "41 M * fp16.gradients"),
-    ({**MODERN, "parallel__dp": 1}, "overlap.bucket", None),
-    ({**TITAN, "parallel__dp": 2}, "overlap.bucket", None),
-    ({**BRIDGE, "parallel__dp": 512}, "overlap.bucket", "134.217728 M * fp16.gradients"),
-    ({**BRIDGE, "parallel__dp": 1}, "overlap.bucket", None),
-    # --- context parallelism
-    ({**SINKS, "parallel__cp": 2}, "context.algorithm", "ulysses"),
-    ({**SINKS, "parallel__cp": 1}, "context.algorithm", None),
-    ({**BRIDGE, "parallel__cp": 2}, "context.algorithm", None),
-    ({**SINKS, **TITAN, "parallel__cp": 2}, "context.algorithm", None),
     # --- experts
     ({**EXPERTS, "notes": "forced to balance"}, "routing.distribution", "balanced"),
     ({"notes": "forced to balance"}, "routing.distribution", None),

@@ -42,7 +42,6 @@ class Profile:
     dropout: bool = False
     sharded_master: bool = False
     fused_accumulation: bool = True
-    growing_buckets: bool = False
     splits_products: bool = False
     writes_scores: bool = False
     sequence_parallel: bool = True
@@ -54,7 +53,6 @@ _MEGATRON = Profile(
     pattern=r"Megatron|Primus|distributed optimizer",
     vocabulary_multiple=128,
     dropout=True,
-    growing_buckets=True,
 )
 _LOCAL = evolve(
     _MEGATRON,
@@ -62,7 +60,6 @@ _LOCAL = evolve(
     pattern=r"Megatron|Korthikanti",
     sharding=r"^none \(Megatron",
     latest=2023,
-    growing_buckets=False,
     writes_scores=True,
 )
 _DEEPSPEED = Profile(

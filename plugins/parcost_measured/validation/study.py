@@ -432,18 +432,6 @@ def _parameters(facts: Facts) -> Value:
     return "on" if "param all-gather" in facts.row.notes else None
 
 
-def _context(facts: Facts) -> Value:
-    """Return the algorithm of context parallelism if only one can run the attention of the model.
-
-    Transformer Engine 2.8, tests/pytorch/attention/test_attention_with_cp.py: a softmax with sinks
-    has cp_comm_type = a2a alone, and a window has no p2p.
-    """
-    sinks = re.search(_GPT_OSS, facts.row.model.name, re.IGNORECASE)
-    if facts.row.parallel.cp == 1 or not sinks or not facts.profile.growing_buckets:
-        return None
-    return Assumption("ulysses", "attention with sinks has context parallelism by all-to-all")
-
-
 def _tensor(facts: Facts) -> Value:
     row = facts.row
     if row.parallel.tp == 1:
@@ -469,24 +457,6 @@ def _splits_products(facts: Facts) -> bool:
         return False
     shards = row.parallel.sequence_parallel is not False
     return shards and row.numbers != "nvfp4" and not row.model.kv_lora_rank
-
-
-#: Gradients of a bucket under Megatron-Bridge and NeMo of 2025: 128 * 1024 * 1024.
-_BRIDGE_BUCKET = 134.217728
-
-
-def _bucket(facts: Facts) -> Value:
-    """Return the bucket size: Megatron-LM's, of 4e7 elements or 1e6 for each rank, or Bridge's.
-
-    Megatron-Bridge 067f987df, training/comm_overlap.py, as NeMo's MegatronCommOverlapCallback:
-    bucket_size = 128 * 1024 * 1024 with several data-parallel ranks.
-    """
-    ranks = facts.row.parallel.dp * facts.row.parallel.cp
-    if not facts.profile.growing_buckets or ranks == 1:
-        return None
-    elements = _BRIDGE_BUCKET if facts.profile.splits_products else max(40, ranks)
-    why = f"buckets of {elements:.0f}e6 gradients, as in {facts.profile.title} over {ranks} ranks"
-    return Assumption(f"{elements} M * {facts.recipe.name}.gradients", why)
 
 
 def _balance(facts: Facts) -> Value:
@@ -705,8 +675,6 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("overlap", "gradients", _gradients),
     StudyAttribute("overlap", "parameters", _parameters),
     StudyAttribute("overlap", "tensor", _tensor),
-    StudyAttribute("overlap", "bucket", _bucket),
-    StudyAttribute("context", "algorithm", _context),
     StudyAttribute("routing", "distribution", _balance),
     StudyAttribute("routing", "balancing", _balancing),
     StudyAttribute("routing", "capacity_factor", _capacity),

@@ -74,7 +74,13 @@ class Context:
 
 def algorithm(study: Study) -> str:
     """Return the algorithm of context parallelism, from the spec or from the framework."""
-    return study[Context].algorithm or study[Training].framework.context
+    return study[Context].algorithm or sink_algorithm(study) or study[Training].framework.context
+
+
+def sink_algorithm(study: Study) -> str | None:
+    """Return the only algorithm of the framework for attention with sinks; None for any."""
+    training = study[Training]
+    return training.framework.sink_context if training.model.sinks else None
 
 
 def sequence_parts(study: Study, cp: Real) -> Real:

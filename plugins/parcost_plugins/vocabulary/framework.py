@@ -440,10 +440,25 @@ class Framework:
             "are all-reduced, and it keeps its share of them"
         ),
     )
+    bucket: Real | None = integer(
+        default=None,
+        doc="elements of a gradient bucket, where `overlap.bucket` is not set; by default "
+        "`overlap.least_bucket` bytes",
+    )
+    bucket_growth: Real = integer(
+        default=0,
+        minimum=0,
+        doc="elements of such a bucket for each rank that gradients are reduced over, if more",
+    )
     context: str = word(
         *CONTEXTS,
         default="ring",
         doc="default of `context.algorithm`",
+    )
+    sink_context: str | None = word(
+        *CONTEXTS,
+        default=None,
+        doc="the algorithm of models with `sinks`, if it has one alone for them",
     )
     misaligned_heads: str = word(
         *MISALIGNED_HEADS,

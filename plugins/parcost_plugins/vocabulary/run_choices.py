@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from parcost import Real, block_name, resolver
 from parcost.numeric import all_of, maximum, where
-from parcost_plugins.vocabulary.context import Context
+from parcost_plugins.vocabulary.context import Context, algorithm
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
@@ -46,9 +46,13 @@ def gradient_bucket(study: Study) -> Real:
     overlap, layout = study[Overlap], study[Layout]
     if overlap.bucket is not None:
         return overlap.bucket
+    training, ranks = study[Training], layout.dp * layout.cp
+    if training.framework.bucket is not None:
+        elements = maximum(training.framework.bucket, training.framework.bucket_growth * ranks)
+        return elements * training.precision.gradients
     if zero_stage(study) >= 2:
         return overlap.least_bucket
-    return maximum(overlap.least_bucket, overlap.bucket_growth * layout.dp * layout.cp)
+    return maximum(overlap.least_bucket, overlap.bucket_growth * ranks)
 
 
 def groups_experts(study: Study) -> bool:
@@ -246,7 +250,7 @@ def _grouped_experts(study: Study) -> tuple[bool, str]:
 
 @resolver(Context, "algorithm")
 def _algorithm(study: Study) -> tuple[str, str]:
-    return study[Training].framework.context, _by_framework(study)
+    return algorithm(study), _by_framework(study)
 
 
 @resolver(Routing, "dispatcher")

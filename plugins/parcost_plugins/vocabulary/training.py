@@ -550,6 +550,8 @@ class KernelChoice:
     used_with={
         ("bucket",): "`overlap.gradients` or `overlap.parameters`: one collective has no buckets, "
         "nor have the layers of ZeRO 3",
+        ("least_bucket", "bucket_growth"): "a framework without a `bucket`, and no "
+        "`overlap.bucket`",
         ("first_bucket",): "`overlap.gradients = on`, and gradients that ZeRO does not shard",
         ("multiprocessors",): "collectives that hide under compute, such as "
         "`overlap.gradients = on`",
@@ -586,12 +588,12 @@ class Overlap:
         default=None,
         minimum=1.0,
         doc=(
-            "gradients of one bucket; by default `least_bucket`, or with more ranks "
-            "`bucket_growth` for each, up to ZeRO 1"
+            "gradients of one bucket; by default that of the framework, or `least_bucket`, or "
+            "with more ranks `bucket_growth` for each, up to ZeRO 1"
         ),
     )
     least_bucket: Real = quantity(
-        BYTES, minimum=1.0, doc="smallest gradient bucket, if `bucket` is not set"
+        BYTES, minimum=1.0, doc="smallest gradient bucket, if neither `bucket` nor framework set it"
     )
     bucket_growth: Real = quantity(
         BYTES, doc="growth of such a bucket for each rank that gradients are reduced over"

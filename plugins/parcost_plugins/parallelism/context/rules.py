@@ -9,7 +9,12 @@ from parcost.numeric import all_of, is_array, maximum, where
 from parcost_plugins.parallelism.context.exchange import ContextExchange, exchange
 from parcost_plugins.vocabulary import Cluster, Context, Layout, Training
 from parcost_plugins.vocabulary.attention_reach import writes_scores
-from parcost_plugins.vocabulary.context import algorithm, sequence_parts, sequence_step
+from parcost_plugins.vocabulary.context import (
+    algorithm,
+    sequence_parts,
+    sequence_step,
+    sink_algorithm,
+)
 from parcost_plugins.vocabulary.neighbours import (
     divisors,
     divisors_of_both,
@@ -75,6 +80,15 @@ def splits(study: Study) -> Iterator[Check]:
             "above": above,
         },
         help="take {below} or {above} tokens" + _degrees(study, sequence * found.cp / step),
+    )
+    only = sink_algorithm(study)
+    yield Check(
+        id="context-with-sinks",
+        holds=(found.cp == 1) | (only in (None, found.kind)),
+        subject="context.algorithm",
+        message="the framework has `{only}` alone for attention with sinks, not `{kind}`",
+        inputs={"only": only or "", "kind": found.kind},
+        help="write `algorithm = {only}`; for a newer release, `framework.sink_context`",
     )
     if found.kind == "hybrid":
         yield _hybrid(found)
