@@ -17,6 +17,7 @@ from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, read_script
 from parcost_formats.tools.shell.words import ShellTextError
+from parcost_formats.tools.tables import shipped
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
@@ -235,18 +236,16 @@ class _Command:
 
     def _add_shipped(self, word: ShellField) -> bool:
         """Add the keys of a configuration that the tool ships; return whether it is one."""
-        name = word.text.rpartition("/")[2]
-        known = self.rules.get("shipped", {})
-        own = next((one for one in (word.text, name) if isinstance(known.get(one), Mapping)), "")
+        keys, why = shipped(self.rules, word.text)
         if self.script.find_written(word.text) is not None:
             return False
-        if not own or self.file.neighbor(word.text) or self.file.neighbor(name):
+        if self.file.neighbor(word.text) or self.file.neighbor(word.text.rpartition("/")[2]):
             return False
-        for one, value in {**self.rules.get("shipped_common", {}), **known[own]}.items():
+        for one, value in keys.items():
             if one not in self.entries:
                 self.entries[one] = JsonEntry(value, word.start, word.end)
-                self.assumed[one] = f"{self.rules['shipped_by']}: {own}"
-        return True
+                self.assumed[one] = why
+        return bool(keys)
 
 
 def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:

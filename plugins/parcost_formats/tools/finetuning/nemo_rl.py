@@ -16,7 +16,7 @@ from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM, find_lacking
 from parcost_formats.tools.megatron import translate_recipe
 from parcost_formats.tools.megatron.bridge import read_sections
-from parcost_formats.tools.tables import is_listed, table
+from parcost_formats.tools.tables import is_listed, shipped, table
 
 _TABLE = table("nemo_rl")
 _VERSION = str(_TABLE["version"])
@@ -90,10 +90,9 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
                 message = f"`{plain}`: {other.message}"
                 return ImportProblem(message=message, start=start.start, end=start.end)
             values = other
-        elif plain in _TABLE["shipped"] and written is None:
-            values = {key: JsonEntry(one, 0, 0) for key, one in _TABLE["shipped"][plain].items()}
-            why = f"{_TABLE['shipped_by']}: {plain}"
-            job.assumed.update({key: why for key in values if key not in entries})
+        elif written is None and (keys := shipped(_TABLE, plain))[0]:
+            values = {key: JsonEntry(one, 0, 0) for key, one in keys[0].items()}
+            job.assumed.update({key: keys[1] for key in values if key not in entries})
         else:
             message = f"`{_START}` names `{name}`, which is not beside the file"
             help = "put that file into the folder of this one"

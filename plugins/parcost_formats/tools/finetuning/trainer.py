@@ -24,7 +24,7 @@ from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField
-from parcost_formats.tools.tables import table
+from parcost_formats.tools.tables import shipped, table
 
 _KIND = "distributed_type"
 _MIXED = "mixed_precision"
@@ -341,17 +341,19 @@ class TrainerKeys:
         """
         entry = self._entries[key]
         name = str(entry.value)
-        text = self.rules.get("builtin", {}).get(name)
-        text = text or self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
-        script = self._job.script
-        written = script.find_written(name) if script is not None else None
-        texts = self.rules.get("shipped", {}) if written is None else {}
-        known = next((one for one in texts if f"/{name}".endswith(f"/{one}")), "")
-        why = "" if text or not known else f"{self.rules['shipped_by']}: {known}"
-        text = text or texts.get(known)
+        text = self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
         if name.lstrip().startswith("{"):
             text, name = name, "inline.json"
-        if text is None:
+        script = self._job.script
+        written = script.find_written(name) if script is not None else None
+        values, why = shipped(self.rules, name) if not text and written is None else ({}, "")
+        if text:
+            other = read_configuration(f"{name}.json" if text.lstrip()[:1] == "{" else name, text)
+            if not isinstance(other, Mapping):
+                self._doubts.append(("layout.zero", f"`{name}`: {other.message}", key))
+                return False
+            values = {one: inner.value for one, inner in other.items()}
+        elif not values:
             why = "which is not beside the file"
             if written is not None:
                 why = "which the script writes with text that a test or a variable decides"
@@ -360,17 +362,13 @@ class TrainerKeys:
             reason = f"`{key}` names `{name}`, {why}"
             self._doubts.append(("layout.zero", reason, key))
             return False
-        other = read_configuration(f"{name}.json" if text.lstrip()[:1] == "{" else name, text)
-        if not isinstance(other, Mapping):
-            self._doubts.append(("layout.zero", f"`{name}`: {other.message}", key))
-            return False
-        for one, inner in other.items():
+        for one, value in values.items():
             place = f"{ahead}{one}"
             if why and one in ("num_processes", "num_machines"):
                 continue  # users give their own
             if why and place not in self._entries:
                 self._job.assumed[place] = why
-            self._entries.setdefault(place, JsonEntry(inner.value, entry.start, entry.end))
+            self._entries.setdefault(place, JsonEntry(value, entry.start, entry.end))
         return True
 
     def _add_deepspeed(self) -> None:

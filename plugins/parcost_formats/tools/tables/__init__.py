@@ -46,6 +46,26 @@ def _compile_union(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)) or r"(?!)")
 
 
+def shipped(rules: Mapping[str, Any], name: str) -> tuple[Mapping[str, object], str]:
+    """Return the keys of the configuration *name* that a tool ships, and why they are assumed.
+
+    Its table *rules* has it by the end of its path. Both are empty if the tool has no such file. A
+    word of the tool itself, such as ``zero2``, states its keys: they are not assumed.
+
+    >>> rules = {"shipped_by": "axolotl", "shipped": {"configs/zero1.json": {"stage": 1}}}
+    >>> shipped(rules, "axolotl/configs/zero1.json")
+    ({'stage': 1}, 'axolotl: configs/zero1.json')
+    >>> shipped(rules, "zero1.json")
+    ({}, '')
+    """
+    known = rules.get("shipped", {})
+    for one in known:
+        if f"/{name}".endswith(f"/{one}"):
+            keys = {**rules.get("shipped_common", {}), **known[one]}
+            return keys, f"{rules['shipped_by']}: {one}" if "/" in one or "." in one else ""
+    return {}, ""
+
+
 def is_ignored(tool: str, key: str) -> bool:
     """Return whether a tool's table lists *key* among names without effect on cost."""
     plain, prefixes = _ignored_names(tool)
