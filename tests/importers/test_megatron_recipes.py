@@ -752,3 +752,57 @@ def test_values_that_functions_of_another_file_return_raise_questions() -> None:
     found = translate(Megatron(), "recipe.py", recipe(body))
     asked = {one.attribute for one in found.questions}
     assert {"layout.tp", "training.micro_batch", "training.recompute"} <= asked
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (
+            "GPTProvider175B(tensor_model_parallel_size=4)",
+            {"model.layers": "96", "model.hidden": "12_288", "model.ffn": "49_152"},
+        ),
+        (
+            "Nemotron4ModelProvider340B()",
+            {"model.layers": "96", "model.kv_heads": "8", "model.gated": "off"},
+        ),
+        (
+            "OlMoEModelProvider(num_moe_experts=32)",
+            {"model.experts": "32", "model.top_k": "8", "model.vocabulary": "50_304"},
+        ),
+        ("KimiK2Provider()", {"training.model": "kimi_k2"}),
+        ("GLM45AirModelProvider106B()", {"model.prediction_layers": "1"}),
+        (
+            "MLAModelProvider(num_layers=4, hidden_size=512, num_attention_heads=8)",
+            {"model.kv_lora": "512", "model.q_lora": "512", "model.rope_dim": "64"},
+        ),
+    ],
+)
+def test_a_class_of_a_provider_has_its_sizes(model: str, expected: dict[str, str]) -> None:
+    text = recipe(
+        f"cfg = _pretrain_common(); cfg.model = {model}; cfg.tokenizer.vocab_size = 64000"
+    )
+    found = translate(Megatron(), "recipe.py", text)
+    assert expected.items() <= values(found).items()
+    assert not found.questions
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("NemotronNanoModelProvider9Bv2()", "Mamba layers"),
+        ("Nemotron3NanoProvider()", "Mamba layers"),
+        ("Ministral3ModelProvider8B()", "vision towers"),
+        ("Llama33NemotronSuper49BProvider()", "layers of several widths"),
+    ],
+)
+def test_a_class_of_other_layers_is_rejected_by_name(model: str, message: str) -> None:
+    text = recipe(f"cfg.model = {model}")
+    assert message in problems(text, "recipe.py")[0]
+
+
+def test_a_recipe_of_one_release_says_which() -> None:
+    text = "def mine():\n    cfg = olmoe_7b_pretrain_config()\n    cfg.train.train_iters = 9\n"
+    found = settings(translate(Megatron(), "recipe.py", f"{text}    return cfg\n"))
+    assert (found["model.experts"].value, found["layout.ep"].value) == ("64", "8")
+    assert (found["model.tied"].value, found["framework.rotary"].value) == ("off", "eager")
+    assert found["layout.ep"].assumption == "Megatron-Bridge 0.3: olmoe_7b_pretrain_config"

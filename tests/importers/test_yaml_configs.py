@@ -805,6 +805,32 @@ def test_a_recipe_of_nemos_library_that_is_not_known_is_rejected(call: str, mess
     assert message in problem.message
 
 
+OWN = """\
+def tune(recipe, ranks=2):
+    recipe.trainer.strategy.context_parallel_size = ranks
+    recipe.model.config.recompute_granularity = "full"
+"""
+
+
+@pytest.mark.parametrize("call", ["tune(recipe, ranks=4)", "tune(recipe=recipe, ranks=4)"])
+def test_a_function_of_a_file_beside_a_recipe_of_nemo_changes_it(call: str) -> None:
+    text = LIBRARY.format(call="llm.llama3_8b.pretrain_recipe(num_nodes=2)")
+    text = text.replace("    return", f"    {call}\n    return")
+    text = f"from mine.tools import tune\n{text}"
+    found = NeMo().read(ImportFile("recipe.py", text, neighbor={"mine/tools.py": OWN}.get))
+    expected = {"layout.cp": "4", "training.recompute": "full", "cluster.devices": "2 * 8"}
+    assert expected.items() <= settings(found).items()
+    (place,) = {
+        text[one.start : one.end]
+        for block in found.blocks
+        for one in block.settings
+        if one.name == "recompute"
+    }
+    assert place == call
+    (problem,) = recipe_of(text).problems
+    assert "`mine/tools.py` is not beside this file" in problem.message
+
+
 def test_arguments_of_a_performance_script_raise_questions() -> None:
     call = "set_primary_perf_configs(pretrain_recipe(), 'pre_train', nodes)"
     asked = {one.attribute for one in recipe_of(LIBRARY.format(call=call)).questions}

@@ -77,7 +77,7 @@ class NeMo(JobImporter):
         """Return the settings of a configuration; `--recipe` chooses one of several recipes."""
         if file.name.endswith(".py"):
             try:
-                recipe = read_nemo_recipe(file.text, file.options.recipe)
+                recipe = read_nemo_recipe(file.text, file.options.recipe, file.neighbor)
             except PythonTextError as error:
                 problem = ImportProblem(
                     message=str(error), start=error.start, end=error.end, help=error.help

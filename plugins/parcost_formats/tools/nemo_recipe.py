@@ -6,7 +6,7 @@ The result is returned by dotted keys, as NeMo-Run exports it in YAML.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from parcost import did_you_mean
@@ -50,16 +50,20 @@ class NeMoRecipe(NamedTuple):
     assumed: dict[str, str]
 
 
-def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:
+def read_nemo_recipe(
+    text: str, name: str = "", neighbor: Callable[[str], str | None] = lambda _: None
+) -> NeMoRecipe:
     """Return the settings of the recipe called *name* in a Python file, or of the only one.
+
+    *neighbor* returns files beside it: functions that it imports from them are followed.
 
     Raises:
         PythonTextError: The file is no Python, has no recipe that can be followed, or several.
     """
     python = PythonText(text)
-    made = None if name else _follow_script(python) or _follow_start(python)
+    made = None if name else _follow_script(python, neighbor) or _follow_start(python, neighbor)
     if made is None:
-        follower = Follower(python.tree, _NeMoLibrary(python), {})
+        follower = Follower(python.tree, _NeMoLibrary(python, neighbor), {})
         recipe = _select_recipe(python, follower, name)
         try:
             made = follower.call_function(recipe, {})
@@ -86,11 +90,11 @@ def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:
     return NeMoRecipe(entries, unread, assumed)
 
 
-def _follow_script(python: PythonText) -> Entity | None:
+def _follow_script(python: PythonText, neighbor: Callable[[str], str | None]) -> Entity | None:
     """Return the object that a script without recipes passes to the training function, or None."""
     if any(isinstance(one, Function) and _is_recipe(one) for one in python.tree.body):
         return None
-    library = _ScriptLibrary(python)
+    library = _ScriptLibrary(python, neighbor)
     follower = Follower(python.tree, library, {"__name__": "__main__"})
     try:
         follower.run_file(python.tree, lambda _: False)
@@ -109,9 +113,9 @@ def _follow_script(python: PythonText) -> Entity | None:
     return job
 
 
-def _follow_start(python: PythonText) -> Entity | None:
+def _follow_start(python: PythonText, neighbor: Callable[[str], str | None]) -> Entity | None:
     """Return the recipe that the file itself starts, with what it changes on the way, or None."""
-    library = _NeMoLibrary(python)
+    library = _NeMoLibrary(python, neighbor)
     follower = Follower(python.tree, library, {"__name__": "__main__"})
     try:
         follower.run_file(python.tree, lambda _: False)
@@ -212,23 +216,37 @@ def _put_path(entity: Entity, path: str, cell: Cell) -> None:
         _put_path(inner.value, rest, cell)
 
 
+def _place_cells(entity: Entity, own: Collection[ast.AST], node: ast.AST) -> None:
+    """Place what another file than that of the nodes *own* has set at *node*."""
+    if entity.node not in own:
+        entity.node = node
+    for name, cell in entity.cells.items():
+        for one in cell.value if isinstance(cell.value, list) else [cell.value]:
+            if isinstance(one, Entity):
+                _place_cells(one, own, node)
+        if cell.node not in own:
+            entity.cells[name] = Cell(cell.value, node, cell.key, cell.why)
+
+
 class _NeMoLibrary(CodeLibrary):
     """The results of functions of NeMo and NeMo-Run."""
 
-    def __init__(self, python: PythonText) -> None:
+    def __init__(self, python: PythonText, neighbor: Callable[[str], str | None]) -> None:
+        """Read the imports of a file; *neighbor* returns files beside it."""
         self._python = python
+        self._neighbor = neighbor
         self._imports = _imports(python.tree)
         self.started: list[Entity] = []
 
     def call(
         self,
-        follower: Follower,  # noqa: ARG002
+        follower: Follower,
         name: str,
         node: ast.Call,
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Any:
-        """Return the result of a function of another module, by the tables."""
+        """Return the result of a function of another module, by its file or by the tables."""
         last = name.rpartition(".")[2]
         if last in _MAKERS:
             first = arguments[0] if arguments else None
@@ -244,6 +262,10 @@ class _NeMoLibrary(CodeLibrary):
             return Entity("Optimizer", node, {"config": Cell(config, node, last)})
         first, dot, rest = name.partition(".")
         full = f"{self._imports.get(first, first)}{dot}{rest}"
+        module = full.rpartition(".")[0].replace(".", "/")
+        text = self._neighbor(f"{module}.py") if module else None
+        if text is not None:
+            return self._follow_file(follower, PythonText(text), full, node, arguments, keywords)
         if last in _RECIPES and "." in full:
             return self._follow_library(full, node, arguments, keywords)
         if last in table("nemo")["performance"]["harmless"] and arguments:
@@ -254,12 +276,45 @@ class _NeMoLibrary(CodeLibrary):
             if all(one is not arguments[0] for one in self.started):
                 self.started.append(arguments[0])
             return None
-        if any(isinstance(one, Entity) for one in arguments):
+        given = [cell.value for cell in keywords.values() if last.islower()]
+        jobs = [one for one in given if isinstance(one, Entity) and "trainer" in one.cells]
+        if jobs or any(isinstance(one, Entity) for one in arguments):
             start, end = self._python.place(node)
-            why = f"`{name}` changes the recipe, and comes from another file, which parcost does "
-            "not read"
-            raise PythonTextError(why, start, end)
+            why = f"`{name}` changes the recipe, and `{module}.py` is not beside this file"
+            raise PythonTextError(why, start, end, "put that file beside it, or state its changes")
         return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
+
+    def _follow_file(
+        self,
+        follower: Follower,
+        python: PythonText,
+        name: str,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return the result of a function of a file beside this one; its changes stand at *node*.
+
+        Raises:
+            PythonTextError: The file has no such function, or it is not followed.
+        """
+        start, end = self._python.place(node)
+        inner = follower.make_follower(python.tree, _NeMoLibrary(python, self._neighbor))
+        function = inner.functions.get(name.rpartition(".")[2])
+        if function is None:
+            raise PythonTextError(f"the file beside this one has no function `{name}`", start, end)
+        names = (one.arg for one in (*function.args.posonlyargs, *function.args.args))
+        values = dict(zip(names, arguments, strict=False))
+        values |= {one: cell.value for one, cell in keywords.items()}
+        try:
+            made = inner.call_function(function, values)
+        except PythonTextError as error:
+            raise PythonTextError(f"`{name}`: {error}", start, end, error.help) from None
+        own = set(ast.walk(self._python.tree))
+        for one in (made, *values.values()):
+            if isinstance(one, Entity):
+                _place_cells(one, own, node)
+        return made
 
     def _follow_library(
         self, name: str, node: ast.Call, arguments: Sequence[Any], keywords: Mapping[str, Cell]
@@ -334,8 +389,8 @@ class _NeMoLibrary(CodeLibrary):
 class _ScriptLibrary(_NeMoLibrary):
     """Calls in a script that builds its objects itself, and the *jobs* that it trains."""
 
-    def __init__(self, python: PythonText) -> None:
-        super().__init__(python)
+    def __init__(self, python: PythonText, neighbor: Callable[[str], str | None]) -> None:
+        super().__init__(python, neighbor)
         self.jobs: list[Entity] = []
 
     def call(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +35,7 @@ from parcost_formats.tools.tables import is_listed, table
 #: The release that the tables of this module are made for.
 VERSION = "Megatron-Bridge 0.6"
 _TABLE: Mapping[str, Any] = table("megatron")["bridge"]
+_CLASSES: Mapping[str, Any] = table("bridge_classes")
 _SECTIONS: Mapping[str, Sequence[str]] = _TABLE["sections"]
 _TYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "half": "fp16", "uint8": "fp8"}
 _ONE_TEXT = ("moe_layer_freq", "window_attn_skip_freq")
@@ -269,7 +271,7 @@ class _BridgeLibrary(CodeLibrary):
         if last in ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance"):
             return _builtin(last, arguments)
         if last[:1].isupper():
-            return Entity(last, node, dict(keywords))
+            return Entity(last, node, {**_class_cells(last, node), **keywords})
         if last in _TABLE["harmless"]["functions"] or name.startswith(("os.", "logging.")):
             return UnreadValue("it is code, which parcost does not run")
         given = [*arguments, *(one.value for one in keywords.values())]
@@ -352,11 +354,11 @@ class _BridgeLibrary(CodeLibrary):
     def make_container(self, name: str, base: Mapping[str, Any], node: ast.AST) -> Entity:
         """Return the configuration that a library function creates."""
         made = Entity(_CONTAINER, node)
-        why = f"{VERSION}: {name}"
+        why = f"{base.get('version', VERSION)}: {name}"
         unread = UnreadValue(f"it is code of {name}, which is not in parcost's table")
         for path, value in [*base.items(), *((one, unread) for one in base.get("unread", ()))]:
             section, _, attribute = path.partition(".")
-            if path == "unread":
+            if path in ("unread", "version"):
                 continue
             cell = Cell(value, node, f"{name}()", why)
             if not attribute:
@@ -566,15 +568,21 @@ class _RecipeReader:
                 why = start.value.why if isinstance(start.value, UnreadValue) else "not known"
                 self._found.doubts.append(one.evolve(unread=why))
             return
+        kind = model.kind
+        for attribute, inner in _class_cells(kind, cell.node).items():
+            model.cells.setdefault(attribute, inner)
         classes = table("nemo")["classes"]
-        if model.kind in _TABLE["plain_models"] or model.kind == "model":
-            return
-        name = model.kind.replace("ModelProvider", "Config")
-        if name in classes:
-            one = self._option("hf", cell).evolve(key=model.kind, texts=(classes[name],))
+        entry = _CLASSES["models"].get(kind) or classes.get(kind.replace("ModelProvider", "Config"))
+        if entry:
+            one = self._option("hf", cell).evolve(key=kind, texts=(entry,))
             self._found.model = one
-        elif not model.kind.startswith("?"):
-            why = f"the defaults of the class {model.kind} are not known"
+        elif not (
+            kind.startswith("?")
+            or kind == "model"
+            or kind in _TABLE["plain_models"]
+            or kind in _CLASSES["classes"]
+        ):
+            why = f"the defaults of the class {kind} are not known"
             self._found.doubts.append(self._option("model", cell).evolve(unread=why))
 
     def _precision(self, cell: Cell | None) -> None:
@@ -690,6 +698,9 @@ class _RecipeReader:
                 found.ignored.append(option)
             return
         value = cell.value
+        if isinstance(value, DottedName) and value.name in _TABLE["constants"]:
+            option = option.evolve(assumption=f"{VERSION}: {value.name}")
+            value = _TABLE["constants"][value.name]
         if isinstance(value, Entity) and value.kind.startswith("?"):
             value = UnreadValue(f"`{value.kind[1:]}` is a function of another file")
         if isinstance(value, Entity):
@@ -705,9 +716,9 @@ class _RecipeReader:
         if name == "use_distributed_optimizer" and before is not None and before.text == "true":
             return  # one of both sections turns it on
         texts, unread = _texts(name, value)
-        if section == "tokenizer" and unread and found.model is not None:
-            why = f"{unread}; the vocabulary is that of the model"
-            found.unread.append(option.evolve(unread=why))
+        if section == "tokenizer" and (found.model is not None or before is not None):
+            why = "the vocabulary is that of the model"
+            found.ignored.append(option.evolve(assumption=why))
             return
         if renamed.startswith("not ") and texts in (("true",), ("false",)):
             texts = ("false",) if texts == ("true",) else ("true",)
@@ -734,11 +745,18 @@ def _beginnings(name: str) -> Sequence[str]:
     return ["_".join(words[:count]) for count in range(len(words), 0, -1)]
 
 
+def _class_cells(name: str, node: ast.AST) -> dict[str, Cell]:
+    """Return the attributes that a provider class sets itself, as far as the table has them."""
+    values = _CLASSES["classes"].get(name, {})
+    return {one: Cell(it, node, name, f"{VERSION}: {name}") for one, it in values.items()}
+
+
 def _rejection(name: str) -> str:
     """Return the reason why a model is not supported, by the words of its name; "" if it is."""
     words = [one.lower() for one in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     known = _TABLE["rejected_models"]
-    return next((str(known[one]) for one in words if one in known), "")
+    named = (why for pattern, why in _CLASSES["rejected"].items() if fnmatchcase(name, pattern))
+    return next((str(known[one]) for one in words if one in known), "") or next(named, "")
 
 
 def _base(name: str, depth: int = 0) -> Mapping[str, Any] | None:

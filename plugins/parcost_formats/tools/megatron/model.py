@@ -244,7 +244,9 @@ def read_start(options: ToolOptions, start: Option) -> None:
     """Use the catalogue model that *start* names, with the changes in the file."""
     draft = options.draft
     known = table("megatron")["bridge"]["models"]
-    entry = known.get(start.text) or (start.text if start.text in known.values() else "")
+    classes = (known, table("bridge_classes")["models"], table("nemo")["classes"])
+    entries = {entry for one in classes for entry in one.values()}
+    entry = known.get(start.text) or (start.text if start.text in entries else "")
     assumption = start.assumption
     if not entry:
         entry, why = find_entry(start.text)

@@ -109,6 +109,12 @@ class Follower:
             self._depth -= 1
         return None
 
+    def make_follower(self, tree: ast.Module, library: CodeLibrary) -> Follower:
+        """Return a follower of another file; its changes to objects count among those of this."""
+        made = Follower(tree, library, {})
+        made._log, made._depth = self._log, self._depth + 1
+        return made
+
     def run_file(self, tree: ast.Module, wanted: Callable[[Any], bool]) -> Any:
         """Interpret the module level of a file; return its first *wanted* value, or None."""
         names = dict(self.globals)
