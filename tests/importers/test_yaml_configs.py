@@ -414,6 +414,27 @@ def test_nemo_1_is_read() -> None:
     assert not found.missing
 
 
+def test_keys_of_checkpoints_and_of_the_trainer_ask_for_nothing(
+    run_command: Callable[..., Any],
+) -> None:
+    text = NEMO_1.replace("  name: x\n", "  name: x\n  callback: {save_top_k: 5}\n")
+    text = text.replace("max_steps: 100", "max_steps: 100, limit_val_batches: 32")
+    done = run_command("import", "run.yaml", files={"run.yaml": text})
+    assert done.code == 0, done.err
+    assert "save_top_k" not in done.err
+    assert "limit_val_batches" not in done.err
+
+
+@pytest.mark.parametrize(("experts", "code"), [("", 0), ("  num_moe_experts: 8\n", 2)])
+def test_experts_of_a_token_are_asked_for_where_there_are_experts(
+    run_command: Callable[..., Any], experts: str, code: int
+) -> None:
+    text = f"{NEMO_1}{experts}  strange_top_k: 2\n"
+    done = run_command("import", "run.yaml", files={"run.yaml": text})
+    assert done.code == code, done.err
+    assert ("`model.top_k` is not known" in done.err) == bool(experts)
+
+
 def test_what_nemo_1_leaves_out_has_its_defaults() -> None:
     lines = [
         line

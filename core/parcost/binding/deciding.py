@@ -258,7 +258,7 @@ class _State:
         if any(name in self._assumed for name in names):
             return False
         if subject.within:
-            return subject.within not in self._kinds
+            return subject.within not in self._kinds | self._stated | self._assumed.keys()
         return any(name in self._importer.needs for name in names)
 
     def question(self, key: ImportedKey, subject: DecidingSubject) -> ImportQuestion:

@@ -136,8 +136,8 @@ class DecidingSubject:
     *attributes* settle it: attributes such as ``layout.zero``, kinds of blocks, and folders of a
     catalogue such as ``catalog.precisions``. A question asks for the first of them. *words* are
     parts of keys, all words of one entry together: ``zero``, ``distributed optimizer``. *within*
-    is a kind of blocks; a file without such a block has no default of the subject. *answers* are
-    options to copy.
+    is a kind of blocks, or an attribute; a file without it has no default of the subject.
+    *answers* are options to copy.
     """
 
     name: str

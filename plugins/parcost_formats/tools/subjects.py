@@ -19,4 +19,4 @@ SUBJECTS: Sequence[DecidingSubject] = tuple(
     for name, row in table("subjects").items()
 )
 #: Those of a file that only describes a model.
-MODEL_SUBJECTS = tuple(one for one in SUBJECTS if one.within == "model")
+MODEL_SUBJECTS = tuple(one for one in SUBJECTS if one.within.startswith("model"))
