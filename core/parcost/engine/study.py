@@ -67,6 +67,7 @@ class SpecStudy(Study):
     _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
     _complaint: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
     _structures: Callable[[], Sequence[SpecStudy]] | None = field(default=None, repr=False)
+    _cut: Callable[[], Pipeline | None] | None = field(default=None, repr=False)
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
     reads: Reads | None = field(default=None, repr=False)  # of attributes that record them
     recording: Any = field(factory=RLock, repr=False)  # held while its blocks record reads
@@ -180,7 +181,8 @@ class SpecStudy(Study):
     @property
     def pipeline(self) -> Pipeline:
         """The split of the step; with several structures, that of the first one."""
-        only = super().pipeline
+        known = None if self._cut is None else self.query(_known_cut)
+        only = super().pipeline if known is None else known
         return only if self._structures is None else self._of_first(only)
 
     def _of_first(self, cut: Pipeline) -> Pipeline:
@@ -254,6 +256,12 @@ class SpecStudy(Study):
 
     def forget(self) -> None:
         self._memo.clear()
+
+
+def _known_cut(study: SpecStudy) -> Pipeline | None:
+    """Return the pipeline of a structure, if its group knows it, or None."""
+    assert study._cut is not None  # noqa: SLF001
+    return study._cut()  # noqa: SLF001
 
 
 def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: Any) -> Any:

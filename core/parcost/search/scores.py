@@ -7,7 +7,7 @@ number of stages is an array over all structures; other answers are requested fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from parcost.contract.terms import Edge, StageCounts, Work
 from parcost.engine.reduce import term_problem
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.shapes import fits_shape, rooms_of
-from parcost.engine.study import count_fault, plain_first
+from parcost.engine.study import count_fault
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
@@ -168,6 +168,7 @@ class _Table:
 
     def __init__(self, group: StructureGroup, answers: Iterable[_Answers], hosts: Windows) -> None:
         shape, rank = group.variants.shape, 1 + len(group.mesh.sizes)
+        self._choices = len(shape)
         own: list[Sequence[VariantAnswers]] = []
         self._shared = stack_terms(_shared_answers(answers, own), shape, hosts, rank)
         self._own = [
@@ -175,13 +176,16 @@ class _Table:
             for place in range(len(group.structures))
         ]
 
-        self._work = SerialWork(self._shared, len(shape))
-        self._own_work = [SerialWork(terms, len(shape)) for terms in self._own]
-
     def serial_work(self, place: int, places: Places) -> Iterator[tuple[SerialWork, Any]]:
         """Yield serial work, and the function that selects it at all points of one structure."""
-        yield self._work, places.pick
-        yield self._own_work[place], partial(at_points, kept=slice(None))
+        shared, *own = self._work
+        yield shared, places.pick
+        yield own[place], partial(at_points, kept=slice(None))
+
+    @cached_property
+    def _work(self) -> Sequence[SerialWork]:
+        """The serial work of the shared terms, followed by that of each structure."""
+        return [SerialWork(terms, self._choices) for terms in (self._shared, *self._own)]
 
     def select_terms(
         self, place: int, points: NDArray[np.intp], places: Places
@@ -257,7 +261,7 @@ class Scores:
         structure, places = self.group.structures[place], self.group.places(place)
         points = np.arange(len(structure.kept))
         choices = tuple(range(structure.legal.ndim - 1))
-        work = list(self._first.serial_work(place, places))
+        work = list(self._all.serial_work(place, places))
         found = np.full(len(points), np.inf)
         for index in self._positions:
             legal = self.under(structure.legal, index)
@@ -449,23 +453,10 @@ class Scores:
     def _pipeline(self, place: int, index: int, points: NDArray[np.intp]) -> Pipeline:
         """Return the pipeline of a structure by a schedule, at some of its *points*."""
         if (place, index) not in self._pipelines:
-            self._pipelines[place, index] = self._whole_pipeline(place, index)
+            study = self.group.structures[place].variants.at(self._where(index))
+            self._pipelines[place, index] = study.pipeline
         found = self._pipelines[place, index]
         return evolve(found, micro_batches=at_points(found.micro_batches, points))
-
-    def _whole_pipeline(self, place: int, index: int) -> Pipeline:
-        where, pick = self._where(index), self.group.places(place).pick
-        shared = [a.shared for a in self._cuts if a.shared is not None]
-        found = [x for read, by in shared for _, x in by[tuple(where[k] for k in read)]]
-        if len(shared) < len(self._cuts) or len(found) != 1:
-            return self.group.structures[place].variants.at(where).pipeline
-        cut: Pipeline = found[0]
-        return evolve(
-            cut,
-            stages=int(plain_first(pick(cut.stages))),
-            chunks=int(plain_first(pick(cut.chunks))),
-            micro_batches=pick(cut.micro_batches),
-        )
 
     def _schedule(self, place: int, index: int) -> Schedule:
         if (place, index) not in self._schedules:

@@ -10,7 +10,7 @@ reads it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from itertools import product
 from math import prod
@@ -31,11 +31,12 @@ from parcost.search.mesh import Mesh, Places, join_places
 from parcost.search.result import spec_text
 from parcost.search.spec_values import setting_text
 from parcost.search.term_arrays import mask
-from parcost.search.variants import Choice, VariantAnswers, Variants
+from parcost.search.variants import Choice, Combination, VariantAnswers, Variants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.contract.pipelines import Pipeline
     from parcost.contract.plugin import Fault
     from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
@@ -50,7 +51,8 @@ class Structure:
     """All layouts with the same virtual stages: a study over combinations of degrees, and choices.
 
     *whole* is the study at all combinations, legal or not. *kept* are the indices of its points in
-    use. *legal* is a mask with a dimension for each choice and one for these points.
+    use. *legal* is a mask with a dimension for each choice and one for these points. *cut* returns
+    the pipeline under a combination of choices, as far as the group of structures knows it.
     """
 
     values: Mapping[str, Any]
@@ -59,6 +61,7 @@ class Structure:
     choices: Sequence[Choice]
     legal: NDArray[np.bool_]
     faults: list[Fault]
+    cut: Callable[[Combination], Pipeline | None] | None = None
 
     @cached_property
     def study(self) -> SpecStudy:
@@ -74,7 +77,7 @@ class Structure:
     @cached_property
     def variants(self) -> Variants:
         """The study under all combinations of choices."""
-        return Variants(self.study, self.choices, self.faults)
+        return Variants(self.study, self.choices, self.faults, cut=self.cut)
 
     @property
     def points(self) -> int:
@@ -83,7 +86,7 @@ class Structure:
 
     def select_points(self, points: NDArray[np.intp]) -> Structure:
         """Return the structure with only some of its points."""
-        return evolve(self, kept=self.kept[points], legal=self.legal[..., points])
+        return evolve(self, kept=self.kept[points], legal=self.legal[..., points], cut=None)
 
 
 @frozen(kw_only=True, eq=False, slots=False)
@@ -129,11 +132,14 @@ def _group(
     if merged is None:
         return None
     first, several = structures[0], len(structures) > 1
-    parts = [partial(getattr, s, "variants") for s in structures] if several else []
     point = merged.point if several else {}
-    known = [mesh.places(i, s.kept) for i, s in enumerate(structures)] if legal else ()
+    known = [mesh.places(i, s.kept) for i, s in enumerate(structures)]
     pick = join_places(known).pick if legal else None
-    variants = Variants(merged.study, first.choices, first.faults, point, parts, pick)
+    variants = Variants(merged.study, first.choices, first.faults, point, legal=pick)
+    cuts = [partial(variants.part_pipeline, places.pick) if several else None for places in known]
+    structures = [evolve(s, cut=cut) for s, cut in zip(structures, cuts, strict=True)]
+    if several:
+        variants.parts = [partial(getattr, s, "variants") for s in structures]
     return StructureGroup(structures=structures, mesh=mesh, variants=variants)
 
 

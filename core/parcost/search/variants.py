@@ -22,15 +22,17 @@ from parcost.contract.schema import SCALARS, on_axes
 from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.shapes import shape_of, shape_problem
-from parcost.engine.study import SpecStudy, contribution, row_count
+from parcost.engine.study import SpecStudy, contribution, plain_first, row_count
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, SpecError
+from parcost.numeric import max_of
 from parcost.search.term_numbers import summed_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.calls import CallError
+    from parcost.contract.pipelines import Pipeline
     from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.study import Schedule
 
@@ -68,21 +70,22 @@ class Variants:
         choices: Sequence[Choice],
         faults: list[Fault] | None = None,
         point: Mapping[str, Any] = MappingProxyType({}),
-        parts: Sequence[Callable[[], Variants]] = (),
         legal: Callable[[Any], Any] | None = None,
+        cut: Callable[[Combination], Pipeline | None] | None = None,
     ) -> None:
         """Make the variants; plugins that fail under any variant are recorded in *faults*.
 
         *legal* selects the legal points of an array of *base*: other points may hold any number.
 
         *point* has the values of axes that are no choices but differ between the points of *base*,
-        such as the stages. The points belong to *parts*. An answer that reads such an axis does not
-        hold for all of them.
+        such as the stages. The points belong to ``parts``. An answer that reads such an axis does
+        not hold for all of them. *cut* returns the pipeline of a part, or None if it is unknown.
         """
         self.base = base
         self.point = point
-        self.parts = parts
+        self.parts: Sequence[Callable[[], Variants]] = ()
         self.legal = legal
+        self.cut = cut
         self.choices = choices
         self.faults: list[Fault] = [] if faults is None else faults
         self.points = shape_of(base)
@@ -286,12 +289,40 @@ class Variants:
                 token = READS.set(None)  # an answer does not depend on it
                 try:
                     cut = study.pipeline
-                    most = max([cut.stages, *(part().stages for part in self.parts)])
+                    ((_, whole),) = study.contributions("pipelines")  # of all structures
                 finally:
                     READS.reset(token)
-                self._cuts[id(study)] = most, cut.stages * cut.chunks
+                self._cuts[id(study)] = int(max_of(whole.stages)), cut.stages * cut.chunks
             complaint = term_problem(answer, *self._cuts[id(study)])
         return complaint
+
+    @cached_property
+    def _part_cuts(self) -> Sequence[VariantAnswers] | None:
+        """The answers to `pipelines` for all parts, or None if each part must be asked."""
+        found = [self.common_answers("pipelines", i) for i in range(self.plugins("pipelines"))]
+        shared = [answers for answers in found if answers is not None]
+        return shared if len(shared) == len(found) else None
+
+    def part_pipeline(
+        self, pick: Callable[[Any], Any], combination: Combination
+    ) -> Pipeline | None:
+        """Return the pipeline of the part whose points *pick* selects, and record the reads.
+
+        It is None if only the part itself can tell.
+        """
+        if self._part_cuts is None:
+            return None
+        found: list[Any] = []
+        for read, by_part in self._part_cuts:
+            found += by_part[tuple(combination[k] for k in read)]
+            if (reads := READS.get()) is not None:
+                for k in read:
+                    reads.note(self.choices[k].name, combination[k])
+        if len(found) != 1:
+            return None
+        cut: Pipeline = found[0][1]
+        stages, chunks = (int(plain_first(pick(number))) for number in (cut.stages, cut.chunks))
+        return evolve(cut, stages=stages, chunks=chunks, micro_batches=pick(cut.micro_batches))
 
     def _study(self, combination: Combination) -> SpecStudy:
         blocks = {
@@ -310,17 +341,13 @@ class Variants:
                 **{c.name: i for c, i in zip(self.choices, combination, strict=True)},
             },
             complaint=self._complaint,
+            cut=None if self.cut is None else partial(self.cut, combination),
             structures=partial(self._structures, combination) if self.point else None,
         )
 
     def _structures(self, combination: Combination) -> Sequence[SpecStudy]:
         """Return the study of each part for *combination*."""
         return [part().at(combination) for part in self.parts]
-
-    @cached_property
-    def stages(self) -> int:
-        """The number of devices of a pipeline, the same under all choices."""
-        return self.at((0,) * len(self.choices)).pipeline.stages
 
     def _observe(self, value: Any, combination: Combination) -> Any:
         """Return *value* with its blocks replaced by blocks that record reads of choices.
