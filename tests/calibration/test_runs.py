@@ -239,7 +239,7 @@ def test_narrower_bounds_are_kept(calibrate: Calibrate, file: File) -> None:
         (("--bounds", "sustained=80..95us"), "is in %"),
         (("--bounds", "sustained"), "NAME=LOW..HIGH"),
         (("--bounds", "issue=10..60us"), "no such constant is fitted"),
-        (("--name", "a b"), "is no label"),
+        (("--name", "a b"), "is not a label"),
         (("--folds", "1"), "--folds"),
     ],
 )
@@ -294,7 +294,7 @@ def bad(**changes: Any) -> Raw:
         (bad(id="x", parallel__tp=4), "= 4 ranks, and there are 8 devices"),
         (bad(id="x", measured__mfu=1.2), "nothing computes beyond its peak"),
         (bad(id="x", measured__step_time_s=1e-3), "is an MFU of"),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[1]", "not an object"),
     ],
 )

@@ -123,7 +123,7 @@ def test_products_in_csv_are_those_in_json(
         ("a100_sxm_80g,bfloat16,8192,8192,x,200", "`time_us` is missing"),
         ("a100_sxm_80g,bfloat16,8192,8192,8192,0", "`time_us` is 0"),
         ("a100_sxm_80g,bfloat16", "`time_us` is missing"),
-        ("a100_sxm_80g,bfloat16,-1,-1,8192,200", "`products` is no list"),
+        ("a100_sxm_80g,bfloat16,-1,-1,8192,200", "`products` is not a list"),
         ("a100_sxm_80g,bfloat16,1e999,1,1,200", "`time_us` is missing"),
     ],
 )

@@ -92,7 +92,7 @@ def changed(record: Any, name: str, value: Any) -> Any:
     [
         (RECORDS[0], "share", -0.1, "the term `odd` share = -0.1, which no time or size is"),
         (RECORDS[0], "also", ("x",), "the term `odd` also_busy = (), which is not one share for"),
-        (RECORDS[0], "count", (), "the term `odd` count = (), which is no number of times"),
+        (RECORDS[0], "count", (), "the term `odd` count = (), which is not a number of times"),
         (RECORDS[3], "freed_at_b", 1.1, "the term `odd` freed_at_b = 1.1, which is not within 0"),
         (
             RECORDS[3],
@@ -100,15 +100,15 @@ def changed(record: Any, name: str, value: Any) -> Any:
             -1.1,
             "the term `odd` of_activations = -1.1, which no share",
         ),
-        (RECORDS[5], "column", 1.5, "the figure `odd` column = 1.5, which is no whole number"),
+        (RECORDS[5], "column", 1.5, "the figure `odd` column = 1.5, which is not a whole number"),
         (RECORDS[5], "detail", 1, "the figure `odd` detail = 1, which is neither true nor false"),
         (RECORDS[6], "coverage", np.array([0.9, 0.9]), "the interval of `odd` coverage = array("),
-        (RECORDS[7], "notes", "no", "the section 'odd' notes = 'no', which is no list of texts"),
+        (RECORDS[7], "notes", "no", "the section 'odd' notes = 'no', which is not a list of texts"),
         (RECORDS[7], "rows", [("x", "y")], "the section 'odd' the row ('x', 'y'), where 1 cells"),
-        (RECORDS[8], "strides", (-1.0,), "the group `odd` strides = (-1.0,), which is no shape"),
+        (RECORDS[8], "strides", (-1.0,), "the group `odd` strides = (-1.0,), which is not a shape"),
         (RECORDS[8], "links", (), "the group `odd` links = (), not one for each level"),
-        (RECORDS[9], "stages", 0, "the pipeline stages = 0, which is no whole number above 0"),
-        (RECORDS[9], "stages", 2.0, "the pipeline stages = 2.0, which is no whole number above"),
+        (RECORDS[9], "stages", 0, "the pipeline stages = 0, which is not a whole number above 0"),
+        (RECORDS[9], "stages", 2.0, "the pipeline stages = 2.0, which is not a whole number above"),
         (RECORDS[12], "budget_seconds", -1, "a goal budget_seconds = -1, which no time or size is"),
     ],
 )
@@ -133,5 +133,5 @@ class Sparse(parcost.Operator):
 def test_an_own_record_has_rules_by_its_types_and_its_own() -> None:
     assert problem(Sparse(name="gate", dense=4.0, kept=2.0)) == ""
     wrong = Sparse(name="gate", dense=4.0, kept="2")  # type: ignore[arg-type]
-    assert problem(wrong) == "gave the Sparse 'gate' kept = '2', which is no number"
+    assert problem(wrong) == "gave the Sparse 'gate' kept = '2', which is not a number"
     assert problem(Sparse(name="gate", dense=4.0, kept=5.0)) == "kept 5 of 4"

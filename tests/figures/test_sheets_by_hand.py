@@ -307,7 +307,7 @@ def test_the_longest_order_is_worked_out_and_none_longer(monkeypatch: pytest.Mon
         more = f"kind = interleaved, stages = {stages}, micro_batches = {m}, chunks = {v}"
         return parcost.load_text(f"pipeline p {{ {more} }}")[0].studies()[0]
 
-    assert len(list(replays(study(3, 4, 2)))) == 0  # 4 is no multiple of 3
+    assert len(list(replays(study(3, 4, 2)))) == 0  # 4 is not a multiple of 3
     assert len(list(replays(study(2, 6, 2)))) == 1
     (check,) = sketches(study(2, 8, 2))
     assert check.id == "pipeline-size"  # type: ignore[union-attr]

@@ -151,9 +151,13 @@ def test_a_setting_of_the_cost_raises_a_question(
         ("CausalLM", "ImageTextToText", "a vision tower is not in the language"),
         ("packed_sequence:", "flow_matching: {shift: 3}\npacked_sequence:", "diffusion"),
         ("TrainFinetuneRecipeFor", "KnowledgeDistillationRecipeFor", "distillation"),
-        ("dp_size: none", "dp_size: 64", "128 is no multiple of local_batch_size 4 x dp_size 64"),
+        (
+            "dp_size: none",
+            "dp_size: 64",
+            "128 is not a multiple of local_batch_size 4 x dp_size 64",
+        ),
         ("strategy: fsdp2", "strategy: magic", "`magic` is not known"),
-        ("pp_microbatch_size: 1", "pp_microbatch_size: 3", "is no multiple of 3"),
+        ("pp_microbatch_size: 1", "pp_microbatch_size: 3", "is not a multiple of 3"),
     ],
 )
 def test_what_cannot_run_or_be_written_is_an_error(old: str, new: str, message: str) -> None:

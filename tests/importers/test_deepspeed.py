@@ -376,9 +376,9 @@ def test_a_file_is_recognized_by_its_keys() -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ((10, 3, 2), "10 is no multiple of 3 x 2"),
-        ((8, None, 3), "8 is no multiple of 1 x 3"),
-        ((9, 2, None), "9 is no multiple of 2 x 1"),
+        ((10, 3, 2), "10 is not a multiple of 3 x 2"),
+        ((8, None, 3), "8 is not a multiple of 1 x 3"),
+        ((9, 2, None), "9 is not a multiple of 2 x 1"),
     ],
 )
 def test_sizes_of_a_batch_that_no_replicas_join_are_an_error(

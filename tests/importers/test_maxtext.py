@@ -223,7 +223,7 @@ def test_what_the_language_lacks_is_refused_by_name(lines: str, message: str) ->
     ("old", "new", "message"),
     [
         ("llama3.1-70b", "qwen3-next-80b-a3b", "the language has no layers of Gated DeltaNet"),
-        ("per_device_batch_size: 2", "per_device_batch_size: 0.3", "no whole sequences"),
+        ("per_device_batch_size: 2", "per_device_batch_size: 0.3", "not whole sequences"),
         ("per_device_batch_size: 2", "per_device_batch_size: x", "a number is expected"),
         ("ici_tensor_parallelism: 4", "ici_tensor_parallelism: 0", "at least 1, or -1"),
     ],

@@ -254,8 +254,8 @@ def test_what_ranks_share_out(flags: str, attributes: dict[str, str]) -> None:
 )
 def test_stages_of_a_pipeline(flags: str, attributes: dict[str, str]) -> None:
     text = small(flags, "--pipeline-model-parallel-size 4").replace("layers 2", "layers 24", 1)
-    if "(ttt|)*7" in flags:  # 3 + 7 x 3 layers on nine parts are no multiple of four
-        assert "9 stages are no multiple of pp 4" in problems(text)[0]
+    if "(ttt|)*7" in flags:  # 3 + 7 x 3 layers on nine parts are not a multiple of four
+        assert "9 stages are not a multiple of pp 4" in problems(text)[0]
     else:
         assert attributes.items() <= values(read(text)).items()
 

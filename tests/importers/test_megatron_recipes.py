@@ -65,13 +65,13 @@ from .megatron_files import (
         ("--num-experts 4 --moe-layer-freq [1]*99999999", "a number or a list"),
         ("--num-experts 4 --moe-layer-freq [1]*3", "the list has 3 layers, and --num-layers 2"),
         ("--num-experts 4 --moe-layer-freq [1,0]", "follow no pattern that can be written"),
-        ("--num-experts 4 --moe-layer-freq 3", "the 2 layers are no multiple of 3"),
-        ("--pipeline-model-parallel-layout Ex|L", "`x` is no layer"),
+        ("--num-experts 4 --moe-layer-freq 3", "the 2 layers are not a multiple of 3"),
+        ("--pipeline-model-parallel-layout Ex|L", "`x` is not a layer"),
         ("--pipeline-model-parallel-layout tt", "one E stands first, and one L last"),
         ("--pipeline-model-parallel-layout E(t)*9999999L", "it has too many layers"),
         ("--pipeline-model-parallel-layout EtL", "it has 1 layers, and --num-layers 2"),
         ("--pipeline-model-parallel-layout EttmL", "1 layers that predict further tokens"),
-        ("--num-layers-per-virtual-pipeline-stage 3", "2 layers / pp 1 / 3 is no whole number"),
+        ("--num-layers-per-virtual-pipeline-stage 3", "2 layers / pp 1 / 3 is not a whole number"),
         ("--cp-comm-type p2p a2a", "all layers have one way here"),
         ("--cp-comm-type mail", "mail is not known"),
         ("--normalization BatchNorm", "BatchNorm is not known"),
@@ -313,17 +313,17 @@ def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def a(:\n", "no Python"),
+        ("def a(:\n", "not Python"),
         ("", "the file has no recipe"),
         ("print('hello')\n", "the file has no recipe"),
         (
             "def a():\n    cfg.model.seq_length = 1\ndef b():\n    cfg.model.seq_length = 2\n",
             "the file has several recipes (a, b): choose one by --recipe NAME",
         ),
-        ("(" * 100_000, "no Python"),
+        ("(" * 100_000, "not Python"),
         ("x = " + "-" * 100_000 + "1", "no"),
         ("def a():\n    cfg.model.seq_length = 9**9**9\n", ""),
-        ("\x00", "no Python"),
+        ("\x00", "not Python"),
         ("def a():\n    cfg.model.seq_length = 1if x else 2\n", ""),
     ],
 )
@@ -498,7 +498,7 @@ def test_only_conditions_of_constants_are_followed() -> None:
             "cfg = _pretrain_common(); cfg.model.hybrid_layer_pattern = 'M*M*'",
             "Mamba layers are not in the language",
         ),
-        ("cfg = _pretrain_common(); cfg.mixed_precision = 'bf16_mixd'", "is no recipe of mixed"),
+        ("cfg = _pretrain_common(); cfg.mixed_precision = 'bf16_mixd'", "is not a recipe of mixed"),
     ],
 )
 def test_what_the_language_lacks_is_named(body: str, missing: str) -> None:
@@ -548,7 +548,7 @@ def test_a_configuration_of_bridge_in_yaml_is_read_as_its_recipe() -> None:
         ("train:", "peft:\n  type: lora\ntrain:", "adapters are not in the language"),
         ("  seq_length: 8192", "  hybrid_layer_pattern: MEM\n  seq_length: 8192", "Mamba layers"),
         ("  num_layers: 32", "  hf_path: Qwen/Qwen3-VL-8B-Instruct\n  num_layers: 32", "vision"),
-        ("bf16_mixed", "bf17_mixed", "is no recipe of mixed precision"),
+        ("bf16_mixed", "bf17_mixed", "is not a recipe of mixed precision"),
     ],
 )
 def test_a_configuration_of_bridge_in_yaml_is_rejected_by_name(

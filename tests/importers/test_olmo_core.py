@@ -135,7 +135,7 @@ def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribu
     [
         ("-> ExperimentConfig", "", "no function that returns an `ExperimentConfig`"),
         ("2 * 4096", "2 * 4095", "8190 tokens are not a multiple of max_sequence_length = 4096"),
-        ("import argparse", "import (", "no Python"),
+        ("import argparse", "import (", "not Python"),
     ],
 )
 def test_a_script_that_is_not_followed_is_an_error(old: str, new: str, message: str) -> None:

@@ -372,12 +372,12 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[model", "no TOML"),
-        ("a = 1\na = 2", "no TOML"),
+        ("[model", "not TOML"),
+        ("a = 1\na = 2", "not TOML"),
         ("x = 1", "the file has no section of torchtitan"),
         (toml(parallelism="tensor_parallel_degree = 0"), "a whole number from 1 on is expected"),
         (toml(parallelism='tensor_parallel_degree = "two"'), "a whole number from 1 on"),
-        (toml(parallelism="data_parallel_shard_degree = -2"), "is no number from 1 on"),
+        (toml(parallelism="data_parallel_shard_degree = -2"), "is not a number from 1 on"),
         (pipeline('pipeline_parallel_schedule = "InterleavedZeroBubble"'), "is not modelled"),
         (pipeline("pipeline_parallel_layers_per_stage = 3"), "make 12 stages of 3"),
         (pipeline('pipeline_parallel_split_points = ["norm"]'), "names such as layers.8"),
@@ -387,14 +387,14 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
         ),
         (
             pipeline("pipeline_parallel_microbatch_size = 3", "local_batch_size = 8"),
-            "a local batch of 8 is no multiple of 3",
+            "a local batch of 8 is not a multiple of 3",
         ),
         (
             toml(activation_checkpoint='mode = "memory_budget"'),
             "what a compiler recomputes for a budget is not known ahead",
         ),
         (toml(activation_checkpoint='selective_ac_option = "some"'), "op or a number of layers"),
-        ("[" * 100_000, "no TOML"),
+        ("[" * 100_000, "not TOML"),
         ("a = 1" + "0" * 5000, "too many digits"),
         ("a." * 20_000 + "a = 1", "more than 32 parts"),
         ("a = " + "[" * 100_000, ""),
@@ -409,13 +409,13 @@ def test_what_is_wrong_with_toml_is_an_error(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def a(:", "no Python"),
+        ("def a(:", "not Python"),
         ("x = 1", "no function that returns a Trainer.Config"),
         (
             PYTHON + PYTHON.replace("llama3_70b", "other"),
             "the file has 2 configurations: llama3_70b, other",
         ),
-        (PYTHON.replace("8 * LENGTH", "8 * LENGTH + 1"), "65537 tokens are no whole sequences"),
+        (PYTHON.replace("8 * LENGTH", "8 * LENGTH + 1"), "65537 tokens are not whole sequences"),
         (PYTHON.replace("FullAC", "MemoryBudgetAC"), "is not known ahead"),
     ],
 )

@@ -248,7 +248,7 @@ def test_odd_rows_are_slower_than_rows_that_are_copied_by_words(
 def test_heads_that_start_anywhere_run_on_vector_units(
     study_with: StudyWith, head: int, on_vectors: bool
 ) -> None:
-    """Heads of 216 and 450 bytes are no multiple of 16; 256 and 208 bytes are.
+    """Heads of 216 and 450 bytes are not a multiple of 16; 256 and 208 bytes are.
 
     An A100 has 312 TFLOPS in fp16 on tensor cores, and 19.5 in fp32 beside them.
     """

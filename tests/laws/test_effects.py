@@ -50,7 +50,7 @@ WITHOUT: Mapping[str, str] = {
 #: A framework of its own for a study.
 _FRAMEWORK = 'framework own {{ version = "1"\n{} }}\ntraining {{ framework = own }}\n'
 
-#: Heads that are no multiple of 16 bytes, in products of their own.
+#: Heads that are not a multiple of 16 bytes, in products of their own.
 _ODD_HEADS = "kernels { attention = unfused }\nmodel small { head_dim = 108 }"
 
 #: What a framework's host issues, and what one compiles that may.

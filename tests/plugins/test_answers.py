@@ -41,7 +41,7 @@ def result_of(hook: str, answer: Callable[[], Any], text: str = LETTERS) -> Any:
     ("explain", "complaint"),
     [
         (raising, "the explanation of `width` raised ValueError: no words"),
-        (lambda: 7, "explained `width`: gave `width` the formula 7, which is no Formula"),
+        (lambda: 7, "explained `width`: gave `width` the formula 7, which is not a Formula"),
         (lambda: Formula("a\x1bb"), "explained `width`: gave `width` a formula that cannot be"),
         (lambda: Formula("2 w", inputs={"w": object()}), "gave the formula of `width` the input"),
     ],
@@ -95,8 +95,12 @@ def section(lead: Any) -> Section:
 @pytest.mark.parametrize(
     ("hook", "answer", "complaint"),
     [
-        ("sections", section("many"), "gave the section 'own' lead = 'many', which is no number"),
-        ("sections", section(-1), "gave the section 'own' lead = -1, which is no number"),
+        (
+            "sections",
+            section("many"),
+            "gave the section 'own' lead = 'many', which is not a number",
+        ),
+        ("sections", section(-1), "gave the section 'own' lead = -1, which is not a number"),
         (
             "checks",
             Check(id="", holds=False, subject="layout", message="no"),

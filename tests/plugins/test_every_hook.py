@@ -164,7 +164,7 @@ FORMULAS: dict[str, Any] = {
     "text": "2 n",
     "a text that is none": parcost.Formula(text=5),  # type: ignore[arg-type]
     "inputs that are none": parcost.Formula(text="n", inputs=None),  # type: ignore[arg-type]
-    "an input that is no number": parcost.Formula(text="n", inputs={"n": object()}),
+    "an input that is not a number": parcost.Formula(text="n", inputs={"n": object()}),
     "an input of anything": parcost.Formula(text="n", inputs={"n": (LongText(), "B")}),
     "escapes": parcost.Formula(text="\x1b[31mn"),
 }

@@ -173,7 +173,7 @@ def test_a_schedule_whose_closed_form_fails_is_named() -> None:
 
 
 def undefined(study: parcost.Study) -> list[Figure]:
-    """Give a figure that is no number where a swept bandwidth is small."""
+    """Give a figure that is not a number where a swept bandwidth is small."""
     (link,) = study.all(LinkSheet)
     value = np.where(np.asarray(link.bandwidth) < 10, np.nan, 1.0)
     formula = Formula(text="0 / 0")

@@ -196,7 +196,7 @@ def test_a_figure_without_a_number_is_left_out_and_a_fault(hook: str, value: Any
     assert not [f for _, f in (*result.figures, *result.details) if f.name == "odd"]
     (fault,) = result.faults
     assert (fault.plugin.name, fault.hook) == ("odd", hook)
-    assert fault.message == f"gave the figure `odd` value = {value!r}, which is no number"
+    assert fault.message == f"gave the figure `odd` value = {value!r}, which is not a number"
     assert result.figure("step_time") == evaluate_single(None).figure("step_time")
 
 

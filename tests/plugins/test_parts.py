@@ -67,7 +67,7 @@ def test_a_missing_part_is_named(package: Callable[..., str]) -> None:
 @pytest.mark.parametrize("parts", ["'barn'", "('a.b',)", "(1,)", "('',)", "7"])
 def test_parts_are_a_list_of_modules(package: Callable[..., str], parts: str) -> None:
     (fault,) = load(files=(package(parts),), installed=False).broken
-    assert "which is no list of modules" in fault.message
+    assert "which is not a list of modules" in fault.message
 
 
 def test_a_part_that_is_not_there_cannot_be_left_out() -> None:
@@ -156,4 +156,4 @@ def test_a_part_that_another_plugin_needs_is_imported_at_once(
 def test_what_parts_offer_is_a_list_of_hooks_without_a_study(package: Callable[..., str]) -> None:
     path = package('("barn",)\nOFFERS = ("terms",)', barn=IMPORTER)
     (fault,) = load(files=(path,), installed=False).broken
-    assert "which is no list of hooks without arguments" in fault.message
+    assert "which is not a list of hooks without arguments" in fault.message

@@ -160,7 +160,7 @@ def test_a_count_that_fails_is_a_fault_of_its_plugin() -> None:
     assert [(term.name, term.count) for term in own] == [("c", (4, 4, 4, 4))]
     assert [f"{fault.message}" for fault in found.faults] == [
         "gave `a`, which has a count that raised ZeroDivisionError",
-        "gave `b`, which counts ('many',), which is no number for each virtual stage",
+        "gave `b`, which counts ('many',), which is not a number for each virtual stage",
     ]
 
 
@@ -187,7 +187,7 @@ def test_a_search_names_each_term_of_a_row_that_fails_once() -> None:
     result = search(space(scenario, axes, list(axes)), SearchRequest(budget_seconds=1e9))
     for message in (
         "gave `a`, which has a count that raised ZeroDivisionError",
-        "gave `b`, which counts ('many',), which is no number for each virtual stage",
+        "gave `b`, which counts ('many',), which is not a number for each virtual stage",
         "gave `c`, which has a count that raised ZeroDivisionError",
         "`d` counts 3 virtual stages, and there are 4",
     ):

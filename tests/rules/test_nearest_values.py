@@ -73,9 +73,9 @@ def assert_named_values_pass(spec: str, values: Mapping[str, int], id: str) -> N
 @pytest.mark.parametrize(
     ("values", "help"),
     [
-        # 60 is no multiple of n x 4, but for tp = 1 (and 3, 5, 15, which divide no 64 heads)
+        # 60 is not a multiple of n x 4, but for tp = 1 (and 3, 5, 15, which divide no 64 heads)
         ({"cluster.devices": 60, "layout.tp": 8, "layout.pp": 4}, "take 32 or 64 devices"),
-        # 64 is no multiple of n x 3; with tp = 6 none of n x 6
+        # 64 is not a multiple of n x 3; with tp = 6 none of n x 6
         ({"cluster.devices": 64, "layout.tp": 6, "layout.pp": 3}, "take 54 or 72 devices"),
         # 48 = 8 x 6, and 80 layers are cut into any of 1, 2, 3 and 6 stages
         (
@@ -123,7 +123,7 @@ def test_eight_experts_have_one_nearest_degree() -> None:
 
 
 def test_a_sequence_has_one_nearest_length() -> None:
-    """8192 is no multiple of tp 8 x cp 3 = 24, nor of two parts for each of three ranks."""
+    """8192 is not a multiple of tp 8 x cp 3 = 24, nor of two parts for each of three ranks."""
     found = helps(DENSE, {"cluster.devices": 96, "layout.tp": 8, "layout.cp": 3})
     assert found["context-divides-sequence"] == "take 8184 or 8208 tokens, or cp = 2 or 4"
     assert found["sequence-divide"].startswith("take 8184 or 8208 tokens:")

@@ -324,14 +324,14 @@ def test_a_plugin_declares_rules_as_the_shipped_ones_do() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nonsense", "is no TOML"),
+        ("nonsense", "is not TOML"),
         ("x = 3", "where a table is expected"),
         ("[x]\ntitle = 'a'", "no text as `severity`"),
         (OWN.replace("warning", "bad"), "which is not error or warning"),
         (OWN.replace('1 GB/s", "', '7 GB/s", "'), "does not have once"),
         (OWN.replace("2 GB/s", "1 GB/s"), "that no change fixes"),
         (OWN + "colour = 'red'", "which no page has"),
-        (OWN.replace('change = [["1 GB/s", "2 GB/s"]]', "change = [3]"), "no pair"),
+        (OWN.replace('change = [["1 GB/s", "2 GB/s"]]', "change = [3]"), "not a pair"),
         (OWN.replace("nap-long", "zero-alone"), "has one already"),
     ],
 )

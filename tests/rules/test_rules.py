@@ -184,7 +184,7 @@ def test_context_parallel_ranks_count_in_the_product(bind: Bind) -> None:
     [
         ("front", 10, "pp = 4"),  # 8 stages of 2 chunks are more than 10 layers
         ("front", 16, "pp = 4 or 8"),
-        ("even", 24, "pp = 4"),  # 24 layers are no multiple of 16
+        ("even", 24, "pp = 4"),  # 24 layers are not a multiple of 16
         ("even", 48, "pp = 4 or 8"),
     ],
 )

@@ -142,7 +142,7 @@ def test_a_bound_that_is_no_number_hides_no_layout() -> None:
         assert not result.proven
         (said,) = result.faults
         assert "plugin `own` failed in `schedules`" in said
-        assert "`lower_bound` of schedule `plain` is no number for some layouts" in said
+        assert "`lower_bound` of schedule `plain` is not a number for some layouts" in said
 
 
 def test_a_closed_form_that_is_no_number_is_none() -> None:

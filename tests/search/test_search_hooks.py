@@ -128,7 +128,7 @@ AXES: dict[str, tuple[Any, str]] = {
     ),
     "nan": (Axis(attribute="overlap.bucket", values=[1.0, NAN]), "`overlap.bucket` nan, no number"),
     "lists": (Axis(attribute="layout.tp", values=[[1, 2]]), "`layout.tp` [1, 2], no number"),
-    "a word": (Axis(attribute="layout.zero", values="123"), "values = '123', which are no list"),
+    "a word": (Axis(attribute="layout.zero", values="123"), "values = '123', which are not a list"),
     "a number": (Axis(attribute="layout.zero", values=1), "values = 1, which are"),  # type: ignore[arg-type]
     "no name": (Axis(attribute=7, values=[1]), "an Axis the attribute 7, which is no"),  # type: ignore[arg-type]
 }

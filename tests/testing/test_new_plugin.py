@@ -81,16 +81,16 @@ def test_every_file_is_named_for_the_plugin(
 @pytest.mark.parametrize(
     "name, why",
     [
-        ("Disk Cache", "no name of a plugin; it has small letters, digits and hyphens, such as `disk-cache`"),
+        ("Disk Cache", "not a name of a plugin; it has small letters, digits and hyphens, such as `disk-cache`"),
         ("../evil", "such as `evil`"),
-        ("9", "is no name of a plugin"),
-        ("a" * 50, "is no name of a plugin"),
+        ("9", "is not a name of a plugin"),
+        ("a" * 50, "is not a name of a plugin"),
         ("class", "is a keyword of Python"),
         ("memory", "`memory` is an installed plugin"),
         ("layout", "`layout` is a block of the language"),
         ("ring", "is the name of one of the collectives of plugin"),
         ("plugins", "is part of a package of parcost"),
-        ("$module", "is no name of a plugin"),
+        ("$module", "is not a name of a plugin"),
     ],
 )  # fmt: skip
 def test_a_name_that_no_plugin_can_have_is_refused(

@@ -95,7 +95,7 @@ def test_the_name_of_the_device_picks_the_fabric_of_its_servers(
 @pytest.mark.parametrize(
     "arguments, text, said",
     [
-        ((), log(), "`Some Card` is no device of the catalogue; add --use catalog.devices.NAME"),
+        ((), log(), "`Some Card` is not a device of the catalogue; add --use catalog.devices.NAME"),
         (USES, log(named=False, ranks=2), "does not name its collective"),
         (USES, log(ranks=0), "add `--set cluster.devices=N`"),
         ((*USES, "--set", "cluster.devices=[8, 16]"), log(), "`cluster.devices` is swept"),

@@ -154,8 +154,8 @@ def test_a_file_that_is_none_of_runs_is_one_error(file: Write, validate: Validat
     found = validate(file(["no log line"] * 500))
     assert found.exit_code == 2
     assert found.stdout == ""
-    assert "is no log of nccl-tests" in found.stderr
-    assert ":1: the line is no JSON" in found.stderr
+    assert "is not a log of nccl-tests" in found.stderr
+    assert ":1: the line is not JSON" in found.stderr
     assert len(found.stderr.splitlines()) < 12
 
 
@@ -276,7 +276,7 @@ def test_a_limit_fails_the_command(limit: str, code: int, runs: Path, validate: 
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
-        ("mape", "`mape` is no limit"),
+        ("mape", "`mape` is not a limit"),
         ("mape > 10", "`mape` is a share; write `10 %`"),
         ("mape of three > 10 %", "there is no such figure; groups are all"),
         ("memory mape > 10 %", "there is no such figure"),

@@ -80,9 +80,9 @@ def test_lines_that_are_no_json_are_named(raw: Raw, file: Write) -> None:
     lines = ["{", "", "[1]", '{"id": NaN}', "[" * 100_000, raw()]
     rows = reading(file(lines))
     assert [flaw.line for flaw in rows.flaws] == [1, 3, 4, 5]
-    assert "no JSON" in rows.flaws[0].reason
+    assert "not JSON" in rows.flaws[0].reason
     assert "the row is [1], not an object" in rows.flaws[1].reason
-    assert "`NaN` is no number of JSON" in rows.flaws[2].reason
+    assert "`NaN` is not a number of JSON" in rows.flaws[2].reason
     assert "nested too deeply" in rows.flaws[3].reason
     assert len(rows.placed) == 1
 

@@ -144,7 +144,7 @@ def test_a_row_with_experts(row: Make) -> None:
     assert (schedule.kind, schedule.chunks) == ("interleaved", 2)
     assert not schedule.stages  # 24 layers divide over 8 virtual stages
     domain, network = made[Cluster].fabric.levels
-    assert domain.size == 64  # 128 devices are no multiple of 72
+    assert domain.size == 64  # 128 devices are not a multiple of 72
     assert network.bandwidth == 400e9 / 8  # the row does not say: the catalogue's
     assert made[Cluster].device.label == "gb200"
 

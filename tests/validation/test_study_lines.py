@@ -125,7 +125,7 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     (stage_values(5, 2, 28), "schedule.count_embedding", "on"),  # 30 over 5 x 2
     (stage_values(5, 2, 29), "schedule.count_head", "on"),
     (stage_values(5, 2, 29), "schedule.count_embedding", None),
-    (stage_values(4, 2, 20), "schedule.assignment", "fill"),  # 22 are no multiple of 4 x 2
+    (stage_values(4, 2, 20), "schedule.assignment", "fill"),  # 22 are not a multiple of 4 x 2
     (stage_values(4, 2, 20), "schedule.count_embedding", None),
     (stage_values(5, 1, 22), "schedule.assignment", "fill"),
     (stage_values(5, 1, 22), "schedule.count_head", None),
@@ -484,7 +484,7 @@ def test_the_release_from_which_a_framework_is_another(row: Make) -> None:
 
 
 def test_a_layout_that_contradicts_the_row_cannot_be_modelled(row: Make) -> None:
-    for said, reason in (("Et|tx|L", "`x` is no layer"), ("Ett|ttL", "4 layers on 2 stages")):
+    for said, reason in (("Et|tx|L", "`x` is not a layer"), ("Ett|ttL", "4 layers on 2 stages")):
         with pytest.raises(UnmodelledError, match=reason):
             write(row(**stage_values(2, 1, 8), extra={"pp_layout": said}))
 

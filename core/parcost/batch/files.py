@@ -140,7 +140,7 @@ def _distinct_paths(paths: Iterable[str]) -> list[str]:
 
 
 def _regular(spec: Spec) -> Spec | Rejection:
-    """Return *spec*, or a rejection if it is no regular file: reading a pipe may never end."""
+    """Return *spec*, or a rejection if it is not a regular file: reading a pipe may never end."""
     path = Path(spec.path)
     if path.exists() and not path.is_file():
         return reject(

@@ -195,7 +195,7 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
 
 
 def _span_of(node: Any, position: int) -> Span:
-    """Return the span of one item of a list, or of the whole value if it is no list."""
+    """Return the span of one item of a list, or of the whole value if it is not a list."""
     items = node.items if isinstance(node, s.List) else ()
     span: Span = items[position].span if position < len(items) else node.span
     return span

@@ -72,4 +72,4 @@ def _parse_value(path: str, text: str, place: str) -> s.Attribute:
     if not found and len(tree.items) == 1 and isinstance(tree.items[0], s.Attribute):
         item = tree.items[0]
         return evolve(item, name=evolve(item.name, parts=item.name.parts[-1:]))
-    raise SpecError(found or [Diagnostic("syntax", f"`{text}` is no value", place=place)])
+    raise SpecError(found or [Diagnostic("syntax", f"`{text}` is not a value", place=place)])

@@ -78,7 +78,7 @@ class Expressions:
         try:
             number = float(node.text)
         except ValueError:
-            raise SpecError([problem("not-a-number", "this is no number", node.span)]) from None
+            raise SpecError([problem("not-a-number", "this is not a number", node.span)]) from None
         if number in (float("inf"), float("-inf")):
             raise SpecError(
                 [problem("not-finite", "this number is too large to compute with", node.span)]

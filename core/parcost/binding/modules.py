@@ -702,7 +702,7 @@ def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[D
 
 
 def unknown_statement(item: s.Statement) -> Diagnostic:
-    """Return the diagnostic for a line of words that is no statement."""
+    """Return the diagnostic for a line of words that is not a statement."""
     word = item.words[0].text if isinstance(item.words[0], s.Path) else item.words[0].value
     hint = did_you_mean(word, STATEMENTS)
     return problem(

@@ -57,7 +57,7 @@ class Items:
 
 @record(eq=False)
 class Symbol:
-    """A value that is no number: a word, a string, a block, or a measured curve."""
+    """A value that is not a number: a word, a string, a block, or a measured curve."""
 
     what: Any
     axes: frozenset[int] = NO_AXES

@@ -45,7 +45,7 @@ class Commands(click.Group):
             message = f"`parcost {cmd_name}` of {came} cannot be imported: {error.text}"
             raise UnusableCommandError(message) from error
         if not isinstance(command, click.Command):
-            message = f"`{point.value}` of {_distribution(point)} is no command of click"
+            message = f"`{point.value}` of {_distribution(point)} is not a command of click"
             raise UnusableCommandError(message)
         return command
 

@@ -27,7 +27,7 @@ def with_files(reading: ImportOptions) -> ImportOptions:
 
 
 def is_foreign(path: str) -> bool:
-    """Return whether *path*, or the FILE of ``FILE:NAME``, is an existing file that is no spec."""
+    """Return whether *path*, or the FILE of ``FILE:NAME``, is a file that is not a spec."""
     from parcost.system.files import split_recipe
 
     name, _ = split_recipe(path)

@@ -63,9 +63,9 @@ def _are_rows(value: Any) -> bool:
     return is_list(value, lambda row: isinstance(row, Mapping)) and len(value) <= _MOST_ROWS
 
 
-_SPEC = rule(_is_plain, "which is no plain data")
-_COLUMNS = rule(_are_titles, "which are no names of fields with titles")
-_ROWS = rule(_are_rows, f"which are no list of up to {_MOST_ROWS:,} mappings")
+_SPEC = rule(_is_plain, "which is not plain data")
+_COLUMNS = rule(_are_titles, "which are not names of fields with titles")
+_ROWS = rule(_are_rows, f"which are not a list of up to {_MOST_ROWS:,} mappings")
 
 
 @record(kw_only=True, eq=False)
@@ -93,7 +93,7 @@ class Chart(Record):
     def _problems(self) -> Iterator[str]:
         gave = f"gave the chart {quote(self.name)}"
         if not _NAME.fullmatch(self.name):
-            yield f"{gave} a name that is no word in lower case"
+            yield f"{gave} a name that is not a word in lower case"
         wrong = [name for name in _RESERVED if name in self.spec]
         wrong += [name for name in _keys(self.spec) if name in _NETWORK]
         if wrong:

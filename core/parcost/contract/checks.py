@@ -31,7 +31,7 @@ _SEVERITY = rule(
     lambda word: word.__class__ is str and word in ("error", "warning"),
     "which is not error or warning",
 )
-_FACTOR = rule(lambda n: not isinstance(n, bool) and is_within(n, 0.0), "which is no number")
+_FACTOR = rule(lambda n: not isinstance(n, bool) and is_within(n, 0.0), "which is not a number")
 
 
 @record(kw_only=True, eq=False)

@@ -153,7 +153,7 @@ def items(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
 
     def error_of(name: str, values: Any) -> str:
         if not is_series(values):
-            return f"{name} = {quote(values)}, which are no list"
+            return f"{name} = {quote(values)}, which are not a list"
         wrong = [value for value in values if not test(value)]
         return f"{item}{quote(wrong[0])}, {error}" if wrong else ""
 
@@ -171,13 +171,13 @@ def bounds(least: float, most: float, error: str) -> Declaration:
 
 def _text_error(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        return f"{name} = {quote(value)}, which is no text"
+        return f"{name} = {quote(value)}, which is not a text"
     return "" if str.isprintable(value) else f"{name} = {quote(value)}, which cannot be printed"
 
 
 def _name_error(name: str, value: Any) -> str:
     if value.__class__ is not str:
-        return f"the {name} {quote(value)}, which is no text"
+        return f"the {name} {quote(value)}, which is not a text"
     if not value.isprintable():
         return f"the {name} {quote(value)}, which cannot be printed"
     return "" if value else f"no {name}"
@@ -193,13 +193,13 @@ def _is_whole(value: Any) -> bool:
 _PRINTABLE = "value.__class__ is str and value.isprintable()"
 NAME: Declaration = {"rule": Rule(_name_error, f"{_PRINTABLE} and value")}
 TEXT: Declaration = {"rule": Rule(_text_error, "isinstance(value, str) and str.isprintable(value)")}
-TEXTS = rule(lambda value: is_list(value, _is_text), "which is no list of texts")
+TEXTS = rule(lambda value: is_list(value, _is_text), "which is not a list of texts")
 FLAG = rule(is_flag, "which is neither true nor false", "value.__class__ is bool")
-NUMBER = bounds(-inf, inf, "which is no number")
+NUMBER = bounds(-inf, inf, "which is not a number")
 AMOUNT = bounds(0.0, inf, "which no time or size is")
 SHARE = bounds(0.0, 1.0, "which is not within 0 and 1")
-WHOLE = rule(_is_whole, "which is no whole number above 0")
-_NUMBER_OR_NAN = rule(is_number, "which is no number", "value.__class__ is float")
+WHOLE = rule(_is_whole, "which is not a whole number above 0")
+_NUMBER_OR_NAN = rule(is_number, "which is not a number", "value.__class__ is float")
 
 #: What a field declares by its type, where its metadata does not.
 BY_TYPE: dict[str, Declaration] = {
@@ -210,10 +210,11 @@ BY_TYPE: dict[str, Declaration] = {
     "Mask": FLAG,
     "Real": _NUMBER_OR_NAN,
     "float": _NUMBER_OR_NAN,
-    "int": rule(lambda value: isinstance(value, int), "which is no whole number"),
+    "int": rule(lambda value: isinstance(value, int), "which is not a whole number"),
     "Sequence[str]": TEXTS,
     "tuple[str, ...]": TEXTS,
     "Sequence[float]": rule(
-        lambda value: is_number(value) or is_list(value, is_number), "which is no list of numbers"
+        lambda value: is_number(value) or is_list(value, is_number),
+        "which is not a list of numbers",
     ),
 }

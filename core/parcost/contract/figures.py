@@ -33,9 +33,9 @@ _COVERAGE = rule(
     lambda n: not is_array(n) and is_within(n, 0.0, 1.0), "which is not one number within 0 and 1"
 )
 _CHART = rule(
-    lambda chart: chart is None or isinstance(chart, Chart), "which is no chart of a section"
+    lambda chart: chart is None or isinstance(chart, Chart), "which is not a chart of a section"
 )
-_LEAD = rule(lambda n: n.__class__ is int and n >= 0, "which is no number of rows")
+_LEAD = rule(lambda n: n.__class__ is int and n >= 0, "which is not a number of rows")
 
 
 def _cells(rows: Any) -> Any:

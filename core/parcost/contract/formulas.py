@@ -80,7 +80,7 @@ _KEPT = 4096  # compiled texts
 
 
 class FormulaError(ValueError):
-    """A text that is no formula, or inputs that do not match the symbols of the text."""
+    """A text that is not a formula, or inputs that do not match the symbols of the text."""
 
 
 @record(eq=False)
@@ -181,12 +181,12 @@ def formula(
 ) -> Formula:
     """Return the value of *text* for the given symbols, as a formula that explains itself.
 
-    Symbols that are no Python names are given in *inputs*. *context* are further numbers that an
+    Symbols that are not Python names are given in *inputs*. *context* are further numbers that an
     explanation shows, and that the text does not use. *origins* returns inputs with formulas for
     some of the symbols, at the first read of them.
 
     Raises:
-        FormulaError: The text is no formula, or has other symbols than those given.
+        FormulaError: The text is not a formula, or has other symbols than those given.
 
     >>> formula("2 (P - 1) n / (P B)", P=8.0, n=(4.0, "B"), B=(7.0, "B/s")).value
     1.0

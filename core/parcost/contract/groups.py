@@ -140,10 +140,10 @@ def _is_link(value: Any) -> bool:
 
 
 BY_TYPE |= {
-    "Link": rule(_is_link, "which is no link"),
-    "tuple[Link, ...]": rule(lambda links: is_list(links, _is_link), "which are no links"),
+    "Link": rule(_is_link, "which is not a link"),
+    "tuple[Link, ...]": rule(lambda links: is_list(links, _is_link), "which are not links"),
     "tuple[Real, ...]": rule(
-        lambda shape: is_list(shape, lambda n: is_within(n, 0.0)), "which is no shape"
+        lambda shape: is_list(shape, lambda n: is_within(n, 0.0)), "which is not a shape"
     ),
 }
 

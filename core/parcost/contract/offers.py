@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from parcost.contract.traces import StepTrace
 
 
-_LINES = rule(lambda text: isinstance(text, str), "which is no text")
+_LINES = rule(lambda text: isinstance(text, str), "which is not a text")
 
 
 @record(kw_only=True)

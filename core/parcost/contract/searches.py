@@ -27,7 +27,7 @@ def _is_limit(value: Any) -> bool:
 
 _CHOICES = items(_is_choice, "", "no number and no word")
 _LIMITS = items(_is_limit, "the limit ", "which is none or has no text")
-_KEEP = bounds(1, inf, "which is no number of layouts")
+_KEEP = bounds(1, inf, "which is not a number of layouts")
 
 
 @record(kw_only=True, eq=False)

@@ -59,7 +59,7 @@ class SettingsWriter(ABC):
     source: str = ""
     suffix: str = ".txt"
     comment: str = "#"
-    #: Blocks and attributes that are no settings: of the machine, of questions about a run.
+    #: Blocks and attributes that are not settings: of the machine, of questions about a run.
     outside: Collection[str] = ()
     #: Attributes and blocks without which the tool would run another job: an error if they differ.
     essential: Collection[str] = ()

@@ -454,7 +454,7 @@ class Study(ABC):
         A study that was built by hand is returned unchanged.
 
         Raises:
-            SpecError: The file alone is no study.
+            SpecError: The file alone is not a study.
         """
         return self
 

@@ -211,7 +211,7 @@ def _resource(name: str, value: Any) -> str:
     if isinstance(value, str):
         return ""
     if value.__class__ is not Names:
-        return f"{name} = {quote(value)}, which is no text"
+        return f"{name} = {quote(value)}, which is not a text"
     try:
         at, count = value.at, len(value.names)
         there = all_of((at >= 0) & (at < count) & (at % 1 == 0))
@@ -222,7 +222,7 @@ def _resource(name: str, value: Any) -> str:
 
 _COUNT = rule(
     is_count,
-    "which is no number of times, nor one for each virtual stage",
+    "which is not a number of times, nor one for each virtual stage",
     "value.__class__ is float and 0.0 <= value < inf",
 )
 _RESOURCE: Declaration = {"rule": Rule(_resource, "value.__class__ is str")}

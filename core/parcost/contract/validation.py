@@ -356,15 +356,15 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
     Formulas among its inputs that are not validated yet are added to *parts*.
     """
     if not isinstance(formula, Formula):
-        return f"gave `{name}` the formula {quote(formula)}, which is no Formula"
+        return f"gave `{name}` the formula {quote(formula)}, which is not a Formula"
     for text in (formula.own_text, formula.source, formula.title):
         if text.__class__ is not str:
-            return f"gave `{name}` a formula whose text or source is no text"
+            return f"gave `{name}` a formula whose text or source is not a text"
         if text and not text.isprintable():
             return f"gave `{name}` a formula that cannot be printed"
     inputs: Any = formula.raw
     if inputs.__class__ is not dict and not isinstance(inputs, Mapping):
-        return f"gave the formula of `{name}` inputs = {quote(inputs)}, which are no mapping"
+        return f"gave the formula of `{name}` inputs = {quote(inputs)}, which are not a mapping"
     for letter, value in inputs.items():
         plain = value
         if value.__class__ is tuple and len(value) == 2 and value[1].__class__ is str:

@@ -58,7 +58,7 @@ __all__ = [
     "rules",
 ]
 
-LONGEST_SECONDS = 1e15  # thirty million years: beyond is no time of anything that runs
+LONGEST_SECONDS = 1e15  # thirty million years: longer than anything that runs
 LARGEST_BYTES = 1e30
 
 
@@ -73,7 +73,7 @@ def evaluate(
 ) -> Result:
     """Return the result of a study that breaks no rule; *warnings* are printed."""
     if study.trains and not any_of((ends := duration_check(study)).holds):
-        return refuse(study, [*warnings, ends], at)  # before it is added up to what is no number
+        return refuse(study, [*warnings, ends], at)  # before it is added up to what is not a number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
     shown = [*_figures(study, outcome)]
     intervals = _intervals(study, outcome, shown)

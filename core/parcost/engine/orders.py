@@ -253,7 +253,7 @@ def _error_context(
     """Add the schedule and its sizes to errors of an order."""
     try:
         yield
-    except (OrderError, TypeError) as error:  # TypeError: an op of things that are no numbers
+    except (OrderError, TypeError) as error:  # TypeError: an op of things that are not numbers
         where = f"p = {stages}, m = {micro_batches}, v = {chunks}"
         raise OrderError(f"schedule `{schedule.name}` at {where}: {error}") from error
 

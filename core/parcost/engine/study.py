@@ -132,7 +132,7 @@ class SpecStudy(Study):
                 finally:
                     READS.reset(token)
                 reads.depend(source, value, inner.axes)
-            if is_array(value):  # here the answer is no plain one: nothing is known by it
+            if is_array(value):  # here the answer is not a plain one: nothing is known by it
                 return None
             node = node.children.get(value)
         return node  # type: ignore[no-any-return]
@@ -327,7 +327,7 @@ def row_count(study: SpecStudy, row: StageCounts) -> tuple[Any, str | CallError]
         return None, error
     if is_count(count):
         return count, ""
-    return None, f"counts {quote(counts)}, which is no number for each virtual stage"
+    return None, f"counts {quote(counts)}, which is not a number for each virtual stage"
 
 
 def count_fault(hook: str, plugin: Plugin, name: str, problem: str | CallError) -> Fault:

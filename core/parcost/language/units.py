@@ -111,7 +111,7 @@ def unit(name: str) -> tuple[float, Dimension]:
     True
 
     Raises:
-        KeyError: A part of the name is no unit; the part is the argument.
+        KeyError: A part of the name is not a unit; the part is the argument.
     """
     over, *under = re.split("/", name)
     size, dimension = known_units()[over]

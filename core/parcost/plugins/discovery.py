@@ -387,7 +387,7 @@ def _parts(module: object) -> Mapping[str, str]:
     """Return the paths of the modules that a package names as its parts.
 
     Raises:
-        TypeError: ``PARTS`` is no list of names.
+        TypeError: ``PARTS`` is not a list of names.
     """
     if not isinstance(module, ModuleType):
         return {}
@@ -399,7 +399,7 @@ def _offers_of_parts(module: object) -> frozenset[str]:
     """Return the hooks that a package lists as all hooks of its parts.
 
     Raises:
-        TypeError: ``OFFERS`` is no list of hooks that are called without a study.
+        TypeError: ``OFFERS`` is not a list of hooks that are called without a study.
     """
     if not isinstance(module, ModuleType):
         return frozenset()
@@ -419,7 +419,7 @@ def _names_in(
         isinstance(name, str) and name.isidentifier() and (known is None or name in known)
         for name in names
     ):
-        raise TypeError(f"`{variable}` is {quote(names)}, which is no list of {what}")
+        raise TypeError(f"`{variable}` is {quote(names)}, which is not a list of {what}")
     return names
 
 

@@ -283,7 +283,7 @@ def _name(hook: str, thing: Any) -> str:
         if former in _members(thing):
             raise OfferError(_former(thing, f"since then `{former}` is part of `closed_form`"))
     if hook == "collectives" and not _are_words(thing.operations):
-        raise OfferError(f"returned `{name}`, whose `operations` are no set of names")
+        raise OfferError(f"returned `{name}`, whose `operations` are not a set of names")
     return name
 
 
@@ -325,7 +325,7 @@ def _word(name: Any) -> str:
         OfferError: It cannot.
     """
     if not isinstance(name, str):
-        raise OfferError(f"returned something with the name {quote(name)}, which is no text")
+        raise OfferError(f"returned something with the name {quote(name)}, which is not a text")
     if not name.isprintable() or not name or " " in name:
-        raise OfferError(f"returned something with the name {quote(name)}, which is no word")
+        raise OfferError(f"returned something with the name {quote(name)}, which is not a word")
     return str(name)

@@ -117,17 +117,17 @@ def _pages(text: str, book: str, plugin: Plugin | None) -> Mapping[str, RulePage
     """Return the pages of a rulebook.
 
     Raises:
-        PluginError: The rulebook is no table of rules.
+        PluginError: The rulebook is not a table of rules.
     """
     import tomllib  # only where a page is read
 
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PluginError(f"the rulebook `{book}` is no TOML: {error}") from error
+        raise PluginError(f"the rulebook `{book}` is not TOML: {error}") from error
     bases = tables.pop("bases", {})
     if not isinstance(bases, dict) or not all(isinstance(b, str) for b in bases.values()):
-        raise PluginError(f"the rulebook `{book}` has `bases` that are no table of texts")
+        raise PluginError(f"the rulebook `{book}` has `bases` that are not a table of texts")
     return {id: _page(id, table, bases, book, plugin) for id, table in tables.items()}
 
 
@@ -187,7 +187,7 @@ def _changed(text: str, changes: Any, wrong: Callable[[str], PluginError]) -> st
     """Return *text* with *changes* applied: pairs of an old part, found once, and a new one."""
     for change in changes:
         if not isinstance(change, list) or list(map(type, change)) != [str, str]:
-            raise wrong(f"the change {quote(change)}, which is no pair of texts")
+            raise wrong(f"the change {quote(change)}, which is not a pair of texts")
         old, new = change
         if text.count(old) != 1:
             raise wrong(f"a change of {quote(old)}, which its example does not have once")

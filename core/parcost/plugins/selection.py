@@ -108,7 +108,7 @@ def module_of(path: str) -> object:
         submodule_search_locations=[str(place)] if place.is_dir() else None,
     )
     if spec is None or spec.loader is None:
-        raise ImportError(f"`{file}` is no file of Python")
+        raise ImportError(f"`{file}` is not a file of Python")
     module = sys.modules[called] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

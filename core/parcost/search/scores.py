@@ -572,7 +572,7 @@ class Scores:
 def _blame_schedule(scored: ScoredLayouts, timed: ScheduleTimes) -> None:
     """Record an error of the schedule if a method returned NaN; 0 is used as the bound instead."""
     if timed.unsaid:
-        message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
+        message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is not a number for some "
         _blame(scored.structure, timed.pipeline, message + "layouts")
 
 

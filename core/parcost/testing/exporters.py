@@ -47,7 +47,7 @@ class ExporterContract:
         return "".join(self.exporter.write(iter(entries), Paper()))
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries of all studies, and of a file that is no spec."""
+        """Yield the entries of all studies, and of a file that is not a spec."""
         for i, spec in enumerate(self.specs):
             found = load(spec) if isinstance(spec, Path) else load_text(spec, f"spec{i}.par")
             for scenario in found:

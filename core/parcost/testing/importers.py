@@ -45,7 +45,7 @@ class ImporterContract:
         return translate(self.importer, Source(self.file, content))
 
     def test_it_recognizes_its_files_and_no_specs(self) -> None:
-        """The name and the text decide; a spec and an empty file are no files of the tool."""
+        """The name and the text decide; a spec and an empty file are not files of the tool."""
         assert self.importer.recognizes(self.file, self.text)
         assert not self.importer.recognizes("study.par", "layout { tp = 8 }\n")
         assert not self.importer.recognizes("notes.txt", "")

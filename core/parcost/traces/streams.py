@@ -7,7 +7,7 @@ from typing import Any
 from parcost.contract.traces import COMPUTE_STREAM
 from parcost.engine.load import KERNELS
 
-ROUNDING = 1e-9  # of a pass or a step: less is no time
+ROUNDING = 1e-9  # of a pass or a step: less is not a time
 ONCE = "once per step"
 
 

@@ -74,7 +74,7 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and port.isdecimal() and 0 < int(port) <= _MOST_PORTS):
-        raise click.UsageError(f"`--tcp {text}` is no address: write --tcp 127.0.0.1:2087")
+        raise click.UsageError(f"`--tcp {text}` is not an address: write --tcp 127.0.0.1:2087")
     if host not in _LOOPBACK:
         message = f"`--tcp {text}`: specs are served to this machine alone; write 127.0.0.1"
         raise click.UsageError(message)

@@ -48,7 +48,7 @@ def rename(
     found = _occurrence(analysis, offset)
     old = found.referent.name
     if not _NAME.fullmatch(new):
-        raise RenameError(f"`{new}` is no name: names have letters, digits and `_`")
+        raise RenameError(f"`{new}` is not a name: names have letters, digits and `_`")
     if new in _WORDS or new in analysis.session.plugins.blocks:
         raise RenameError(f"`{new}` is a word of the language")
     if new == old:

@@ -114,7 +114,9 @@ def _letters(name: str) -> Mapping[str, str]:
     if not _NAME.fullmatch(short) or len(short) > _LONGEST:
         near = re.sub(r"[^a-z0-9]+", "-", short).strip("-0123456789")[:_LONGEST].rstrip("-")
         hint = f", such as `{near}`" if _NAME.fullmatch(near) else ""
-        message = f"`{name}` is no name of a plugin; it has small letters, digits and hyphens{hint}"
+        message = (
+            f"`{name}` is not a name of a plugin; it has small letters, digits and hyphens{hint}"
+        )
         raise click.UsageError(message)
     plugin = short.replace("-", "_")
     if keyword.iskeyword(plugin) or keyword.issoftkeyword(plugin):

@@ -59,7 +59,7 @@ async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
     """Parse the JSON object in the body of *request*; only *keys* are accepted.
 
     Raises:
-        BodyError: It is too large, comes too slowly, is no object of JSON, or has other keys.
+        BodyError: It is too large, comes too slowly, is not an object of JSON, or has other keys.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -82,9 +82,9 @@ async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        raise BodyError(400, "not-json", "the body is no JSON") from None
+        raise BodyError(400, "not-json", "the body is not JSON") from None
     if not isinstance(found, dict):
-        raise BodyError(400, "not-json", "the body is no object")
+        raise BodyError(400, "not-json", "the body is not an object")
     unknown = next((key for key in found if key not in keys), None)
     if unknown is not None:
         known = ", ".join(f"`{key}`" for key in keys)

@@ -86,7 +86,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError):
-        raise AddressError(f"`{host}` is no address") from None
+        raise AddressError(f"`{host}` is not an address") from None
     if ipaddress.ip_address(str(where[0]).partition("%")[0]).is_unspecified:
         message = (
             f"`{host}` stands for all addresses of this machine; write the address that clients use"

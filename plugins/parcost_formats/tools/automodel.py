@@ -213,7 +213,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
     if stages > 1 and each is not None:
         size = found.whole(part) or 1
         if each % size:
-            found.problem(key, f"a local batch of {each} is no multiple of {size}")
+            found.problem(key, f"a local batch of {each} is not a multiple of {size}")
             return
         if part in found:
             found.set("training", "micro_batch", digits(size), part)
@@ -227,7 +227,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
         found.ask("training.micro_batch", reason, ["--set training.micro_batch=1"])
     dp = _size(found, "dp_size")
     if whole is not None and each is not None and dp and whole % (each * dp):
-        message = f"{whole} is no multiple of local_batch_size {each} x dp_size {dp}"
+        message = f"{whole} is not a multiple of local_batch_size {each} x dp_size {dp}"
         found.problem(_GLOBAL, message, "Automodel stops at such a batch")
     for key in ("packed_sequence.packed_sequence_size", "dataset.seq_length", "dataset.seq_len"):
         if key in found and found.value(key) != 0:

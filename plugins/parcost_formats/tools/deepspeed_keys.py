@@ -76,7 +76,7 @@ class DeepSpeedKeys:
         if whole is not None and whole % part:
             names = ("train_batch_size", "train_micro_batch_size_per_gpu")
             batch, micro, accumulation = map(self.key, (*names, "gradient_accumulation_steps"))
-            message = f"{whole} is no multiple of {each or 1} x {steps or 1}"
+            message = f"{whole} is not a multiple of {each or 1} x {steps or 1}"
             for key, size in ((batch, whole), (micro, each), (accumulation, steps)):
                 if size is not None:
                     self._settings.problem(key, message, f"{part * max(whole // part, 1)} is")

@@ -248,7 +248,7 @@ class OptionSet:
             option = self._options.get(name)
             if option is None or option.unread or option.text in _SWITCHED:
                 continue
-            message = f"{option.text[:40]} is no value of a switch"
+            message = f"{option.text[:40]} is not a value of a switch"
             self.draft.problem(option, message, "true or false is expected")
 
     def copy(self, name: str, path: str, least: int = 0) -> int | None:

@@ -41,7 +41,7 @@ def read_object(text: str) -> Mapping[str, JsonEntry]:
     {'a': 1, 'b.c': [2]}
 
     Raises:
-        JsonTextError: The text is no JSON object, or has a key twice.
+        JsonTextError: The text is not a JSON object, or has a key twice.
     """
     try:
         json.loads(text)

@@ -101,7 +101,7 @@ def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
         value = f"({each:g} * {steps} * cluster.devices) sequences"
         micro = Fraction(each) * layout.model_ranks / layout.micro_batches
         if micro.denominator != 1:
-            message = f"{each:g} sequences of {layout.model_ranks} ranks are no whole sequences"
+            message = f"{each:g} sequences of {layout.model_ranks} ranks are not whole sequences"
             if key in found:
                 found.problem(key, message)
             return

@@ -107,7 +107,7 @@ def _sizes(found: SettingCollector, block: str) -> dict[str, int]:
     scale = found.whole("global_parameter_scale") or 1
     powers = _powers(scale)
     if powers is None:
-        found.problem("global_parameter_scale", f"{scale} is no power of 2")
+        found.problem("global_parameter_scale", f"{scale} is not a power of 2")
         return {}
     numbers: dict[str, int] = {}
     latent = found.value("attention_type") == "mla"

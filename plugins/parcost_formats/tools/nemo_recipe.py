@@ -58,7 +58,7 @@ def read_nemo_recipe(
     *neighbor* returns files beside it: functions that it imports from them are followed.
 
     Raises:
-        PythonTextError: The file is no Python, has no recipe that can be followed, or several.
+        PythonTextError: The file is not Python, has no recipe that can be followed, or several.
     """
     python = PythonText(text)
     made = None if name else _follow_script(python, neighbor) or _follow_start(python, neighbor)

@@ -183,7 +183,7 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
             parameters = {one.arg: common for one in function.args.args[:1]}
             made[key] = follower.call_function(function, parameters)
         elif key in given:
-            made[key] = UnreadValue(f"`{key}` is no function of this file")
+            made[key] = UnreadValue(f"`{key}` is not a function of this file")
     model, module, trainer = (made.get(one) for one in _BUILDERS)
     if module is None:
         module = _split_module(call, model, trainer, made.get(_OPTIMIZER_BUILDER), length)

@@ -65,7 +65,7 @@ class PythonText:
         """Parse the *text*.
 
         Raises:
-            PythonTextError: It is no Python.
+            PythonTextError: It is not Python.
         """
         try:
             with warnings.catch_warnings():
@@ -73,9 +73,9 @@ class PythonText:
                 self.tree = ast.parse(text)
         except SyntaxError as error:
             at = self._offset(text, error.lineno or 1, error.offset or 1)
-            raise PythonTextError(f"no Python: {error.msg}", at, at + 1) from None
+            raise PythonTextError(f"not Python: {error.msg}", at, at + 1) from None
         except (RecursionError, MemoryError, ValueError):
-            raise PythonTextError("no Python that can be read", 0, 1) from None
+            raise PythonTextError("not Python that can be read", 0, 1) from None
         self._lines = text.splitlines(keepends=True)
         self._starts = [0]
         for line in self._lines:

@@ -141,7 +141,7 @@ def _read_hosts(text: str) -> Iterator[Host]:
     """Yield the hosts of a file; slots of repeated hosts are added.
 
     Raises:
-        TopologyError: A line is no host, or a host has no slots.
+        TopologyError: A line is not a host, or a host has no slots.
     """
     found: dict[str, Host] = {}
     at = 0
@@ -156,7 +156,7 @@ def _read_hosts(text: str) -> Iterator[Host]:
             raise TopologyError("a host with its slots is expected: `node1 slots=8`", place)
         name, slots = match[1], whole_number(match[2] or match[3] or "1")
         if not slots:
-            raise TopologyError(f"the slots of `{name}` are no number of at least 1", place)
+            raise TopologyError(f"the slots of `{name}` are not a number of at least 1", place)
         before = found.get(name)
         found[name] = Host(name, slots + (before.slots if before else 0), place)
     yield from found.values()
@@ -214,7 +214,7 @@ def _environment(text: str) -> Translation:
 def _number(name: str, text: str, start: int, end: int) -> int:
     number = whole_number(text)
     if not number:
-        raise TopologyError(f"{name} is no number of at least 1", TopologyLine({}, start, end))
+        raise TopologyError(f"{name} is not a number of at least 1", TopologyLine({}, start, end))
     return number
 
 

@@ -194,8 +194,8 @@ def _sizes(line: TopologyLine) -> list[int]:
     text = line.fields["blocksizes"]
     sizes = [number for part in text.split(",") if (number := whole_number(part))]
     if len(sizes) != text.count(",") + 1:
-        raise TopologyError(f"`{text[:40]}` are no sizes of blocks", line)
+        raise TopologyError(f"`{text[:40]}` are not sizes of blocks", line)
     for below, size in pairwise(sizes):
         if size <= below or size % below:
-            raise TopologyError(f"{size} is no larger multiple of {below}", line)
+            raise TopologyError(f"{size} is not a larger multiple of {below}", line)
     return sizes

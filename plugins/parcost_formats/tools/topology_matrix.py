@@ -11,7 +11,7 @@ from parcost import record
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _NAME = re.compile(r"(?:GPU|NIC|mlx\d+_|bnxt\w*_|hfi1_)\d+$")
 _CODE = re.compile(r"(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)$")
-_TAIL = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")  # columns that are no codes
+_TAIL = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")  # columns that are not codes
 _CLOSE = ("PIX", "PXB")  # behind the same PCIe switches
 
 
@@ -44,7 +44,7 @@ class Matrix:
     cards: Sequence[str]
     codes: Mapping[tuple[str, str], Word]
     header: tuple[int, int]
-    rest: Sequence[Word]  # columns that are no codes
+    rest: Sequence[Word]  # columns that are not codes
     assumption: str = ""
 
     def between(self, one: str, other: str) -> str:

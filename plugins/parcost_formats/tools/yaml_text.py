@@ -24,7 +24,7 @@ _OF_SPECIFICATION = ("binary", "omap", "pairs", "set")
 
 
 class YamlTextError(ValueError):
-    """A text is no YAML configuration; the error has the place, and *help* says what to do."""
+    """A text is not YAML configuration; the error has the place, and *help* says what to do."""
 
     def __init__(self, message: str, start: int = 0, end: int = 0, help: str = "") -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ def read_mapping(text: str) -> Mapping[str, JsonEntry]:
     A sequence of plain values is a list. Items of other sequences have their index as a key.
 
     Raises:
-        YamlTextError: The text is no YAML, too large, or has a tag that constructs an object.
+        YamlTextError: The text is not YAML, too large, or has a tag that constructs an object.
     """
     try:
         import yaml

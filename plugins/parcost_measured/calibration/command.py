@@ -142,7 +142,7 @@ def command(
     from parcost_measured.calibration.logs import Options
 
     if not re.fullmatch(_LABEL, name):
-        raise click.UsageError(f"`--name {name}` is no label: letters, digits and underscores")
+        raise click.UsageError(f"`--name {name}` is not a label: letters, digits and underscores")
     if out is not None:
         _require_new(Path(out))
     session = options.session(selection)
@@ -174,7 +174,7 @@ def command(
     if (picked_names or bounds) and not given:
         raise click.UsageError("`--constants` and `--bounds` are of runs, and no file has any")
     for one in passed:
-        write_message(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
+        write_message(f"warning[passed-over]: `{one}` is not a table that a constant is fitted to")
     interrupts = Interrupts()
     target = OutputFile(None, interrupts)
     with interrupts:

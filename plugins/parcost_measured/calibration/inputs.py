@@ -141,11 +141,11 @@ def objects(one: Input) -> Iterator[TableRow | Flaw]:
         try:
             value = json.loads(line)
             if not isinstance(value, Mapping):
-                reason = "the line is no object"
+                reason = "the line is not an object"
         except RecursionError:
-            reason = "the line is no JSON: nested too deeply"
+            reason = "the line is not JSON: nested too deeply"
         except ValueError as error:
-            reason = f"the line is no JSON: {error}"
+            reason = f"the line is not JSON: {error}"
         if reason:
             yield Flaw(file=one.name, line=number, id="", kind="unreadable", reason=reason)
         else:
@@ -162,7 +162,7 @@ def _products(one: Input) -> Iterator[TableRow | Flaw]:
                 row = {name: cell.strip() for name, cell in zip(names, cells, strict=False)}
                 yield TableRow(_product(row), one.name, reader.line_num)
     except csv.Error as error:
-        reason = f"the line is no CSV: {error}"
+        reason = f"the line is not CSV: {error}"
         yield Flaw(file=one.name, line=reader.line_num, id="", kind="unreadable", reason=reason)
 
 

@@ -138,7 +138,7 @@ class Tables:
         recipe = next((r for word, r in RECIPES.items() if dtype.startswith(word)), None)
         shapes = row.get("products")
         if not isinstance(shapes, list) or not shapes or not all(map(_is_shape, shapes)):
-            raise FieldError("`products` is no list of [m, n, k, count], each above 0")
+            raise FieldError("`products` is not a list of [m, n, k, count], each above 0")
         if recipe is None:
             raise SkippedRowError(f"no recipe multiplies in `{dtype}`")
         if row.get("held"):
@@ -182,7 +182,7 @@ class Tables:
         moved, kernels = 0.0, 0.0
         runs = row.get("runs")
         if not isinstance(runs, list) or not runs:
-            raise FieldError("`runs` is no list of what was timed")
+            raise FieldError("`runs` is not a list of what was timed")
         for run in runs:
             traffic = _traffic(run)
             if traffic is None:

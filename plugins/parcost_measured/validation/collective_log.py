@@ -158,7 +158,7 @@ def _entries(path: str, timings: Timings, uses: Sequence[str]) -> list[str]:
                 added.append(f"catalog.fabrics.{entry.fabric}")
             return [*added, *uses]
     named = (
-        f"`{timings.device}` is no device of the catalogue"
+        f"`{timings.device}` is not a device of the catalogue"
         if timings.device
         else ("the log does not name its device")
     )

@@ -299,8 +299,8 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
         and all(_NO_JSON in flaw.reason for flaw in rows.flaws)
     ):
         raise click.UsageError(
-            f"`{path}` has no runs, which are JSON, one on each line, and is no log of nccl-tests "
-            f"or rccl-tests: {rows.flaws[0].text}"
+            f"`{path}` has no runs, which are JSON, one on each line, and is not a log of "
+            f"nccl-tests or rccl-tests: {rows.flaws[0].text}"
         )
     both = [*rows.placed, *rows.composed]
     kept = both

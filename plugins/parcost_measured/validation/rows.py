@@ -357,11 +357,11 @@ def _objects(lines: Iterable[str]) -> Iterator[tuple[int, Any, str]]:
             yield number, json.loads(line, parse_constant=_refuse), ""
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            yield number, None, f"the line is no JSON: {reason}"
+            yield number, None, f"the line is not JSON: {reason}"
 
 
 def _refuse(text: str) -> float:
-    message = f"`{text}` is no number of JSON"
+    message = f"`{text}` is not a number of JSON"
     raise ValueError(message)
 
 

@@ -148,7 +148,7 @@ def limit(text: str) -> RangeLimit:
     if not found or found[2] not in METRICS:
         names = ", ".join(METRICS)
         raise MalformedError(
-            f"`{text}` is no limit; write `mape > 10 %`, `memory mape > 8 %` or "
+            f"`{text}` is not a limit; write `mape > 10 %`, `memory mape > 8 %` or "
             f"`mape of torchtitan > 10 %`, of {names}"
         )
     quantity, metric, group, relation, number, percent = found.groups()

@@ -97,7 +97,7 @@ def _machine(study: Study) -> Iterator[Figure]:
     yield sheet(
         "device_bandwidth", f"out of a device, over `{node.name}`", "GB/s", "ports B", note=achieved
     )
-    if not outer or node.level.kind == "torus":  # which is no node with ports of its own
+    if not outer or node.level.kind == "torus":  # which is not a node with ports of its own
         return
     port = outer[0]
     sheet.letters |= {"B_port": (port.rate, "B/s"), "k": port.ports, "devices": port.below}

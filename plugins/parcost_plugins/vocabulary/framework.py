@@ -42,7 +42,7 @@ CUDA_GRAPHS = ("none", "layer", "iteration")
 TENSOR_OVERLAPS = ("off", "on", "weight_gradients", "pipelined", "split_batch")
 #: Whether pipeline send/recv overlaps with compute.
 TRANSFERS = ("overlapped", "blocking")
-#: Where products of heads run that are no multiple of 16 bytes.
+#: Where products of heads run that are not a multiple of 16 bytes.
 MISALIGNED_HEADS = ("tensor", "vector")
 #: What a tensor-parallel rank sends to the next stage, where all have the whole residual stream.
 MESSAGES = ("whole", "scattered", "partitioned")

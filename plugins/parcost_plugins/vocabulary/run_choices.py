@@ -174,7 +174,7 @@ def reshards(study: Study) -> bool:
 
 
 def heads_on_vectors(study: Study) -> bool:
-    """Return whether products of heads that are no multiple of 16 bytes run on vector units."""
+    """Return whether products of heads that are not a multiple of 16 bytes run on vector units."""
     chosen = study[KernelChoice].misaligned_heads
     return (chosen or study[Training].framework.misaligned_heads) == "vector"
 

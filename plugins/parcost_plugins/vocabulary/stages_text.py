@@ -39,7 +39,7 @@ def stages(text: str) -> Sequence[Stage]:
         whole = _unrolled(repeat, whole)
     if not re.fullmatch(r"[Etm|L]*", whole):
         strange = re.sub(r"[Etm|L]", "", whole)[:1]
-        raise StagesTextError(f"`{strange}` is no layer: E, t, m and L are")
+        raise StagesTextError(f"`{strange}` is not a layer: E, t, m and L are")
     if not re.fullmatch(r"E[^EL]*L", whole):
         raise StagesTextError("one E stands first, and one L last")
     return [Stage(one.count(_LAYER), one.count(_PREDICTING)) for one in whole.split("|")]

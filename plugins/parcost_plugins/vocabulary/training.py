@@ -401,7 +401,7 @@ class KernelChoice:
     misaligned_heads: str | None = word(
         *MISALIGNED_HEADS,
         default=None,
-        doc="products of a core that is not fused whose heads are no multiple of 16 bytes: on "
+        doc="products of a core that is not fused whose heads are not a multiple of 16 bytes: on "
         "tensor cores, at the shares above, or on vector units in fp32, as cuBLAS 11 has them; "
         "the default is that of the framework",
     )

@@ -320,8 +320,8 @@ class Configuration:
             )
             self._error(
                 self._settings["heads"].key or "model_type",
-                f"a hidden size of {hidden} / {heads} heads is {hidden / heads:.6g}, which is no "
-                "whole head size",
+                f"a hidden size of {hidden} / {heads} heads is {hidden / heads:.6g}, which is not "
+                "a whole head size",
                 f"{near} heads divide it; or state the size of a head as `head_dim`",
             )
         size = self._number("head_dim")

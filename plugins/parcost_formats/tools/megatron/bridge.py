@@ -78,7 +78,7 @@ def read_recipe(
     *neighbor* returns files beside it: a workload of a performance run is in one of them.
 
     Raises:
-        PythonTextError: The file is no Python, or has several recipes or none of that name.
+        PythonTextError: The file is not Python, or has several recipes or none of that name.
     """
     python = PythonText(text)
     library = _BridgeLibrary(neighbor)
@@ -414,7 +414,7 @@ class _BridgeLibrary(CodeLibrary):
             found = word.replace("-", "_")
             if found in _TABLE["precisions"]:
                 return _precision_entity(found, node)
-            return UnreadValue(f"`{word}` is no recipe of mixed precision of {VERSION}")
+            return UnreadValue(f"`{word}` is not a recipe of mixed precision of {VERSION}")
         known = _TABLE["perf_precisions"]
         if word not in known:
             return UnreadValue(f"`{word}` is not known: known are {', '.join(known)}")
@@ -596,7 +596,7 @@ class _RecipeReader:
                 known = list(_TABLE["precisions"])
                 hint = did_you_mean(word, known) or f"known are {', '.join(known[:6])}"
                 option = self._option("", cell)
-                message = f"`{value}` is no recipe of mixed precision of {VERSION}"
+                message = f"`{value}` is not a recipe of mixed precision of {VERSION}"
                 self._found.errors.append((option, message, hint))
                 return
             assert cell is not None

@@ -83,7 +83,7 @@ def _multiply(
     stated = [option for option in (ranks, nodes) if option is not None]
     for option in stated:
         if option.unread or not option.text.isdecimal() or len(option.text) > 8:
-            why = option.unread or f"{option.text[:20] or 'nothing'} is no number of devices"
+            why = option.unread or f"{option.text[:20] or 'nothing'} is not a number of devices"
             draft.leave(option, why)
             return False
     if ranks is None and "torchrun" not in launcher:

@@ -68,7 +68,7 @@ def _layers(options: ToolOptions) -> None:
     if text.isdecimal():
         every = int(text[:9])
         if every < 1 or (layers is not None and layers % every):
-            draft.problem(option, f"the {layers} layers are no multiple of {every}")
+            draft.problem(option, f"the {layers} layers are not a multiple of {every}")
         elif every > 1:
             why = f"the first of each {every} layers there, the last of them here"
             draft.set("model.moe_every", digits(every), option, why)

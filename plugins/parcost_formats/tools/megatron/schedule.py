@@ -95,7 +95,7 @@ def _chunks(options: ToolOptions, pp: int) -> int | None:
             return None
         whole = layers + options.on(_EMBEDDING) + options.on(_LOSS)
         if whole % (pp * each):
-            why = f"{whole} layers / pp {pp} / {each} is no whole number of chunks"
+            why = f"{whole} layers / pp {pp} / {each} is not a whole number of chunks"
             near = [n for n in range(1, whole + 1) if not whole % (pp * n)]
             legal = f"legal are {', '.join(map(str, near[:12]))}" if near else ""
             options.draft.problem(option, why, legal)
@@ -127,7 +127,7 @@ def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
     layers = options.whole("num_layers", 1)
     count = sum(stage.layers for stage in found)
     if len(found) % pp:
-        draft.problem(option, f"{len(found)} stages are no multiple of pp {pp}")
+        draft.problem(option, f"{len(found)} stages are not a multiple of pp {pp}")
     elif layers is not None and count != layers:
         draft.problem(option, f"it has {count} layers, and --num-layers {layers}")
     elif not _predicts(options, option, found):

@@ -809,7 +809,7 @@ class WordExpander:
                     f"`{name}` is not set in the file", self.unset_answers(name)
                 )
             if not variable.values or variable.kind == "map":
-                raise ArithmeticTextError(f"`{name}` is no whole number")
+                raise ArithmeticTextError(f"`{name}` is not a whole number")
             field = field_of(variable.values[0])
             if field.unread:
                 raise ArithmeticTextError(field.unread, field.answers)
@@ -817,13 +817,13 @@ class WordExpander:
                 notes.append(field.assumption)
             depth += 1
             if depth > _DEEPEST:
-                raise ArithmeticTextError(f"`{name}` is no whole number")
+                raise ArithmeticTextError(f"`{name}` is not a whole number")
             try:
                 found = number(field.text, look_up)
             except ArithmeticTextError as error:
                 if len(error.args) > 1:
                     raise
-                raise ArithmeticTextError(f"`{name}` is no whole number") from None
+                raise ArithmeticTextError(f"`{name}` is not a whole number") from None
             depth -= 1
             return found
 

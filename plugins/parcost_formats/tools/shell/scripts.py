@@ -125,7 +125,7 @@ def read_script(
     *neighbor* returns the texts of sourced files.
 
     Raises:
-        ShellTextError: The text is no script, or its expansion is too large.
+        ShellTextError: The text is not a script, or its expansion is too large.
     """
     return _ScriptReader(text, environment or {}, neighbor, name).script()
 

@@ -219,7 +219,7 @@ def parse_script(text: str) -> Sequence[ShellNode]:
     ['cd', 'pwd']
 
     Raises:
-        ShellTextError: The text is no script.
+        ShellTextError: The text is not a script.
     """
     return _ScriptParser(text, len(text)).script()
 

@@ -161,7 +161,7 @@ def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
         if count % each:
             near = part or option
             if near is not None:
-                draft.problem(near, f"a local batch of {count} is no multiple of {each}")
+                draft.problem(near, f"a local batch of {count} is not a multiple of {each}")
             return
         if part is not None:
             draft.set("training.micro_batch", digits(each), part)
@@ -227,7 +227,7 @@ def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
     if count % each:
         near = option or options.get(_LENGTH)
         if near is not None:
-            message = f"{count} tokens are no whole sequences of {each}"
+            message = f"{count} tokens are not whole sequences of {each}"
             help = f"{count // each * each or each} tokens are"
             draft.problem(near, message, help)
         return

@@ -93,7 +93,7 @@ def integer(options: TitanOptions, name: str) -> int | None:
     if option is None:
         return None
     if not re.fullmatch(r"-1|\d{1,15}", option.text) or option.text == "0":
-        options.draft.problem(option, f"{option.text[:20] or 'nothing'} is no number from 1 on")
+        options.draft.problem(option, f"{option.text[:20] or 'nothing'} is not a number from 1 on")
         return None
     return int(option.text)
 

@@ -42,7 +42,7 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     """Return the configuration in a Python file: the only one, or the function *recipe*.
 
     Raises:
-        PythonTextError: The file is no Python, or it lacks the configuration.
+        PythonTextError: The file is not Python, or it lacks the configuration.
     """
     python = PythonText(text)
     functions = {one.name: one for one in python.tree.body if isinstance(one, ast.FunctionDef)}
@@ -88,7 +88,7 @@ class _ConfigurationReader:
         self._functions = functions
         self._names: dict[str, Any] = dict(constants(python.tree.body))
         self._models = _models(python.tree.body)
-        self._values: dict[str, ast.expr] = {}  # of variables that are no constants
+        self._values: dict[str, ast.expr] = {}  # of variables that are not constants
         self._visited: list[str] = []
         self._made: set[str] = set()  # variables that hold the configuration
         self.foreign: PythonTextError | None = None  # why the configuration is not read
@@ -278,7 +278,7 @@ class _ConfigurationReader:
             elif keyword.arg:
                 self._set(f"model.{keyword.arg}", f"{key}.{keyword.arg}", keyword, keyword.value)
         if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
-            self._leave(key, node, "its flavor is no constant")
+            self._leave(key, node, "its flavor is not a constant")
             return
         one = self._option("model.flavor", key, node)
         self.options["model.flavor"] = one.evolve(texts=(argument.value,))

@@ -57,7 +57,7 @@ def read_toml(text: str) -> Mapping[str, TomlEntry]:
     {'a.b.c': 1}
 
     Raises:
-        TomlTextError: The text is no TOML, is too long, or has keys of too many parts.
+        TomlTextError: The text is not TOML, is too long, or has keys of too many parts.
     """
     if len(text) > LONGEST:
         message = f"{len(text):,} characters are more than the {LONGEST:,} of a configuration"
@@ -70,7 +70,7 @@ def read_toml(text: str) -> Mapping[str, TomlEntry]:
         found = _WHERE.search(str(error))
         at = _offset(text, int(found[1]), int(found[2])) if found else max(len(text) - 1, 0)
         message = _WHERE.sub("", str(error)).strip()
-        raise TomlTextError(f"no TOML: {message}", at, at + 1) from None
+        raise TomlTextError(f"not TOML: {message}", at, at + 1) from None
     except ValueError:  # Python reads no number of so many digits
         digits = max(re.finditer(r"\w+", text), key=lambda found: found.end() - found.start())
         raise TomlTextError("a number has too many digits", *digits.span()) from None

@@ -157,7 +157,7 @@ def _sharding(job: Job) -> Fields:
         return {f"parallelism.{replicate}": job.dp, f"parallelism.{shard}": 1}
     ranks = job.state_ranks
     if ranks % job.cp or (job.dp * job.cp) % ranks:
-        message = f"state over {ranks} ranks is no multiple of cp {job.cp}"
+        message = f"state over {ranks} ranks is not a multiple of cp {job.cp}"
         raise JobError("sharding.shard", message)
     reshard = "always" if reshards(job.study) else "never"
     return {

@@ -99,7 +99,7 @@ def anchoring(study: Study) -> Anchoring | None:
     try:
         written = study.as_written()
     except SpecError as error:
-        return _ignored(anchors, f"the file by itself is no study: {_first_line(error)}")
+        return _ignored(anchors, f"the file by itself is not a study: {_first_line(error)}")
     spread = Spread(between=float(jobs.between), within=float(jobs.within))
     found = _without_contradictions([_compare(study, written, one) for one in anchors], spread)
     residuals = _residuals(found)
