@@ -2,7 +2,7 @@
 
     python benchmarks/batch.py [COUNT] [jsonl|csv|...]
 
-Writes COUNT specs of 60 lines into a temporary folder (10,000 unless told otherwise) and runs
+Writes COUNT specs of 60 lines into a temporary folder (10,000 by default) and runs
 ``parcost eval`` on them as a user does. Prints CPU seconds, because others may use the
 machine, rates, and the ratios that the project promises:
 

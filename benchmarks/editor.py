@@ -63,7 +63,7 @@ def measure(editor: Editor, uri: str, rounds: int) -> dict[str, list[float]]:
         editor.change(uri, change, wait=False)
         editor.wait_for(lambda: editor.counts[uri, editor.versions[uri]] > 0)
         note("diagnostics of a change", begin)
-        editor.settle(uri)
+        editor.wait_for_diagnostics(uri)
         note("rules and studies of a change, with a pause of 200 ms", begin)
         begin = perf_counter()
         editor.request("folding_range", editor.uri("closed.par"))

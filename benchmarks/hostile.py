@@ -226,17 +226,17 @@ def command(rng: random.Random) -> Observation:
 def _run_command(words: list[str]) -> str:
     from parcost.cli import main
 
-    here, told = Path.cwd(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="replace")
+    here, output = Path.cwd(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="replace")
     os.chdir(workplace())
     try:
-        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = main(words)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 2
     finally:
         os.chdir(here)
-    told.flush()
-    text = told.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
+    output.flush()
+    text = output.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
     if code not in (0, 1, 2) or "Traceback" in text:
         return f"exit {code}: {text[-300:]!r} <- {words}"
     return ""
@@ -368,9 +368,9 @@ def plugin(rng: random.Random) -> Observation:
     """Evaluate a spec beside a plugin that answers some hooks with anything."""
     hooks = {rng.choice(_HOOKS): _answer(rng) for _ in range(rng.choice((1, 1, 2)))}
     offered = {name: hookimpl(lambda a=answer: _give(a)) for name, answer in hooks.items()}
-    told = {name: repr(answer)[:100] for name, answer in hooks.items()}
+    answers = {name: repr(answer)[:100] for name, answer in hooks.items()}
     deep = rng.random() < 0.1 or bool({"details", "sections"} & set(hooks))
-    return measure(lambda: _run_with(SimpleNamespace(**offered), told, deep=deep), 10.0)
+    return measure(lambda: _run_with(SimpleNamespace(**offered), answers, deep=deep), 10.0)
 
 
 def _give(answer: Any) -> Any:
@@ -396,7 +396,7 @@ def _answer(rng: random.Random) -> Any:
     )
 
 
-def _run_with(module: Any, told: dict[str, str], *, deep: bool) -> str:
+def _run_with(module: Any, answers: dict[str, str], *, deep: bool) -> str:
     try:
         every = [*generator().plugins.whole.loaded, Plugin("hostile", module=module)]
         plugins = Plugins(tuple(sorted(every, key=lambda one: one.name)))
@@ -406,14 +406,14 @@ def _run_with(module: Any, told: dict[str, str], *, deep: bool) -> str:
             if deep:
                 _ = result.details, result.sections
             for fault in result.faults:
-                if fault.plugin.name != "hostile" and not _SHARED & set(told):
-                    return f"{fault.plugin.name} is blamed: {fault.message} <- {told}"
+                if fault.plugin.name != "hostile" and not _SHARED & set(answers):
+                    return f"{fault.plugin.name} is blamed: {fault.message} <- {answers}"
     except ParcostError as error:
         str(error)
     except SystemExit:
-        return f"SystemExit <- {told}"
+        return f"SystemExit <- {answers}"
     except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
-        return f"{raised(error)} <- {told}"
+        return f"{raised(error)} <- {answers}"
     return ""
 
 

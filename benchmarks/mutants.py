@@ -206,13 +206,13 @@ def texts(text: str) -> Iterator[str]:
         expression, comma, remark = text, "", ""
     if not FORMULA.search(expression):
         return
-    from parcost import FormulaError, letters_of
+    from parcost import FormulaError, symbols_of
 
     try:
-        letters = letters_of(expression)
+        symbols = symbols_of(expression)
     except FormulaError:
         return
-    if not letters:
+    if not symbols:
         return
     for match in PIECES.finditer(expression):
         piece = match[0]

@@ -3,12 +3,11 @@
     python benchmarks/search.py [--table]
 
 Two spaces: a dense model of 70B on 1,024 GPUs and a mixture of 256 experts on 2,048. Each is
-searched in a process of its own, once with the start of the interpreter and the reading of
-the spec, as the command line does it, and once in process, and the memory at its peak is
-told. So are the calls of plugins: those about the space, and those of the layouts that are
-listed, each of which is evaluated by itself. ``--table`` adds how time per layout and memory
-change with the size of the space. Seconds are of the CPU, which others on the machine disturb
-less.
+searched in a process of its own: once with the start of the interpreter and the reading of
+the spec, as on the command line, and once in process. The peak memory is reported, and the
+number of calls of plugins: those about the space, and those of the listed layouts, each of
+which is evaluated by itself. ``--table`` adds how time per layout and memory change with the
+size of the space. Seconds are CPU seconds, which other processes disturb less.
 """
 
 from __future__ import annotations

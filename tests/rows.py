@@ -18,8 +18,8 @@ def try_each(
     It is written like ``pytest.mark.parametrize``. Rows share the fixtures of the test.
     """
     keys = [name.strip() for name in names.split(",")]
-    told = [row if len(keys) > 1 else (row,) for row in rows]
-    given = [dict(zip(keys, row, strict=True)) for row in told]
+    values = [row if len(keys) > 1 else (row,) for row in rows]
+    given = [dict(zip(keys, row, strict=True)) for row in values]
     assert given
 
     def describe(row: Mapping[str, Any]) -> str:

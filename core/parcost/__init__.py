@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from parcost.contract.formulas import FormulaError as FormulaError
     from parcost.contract.formulas import attribute as attribute
     from parcost.contract.formulas import formula as formula
-    from parcost.contract.formulas import letters_of as letters_of
     from parcost.contract.formulas import plain_of as plain_of
+    from parcost.contract.formulas import symbols_of as symbols_of
     from parcost.contract.groups import ClosedForm as ClosedForm
     from parcost.contract.groups import Communication as Communication
     from parcost.contract.groups import Group as Group
@@ -188,7 +188,7 @@ HOMES = {
         "FormulaError",
         "attribute",
         "formula",
-        "letters_of",
+        "symbols_of",
         "plain_of",
     ),
     "contract.hookspecs": ("API_VERSION", "hookimpl"),

@@ -121,10 +121,10 @@ def test_levels_are_called_by_lines_that_a_study_may_draw() -> None:
 
 @pytest.mark.slow
 def test_transfers_are_listed_with_their_exposure() -> None:
-    told = {row[0]: row for row in rows(result(overlap="off"), "Communication of a step")}
-    assert told["parameter all-gather"][-1] == "critical"
+    by_name = {row[0]: row for row in rows(result(overlap="off"), "Communication of a step")}
+    assert by_name["parameter all-gather"][-1] == "critical"
     # tp = 2 of 8.03e9 parameters, nearly all of them split: each rank gathers half in bf16.
-    assert told["parameter all-gather"][2][0] == pytest.approx(2 * 8.03e9 / 2, rel=0.01)
+    assert by_name["parameter all-gather"][2][0] == pytest.approx(2 * 8.03e9 / 2, rel=0.01)
 
 
 @pytest.mark.slow

@@ -36,14 +36,16 @@ def test_a_small_model_fits_one_device() -> None:
 @pytest.mark.slow
 def test_seven_billion_parameters_need_sharding() -> None:
     """18 x 6.7e9 = 121 GB are more than 80 GB; 6 + 12 / 8 bytes are 50 GB."""
-    told = strategies("llama2_7b", 8)
-    assert [fits for layout, (_, fits) in told.items() if "zero = 0" in layout] == ["no"]
-    assert any(fits == "yes" for layout, (_, fits) in told.items() if "zero = 1" in layout)
+    fits_by_layout = strategies("llama2_7b", 8)
+    assert [fits for layout, (_, fits) in fits_by_layout.items() if "zero = 0" in layout] == ["no"]
+    assert any(
+        fits == "yes" for layout, (_, fits) in fits_by_layout.items() if "zero = 1" in layout
+    )
 
 
 def test_an_indivisible_layout_is_an_error() -> None:
-    told = strategies("llama2_7b", 16, batch=8, tp=2)
-    why = told["dp = 16, zero = 0"][1]
+    fits_by_layout = strategies("llama2_7b", 16, batch=8, tp=2)
+    why = fits_by_layout["dp = 16, zero = 0"][1]
     assert why.startswith("no: ")
     assert "16" in why
     assert "16.0" not in why

@@ -24,8 +24,8 @@ moved named narrowed narrowest near nearest needed nominal noted nowhere observe
 ordered outlined paired parsed passed picked placed plausible pressed priced printed probed
 program projected published quantised quoted ranged ranked recommended recomputed reduced referred
 rejected released renamed repeated replayed rounded ruling rulings said scheduled scored searched
-sent settled sharded shipped shown signed significant slowed slower slowest sorted sound spared
-spelled spent spooled stack stacked staged starved stated stored studied summed swept taken tell
+sent settle settled sharded shipped shown signed significant slowed slower slowest sorted sound
+spared spelled spent spooled stack stacked staged starved stated stored studied summed swept taken tell
 timed together told traced traded unbounded uneven unfit unfused unknown unlike unread unsaid
 unvalued used used_by useful usual varying visited vouched waiting wanted whoever within written
 """

@@ -396,7 +396,7 @@ spawn = popen_spawn_posix.util.spawnv_passfds
 def interrupted(*arguments):
     number = spawn(*arguments)
     if "spawn_main" in str(arguments):
-        os.kill(os.getpid(), signal.SIGTERM)  # before the worker is told what to do
+        os.kill(os.getpid(), signal.SIGTERM)  # before the worker has its first task
         time.sleep(0.01)
     return number
 

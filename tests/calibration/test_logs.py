@@ -50,26 +50,26 @@ def run(text: str, *arguments: str) -> Result:
 
 @pytest.mark.slow
 def test_a_line_comes_back_from_a_log_on_one_node() -> None:
-    told = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce")
-    assert told.exit_code == 0, told.output
-    assert "bandwidth = 450 GB/s per_direction" in told.stdout
-    assert "latency   = 3 us" in told.stdout
-    assert "size      = 8 devices" in told.stdout
+    done = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce")
+    assert done.exit_code == 0, done.output
+    assert "bandwidth = 450 GB/s per_direction" in done.stdout
+    assert "latency   = 3 us" in done.stdout
+    assert "size      = 8 devices" in done.stdout
 
 
 def test_the_algorithm_bandwidth_is_printed_beside_the_link() -> None:
     """Over 8 ranks n / T of a ring tends to B / (2 x 7 / 8) = 257 of 450 GB/s."""
     timings = "\n".join(f"{n:.0f}, {ring(n, 8, 0.0, 450e9):.9e} s" for n in SIZES)
-    told = run(timings, "--operation", "all_reduce", "--ranks", "8")
-    assert "bandwidth of a rank (1 / beta) 450 GB/s" in told.stdout
-    assert "algorithm bandwidth            257.1 GB/s" in told.stdout
+    done = run(timings, "--operation", "all_reduce", "--ranks", "8")
+    assert "bandwidth of a rank (1 / beta) 450 GB/s" in done.stdout
+    assert "algorithm bandwidth            257.1 GB/s" in done.stdout
 
 
 @pytest.mark.slow
 def test_ports_of_a_node_share_what_a_ring_over_nodes_achieves() -> None:
-    told = run(log(16, 2, 10e-6, 400e9), "--operation", "all_reduce")
-    assert "level network" in told.stdout
-    assert "bandwidth = 50 GB/s per_direction" in told.stdout
+    done = run(log(16, 2, 10e-6, 400e9), "--operation", "all_reduce")
+    assert "level network" in done.stdout
+    assert "bandwidth = 50 GB/s per_direction" in done.stdout
     assert "bandwidth = 100 GB/s" in run(log(16, 2, 1e-5, 4e11), "--ports", "4").stdout
 
 
@@ -78,10 +78,10 @@ def test_the_block_prices_the_collective_as_it_was_measured(tmp_path: Path) -> N
     slow = [(n, 50e-6 + n / 3e9 + (n / 2e9 if n > 1e6 else 0.0)) for n in SIZES]
     text = "size_bytes,time_us\n" + "\n".join(f"{n:.0f},{t * 1e6:.6f}" for n, t in slow)
     out = tmp_path / "site.par"
-    told = run(
+    done = run(
         text, "--operation", "all_reduce", "--ranks", "4", "--as", "curve", "--out", str(out)
     )
-    assert told.exit_code == 0, told.output
+    assert done.exit_code == 0, done.output
     (tmp_path / "spec.par").write_text(
         'use "site.par" as site\n'
         "use catalog.devices.h100_sxm\nuse catalog.models.gpt2_small\nuse catalog.precisions.bf16\n"
@@ -101,11 +101,11 @@ def test_the_written_block_is_canonical(tmp_path: Path) -> None:
     from parcost.language.format import format_text
 
     out = tmp_path / "site.par"
-    told = run(
+    done = run(
         log(8, 1, 3e-6, 450e9), "--operation", "all_reduce", "--as", "curve", "--out", str(out)
     )
-    assert told.exit_code == 0, told.output
-    assert "fabric" not in told.stdout
+    assert done.exit_code == 0, done.output
+    assert "fabric" not in done.stdout
     assert format_text(out.read_text()) == out.read_text()
 
 
@@ -115,12 +115,12 @@ def test_logs_of_both_levels_make_a_whole_fabric(tmp_path: Path) -> None:
         text = "# Collective test starting: all_reduce_perf\n" + log(16, nodes, 5e-6, bandwidth)
         (tmp_path / name).write_text(text)
     paths = [str(tmp_path / name) for name in ("in.log", "across.log")]
-    told = CliRunner().invoke(command, paths)
-    assert told.exit_code == 0, told.output
-    assert "size      = 16 devices" in told.stdout
-    assert "bandwidth = 250 GB/s per_direction" in told.stdout
-    assert "bandwidth = 20 GB/s per_direction" in told.stdout  # 160 over eight ports
-    assert "Add the levels" not in told.stdout
+    done = CliRunner().invoke(command, paths)
+    assert done.exit_code == 0, done.output
+    assert "size      = 16 devices" in done.stdout
+    assert "bandwidth = 250 GB/s per_direction" in done.stdout
+    assert "bandwidth = 20 GB/s per_direction" in done.stdout  # 160 over eight ports
+    assert "Add the levels" not in done.stdout
 
 
 @pytest.mark.slow
@@ -129,11 +129,11 @@ def test_logs_that_contradict_each_other_widen_the_interval(tmp_path: Path) -> N
         text = "# Collective test starting: all_reduce_perf\n" + log(8, 1, 5e-6, bandwidth)
         (tmp_path / name).write_text(text)
     paths = [str(tmp_path / name) for name in ("day.log", "night.log")]
-    told = CliRunner().invoke(command, paths)
-    assert "warning[contradictory-logs]" in told.stderr
-    assert "200 GB/s" in told.stderr
-    assert "300 GB/s" in told.stderr
-    assert "90 % interval 200 to 300 GB/s" in told.stdout
+    done = CliRunner().invoke(command, paths)
+    assert "warning[contradictory-logs]" in done.stderr
+    assert "200 GB/s" in done.stderr
+    assert "300 GB/s" in done.stderr
+    assert "90 % interval 200 to 300 GB/s" in done.stdout
 
 
 def test_an_interval_holds_what_timings_with_noise_were_made_from() -> None:
@@ -220,9 +220,9 @@ def test_json_is_read() -> None:
     rows = [{"size": n, "out_of_place": {"time": ring(n, 2, 6e-6, 1e11) * 1e6}} for n in SIZES]
     devices = [{"rank": r, "hostname": "n0", "device_info": "Example"} for r in range(2)]
     text = json.dumps({"args": ["./all_reduce_perf"], "devices": devices, "results": rows})
-    told = run(text)
-    assert "bandwidth = 100 GB/s per_direction" in told.stdout
-    assert "latency   = 6 us" in told.stdout
+    done = run(text)
+    assert "bandwidth = 100 GB/s per_direction" in done.stdout
+    assert "latency   = 6 us" in done.stdout
 
 
 def test_the_ratio_of_the_bandwidths_tells_the_collective() -> None:
@@ -249,26 +249,26 @@ def test_the_ratio_of_the_bandwidths_tells_the_collective() -> None:
     ],
 )
 def test_an_invalid_log_is_an_error(text: str, arguments: tuple[str, ...], said: str) -> None:
-    told = run(text, *arguments)
-    assert told.exit_code == 2
-    assert said in told.stderr
-    assert not told.stdout
+    done = run(text, *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not done.stdout
 
 
 def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
     out = tmp_path / "site.par"
     out.write_text("mine")
-    told = run(log(8, 1, 1e-6, 1e11), "--operation", "all_reduce", "--out", str(out))
-    assert told.exit_code == 2
-    assert "exists already" in told.stderr
+    done = run(log(8, 1, 1e-6, 1e11), "--operation", "all_reduce", "--out", str(out))
+    assert done.exit_code == 2
+    assert "exists already" in done.stderr
     assert out.read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["allreduce", "AllReduce", "all-reduce", "all_redcue"])
 def test_an_operation_that_is_misspelt_is_named(name: str) -> None:
-    told = run(log(8, 1, 3e-6, 200e9), "--operation", name)
-    assert told.exit_code == 2
-    assert "did you mean `all_reduce`?" in told.output
+    done = run(log(8, 1, 3e-6, 200e9), "--operation", name)
+    assert done.exit_code == 2
+    assert "did you mean `all_reduce`?" in done.output
 
 
 def test_the_help_lists_the_operations() -> None:
@@ -296,21 +296,21 @@ def test_inputs_missing_from_the_log_are_an_error(
     algorithm: str, needed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Times without rounds and bytes were handed to LAPACK, which wrote its own complaint."""
-    told = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce", "--algorithm", algorithm)
-    assert told.exit_code == 2
-    assert f"`{algorithm}` cannot do all_reduce over 8 ranks" in told.output
-    assert needed in told.output
-    assert "SVD" not in told.output
+    done = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce", "--algorithm", algorithm)
+    assert done.exit_code == 2
+    assert f"`{algorithm}` cannot do all_reduce over 8 ranks" in done.output
+    assert needed in done.output
+    assert "SVD" not in done.output
     written = capfd.readouterr()
     assert "DLASCL" not in written.out + written.err
 
 
 def test_two_timings_say_nothing_of_the_error() -> None:
     """Any two points lie on a line: its error is not known, and not 0.0 %."""
-    told = run("size_B time_us\n1000 10\n1000000 20\n", "--operation", "all_reduce", "--ranks", "8")
-    assert told.exit_code == 0, told.output
-    assert "0.0%" not in told.output
-    assert told.output.count("two sizes") == 2
+    done = run("size_B time_us\n1000 10\n1000000 20\n", "--operation", "all_reduce", "--ranks", "8")
+    assert done.exit_code == 0, done.output
+    assert "0.0%" not in done.output
+    assert done.output.count("two sizes") == 2
 
 
 @pytest.mark.slow
@@ -330,7 +330,7 @@ def test_a_fit_above_the_line_rate_of_its_device_is_a_warning(
 ) -> None:
     """NVLink 4 of an H100 has eighteen links of 25 GB/s in each direction."""
     text = log(8, 1, 3e-6, bandwidth).replace("Example Accelerator", "NVIDIA H100 80GB HBM3")
-    told = run(text, "--operation", "all_reduce")
-    assert told.exit_code == 0, told.output
-    assert ("450 GB/s" in told.stderr) == warned
-    assert ("fit-above-line-rate" in told.stderr) == warned
+    done = run(text, "--operation", "all_reduce")
+    assert done.exit_code == 0, done.output
+    assert ("450 GB/s" in done.stderr) == warned
+    assert ("fit-above-line-rate" in done.stderr) == warned

@@ -202,7 +202,7 @@ def test_lines_of_json_say_what_the_document_says_but_for_advice(run: Run) -> No
         for result in report["results"]:
             result.pop("sections", None)
     found = [*document["reports"], *document["rejected"]]
-    assert sorted(lines, key=str) == sorted([{**header, **told} for told in found], key=str)
+    assert sorted(lines, key=str) == sorted([{**header, **values} for values in found], key=str)
     assert [line["path"] for line in lines] == sorted(line["path"] for line in lines)
 
 
@@ -632,7 +632,7 @@ def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
         child.wait()
 
 
-# Signals are told to a pipe once they are handled, and a reader is waited for as long as it takes.
+# Signals reach a pipe once they are handled; a reader is waited for as long as it takes.
 TOLD = """\
 import os
 from parcost.cli import interrupts, streams

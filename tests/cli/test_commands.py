@@ -414,8 +414,8 @@ def test_a_sweep_says_which_options_show_the_advice_of_a_point(
     out = run("eval", "a.par", "--full", a=SWEPT.replace(written, swept)).out
     assert "Levers" not in out
     flowing = " ".join(out.split())
-    (told,) = re.findall(r"advice of one point: ((?:--set (?:'[^']*'|\S+) ?)+)", flowing)
-    one = run("eval", "a.par", "--full", *shlex.split(told))
+    (options,) = re.findall(r"advice of one point: ((?:--set (?:'[^']*'|\S+) ?)+)", flowing)
+    one = run("eval", "a.par", "--full", *shlex.split(options))
     assert "Levers" in one.out
 
 
@@ -1158,45 +1158,45 @@ roofline r { }
 
 
 def test_calculations_without_training_are_printed(run: Run) -> None:
-    told = run("eval", "a.par", a=RIDGES)
-    assert told.code == 0
-    assert "2,198" in told.out
-    assert "a step" not in told.out
+    done = run("eval", "a.par", a=RIDGES)
+    assert done.code == 0
+    assert "2,198" in done.out
+    assert "a step" not in done.out
     assert "Figures" in run("eval", "a.par", "--full").out
 
 
 def test_a_directory_shows_calculations_and_passes_definitions_over(run: Run) -> None:
     definitions = RIDGES.partition("roofline")[0]
-    told = run("eval", "in", "--format", "csv", in__a=RIDGES, in__b=definitions)
-    assert [row["path"] for row in csv.DictReader(io.StringIO(told.out))] == ["in/a.par"]
+    done = run("eval", "in", "--format", "csv", in__a=RIDGES, in__b=definitions)
+    assert [row["path"] for row in csv.DictReader(io.StringIO(done.out))] == ["in/a.par"]
 
 
 def test_a_claim_about_a_calculation_can_fail(run: Run) -> None:
-    told = run("eval", "a.par", a=RIDGES + "expect { r.node >= 3000 }\n")
-    assert told.code == 1
-    assert "FAIL" in told.out
+    done = run("eval", "a.par", a=RIDGES + "expect { r.node >= 3000 }\n")
+    assert done.code == 1
+    assert "FAIL" in done.out
 
 
 def test_calculations_are_swept(run: Run) -> None:
     swept = RIDGES.replace("450 GB/s per", "[225 GB/s, 450 GB/s] per")
-    told = run("eval", "a.par", "--format", "json", a=swept)
-    points = json.loads(told.out)["reports"][0]["points"]
+    done = run("eval", "a.par", "--format", "json", a=swept)
+    points = json.loads(done.out)["reports"][0]["points"]
     assert [round(point["r.node"]) for point in points] == [4396, 2198]
 
 
 @pytest.mark.parametrize("names", [[], ["step_time"]])
 def test_figures_of_what_a_rule_refuses_are_its_reasons(run: Run, names: list[str]) -> None:
-    told = run("figures", "a.par", *names, a=UNDIVIDED)
-    assert (told.code, told.out) == (1, "")
-    assert "error[" in told.err
-    assert "tp = 3" in told.err
-    assert "no figure is called" not in told.err
+    done = run("figures", "a.par", *names, a=UNDIVIDED)
+    assert (done.code, done.out) == (1, "")
+    assert "error[" in done.err
+    assert "tp = 3" in done.err
+    assert "no figure is called" not in done.err
 
 
 def test_figures_lists_what_a_report_leaves_out(run: Run) -> None:
-    told = run("figures", "a.par", "r.*", a=RIDGES)
-    assert told.code == 0
-    assert "r.memory" in told.out
+    done = run("figures", "a.par", "r.*", a=RIDGES)
+    assert done.code == 0
+    assert "r.memory" in done.out
     assert run("figures", "a.par", "nothing").code == 2
 
 

@@ -43,9 +43,9 @@ def test_a_removed_directory_is_an_error(
 ) -> None:
     arguments = ["--no-cache"] if command == "eval" else []
     assert main([command, name, *arguments]) == 2
-    told = "".join(capsys.readouterr())
-    assert GONE in told or (command, name) == ("fmt", "a.par")
-    assert "internal error" not in told
+    printed = "".join(capsys.readouterr())
+    assert GONE in printed or (command, name) == ("fmt", "a.par")
+    assert "internal error" not in printed
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ def test_a_leaf_says_what_it_is_and_where_the_spec_has_it(
 
 
 @pytest.mark.slow
-def test_a_figure_of_many_letters_inside_another_is_one_row_with_its_command(explain: Run) -> None:
+def test_a_figure_of_many_symbols_inside_another_is_one_row_with_its_command(explain: Run) -> None:
     page = explain("mfu")
     assert "`parcost explain a.par step_time`" in words(page)
     assert "t[" not in page

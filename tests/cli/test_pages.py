@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parcost
-from parcost import Formula, Work, formula, letters_of
+from parcost import Formula, Work, formula, symbols_of
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import explanation, markdown, text
 from parcost.output.report_page import report_page
@@ -142,7 +142,7 @@ def test_markdown_takes_nothing_for_markup() -> None:
         ("2 tb + t, of both", "2 x 3 + 8"),
     ],
 )
-def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> None:
+def test_numbers_take_the_place_of_whole_symbols(text: str, numbers: str) -> None:
     inputs = {
         "s": (8192, ""),
         "b": (1, ""),
@@ -154,7 +154,7 @@ def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> Non
         "alpha[node]": (3e-6, "s"),
         "tb": 3.0,
     }
-    of_text = formula(text, {letter: inputs[letter] for letter in letters_of(text)})
+    of_text = formula(text, {symbol: inputs[symbol] for symbol in symbols_of(text)})
     assert filled(of_text) == numbers
 
 

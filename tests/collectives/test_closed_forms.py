@@ -392,9 +392,9 @@ def test_closed_forms_are_of_links_that_distant_ranks_share(
 
 def test_an_exchange_is_printed_with_the_levels_that_it_crosses_alone() -> None:
     """Two racks of one node of four: eight ranks, four of them in another rack."""
-    letters = ALGORITHMS["pairwise"].closed_form("all_to_all", group(4, 1, 2)).letters
-    assert letters["M"] == {"l2": 4}
-    assert (letters["alpha"], letters["B"]) == (({"l2": 11}, "s"), ({"l2": 4}, "B/s"))
+    symbols = ALGORITHMS["pairwise"].closed_form("all_to_all", group(4, 1, 2)).symbols
+    assert symbols["M"] == {"l2": 4}
+    assert (symbols["alpha"], symbols["B"]) == (({"l2": 11}, "s"), ({"l2": 4}, "B/s"))
 
 
 class SingleMessage(Collective):

@@ -303,7 +303,7 @@ def test_an_exchange_on_a_torus_waits_for_the_middle_of_its_longest_side() -> No
 
 
 def test_a_message_between_two_nodes_of_one_rank_is_shown_with_its_link() -> None:
-    letters = Pairwise().closed_form("all_to_all", two_levels(1.0, 2.0, 450e9, 50e9)).letters
-    assert [*letters["M"].values()] == [1.0]
-    rates, _ = letters["B"]
+    symbols = Pairwise().closed_form("all_to_all", two_levels(1.0, 2.0, 450e9, 50e9)).symbols
+    assert [*symbols["M"].values()] == [1.0]
+    rates, _ = symbols["B"]
     assert [*rates.values()] == [50e9]

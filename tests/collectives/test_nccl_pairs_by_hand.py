@@ -125,7 +125,7 @@ def start_ups(operation: str, group: Group, machine: Machine = MACHINE) -> dict[
 
 
 def rates(operation: str, n: float, group: Group, machine: Machine = MACHINE) -> dict[str, Any]:
-    """Return the bandwidths by which *n* bytes are told to pass, beyond the start-up."""
+    """Return the bandwidths by which *n* bytes pass according to the table, beyond the start-up."""
     starts = start_ups(operation, group, machine)
     times = pairs(machine, operation, n, group)
     return {name: n / (t - starts[name]) for name, t in times.items() if t < INFINITY}

@@ -106,7 +106,7 @@ class Editor:
         item = lsp.TextDocumentItem(uri, "parcost", 1, text)
         self.counts = Counter({key: n for key, n in self.counts.items() if key[0] != uri})
         self.client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
-        self.settle(uri)
+        self.wait_for_diagnostics(uri)
         return uri
 
     def change(self, uri: str, *changes: Any, wait: bool = True) -> None:
@@ -122,9 +122,9 @@ class Editor:
         params = lsp.DidChangeTextDocumentParams(document, made)
         self.client.text_document_did_change(params)
         if wait:
-            self.settle(uri)
+            self.wait_for_diagnostics(uri)
 
-    def settle(self, uri: str) -> None:
+    def wait_for_diagnostics(self, uri: str) -> None:
         """Wait until what the binder finds has come, and then what rules and studies give."""
         self.wait_for(lambda: self.counts[uri, self.versions[uri]] > 1)
 

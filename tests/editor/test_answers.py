@@ -1,4 +1,4 @@
-"""What an editor is told of a spec: by functions over texts, without the protocol."""
+"""What an editor shows of a spec: by functions over texts, without the protocol."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def evaluate(documents: Documents, state: DocumentState) -> DocumentState:
     job = documents.job(state.analysis.path, lambda *_: None)
     assert job is not None
     found = evaluate_file(documents.session, job.path)
-    assert documents.settle(job, found) is state
+    assert documents.store_result(job, found) is state
     return state
 
 
@@ -394,7 +394,7 @@ def test_what_comes_late_is_dropped(open_text: Open, documents: Documents) -> No
     assert job is not None
     found = evaluate_file(documents.session, job.path)
     open_text(SPEC.replace("tp = 4", "tp = 8"))
-    assert documents.settle(job, found) is None
+    assert documents.store_result(job, found) is None
 
 
 @pytest.mark.parametrize(

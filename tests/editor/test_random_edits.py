@@ -71,11 +71,11 @@ def test_random_edits_find_what_the_command_finds(editor: Editor, folder: Path, 
             lines = Lines(text)
             where = lines.range(start, end)
             text = lines.replace(where, new)
-            settles = number % 3 == 2
+            waits = number % 3 == 2
             change = lsp.Range(lsp.Position(*where.start), lsp.Position(*where.end))
-            editor.change(uri, (change, new), wait=settles)
+            editor.change(uri, (change, new), wait=waits)
             ask(editor, uri, Lines(text).position(rng.randrange(len(text) + 1)))
-            if settles:
+            if waits:
                 expected, found = checked(path, text), shown_problems(editor, uri)
                 assert sorted((i, m) for i, m, _ in found) == sorted(
                     (i, m.split("\n")[0]) for i, m, _ in expected

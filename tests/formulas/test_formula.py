@@ -32,7 +32,7 @@ from parcost.report.formulas import filled
 
 
 @pytest.mark.parametrize(
-    ("text", "letters", "expected"),
+    ("text", "symbols", "expected"),
     [
         ("2 (P - 1) n / (P B)", {"P": 8.0, "n": 16.0, "B": 2.0}, 14.0),
         ("a / b c", {"a": 6.0, "b": 3.0, "c": 2.0}, 4.0),
@@ -59,15 +59,15 @@ from parcost.report.formulas import filled
         ("max (e + 1) f", {"max": 2.0, "e": 1.0, "f": 5.0}, 20.0),
     ],
 )
-def test_a_text_computes(text: str, letters: dict[str, Any], expected: float) -> None:
+def test_a_text_computes(text: str, symbols: dict[str, Any], expected: float) -> None:
     if text.startswith("max (e"):  # a function, where a bracket follows
         with pytest.raises(FormulaError):
-            formula(text, **letters)
+            formula(text, **symbols)
         return
-    assert formula(text, **letters).value == expected
+    assert formula(text, **symbols).value == expected
 
 
-def test_letters_as_they_are_printed() -> None:
+def test_symbols_as_they_are_printed() -> None:
     f = formula("P' alpha[node] + n_r", {"P'": 2.0, "alpha[node]": (3.0, "s")}, n_r=1.0)
     assert f.value == 7.0
     assert f.inputs == {"P'": (2.0, ""), "alpha[node]": (3.0, "s"), "n_r": (1.0, "")}
@@ -82,7 +82,7 @@ def test_a_formula_is_the_input_of_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "letters", "said"),
+    ("text", "symbols", "said"),
     [
         ("n / ", {"n": 1.0}, "where a value is due"),
         ("n m", {"n": 1.0}, "differ in `m`"),
@@ -92,10 +92,10 @@ def test_a_formula_is_the_input_of_another() -> None:
         ("n; m", {"n": 1.0, "m": 1.0}, "cannot be read"),
         ("n ? 1", {"n": 1.0}, "lacks a `:`"),
         ("ceil(n, 2)", {"n": 1.0}, "gives `ceil` 2 values"),
-        ("min(n)", {"n": 1.0}, "needs letters of several numbers"),
+        ("min(n)", {"n": 1.0}, "needs symbols of several numbers"),
         ("ratio(n)", {"n": 1.0}, "gives `ratio` 1 values"),
-        ("sum(n)", {"n": 1.0}, "needs letters of several numbers"),
-        ("sum(n m)", {"n": [1.0], "m": [1.0, 2.0]}, "needs letters of several numbers"),
+        ("sum(n)", {"n": 1.0}, "needs symbols of several numbers"),
+        ("sum(n m)", {"n": [1.0], "m": [1.0, 2.0]}, "needs symbols of several numbers"),
         ("2 n", {"n": {"a": 1.0}}, "has no value"),
         ("(" * 50 + "n" + ")" * 50, {"n": 1.0}, "too deep"),
         ("-" * 50 + "n", {"n": 1.0}, "too deep"),
@@ -105,9 +105,9 @@ def test_a_formula_is_the_input_of_another() -> None:
         ("1n", {"n": 1.0}, "cannot be read"),
     ],
 )
-def test_an_invalid_formula_is_an_error(text: str, letters: dict[str, Any], said: str) -> None:
+def test_an_invalid_formula_is_an_error(text: str, symbols: dict[str, Any], said: str) -> None:
     with pytest.raises(FormulaError, match=None) as caught:
-        formula(text, **letters)
+        formula(text, **symbols)
     assert said in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_division_by_nothing_is_endless() -> None:
     assert formula("sum(n / B)", n=[1.0, 2.0], B=0.0).value == math.inf
 
 
-def test_numbers_in_the_place_of_letters() -> None:
+def test_numbers_in_the_place_of_symbols() -> None:
     inputs = {"P": 8.0, "n": (2.0**20, "B"), "B": (450e9, "B/s")}
     assert filled(formula("2 (P - 1) n / (P B)", inputs)) == ("2 (8 - 1) x 1 MiB / (8 x 450 GB/s)")
     levels = {"g": {"a": 8.0, "b": 2.0}, "B": ({"a": 4.0, "b": 5.0}, ""), "G": [1.0, 8.0]}
@@ -153,7 +153,7 @@ def test_by_hand_a_formula_names_an_algorithm() -> None:
 
 # --- properties ---------------------------------------------------------------------------
 
-_LETTERS = {"h": 3.0, "b'": 0.25, "n'": 7.0, "g[x]": 2.0}
+_SYMBOLS = {"h": 3.0, "b'": 0.25, "n'": 7.0, "g[x]": 2.0}
 
 
 def _ratio(x: float, y: float) -> float:
@@ -178,7 +178,7 @@ def _pair(operator: str) -> Callable[[tuple[Any, Any]], tuple[str, Any]]:
 
 
 _leaves = st.one_of(
-    st.sampled_from(sorted(_LETTERS.items())),
+    st.sampled_from(sorted(_SYMBOLS.items())),
     st.floats(0, 1e6).map(lambda number: (repr(number), number)),
 )
 _trees = st.recursive(
@@ -196,7 +196,7 @@ _trees = st.recursive(
 @given(_trees)
 def test_any_expression_computes(tree: tuple[str, float]) -> None:
     text, expected = tree
-    used = {name: value for name, value in _LETTERS.items() if name in text}
+    used = {name: value for name, value in _SYMBOLS.items() if name in text}
     try:
         with np.errstate(all="ignore"):
             found = formula(text, used)
@@ -213,9 +213,9 @@ def test_any_expression_computes(tree: tuple[str, float]) -> None:
 
 @given(st.text("ab(2)+-*/^,?:<=> .[]'max", max_size=30))
 def test_any_text_is_a_formula_or_an_error(text: str) -> None:
-    letters = {"a": 2.0, "b": 3.0}
+    symbols = {"a": 2.0, "b": 3.0}
     try:
-        formula(text, letters)
+        formula(text, symbols)
     except FormulaError as error:
         assert str(error)  # noqa: PT017  an error of another kind is a fault of ours
 
@@ -241,7 +241,7 @@ def test_origins_wait_for_the_first_read_of_the_formula() -> None:
     assert (priced.text, priced.source) == ("n / B", "a page")
     assert priced.is_expression
     assert priced.parts["B"].text == "b eta"
-    assert {letter: value for letter, (value, _) in priced.inputs.items()} == {"n": 6.0, "B": 2.0}
+    assert {symbol: value for symbol, (value, _) in priced.inputs.items()} == {"n": 6.0, "B": 2.0}
     assert asked == ["origins"]
 
 

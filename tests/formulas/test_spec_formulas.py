@@ -111,7 +111,7 @@ def mismatches(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
                         if not one.is_expression:
                             continue
                         of = value if one is outer else one.value
-                        numbers = {letter: number for letter, (number, _) in one.inputs.items()}
+                        numbers = {symbol: number for symbol, (number, _) in one.inputs.items()}
                         computed = compute(one.text, numbers)
                         if not is_same(computed, of, cut=one is outer):
                             found.append(f"{path}: {name}: {one.text} = {computed}, not {of}")
@@ -161,9 +161,9 @@ def test_every_input_is_in_the_base_of_its_unit() -> None:
         for report in parcost.evaluate(SPECS / path):
             for name, outer, _ in formulas(report.results[0]):
                 for one in parts(outer):
-                    for letter, (_, unit) in one.inputs.items():
+                    for symbol, (_, unit) in one.inputs.items():
                         if unit:
-                            assert units.unit(unit), f"{path}: {name}: {letter} in {unit}"
+                            assert units.unit(unit), f"{path}: {name}: {symbol} in {unit}"
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_the_step_and_mfu_are_explained_by_their_parts() -> None:
 
 
 def test_a_term_is_explained_down_to_the_spec() -> None:
-    """The price of a collective has the formula of its bytes, whose letters the spec says."""
+    """The price of a collective has the formula of its bytes, whose symbols the spec gives."""
     (report,) = parcost.evaluate(SPECS / "examples/tensor_parallel.par")[:1]
     lines = report.results[0].outcome.ledger
     line = next(line for line in lines if line.name == "tensor all-reduce")

@@ -233,9 +233,9 @@ def _alarm(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def smallest(run: Callable[[str], None], text: str, told: str) -> str:
+def smallest(run: Callable[[str], None], text: str, failure_text: str) -> str:
     """Return a part of *text* that fails in the same way, after at most a minute."""
-    kind = told.partition(":")[0]
+    kind = failure_text.partition(":")[0]
     deadline = time.monotonic() + 60
     size = max(len(text) // 2, 1)
     while size and time.monotonic() < deadline:
@@ -275,16 +275,16 @@ def main() -> int:
             break
         text = text_of(options.seed, number)
         start = time.process_time()
-        told = failure(run, text)
+        failure_text = failure(run, text)
         slowest = max(slowest, (time.process_time() - start, number))
         done += 1
-        if told is None:
+        if failure_text is None:
             continue
-        kind = told.partition(":")[0]
+        kind = failure_text.partition(":")[0]
         kinds[kind] = kinds.get(kind, 0) + 1
         if kinds[kind] == 1:
             print(
-                f"--seed {options.seed} --first {number}: {told}\n{smallest(run, text, told)!r}\n"
+                f"--seed {options.seed} --first {number}: {failure_text}\n{smallest(run, text, failure_text)!r}\n"
             )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(

@@ -51,9 +51,9 @@ def test_a_failure_is_reported_and_reduced() -> None:
         if "@" in text:
             raise ValueError("no at")
 
-    told = fuzzer.failure(fails_on_at, "some text @ and more")
-    assert told.startswith("ValueError in ")
-    assert fuzzer.smallest(fails_on_at, "some text @ and more", told) == "@"
+    failure_text = fuzzer.failure(fails_on_at, "some text @ and more")
+    assert failure_text.startswith("ValueError in ")
+    assert fuzzer.smallest(fails_on_at, "some text @ and more", failure_text) == "@"
 
 
 def _read_and_check(text: str) -> None:

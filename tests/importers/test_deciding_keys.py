@@ -64,7 +64,7 @@ def test_an_unknown_key_of_a_subject_is_a_question(
     assert "step" not in done.out
 
 
-def test_an_answer_settles_the_question_and_the_warning(run_command: Run) -> None:
+def test_an_answer_removes_the_question_and_the_warning(run_command: Run) -> None:
     files = replaced("--use-distributed-optimizer", "--zero-optimizer")
     done = run_command("eval", *MACHINE, "--set", "layout.zero=1", "train.sh", files=files)
     assert done.code == 0

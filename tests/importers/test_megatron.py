@@ -392,8 +392,8 @@ def test_a_check_says_which_flag_may_be_meant(run_command: Run) -> None:
 
 
 def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:
-    settled = ["--set", "model.kv_heads=8"]
-    done = run_command("check", *MACHINE, *settled, "train.sh", files={"train.sh": MIXTRAL})
+    options = ["--set", "model.kv_heads=8"]
+    done = run_command("check", *MACHINE, *options, "train.sh", files={"train.sh": MIXTRAL})
     assert done.code == 1, done.out
     # pp 4 x ep 8 = 32 ranks, and the node has 8: two ranks of a stage.
     assert "error[experts-ranks]" in done.out

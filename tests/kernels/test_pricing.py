@@ -76,7 +76,7 @@ def test_an_operator_without_a_price_is_a_fault(study_with: StudyWith) -> None:
 def test_formulas_name_their_numbers(study_with: StudyWith) -> None:
     found = work(study_with())
     product = found["MLP down projection", "W"].formula
-    assert {letter: value for letter, (value, _) in product.inputs.items() if letter in "MNK"} == {
+    assert {symbol: value for symbol, (value, _) in product.inputs.items() if symbol in "MNK"} == {
         "M": 4096,
         "N": 14_336,
         "K": 4096,

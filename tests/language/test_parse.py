@@ -270,7 +270,7 @@ def test_splitting_a_quantity() -> None:
     assert split_quantity("1e3 \t GB/s") == ("1e3", "GB/s")
 
 
-# Errors: each told once, and the rest of the file is read
+# Errors: each is reported once, and the rest of the file is read
 
 
 BRACE_BELOW = (

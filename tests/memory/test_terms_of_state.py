@@ -49,7 +49,7 @@ def compute(term: Any) -> Any:
             text = text[:at]
             break
     text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text.replace(" x ", " * "))
-    inputs = {letter: value for letter, (value, _) in term.formula.inputs.items()}
+    inputs = {symbol: value for symbol, (value, _) in term.formula.inputs.items()}
     text = re.sub(r"^(.+) \? (.+) : (.+)$", r"(\2) if \1 else \3", text)
     return eval(text, {"max": max, "min": min}, inputs)
 

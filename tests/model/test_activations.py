@@ -121,18 +121,18 @@ def test_every_saved_tensor_has_its_own_name_and_formula(study_of: StudyOf) -> N
         "loss softmax",
     }
     for term in kept:
-        letters = set(term.formula.text.replace("/", " ").split()) - {"2", "4", "8"}
-        assert letters <= set(term.formula.inputs), term.name
+        symbols = set(term.formula.text.replace("/", " ").split()) - {"2", "4", "8"}
+        assert symbols <= set(term.formula.inputs), term.name
 
 
 def term_bytes(term: Memory) -> float:
     """The bytes that a formula such as ``2 s b f e / t`` says."""
     found, sign = 1.0, 1
-    for letter in term.formula.text.split():
-        if letter == "/":
+    for symbol in term.formula.text.split():
+        if symbol == "/":
             sign = -1
         else:
-            value = float(letter) if letter.isdigit() else term.formula.inputs[letter][0]
+            value = float(symbol) if symbol.isdigit() else term.formula.inputs[symbol][0]
             found *= value**sign
             sign = 1
     return found

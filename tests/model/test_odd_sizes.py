@@ -430,10 +430,10 @@ def memory(study: Study) -> list[Any]:
 
 
 def compute(term: Memory) -> Any:
-    """Return what the formula of *term* comes to, letters side by side multiplied."""
+    """Return what the formula of *term* comes to, symbols side by side multiplied."""
     text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", term.formula.text)
     text = re.sub(r"^(.+) \? (.+) : (.+)$", r"(\2) if \1 else \3", text)
-    return eval(text, {}, {letter: value for letter, (value, _) in term.formula.inputs.items()})
+    return eval(text, {}, {symbol: value for symbol, (value, _) in term.formula.inputs.items()})
 
 
 EAGER = "norm = composite, activation = halves"

@@ -80,7 +80,7 @@ def test_the_formula_of_a_hop_has_its_sizes(
     }
     (edge,) = (t for _, t in bind(values).contributions("terms") if isinstance(t, Edge))
     assert edge.bytes_ == 512 * 3 * 1024 * 2 / shards
-    inputs = {letter: edge.formula.parts["n"].inputs[letter] for letter in "sbhet"}
+    inputs = {symbol: edge.formula.parts["n"].inputs[symbol] for symbol in "sbhet"}
     assert inputs == {
         "s": (512.0, ""),
         "b": (3.0, ""),

@@ -170,8 +170,8 @@ def test_formulas_name_the_message() -> None:
         size = "s b l" if name == "loss all-reduce" else "s b h e"
         assert term.formula.parts["n"].text == size
         product = 1.0
-        for letter in size.split():
-            product *= term.formula.parts["n"].inputs[letter][0]
+        for symbol in size.split():
+            product *= term.formula.parts["n"].inputs[symbol][0]
         assert term.formula.inputs["n"][0] == term.bytes_ == product
 
 

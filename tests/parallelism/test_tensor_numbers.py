@@ -106,8 +106,8 @@ def figure_values(**more: Any) -> dict[str, Any]:
     figures = {f.name: f for plugin, f in found if plugin.name == "tensor_parallel"}
     assert not of.faults
     values = {name: figure.value for name, figure in figures.items()}
-    letters = figures["tp_collectives"].formula.inputs
-    return {**values, "ledger": outcome.ledger, "letters": letters}
+    symbols = figures["tp_collectives"].formula.inputs
+    return {**values, "ledger": outcome.ledger, "symbols": symbols}
 
 
 # --- what is sent -------------------------------------------------------------------------
@@ -329,8 +329,8 @@ def test_figures_count_pairs_layers_and_micro_batches(
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert found["tp_volume_per_layer"] == 2 * sent  # no byte more
-    letters = {name: value for name, (value, _) in found["letters"].items()}
-    assert letters == pytest.approx({"f": forward, "w": backward, "k": 12, "m": 5})
+    symbols = {name: value for name, (value, _) in found["symbols"].items()}
+    assert symbols == pytest.approx({"f": forward, "w": backward, "k": 12, "m": 5})
 
 
 def test_ranks_beyond_the_kv_heads_have_one_each() -> None:

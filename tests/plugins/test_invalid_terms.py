@@ -152,7 +152,7 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: once_term(seconds=np.array([1], dtype=object)),
         "`odd` seconds = array([1], d",
     ),
-    "letters": (lambda: once_term(seconds=np.array(["1"])), "`odd` seconds = array(['1']"),
+    "symbols": (lambda: once_term(seconds=np.array(["1"])), "`odd` seconds = array(['1']"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Values that no machine has: the answer comes at once, or the limit is told."""
+"""Values that no machine has: the answer comes at once, or the limit is reported."""
 
 from __future__ import annotations
 

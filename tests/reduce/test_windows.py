@@ -175,7 +175,7 @@ def test_what_slows_nothing_may_be_another_work_for_each_candidate(make: Any) ->
     assert list(make.step(work, gather, other).step_seconds) == [12.0, 19.0]
 
 
-def test_what_slows_most_is_settled_for_each_candidate(make: Any) -> None:
+def test_the_slowest_overlap_is_chosen_for_each_candidate(make: Any) -> None:
     host = make.work("gemm", 10.0, host="w")
     slower = np.array([0.1, 0.3])
 

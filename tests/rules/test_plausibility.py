@@ -93,14 +93,14 @@ def test_a_utilisation_beyond_any_that_was_measured() -> None:
     rates = "kernels { gemm_efficiency = %s, attention_forward_efficiency = 90 %% }"
     fast = {"outcome": True, "batch": 1024}
     assert messages(rates % "75 %", **fast) == {}
-    told = messages(f"{rates % '75 %'}\nplausible {{ mfu = 40 % }}", **fast)
-    assert "% of the bf16 peak" in told["implausible-mfu"]
-    assert "no known measured run reaches 40 %" in told["implausible-mfu"]
+    reported = messages(f"{rates % '75 %'}\nplausible {{ mfu = 40 % }}", **fast)
+    assert "% of the bf16 peak" in reported["implausible-mfu"]
+    assert "no known measured run reaches 40 %" in reported["implausible-mfu"]
     narrow = {**fast, "precision": "fp8_current"}
-    told = messages("plausible { mfu = 1 % }", **narrow)
-    assert told == {}
-    told = messages("plausible { mfu_fp8 = 1 % }", **narrow)
-    assert "% of the fp8 peak" in told["implausible-mfu"]
+    reported = messages("plausible { mfu = 1 % }", **narrow)
+    assert reported == {}
+    reported = messages("plausible { mfu_fp8 = 1 % }", **narrow)
+    assert "% of the fp8 peak" in reported["implausible-mfu"]
 
 
 def test_warnings_are_switched_off_with_a_reason() -> None:

@@ -1,4 +1,4 @@
-"""What is written and not read is told, and what it waits for."""
+"""Attributes that are written and not read are reported, with what they wait for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unread_warnings(more: str) -> list[Diagnostic]:
 
 AWAY = "offload { optimizer = 10 % }"
 
-# What is written; what is told; and what else makes it read.
+# Text of the spec; the report; and the text that makes it read.
 UNREAD = [
     ("schedule { group = 4 }", "`group`", "schedule { kind = interleaved, chunks = 4 }"),
     ("schedule { overlap = 50 % }", "`overlap`", "schedule { kind = dualpipe }"),

@@ -102,17 +102,17 @@ def test_values_that_a_user_names_are_refused_by_the_rule_and_counted(
     path.write_text(spec("megatron_lm_2021"))
     over = ["--over", "zero=0,1", "--over", "tp=2,4", "--axes", "recompute", "--format", "json"]
     code = main(["search", str(path), *over])
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     assert code == 0
-    assert "framework-lacks" in json.dumps(told)
-    assert all(entry["values"]["layout.zero"] == 0 for entry in told["best"])
+    assert "framework-lacks" in json.dumps(printed)
+    assert all(entry["values"]["layout.zero"] == 0 for entry in printed["best"])
 
 
 @pytest.mark.slow
 def test_the_page_says_what_was_not_searched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "told.par"
+    path = tmp_path / "printed.par"
     path.write_text(spec("megatron_lm_2021"))
     main(["search", str(path), "--axes", "tp,zero", "--full"])
     page = " ".join(capsys.readouterr().out.split())

@@ -273,10 +273,10 @@ def test_a_file_beyond_the_size_limit_is_an_error(
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, most))
-        code, told, err = run(SPEC, "--axes", "tp,pp,zero,recompute", "--out", str(out))
+        code, out, err = run(SPEC, "--axes", "tp,pp,zero,recompute", "--out", str(out))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    assert (code, told) == (2, "")
+    assert (code, out) == (2, "")
     assert f"error: `{out}` cannot be written: " in err
     assert "File too large" in err
     assert [path.name for path in tmp_path.iterdir()] == ["spec.par"]
@@ -474,12 +474,12 @@ def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.Monk
 def test_an_interrupt_leaves_the_best_so_far() -> None:
     (scenario,) = parcost.load_text(SPEC)
     whole = space(scenario, {"layout.tp": [1, 2, 4, 8]}, ["tp", "pp", "zero"])
-    told = 0
+    calls = 0
 
     def progress(_: str) -> None:
-        nonlocal told
-        told += 1
-        if told == 2:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
             raise KeyboardInterrupt
 
     found = search(whole, SearchRequest(keep=3), on_progress=progress)
@@ -553,9 +553,9 @@ def test_the_printed_command_has_all_options_of_the_search(
     monkeypatch.chdir(tmp_path)
     studies = "study narrow { layout { tp = 2 } }\nstudy wide { layout { tp = 4 } }\n"
     Path("two studies.par").write_text(SPEC + studies, encoding="utf-8")
-    told = ["--study", "wide", "--set", "training.global_batch=256 sequences"]
-    told += ["--without", "analysis.advice"]
-    search = ["search", "two studies.par", "--axes", "pp,zero", "--top", "3", *told]
+    options = ["--study", "wide", "--set", "training.global_batch=256 sequences"]
+    options += ["--without", "analysis.advice"]
+    search = ["search", "two studies.par", "--axes", "pp,zero", "--top", "3", *options]
     assert main([*search, "--format", "json"]) == 0
     for layout in json.loads(capsys.readouterr().out)["best"]:
         report = evaluated_again(layout, capsys)
@@ -741,8 +741,8 @@ def test_the_highest_mfu_is_that_of_the_device_that_uses_most_of_its_peak(run: R
     best = max((row for row in rows if row["feasible"]), key=lambda row: row["mfu"])
     assert data["best"][0]["objective"] == pytest.approx(best["mfu"], rel=1e-12)
     assert data["best"][0]["values"]["cluster.device"] == "h100_sxm"
-    told = [one["objective"] for one in data["best"]]
-    assert told == sorted(told, reverse=True)
+    scores = [one["objective"] for one in data["best"]]
+    assert scores == sorted(scores, reverse=True)
 
 
 # --- schedules ----------------------------------------------------------------------------

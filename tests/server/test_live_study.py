@@ -210,12 +210,12 @@ def test_a_layout_of_a_search_is_what_it_says(live: LiveStudy, spec: str) -> Non
     """The fastest of all layouts over two axes, found one by one."""
     from parcost.language.numbers import quantity
 
-    told: list[str] = []
+    reported: list[str] = []
     axes = ("layout.tp", "training.micro_batch")
     answer = live.search(
-        SearchOrder(change=FormChange(), axes=axes, budget_seconds=30), told.append
+        SearchOrder(change=FormChange(), axes=axes, budget_seconds=30), reported.append
     )
-    assert any("legal" in text for text in told)
+    assert any("legal" in text for text in reported)
     best = answer["layouts"][0]
     steps = []
     for tp in (1, 2, 4, 8):
@@ -231,11 +231,11 @@ def test_a_layout_of_a_search_is_what_it_says(live: LiveStudy, spec: str) -> Non
 
 @pytest.mark.slow
 def test_a_search_that_is_stopped_has_what_it_found(live: LiveStudy) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def stop(text: str) -> None:
-        told.append(text)
-        if "replayed" in text and "replayed" not in "".join(told[:-1]):
+        reported.append(text)
+        if "replayed" in text and "replayed" not in "".join(reported[:-1]):
             raise KeyboardInterrupt
 
     answer = live.search(SearchOrder(change=FormChange()), stop)
@@ -247,11 +247,11 @@ def test_a_search_that_is_stopped_has_what_it_found(live: LiveStudy) -> None:
 def test_a_budget_beyond_that_of_the_page_is_refused_before_the_search(
     live: LiveStudy, budget: str
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     order = SearchOrder(change=FormChange(values={"search.budget": budget}))
-    answer = live.search(order, told.append)
+    answer = live.search(order, reported.append)
     (problem,) = answer["diagnostics"]
-    assert (problem["id"], problem["paths"], told) == ("long-budget", ["search.budget"], [])
+    assert (problem["id"], problem["paths"], reported) == ("long-budget", ["search.budget"], [])
     assert "3,600 s" in problem["message"]
     assert "parcost search" in problem["help"]
 
@@ -334,7 +334,7 @@ def test_an_error_of_the_file_is_at_its_attribute_alone(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_claim_that_fails_is_printed_once_and_below_no_good_verdict(tmp_path: Path) -> None:
     answer = live_study(tmp_path, SPEC + CLAIMED).evaluate(FormChange())
-    assert [d["told"] for d in answer["diagnostics"]] == [True]
+    assert [d["reported"] for d in answer["diagnostics"]] == [True]
     assert answer["report"].count("step_time = 1 ms +- 1 us") == 1
     summary = answer["summary"]
     assert summary["style"] == "bad"

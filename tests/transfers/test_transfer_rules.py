@@ -171,8 +171,8 @@ def test_the_qualifier_of_a_size_counts_in_every_place() -> None:
     (part,) = parcost.load_text(text, overrides={"x.size": "1 MB shard"})
     assert part.evaluate().result.figure("x.size") == 8e6
     assert whole.evaluate().result.figure("x.size") == 1e6
-    (told,) = parcost.load_text(text, overrides={"x.size": 2e6})
-    found = told.evaluate().result
+    (scenario,) = parcost.load_text(text, overrides={"x.size": 2e6})
+    found = scenario.evaluate().result
     assert (found.figure("x.size"), list(found.diagnostics)) == (2e6, [])
 
 

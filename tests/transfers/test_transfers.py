@@ -377,8 +377,8 @@ def test_tables_outlive_a_sweep_of_something_else(
     path = tmp_path / "swept.par"
     path.write_text(_SWEPT)
     assert main(["eval", str(path)]) == 0
-    told = capsys.readouterr().out
-    assert "steady: all_reduce by algorithm" in told
-    assert "steady: limits and remedies" in told
-    assert "moving: all_reduce by algorithm" not in told
-    assert "`moving` is swept, and its tables are of one point" in " ".join(told.split())
+    printed = capsys.readouterr().out
+    assert "steady: all_reduce by algorithm" in printed
+    assert "steady: limits and remedies" in printed
+    assert "moving: all_reduce by algorithm" not in printed
+    assert "`moving` is swept, and its tables are of one point" in " ".join(printed.split())

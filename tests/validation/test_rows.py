@@ -21,7 +21,7 @@ def reading(path: Path) -> Rows:
     return read_files([("runs.jsonl", path)])
 
 
-#: Changes of a good row, and what its line is told to be.
+#: Changes of a good row, and the reported reason.
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"model__layers": "24"}, "malformed", "`model.layers` is `24`, not a whole number"),
     ({"model__layers": 2.5}, "malformed", "`model.layers` is 2.5, not a whole number"),

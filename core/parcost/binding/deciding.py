@@ -44,7 +44,7 @@ def with_questions(importer: Importer, translation: Translation) -> Translation:
     for key in (*translation.unknown, *outside):
         found = list(_subjects_of(key, importer.subjects))
         for subject in found:
-            if subject.attributes[0] not in asked and not state.is_settled(subject):
+            if subject.attributes[0] not in asked and not state.is_answered(subject):
                 asked.add(subject.attributes[0])
                 questions.append(state.question(key, subject))
         if found and not key.attribute:
@@ -52,8 +52,8 @@ def with_questions(importer: Importer, translation: Translation) -> Translation:
         unknown.append(key)
     for key in translation.missing:
         for subject in importer.subjects if key.attribute else ():
-            settles = key.attribute in subject.attributes
-            if settles and key.attribute not in asked and not state.is_settled(subject):
+            decides = key.attribute in subject.attributes
+            if decides and key.attribute not in asked and not state.is_answered(subject):
                 asked.add(key.attribute)
                 questions.append(state.question(key, subject))
     ignored = [one for one in translation.ignored if one not in outside]
@@ -250,7 +250,7 @@ class _State:
         else:
             self._stated.add(name)
 
-    def is_settled(self, subject: DecidingSubject) -> bool:
+    def is_answered(self, subject: DecidingSubject) -> bool:
         """Return whether the subject is stated, or no default decides it silently."""
         names = subject.attributes
         if any(name in self._stated for name in names):

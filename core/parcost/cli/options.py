@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FAULT = 3
-_ACTIVE, _TOLD = (
-    "parcost.plugins.discovery",
-    "parcost.faults",
-)  # of a command: its plugins, what was told
+_ACTIVE = "parcost.plugins.discovery"  # the plugins of a command
+_REPORTED = "parcost.faults"  # the faults that a command has reported
 ALL = "all"  # numbers of an option that lists some
 _MOST_NUMBERS = 1_000_000
 _MOST_DIGITS = 18
@@ -193,7 +191,7 @@ def selection(command: F) -> F:
 
 def print_faults(lines: Iterable[str]) -> bool:
     """Print which plugins failed, each line once; return whether any did."""
-    known = click.get_current_context().meta.setdefault(_TOLD, set())
+    known = click.get_current_context().meta.setdefault(_REPORTED, set())
     found = list(lines)
     for line in dict.fromkeys(found):
         if line not in known:
@@ -204,7 +202,7 @@ def print_faults(lines: Iterable[str]) -> bool:
 
 def skip_faults(lines: Iterable[str]) -> None:
     """Mark faults that a page already shows as printed."""
-    click.get_current_context().meta.setdefault(_TOLD, set()).update(lines)
+    click.get_current_context().meta.setdefault(_REPORTED, set()).update(lines)
 
 
 def _faults() -> list[str]:

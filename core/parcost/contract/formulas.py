@@ -51,8 +51,8 @@ __all__ = [
     "compute_text",
     "formula",
     "in_numbers",
-    "letters_of",
     "plain_of",
+    "symbols_of",
 ]
 
 _TOKEN = re.compile(
@@ -130,32 +130,32 @@ class Formula:
         >>> formula("sum(g)", g={"node": 8.0, "rail": 4.0}).inputs
         {'g[node]': (8.0, ''), 'g[rail]': (4.0, '')}
         """
-        return {letter: (_number(value), unit) for letter, value, unit in self.letters()}
+        return {symbol: (_number(value), unit) for symbol, value, unit in self.symbols()}
 
     @property
     def parts(self) -> Mapping[str, Formula]:
         """The formulas among the inputs, by symbol."""
-        return {letter: value for letter, value, _ in self.letters() if isinstance(value, Formula)}
+        return {symbol: value for symbol, value, _ in self.symbols() if isinstance(value, Formula)}
 
     @property
     def shown(self) -> str:
         """The printed text, with the title in front."""
         return f"{self.title}: {self.text}" if self.title else self.text
 
-    def letters(self) -> Sequence[tuple[str, Any, str]]:
+    def symbols(self) -> Sequence[tuple[str, Any, str]]:
         """Return each symbol with its input and its unit."""
         if self.explain is not None:
             self._take_explanation()
         found = []
-        for letter, given in self.raw.items():
+        for symbol, given in self.raw.items():
             value, unit = given if given.__class__ is tuple else (given, "")
             kind = value.__class__
             if kind is dict:
-                found += [(f"{letter}[{name}]", one, unit) for name, one in value.items()]
+                found += [(f"{symbol}[{name}]", one, unit) for name, one in value.items()]
             elif kind is list and self.computes:
-                found += [(f"{letter}[{i}]", one, unit) for i, one in enumerate(value)]
+                found += [(f"{symbol}[{i}]", one, unit) for i, one in enumerate(value)]
             else:
-                found.append((letter, value, unit))
+                found.append((symbol, value, unit))
         return found
 
     def _take_explanation(self) -> None:
@@ -177,7 +177,7 @@ def formula(
     title: str = "",
     context: Mapping[str, Any] | None = None,
     origins: Callable[[], Mapping[str, Any]] | None = None,
-    **letters: Any,
+    **symbols: Any,
 ) -> Formula:
     """Return the value of *text* for the given symbols, as a formula that explains itself.
 
@@ -194,20 +194,20 @@ def formula(
     3.0
     """
     if inputs is not None:
-        letters = {**inputs, **letters} if letters else inputs  # type: ignore[assignment]
+        symbols = {**inputs, **symbols} if symbols else inputs  # type: ignore[assignment]
     names, function = _known.get(text) or _compile(text)
     try:
-        found = function(letters)
+        found = function(symbols)
     except KeyError:
-        raise _mismatch(text, names, letters) from None
+        raise _mismatch(text, names, symbols) from None
     except (ArithmeticError, ValueError, TypeError):
-        found = _infinite_number(text, letters)
-    if len(names) != len(letters):
-        raise _mismatch(text, names, letters)
+        found = _infinite_number(text, symbols)
+    if len(names) != len(symbols):
+        raise _mismatch(text, names, symbols)
     if context is not None:
-        letters = {**letters, **context}
-    explain = None if origins is None else partial(_with_origins, text, letters, origins)
-    return Formula(text, letters, source, found, title, True, explain)
+        symbols = {**symbols, **context}
+    explain = None if origins is None else partial(_with_origins, text, symbols, origins)
+    return Formula(text, symbols, source, found, title, True, explain)
 
 
 def attribute(block: object, name: str) -> Formula:
@@ -223,16 +223,16 @@ def attribute(block: object, name: str) -> Formula:
 
 
 def _with_origins(
-    text: str, letters: Mapping[str, Any], origins: Callable[[], Mapping[str, Any]]
+    text: str, symbols: Mapping[str, Any], origins: Callable[[], Mapping[str, Any]]
 ) -> Formula:
     """Return the formula of a text, with the inputs of *origins* in place of plain numbers."""
-    return Formula(text, {**letters, **origins()}, is_expression=True)
+    return Formula(text, {**symbols, **origins()}, is_expression=True)
 
 
-def letters_of(text: str) -> tuple[str, ...]:
+def symbols_of(text: str) -> tuple[str, ...]:
     """Return the symbols of a text, in order of appearance.
 
-    >>> letters_of("(P - 1) n / P, of all")
+    >>> symbols_of("(P - 1) n / P, of all")
     ('P', 'n')
     """
     return (_known.get(text) or _compile(text))[0]
@@ -260,29 +260,29 @@ def compute_text(text: str, numbers: Mapping[str, Any], item: str = "") -> Any:
     With *item*, a symbol of a series stands for its number of that item.
     """
     names, function = _compile(text)
-    letters: dict[str, Any] = {}
-    for letter, number in numbers.items():
-        name, bracket, one = letter.removesuffix("]").partition("[")
-        if not bracket or letter in names:  # a text may have one of a series as a letter
-            letters[letter] = number
+    symbols: dict[str, Any] = {}
+    for symbol, number in numbers.items():
+        name, bracket, one = symbol.removesuffix("]").partition("[")
+        if not bracket or symbol in names:  # a text may name one item of a series
+            symbols[symbol] = number
         elif one == item:
-            letters[name] = number
-        elif not item or name not in letters:
-            letters.setdefault(name, {})[one] = number
+            symbols[name] = number
+        elif not item or name not in symbols:
+            symbols.setdefault(name, {})[one] = number
     with quiet():
-        return function({name: letters.get(name, {}) for name in names})
+        return function({name: symbols.get(name, {}) for name in names})
 
 
 def _number(value: Any) -> Any:
     return value.value if value.__class__ is Formula else value
 
 
-def _mismatch(text: str, names: tuple[str, ...], letters: Mapping[str, Any]) -> FormulaError:
-    wrong = ", ".join(f"`{name}`" for name in sorted(set(names) ^ letters.keys()))
+def _mismatch(text: str, names: tuple[str, ...], symbols: Mapping[str, Any]) -> FormulaError:
+    wrong = ", ".join(f"`{name}`" for name in sorted(set(names) ^ symbols.keys()))
     return FormulaError(f"the formula `{text}` and its inputs differ in {wrong}")
 
 
-def _infinite_number(text: str, letters: Mapping[str, Any]) -> Any:
+def _infinite_number(text: str, symbols: Mapping[str, Any]) -> Any:
     """Return the value of *text* with arrays in place of floats, so that it may be inf or NaN."""
     import numpy as np
 
@@ -293,9 +293,9 @@ def _infinite_number(text: str, letters: Mapping[str, Any]) -> Any:
         return np.asarray([value], dtype=float) if isinstance(value, (float, int)) else value
 
     names, function = _compile(text)
-    if len(names) != len(letters):
-        raise _mismatch(text, names, letters)
-    given = (letters[name] for name in names)
+    if len(names) != len(symbols):
+        raise _mismatch(text, names, symbols)
+    given = (symbols[name] for name in names)
     numbers = [_number(value[0] if value.__class__ is tuple else value) for value in given]
     try:
         with quiet():
@@ -306,7 +306,7 @@ def _infinite_number(text: str, letters: Mapping[str, Any]) -> Any:
     return float(found[0]) if plain and getattr(found, "shape", ()) == (1,) else found
 
 
-#: The letters of each text, and a function of their inputs.
+#: The symbols of each text, and a function of their inputs.
 _known: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]] = {}
 
 
@@ -317,10 +317,10 @@ def _compile(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], 
     writer = _Python(text)
     body = writer.text()
     lines = [
-        f" {name} = inputs[{letter!r}]\n"
+        f" {name} = inputs[{symbol!r}]\n"
         f" if {name}.__class__ is _tuple: {name} = {name}[0]\n"
         f" if {name}.__class__ is _Formula: {name} = {name}.value\n"
-        for letter, name in writer.names.items()
+        for symbol, name in writer.names.items()
     ]
     names = {f"_{name}": function for name, (function, _) in _FUNCTIONS.items()}
     environment: dict[str, Any] = {
@@ -345,7 +345,7 @@ def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
     columns = [list(v.values()) if v.__class__ is dict else v for v in values]
     lengths = {len(column) for column in columns if column.__class__ is list}
     if len(lengths) != 1:
-        raise FormulaError(f"`{word}` needs letters of several numbers, as many each")
+        raise FormulaError(f"`{word}` needs symbols of several numbers, as many each")
     found: Any = None
     series = [
         [_number(one) for one in column] if column.__class__ is list else repeat(column)
@@ -452,7 +452,7 @@ class _Writer:
             )
         if self.tokens[self.at] == "(" and (token in _FUNCTIONS or token == "sum"):
             return self.call(token)
-        return token if token == "infinity" else self.letter(token)
+        return token if token == "infinity" else self.symbol(token)
 
     def call(self, name: str) -> str:
         if name in ("sum", "max", "min") and self.arguments() == 1:
@@ -507,7 +507,7 @@ class _Writer:
     def number(self, token: str) -> str:
         return token
 
-    def letter(self, token: str) -> str:
+    def symbol(self, token: str) -> str:
         raise NotImplementedError
 
     def over(self, name: str) -> str:
@@ -537,7 +537,7 @@ class _Python(_Writer):
     def number(self, token: str) -> str:
         return repr(float(token))
 
-    def letter(self, token: str) -> str:
+    def symbol(self, token: str) -> str:
         name = self.names.setdefault(token, f"a{len(self.names)}")
         self.inner[name] = None
         return name
@@ -545,9 +545,9 @@ class _Python(_Writer):
     def over(self, name: str) -> str:
         outer, self.inner = self.inner, {}
         body = self.deeper(self.choice)
-        letters = ", ".join(self.inner)
+        symbols = ", ".join(self.inner)
         self.inner = {**outer, **self.inner}
-        return f"_over({name!r}, lambda {letters}: {body}, {letters})"
+        return f"_over({name!r}, lambda {symbols}: {body}, {symbols})"
 
     def call_text(self, name: str, arguments: list[str]) -> str:
         found = arguments[0]
@@ -578,7 +578,7 @@ class _Numbers(_Writer):
         self.write = write
         self.item = ""
 
-    def letter(self, token: str) -> str:
+    def symbol(self, token: str) -> str:
         several = f"{token}[{self.item}]"
         value, unit = self.inputs[several if several in self.inputs else token]
         written = self.write(value, unit)
@@ -594,7 +594,7 @@ class _Numbers(_Writer):
         for place, token in enumerate(words):
             depth += (token == "(") - (token == ")")
             comma = place if token == "," and not depth else comma
-        numbers = {letter: value for letter, (value, _) in self.inputs.items()}
+        numbers = {symbol: value for symbol, (value, _) in self.inputs.items()}
         if is_array(*numbers.values()):
             return written
         above, below = (
@@ -610,7 +610,7 @@ class _Numbers(_Writer):
 
     def over(self, name: str) -> str:
         start = self.at
-        self.deeper_letters()
+        self.deeper_symbols()
         end, found, outer = self.at, [], self.item
         for item in self.items(start, end):
             self.at, self.item = start, item
@@ -623,7 +623,7 @@ class _Numbers(_Writer):
             return f"({found[0]})"
         return f"({' + '.join(found)})" if name == "sum" else f"{name}({', '.join(found)})"
 
-    def deeper_letters(self) -> None:
+    def deeper_symbols(self) -> None:
         """Skip to the bracket that closes the open one."""
         depth = 1
         while depth:

@@ -37,12 +37,12 @@ class ClosedForm:
 
     Alpha and B are those of *link*, or one of each for every level in a tuple of links. There
     ``sum(E)`` and ``max(E)`` take E for each level with several members: g is the number of members
-    and G the product of g over the levels below. *letters* are all other symbols.
+    and G the product of g over the levels below. *symbols* are all other symbols.
     """
 
     text: str
     link: Link | tuple[Link, ...] = ()
-    letters: Mapping[str, Any] = MappingProxyType({})
+    symbols: Mapping[str, Any] = MappingProxyType({})
 
 
 @record(kw_only=True)

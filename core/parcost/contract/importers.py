@@ -133,7 +133,7 @@ class ImportQuestion:
 class DecidingSubject:
     """A subject that decides the cost, such as ZeRO, and the names that files have for it.
 
-    *attributes* settle it: attributes such as ``layout.zero``, kinds of blocks, and folders of a
+    *attributes* decide it: attributes such as ``layout.zero``, kinds of blocks, and folders of a
     catalogue such as ``catalog.precisions``. A question asks for the first of them. *words* are
     parts of keys, all words of one entry together: ``zero``, ``distributed optimizer``. *within*
     is a kind of blocks, or an attribute; a file without it has no default of the subject.

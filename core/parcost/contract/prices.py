@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from parcost.contract.calls import CallError, call
-from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
+from parcost.contract.formulas import Formula, FormulaError, formula, plain_of, symbols_of
 from parcost.contract.groups import Communication
 from parcost.contract.validation import can_be_shown
 from parcost.language.diagnostics import type_name
@@ -70,10 +70,10 @@ def _explanation(
     text = _BY_NAME
 
     def expression() -> Formula | None:
-        for closed_text, letters in chain(
+        for closed_text, symbols in chain(
             _closed_form(operation, n, group, algorithm), _phases(operation, n, group, algorithm)
         ):
-            found = _formula_or_none(closed_text, letters)
+            found = _formula_or_none(closed_text, symbols)
             if found and _same(found.value, seconds) and can_be_shown(found):
                 return found
         return None
@@ -86,10 +86,10 @@ def _explanation(
     return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
 
 
-def _formula_or_none(text: str, letters: Mapping[str, Any]) -> Formula | None:
+def _formula_or_none(text: str, symbols: Mapping[str, Any]) -> Formula | None:
     """Return the formula of a text; None if it is no expression or has unknown symbols."""
     try:
-        return formula(text, {letter: letters[letter] for letter in letters_of(text)})
+        return formula(text, {symbol: symbols[symbol] for symbol in symbols_of(text)})
     except (FormulaError, KeyError):
         return None
 
@@ -140,15 +140,15 @@ def _closed_form(
     found = algorithm.closed_form(operation, group)
     if found is None or any_of(group.reduction > 0):
         return
-    letters: dict[str, Any] = {"P": group.ranks, "n": (n, "B")}
+    symbols: dict[str, Any] = {"P": group.ranks, "n": (n, "B")}
     if not isinstance(found.link, tuple):
-        letters |= {
+        symbols |= {
             "alpha": (found.link.explain_latency(), "s"),
             "B": (found.link.explain_bandwidth(), "B/s"),
         }
     elif found.link:
-        letters |= _levels(found.link, group)
-    yield found.text, letters | dict(found.letters)
+        symbols |= _levels(found.link, group)
+    yield found.text, symbols | dict(found.symbols)
 
 
 def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _phases(
             value=link.seconds(r, w),
         )
         added = added + reduced
-    letters = {
+    symbols = {
         "r": rounds,
         "w": (bytes_, "B"),
         "alpha": (alpha, "s"),
@@ -206,8 +206,8 @@ def _phases(
     adds = " + gamma a" if any_of(group.reduction > 0) else ""
     remark = ", r rounds with w bytes in all on each link"
     reduces = " and a bytes that a rank adds" if adds else ""
-    yield f"sum(r alpha + w / B){adds}{remark}{reduces}", letters
-    yield f"sum(t){adds}, t of each link", letters
+    yield f"sum(r alpha + w / B){adds}{remark}{reduces}", symbols
+    yield f"sum(t){adds}, t of each link", symbols
 
 
 def _unique_name(name: str, known: Mapping[str, Any]) -> str:

@@ -13,35 +13,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from parcost.contract.figures import Figure
-from parcost.contract.formulas import Formula, FormulaError, formula, letters_of
+from parcost.contract.formulas import Formula, FormulaError, formula, symbols_of
 
 
 class Sheet:
-    """Makes figures ``label.name`` from texts over *letters*, the symbols.
+    """Makes figures ``label.name`` from texts over *symbols*.
 
-    Lines may add symbols of their own.
+    A line may add symbols.
 
     >>> sheet = Sheet("b", n=8.0)
     >>> sheet("half", "half of it", "", "n / 2").name, sheet("whole", "all", "", "2 half").value
     ('b.half', 8.0)
     """
 
-    def __init__(self, label: str = "", /, *, source: str = "", **letters: Any) -> None:
+    def __init__(self, label: str = "", /, *, source: str = "", **symbols: Any) -> None:
         """Make a sheet of the block called *label*; "" for a sheet without a block."""
         self.label = label
         self.source = source
-        self.letters = letters
+        self.symbols = symbols
 
     def formula(
-        self, text: str, inputs: Mapping[str, Any] | None = None, **letters: Any
+        self, text: str, inputs: Mapping[str, Any] | None = None, **symbols: Any
     ) -> Formula:
-        """Return the value of *text* as a formula of the sheet's symbols and further *letters*."""
-        own = {**(inputs or {}), **letters}
-        names = letters_of(text)
+        """Return the value of *text* as a formula of the sheet's symbols and further *symbols*."""
+        own = {**(inputs or {}), **symbols}
+        names = symbols_of(text)
         if unused := own.keys() - set(names):
             wrong = ", ".join(f"`{name}`" for name in sorted(unused))
             raise FormulaError(f"the formula `{text}` and its inputs differ in {wrong}")
-        known = {**self.letters, **own}
+        known = {**self.symbols, **own}
         return formula(text, {n: known[n] for n in names if n in known}, source=self.source)
 
     def __call__(
@@ -54,11 +54,11 @@ class Sheet:
         /,
         *,
         note: str = "",
-        **letters: Any,
+        **symbols: Any,
     ) -> Figure:
         """Return a line as a figure in *unit*; *text* may also be a ready formula."""
-        value = self.formula(text, inputs, **letters) if isinstance(text, str) else text
-        self.letters[name] = (value, unit)
+        value = self.formula(text, inputs, **symbols) if isinstance(text, str) else text
+        self.symbols[name] = (value, unit)
         return Figure(
             name=f"{self.label}.{name}" if self.label else name,
             title=f"{self.label}: {title}" if self.label else title,

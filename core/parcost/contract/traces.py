@@ -151,7 +151,7 @@ def timed_communications(of: Formula) -> Sequence[tuple[Communication, float]]:
         return [(of.communication, float(of.value))]
     return [
         found
-        for _, value, _ in of.letters()
+        for _, value, _ in of.symbols()
         if isinstance(value, Formula)
         for found in timed_communications(value)
     ]

@@ -365,7 +365,7 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
     inputs: Any = formula.raw
     if inputs.__class__ is not dict and not isinstance(inputs, Mapping):
         return f"gave the formula of `{name}` inputs = {quote(inputs)}, which are not a mapping"
-    for letter, value in inputs.items():
+    for symbol, value in inputs.items():
         plain = value
         if value.__class__ is tuple and len(value) == 2 and value[1].__class__ is str:
             plain = value[0]
@@ -374,11 +374,11 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
                 parts.append(plain)
         elif plain.__class__ is not float and not _is_input(plain, parts):
             break
-        if letter.__class__ is not str:
+        if symbol.__class__ is not str:
             break
     else:
         return ""
-    wrong = f"{quote(letter)} = {quote(value)}, where a number and its unit are expected"
+    wrong = f"{quote(symbol)} = {quote(value)}, where a number and its unit are expected"
     return f"gave the formula of `{name}` the input {wrong}"
 
 

@@ -31,7 +31,7 @@ from parcost.engine.rules import (
     point_diagnostic,
     rules,
 )
-from parcost.engine.shapes import settle, valid_answers
+from parcost.engine.shapes import valid_answers, validate_shapes
 from parcost.engine.study import SpecStudy
 from parcost.engine.trace import replay_activities
 from parcost.expectations.claims import Claims, KnownFigures, expectations
@@ -315,7 +315,7 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
 
 def duration_check(study: Study) -> Check:
     """Return the rule that every term is finite: an algorithm that cannot run takes forever."""
-    settle(study, "terms", "memory")  # nothing has been added up before
+    validate_shapes(study, "terms", "memory")  # nothing has been added up before
     holds: Any = True
     names: list[str] = []
     for _, term in study.contributions("terms"):

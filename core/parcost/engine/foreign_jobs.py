@@ -154,7 +154,7 @@ def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnost
     for one, _ in questions:
         first.setdefault(one.attribute, one)
     groups: dict[str, list[ImportQuestion]] = {}
-    for name, one in first.items():  # what one variable of a script settles is one note
+    for name, one in first.items():  # one note for each variable of a script
         answer = next(iter(one.answers), "")
         groups.setdefault(answer if answer.startswith("--set-env") else name, []).append(one)
     notes: list[str] = []
@@ -182,7 +182,7 @@ def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnost
 def _independent(
     questions: Sequence[tuple[ImportQuestion, Source]],
 ) -> Sequence[tuple[ImportQuestion, Source]]:
-    """Return the questions that no other answer settles: ``layout.pp`` instead of ``layout``."""
+    """Return the questions that no other answer decides: ``layout.pp`` instead of ``layout``."""
     found: list[tuple[ImportQuestion, Source]] = []
     for one, source in questions:
         if any(is_answered(one, {other.attribute}) for other, _ in found):

@@ -159,8 +159,8 @@ def _run(
     for _, edge in edges:
         hops.append(add_hops(hops[-1], tuple(edge.boundaries) or edge.seconds))
     # All of them replayed, or none: the difference of two is the time of a message.
-    told = hops if apart else hops[-1:]
-    timelines = [plan.timeline(times, hop, spans=bool(onces)) for hop in told]
+    selected = hops if apart else hops[-1:]
+    timelines = [plan.timeline(times, hop, spans=bool(onces)) for hop in selected]
     kept = sorted(_valid_terms("memory", memory, pipeline, faults), key=lambda p: p[1].name)
     run = PipelineRun(
         plan=plan,

@@ -16,7 +16,7 @@ from parcost.contract.checks import Check, check_message, first_failure
 from parcost.contract.figures import Figure
 from parcost.contract.schema import block_type
 from parcost.engine.point_diagnostics import PointDiagnostic
-from parcost.engine.shapes import settle
+from parcost.engine.shapes import validate_shapes
 from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.language.errors import SpecError
 from parcost.numeric import all_of, is_array
@@ -40,7 +40,7 @@ class Rules:
 
 def rules(study: Study) -> Rules:
     """Return the result of all plugins' rules; without training, of calculations only."""
-    settle(study, "calculations", *(["checks"] if study.trains else []))
+    validate_shapes(study, "calculations", *(["checks"] if study.trains else []))
     asked = [check for _, check in study.contributions("checks")] if study.trains else []
     answers = [answer for _, answer in study.contributions("calculations")]
     if not study.trains and not answers and study.plugins.absences:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PLAIN: frozenset[type] = frozenset((float, int, bool, type(None)))
 
 
-def settle(study: Study, *hooks: str) -> None:
+def validate_shapes(study: Study, *hooks: str) -> None:
     """Drop contributions to *hooks* whose array shape does not fit *study*, as faults."""
     for hook in hooks:
         valid_answers(study, hook, study.contributions(hook))

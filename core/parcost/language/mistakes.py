@@ -22,9 +22,9 @@ _ENDS = {"_NL", "_COMMA", "RBRACE", "END"}
 def _stray_character(stop: Stop) -> int | None:
     if stop.kind != "UNKNOWN":
         return None
-    told, instead = describe_stray(stop.token[0])
+    shown, instead = describe_stray(stop.token[0])
     span = stop.span(stop.token)
-    stop.report(f"stray character {told}", span, "this means nothing here", help=instead)
+    stop.report(f"stray character {shown}", span, "this means nothing here", help=instead)
     ends = stop.kind_at(stop.at + 1)
     return stop.at + 1 if ends in _ENDS and stop.machine.accepts(ends) else stop.skip()
 

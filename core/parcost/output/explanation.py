@@ -253,7 +253,7 @@ def _figure(plugin: Plugin, figure: Figure, leaves: _Leaves) -> Iterator[Item]:
         *_formula(figure.formula, write),
         ("from", f"plugin {plugin}"),
     )
-    yield from _letters(figure.formula, write, leaves)
+    yield from _symbols(figure.formula, write, leaves)
 
 
 def _interval(plugin: Plugin, interval: Interval, unit: str, leaves: _Leaves) -> Iterator[Item]:
@@ -268,8 +268,8 @@ def _interval(plugin: Plugin, interval: Interval, unit: str, leaves: _Leaves) ->
         ("from", f"plugin {plugin}"),
     )
     for formula in dict.fromkeys((interval.formula, interval.upper)):
-        if formula.parts:  # plain letters stand in the equation
-            yield from _letters(formula, write, leaves)
+        if formula.parts:  # plain symbols stand in the equation
+            yield from _symbols(formula, write, leaves)
 
 
 def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]:
@@ -289,7 +289,7 @@ def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
         ("from", f"plugin {line.plugin}" if line.plugin else "the core: a sum of terms"),
     )
-    yield from _letters(line.formula, _traffic, leaves)
+    yield from _symbols(line.formula, _traffic, leaves)
 
 
 def _memory(line: MemoryLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]:
@@ -304,7 +304,7 @@ def _memory(line: MemoryLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Ite
         ("left here", "" if all_of(line.left == 1) else quantity(line.left, "%")),
         ("from", f"plugin {line.plugin}"),
     )
-    yield from _letters(line.formula, _memory_amount, leaves)
+    yield from _symbols(line.formula, _memory_amount, leaves)
 
 
 def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
@@ -365,27 +365,27 @@ class _Leaves:
         return f"parcost explain {shlex.quote(self.study.path)} {name}" if name else ""
 
 
-def _letters(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item]:
+def _symbols(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item]:
     """Yield a table of the symbols; below each, once, the symbols of its own formula."""
     rows: list[Row] = []
     seen: set[int] = set()
-    waiting = [(letter, value, unit, 0) for letter, value, unit in formula.letters()][::-1]
+    waiting = [(symbol, value, unit, 0) for symbol, value, unit in formula.symbols()][::-1]
     while waiting:
-        letter, value, unit, depth = waiting.pop()
+        symbol, value, unit, depth = waiting.pop()
         if not isinstance(value, Formula):
-            rows.append(Row((letter, write(value, unit), ""), indent=2 * depth))
+            rows.append(Row((symbol, write(value, unit), ""), indent=2 * depth))
             continue
         shown = write(value.value, unit)
         if id(value) in seen:
-            rows.append(Row((letter, shown, "as above"), indent=2 * depth))
+            rows.append(Row((symbol, shown, "as above"), indent=2 * depth))
             continue
         seen.add(id(value))
         equation = f"{_equation(value, write)}{leaves.origin(value)}"
         if command := leaves.command(value):
-            rows.append(Row((letter, shown, f"{equation}: `{command}`"), indent=2 * depth))
+            rows.append(Row((symbol, shown, f"{equation}: `{command}`"), indent=2 * depth))
             continue
-        rows.append(Row((letter, shown, equation), indent=2 * depth))
-        waiting += [(inner, *more, depth + 1) for inner, *more in value.letters()][::-1]
+        rows.append(Row((symbol, shown, equation), indent=2 * depth))
+        waiting += [(inner, *more, depth + 1) for inner, *more in value.symbols()][::-1]
     if rows:
         yield TextLine("")
         last = [Column("formula", flexible=True)] if any(row.cells[2] for row in rows) else []

@@ -165,7 +165,7 @@ def formula(of: Formula, figures: Mapping[int, str] = MappingProxyType({})) -> J
 
 def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int) -> Json:
     inputs = []
-    for letter, given, unit in of.letters():
+    for symbol, given, unit in of.symbols():
         value, more = given, ""
         if isinstance(given, Formula):
             value = given.value
@@ -182,7 +182,7 @@ def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int
             start = _number_start(value, unit)
         else:
             start = _start(value, unit)
-        inputs.append(f"{text(letter)}:{start}{more}}}")
+        inputs.append(f"{text(symbol)}:{start}{more}}}")
     joined = ",".join(inputs)
     return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
 

@@ -36,7 +36,7 @@ from parcost.plugins.selection import PluginSelection, module_of, name_of
 MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered
 MOST_ABSENCES = 3  # plugins that a diagnostic names
-_MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
+_MOST_OF_AN_ANSWER = 20  # faults reported per answer
 _OWN_MODULES = (
     "parcost_apps.",
     "parcost_formats.",

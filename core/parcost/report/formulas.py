@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from parcost.report.result import Result
 
 _RATIO = re.compile(r"(?<!\w)ratio\(")
-_LETTER = re.compile(r"\d+|\w+'*(\[[^\[\]]*\])?")
+_SYMBOL = re.compile(r"\d+|\w+'*(\[[^\[\]]*\])?")
 _NUMBER = re.compile(r"[\d.,]+( [A-Za-z%/]+)?")
 _DIGITS = (4, 6, 8, 10, 12, 15)  # of numbers in a formula: the fewest that give its value
 _PRINTED = 1e-3  # of the value
-_MOST_LETTERS = 12  # of a part that is printed whole, if it is a figure of its own
+_MOST_SYMBOLS = 12  # of a part that is printed whole, if it is a figure of its own
 _JOINING = re.compile(r" [-+<>=?:]|[<>=]= ")  # what a fraction would tear apart
 
 
@@ -42,14 +42,14 @@ def filled(of: Formula, write: Callable[..., str] = quantity) -> str:
 
 def _digits(of: Formula, write: Callable[..., str]) -> int:
     """Return the digits of inputs needed to reproduce the value to 0.1 %; for arrays the fewest."""
-    numbers = {letter: value for letter, (value, _) in of.inputs.items()}
+    numbers = {symbol: value for symbol, (value, _) in of.inputs.items()}
     if not numbers or is_array(of.value, *numbers.values()) or not math.isfinite(of.value):
         return _DIGITS[0]
     exact = compute_text(of.text, numbers)
     for digits in _DIGITS:
         printed = {
-            letter: _read(write(value, name, digits=digits), value)
-            for letter, (value, name) in of.inputs.items()
+            symbol: _read(write(value, name, digits=digits), value)
+            for symbol, (value, name) in of.inputs.items()
         }
         if abs(compute_text(of.text, printed) - exact) <= _PRINTED * abs(exact):
             return digits
@@ -77,14 +77,14 @@ def long_figures(result: Result) -> Mapping[int, str]:
 
 def _is_long(of: Formula) -> bool:
     waiting, count = [of], 0
-    while waiting and count <= _MOST_LETTERS:
-        letters = waiting.pop().letters()
-        count += len(letters)
-        waiting += [value for _, value, _ in letters if isinstance(value, Formula)]
-    return count > _MOST_LETTERS
+    while waiting and count <= _MOST_SYMBOLS:
+        symbols = waiting.pop().symbols()
+        count += len(symbols)
+        waiting += [value for _, value, _ in symbols if isinstance(value, Formula)]
+    return count > _MOST_SYMBOLS
 
 
-def fractions(text: str, factor: re.Pattern[str] = _LETTER) -> str:
+def fractions(text: str, factor: re.Pattern[str] = _SYMBOL) -> str:
     """Return the text of a formula with `ratio(a, b)` as `a / b`; *factor* needs no brackets.
 
     >>> fractions("ratio(e, w)"), fractions("2 ratio(n a, P - 1), a remark")

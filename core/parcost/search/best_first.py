@@ -274,7 +274,7 @@ class _Search:
             for scored in scores.score_layouts((one.bound for one in own), points, wanted):
                 self._offer(scored)
             for bound in own:
-                bound.settle(points)
+                bound.remove(points)
             if self._may_gain:
                 self.replay_some()
 

@@ -49,6 +49,6 @@ class LayoutBounds:
         )
         return found
 
-    def settle(self, points: NDArray[np.intp]) -> None:
+    def remove(self, points: NDArray[np.intp]) -> None:
         """Remove the layouts at some combinations of degrees, because they are scored now."""
         self._left[..., points] = False

@@ -149,9 +149,9 @@ class _FormulaReader:
             self.close()
             return _CALLS[name](*values)
         for word in _WORD.finditer(self.text[start:end]):
-            for letter in self.inputs:
-                if letter.startswith(f"{word[0]}[") and word[0] not in self.inputs:
-                    names[letter[len(word[0]) + 1 : -1]] = None
+            for symbol in self.inputs:
+                if symbol.startswith(f"{word[0]}[") and word[0] not in self.inputs:
+                    names[symbol[len(word[0]) + 1 : -1]] = None
         found = []
         for self.item in names:
             self.at = start

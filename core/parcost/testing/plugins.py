@@ -145,7 +145,7 @@ class PluginContract:
             for what, shown, value in _formulas(result, self.name):
                 for one in _parts(shown):
                     if one.is_expression:
-                        inputs = {letter: number for letter, (number, _) in one.inputs.items()}
+                        inputs = {symbol: number for symbol, (number, _) in one.inputs.items()}
                         of = value if one is shown else one.value
                         found = compute(one.text, inputs)
                         assert _is_near(found, of), f"{what}: {one.text} = {found}, not {of}"

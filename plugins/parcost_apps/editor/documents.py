@@ -5,7 +5,7 @@ A change is analyzed at once, and published; rules and evaluations follow from a
     documents.change(path, ...)     # the text
     documents.analyze(path)         # its problems now, and those of files that import
     documents.job(path, done)       # the evaluation, for the thread
-    documents.settle(path, ...)     # stores its result, unless the text has changed since
+    documents.store_result(job, ...)  # its result, unless the text has changed since
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class Documents:
         state.job, state.late = made, False
         return made
 
-    def settle(self, job: EvaluationJob, found: FileEvaluation | None) -> DocumentState | None:
+    def store_result(
+        self, job: EvaluationJob, found: FileEvaluation | None
+    ) -> DocumentState | None:
         """Store the result of a job; return None if the text has changed since or there is no
         result.
         """

@@ -215,15 +215,15 @@ class Server(LanguageServer):
 
         def done(job: EvaluationJob, found: FileEvaluation | None) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._settle, job, found)
+                loop.call_soon_threadsafe(self._store_result, job, found)
 
         job = self.documents.job(path, done)
         if job is not None:
             self._evaluator.submit(job)
             loop.call_later(LIMIT_SECONDS, self._give_up, job)
 
-    def _settle(self, job: EvaluationJob, found: FileEvaluation | None) -> None:
-        state = self.documents.settle(job, found)
+    def _store_result(self, job: EvaluationJob, found: FileEvaluation | None) -> None:
+        state = self.documents.store_result(job, found)
         if state is not None:
             self._publish(job.path, state)
             self._refresh()

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from parcost import Diagnostic, MissingExtraError, SpecError
 
 _PATIENCE_SECONDS = 5
-_PORT = 8786  # that a scheduler listens at unless told otherwise
+_PORT = 8786  # where a scheduler listens by default
 
 P = ParamSpec("P")
 T = TypeVar("T")

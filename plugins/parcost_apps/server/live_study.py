@@ -110,16 +110,16 @@ class LiveStudy:
         report = attempt(self.subject.path, scenario.evaluate)
         if isinstance(report, Rejection):
             return {**answer, **self._problems(report.diagnostics, scenario, change)}
-        told: set[int] = set()  # what the report says
+        reported: set[int] = set()  # what the report says
         if any(result.legal for result in report.results):
             answer["report"] = exporter.reports([entry_of(report, "charts")], "report")
-            told = {id(claim.diagnostic) for r in report.results for claim in r.expectations}
-            told |= {id(d) for result in report.results for d in verdicts(result)}
+            reported = {id(claim.diagnostic) for r in report.results for claim in r.expectations}
+            reported |= {id(d) for result in report.results for d in verdicts(result)}
             answer["summary"] = _summary(report)
         faults = [str(fault) for result in report.results for fault in result.faults]
         found = [d for d in report.diagnostics if d.severity is Severity.ERROR]
         answer["faults"] = [escape_line(fault) for fault in dict.fromkeys(faults)]
-        return {**answer, **self._problems(found, scenario, change, told)}
+        return {**answer, **self._problems(found, scenario, change, reported)}
 
     def spec(self, change: FormChange) -> Answer:
         """Return the resolved spec with a *change*."""
@@ -236,11 +236,11 @@ class LiveStudy:
         diagnostics: Iterable[Diagnostic],
         scenario: Scenario | None = None,
         change: FormChange | None = None,
-        told: Container[int] = (),
+        reported: Container[int] = (),
     ) -> Answer:
         """Return *diagnostics*, each with the paths of the attributes that caused it.
 
-        *told* are identities of diagnostics that the report already shows.
+        *reported* are identities of diagnostics that the report already shows.
         """
         spans: dict[str, Span] = {}
         if scenario is not None:
@@ -249,7 +249,8 @@ class LiveStudy:
                     spans[path] = span
         changed = () if change is None else tuple(change.values)
         found = [
-            _problem(d, spans, changed, told=id(d) in told) for d in dict.fromkeys(diagnostics)
+            _problem(d, spans, changed, reported=id(d) in reported)
+            for d in dict.fromkeys(diagnostics)
         ]
         return {"diagnostics": found}
 
@@ -280,7 +281,7 @@ def _summary(report: Report) -> Mapping[str, Any]:
 
 
 def _problem(
-    diagnostic: Diagnostic, spans: Mapping[str, Span], changed: Sequence[str], *, told: bool
+    diagnostic: Diagnostic, spans: Mapping[str, Span], changed: Sequence[str], *, reported: bool
 ) -> Mapping[str, Any]:
     """Return a diagnostic with the paths of its attributes.
 
@@ -301,7 +302,7 @@ def _problem(
         "help": None if found["help"] is None else escape_line(found["help"]),
         "remarks": [escape_line(x["text"]) for x in found["labels"] if x["text"]],
         "paths": list(dict.fromkeys(named or paths)),
-        "told": told,
+        "reported": reported,
     }
 
 

@@ -35,8 +35,8 @@
     Object.assign(document.createElement(name), { textContent: text, className: style });
   const showProblems = (diagnostics = [], faults = []) => {
     const list = document.createElement("ul");
-    for (const { message, remarks = [], notes = [], help, paths = [], told } of diagnostics) {
-      if (told) continue;  // the report has it
+    for (const { message, remarks = [], notes = [], help, paths = [], reported } of diagnostics) {
+      if (reported) continue;  // the report has it
       const item = element("li", paths.length ? `${paths.join(", ")}: ${message}` : message, "bad");
       item.append(...[...remarks, ...notes, ...(help ? [help] : [])].map((text) => element("p", text)));
       list.append(item);

@@ -74,8 +74,8 @@ def _spool(entries: Iterable[Entry], path: Path) -> tuple[dict[str, str], int]:
     kinds: dict[str, str] = {"path": "VARCHAR", "name": "VARCHAR"}
     with path.open("w", encoding="utf-8") as file:
         for entry in entries:
-            for told in entry.data():
-                point = {_unicode_text(name): _unicode_text(value) for name, value in told.items()}
+            for row in entry.data():
+                point = {_unicode_text(name): _unicode_text(value) for name, value in row.items()}
                 file.write(json.dumps(point, ensure_ascii=False) + "\n")
                 rows += 1
                 for name, value in point.items():

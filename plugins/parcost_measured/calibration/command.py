@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from parcost_measured.validation.rows import Flaw, Rows
 
 _FLAWED = 1
-_MOST_TOLD = 50
+_MOST_REPORTED = 50
 _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -192,10 +192,10 @@ def command(
 
 def _write_messages(work: _Calibration, report: CalibrationReport) -> None:
     """Print flaws of rows, warnings of networks, and constants that no row carries."""
-    for flaw in work.flaws[:_MOST_TOLD]:
+    for flaw in work.flaws[:_MOST_REPORTED]:
         write_message(f"error[{flaw.kind}-row]: {flaw.text}")
-    if len(work.flaws) > _MOST_TOLD:
-        write_message(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
+    if len(work.flaws) > _MOST_REPORTED:
+        write_message(f"error: {len(work.flaws) - _MOST_REPORTED:,} more rows are like that")
     for network in report.networks:
         for warning in network.warnings:
             write_message(warning)
@@ -557,5 +557,5 @@ def _contradictions(rows: Rows) -> list[str]:
     return [
         f"{first} and {last} are one run, and {last} took {100 * more:.0f} % longer: one row "
         "cannot be explained"
-        for first, last, more in runs.contradictions(rows)[:_MOST_TOLD]
+        for first, last, more in runs.contradictions(rows)[:_MOST_REPORTED]
     ]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _FLAWED, _FAULT = 1, 3
 _NO_JSON = "Expecting value: line 1 column 1"  # of a line that does not even begin as JSON
-_MOST_TOLD = 50
+_MOST_REPORTED = 50
 
 
 @click.command("validate")
@@ -138,10 +138,10 @@ def command(
     engine = options.engine(jobs, executor)
     plugins = options.plugins(selection)
     rows = _rows(path, plugins, conditions)
-    for flaw in rows.flaws[:_MOST_TOLD]:
+    for flaw in rows.flaws[:_MOST_REPORTED]:
         write_message(f"error[{flaw.kind}-row]: {flaw.text}")
-    if len(rows.flaws) > _MOST_TOLD:
-        write_message(f"error: {len(rows.flaws) - _MOST_TOLD:,} more rows are like that")
+    if len(rows.flaws) > _MOST_REPORTED:
+        write_message(f"error: {len(rows.flaws) - _MOST_REPORTED:,} more rows are like that")
     for name, count in rows.unknown.items():
         write_message(
             f"warning[unknown-field]: the unknown field `{name}` of {count:,} rows is ignored"
@@ -164,7 +164,7 @@ def command(
     finally:
         target.abandon()
     faults = list(dict.fromkeys(fault for case in priced for fault in case.faults))
-    for fault in faults[:_MOST_TOLD]:
+    for fault in faults[:_MOST_REPORTED]:
         write_message(f"error: {fault}")
     for flaw in summary.flaws[len(rows.flaws) :]:
         write_message(f"error[{flaw.kind}-row]: {flaw.text}")

@@ -61,11 +61,11 @@ def _known_memory(study: Study, value: Real) -> Interval:
     budget = study[MemoryBudget]
     framework = block_name(study[Training].framework)
     source = f"open runs with their memory, of frameworks as known as `{framework}`"
-    letters = {"M": (value, "B"), "d": budget.error}
+    symbols = {"M": (value, "B"), "d": budget.error}
     return Interval(
         name="memory",
-        low=formula("M (1 - d)", letters, source=source),
-        high=formula("M (1 + d)", letters, source=source),
+        low=formula("M (1 - d)", symbols, source=source),
+        high=formula("M (1 + d)", symbols, source=source),
         coverage=float(budget.coverage),
     )
 
@@ -99,18 +99,18 @@ def _interval(
     found: ObservedErrors,
     spread: tuple[Real, str] | None,
 ) -> Interval:
-    letter, source = "T" if name == "step_time" else "M", _source(found)
-    letters: dict[str, Any] = {letter: (value, unit)}
-    low, high = f"{letter} low", f"{letter} high"
+    symbol, source = "T" if name == "step_time" else "M", _source(found)
+    symbols: dict[str, Any] = {symbol: (value, unit)}
+    low, high = f"{symbol} low", f"{symbol} high"
     if spread is not None:
-        letters["u"] = spread[0]
-        low = f"{letter} exp(-sqrt(ln(low)^2 + ln(1 + u)^2))"
-        high = f"{letter} exp(sqrt(ln(high)^2 + ln(1 + u)^2))"
+        symbols["u"] = spread[0]
+        low = f"{symbol} exp(-sqrt(ln(low)^2 + ln(1 + u)^2))"
+        high = f"{symbol} exp(sqrt(ln(high)^2 + ln(1 + u)^2))"
         source += f"; {spread[1]}"
     return Interval(
         name=name,
-        low=formula(low, letters, low=found.low, source=source),
-        high=formula(high, letters, high=found.high, source=source),
+        low=formula(low, symbols, low=found.low, source=source),
+        high=formula(high, symbols, high=found.high, source=source),
         coverage=accuracy.coverage,
         basis=_basis(found, spread) if name == "step_time" else "",
     )

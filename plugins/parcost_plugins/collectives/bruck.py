@@ -33,8 +33,8 @@ class Bruck(PhasedAlgorithm):
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm:
         """Return the time as one expression."""
-        letters = {"S": one_bits(group.ranks)}
-        return ClosedForm(_FORMULAS[operation], partner_link(group), letters)
+        symbols = {"S": one_bits(group.ranks)}
+        return ClosedForm(_FORMULAS[operation], partner_link(group), symbols)
 
 
 def one_bits(P: Real) -> Real:

@@ -65,7 +65,7 @@ class Pairwise(PhasedAlgorithm):
             return ClosedForm(text, partner_link(group))
         (inner, near), *outer = _messages(group)
         used = [(str(link.name), link, M) for link, M in outer if any_of(M > 0)]
-        letters = {
+        symbols = {
             "k": near,
             "x": relayed_share(group),
             "M": {name: M for name, _, M in used},
@@ -74,7 +74,7 @@ class Pairwise(PhasedAlgorithm):
             "alpha'": (inner.explain_latency(), "s"),
             "B'": (inner.explain_bandwidth(), "B/s"),
         }
-        return ClosedForm(text, letters=letters)
+        return ClosedForm(text, symbols=symbols)
 
 
 def _messages(group: Group) -> list[tuple[Link, Real]]:

@@ -34,7 +34,7 @@ def figures_of(
         e=(serving.kv, "B"),
         L=model.layers,
     )
-    sheet.letters["N"] = sheet.formula("t g p, devices")
+    sheet.symbols["N"] = sheet.formula("t g p, devices")
     yield from _speed(replica, first, next_, sheet)
     yield from _parts(replica, next_, sheet)
     yield from _memory(replica, memory, sheet)
@@ -110,7 +110,7 @@ def _speed(
         "prefill_seconds + output decode_seconds",
         output=serving.output,
     )
-    sheet.letters["b"] = sheet.formula("min(k, p), batches in different stages")
+    sheet.symbols["b"] = sheet.formula("min(k, p), batches in different stages")
     yield sheet(
         "tokens_per_second",
         "tokens/s",
@@ -145,7 +145,7 @@ def _speed(
 
 def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figure]:
     serving = replica.serving
-    sheet.letters |= {
+    sheet.symbols |= {
         "D": replica.dense,
         "d": replica.read_dense,
         "E": replica.expert,
@@ -253,9 +253,9 @@ def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[F
         psi=replica.device_parameters,
         note=on_one,
     )
-    sheet.letters |= {"overhead": (memory.overhead, "B"), "M": (serving.device.memory, "B")}
+    sheet.symbols |= {"overhead": (memory.overhead, "B"), "M": (serving.device.memory, "B")}
     usable = replica.study[MemoryBudget].usable
-    sheet.letters["usable"] = sheet.formula("share M", share=usable), "B"
+    sheet.symbols["usable"] = sheet.formula("share M", share=usable), "B"
     yield sheet(
         "memory", "memory in use", "GiB", "weights_memory + kv_memory + overhead", note=on_one
     )

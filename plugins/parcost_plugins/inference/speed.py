@@ -115,16 +115,16 @@ def _communication(
     else:
         one = study.collective("all_reduce", n, "tp", serving.collective).formula
     text = "k T"
-    letters: dict[str, Any] = {"k": replica.all_reduces, "T": (one, "s")}
+    symbols: dict[str, Any] = {"k": replica.all_reduces, "T": (one, "s")}
     if serving.fabric is not None and replica.expert_layers:
         text += " + l E"
-        letters |= {"l": replica.expert_layers, "E": (_exchange(replica, n), "s")}
+        symbols |= {"l": replica.expert_layers, "E": (_exchange(replica, n), "s")}
     if serving.fabric is not None and serving.pp > 1:
         message = study.collective("point_to_point", n, "pp").formula
         text += " + (p - 1) c"
-        letters |= {"p": float(serving.pp), "c": (message, "s")}
+        symbols |= {"p": float(serving.pp), "c": (message, "s")}
     return one, formula(
-        f"{text}, all-reduces, exchanges of experts, and messages between stages", letters
+        f"{text}, all-reduces, exchanges of experts, and messages between stages", symbols
     )
 
 

@@ -42,7 +42,7 @@ def stream(operator: Stream, study: Study) -> Formula:
     """Estimate an operator bound by memory, or by work per element."""
     choice, machine = study[KernelChoice], KernelMachine.of(study)
     bandwidth, share = streaming(operator, machine)
-    letters = {
+    symbols = {
         "bytes": (operator.bytes_, "B"),
         "B": (bandwidth, "B/s"),
         "eta_m": share,
@@ -53,7 +53,7 @@ def stream(operator: Stream, study: Study) -> Formula:
         return formula(
             "max(bytes / (B eta_m), N t / S) + k start, N elements that S multiprocessors make "
             "one by one, k kernels that each fill and drain the device",
-            letters,
+            symbols,
             N=operator.steps,
             t=(getattr(choice, f"{operator.step_kind}_time"), "s"),
             S=machine.device.multiprocessors,
@@ -62,7 +62,7 @@ def stream(operator: Stream, study: Study) -> Formula:
         )
     return formula(
         "bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
-        letters,
+        symbols,
         source=ROOFLINE,
         origins=partial(_stream_origins, operator, machine),
     )
@@ -78,14 +78,14 @@ def _core_origins(
 def _stream_origins(operator: Stream, machine: KernelMachine) -> dict[str, Any]:
     choice = machine.choice
     bandwidth, share = explain_streaming(operator, machine)
-    letters: dict[str, Any] = {
+    symbols: dict[str, Any] = {
         "B": (bandwidth, "B/s"),
         "eta_m": share,
         "start": (attribute(choice, "start"), "s"),
     }
     if operator.step_kind:
-        letters |= {
+        symbols |= {
             "t": (attribute(choice, f"{operator.step_kind}_time"), "s"),
             "S": attribute(machine.device, "multiprocessors"),
         }
-    return letters
+    return symbols

@@ -154,12 +154,12 @@ def _product(
     bytes_ = each * (operand * (m * k + k * n) + traffic * m * n)
     bandwidth, share = memory(bytes_, machine)
     one = "max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m))"
-    letters = {"q": kernels, "start": (choice.start, "s")} if role == "expert" else {}
+    symbols = {"q": kernels, "start": (choice.start, "s")} if role == "expert" else {}
     return formula(
         f"q {one} + (q - 1) start, q kernels, Q FLOPs of each in whole tiles and waves"
-        if letters
+        if symbols
         else f"{one}, Q FLOPs in whole tiles and waves, 2 g M N K in the product",
-        letters,
+        symbols,
         M=m,
         N=n,
         K=k,

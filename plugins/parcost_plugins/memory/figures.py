@@ -79,7 +79,7 @@ def _largest_model(study: Study, sheet: Sheet) -> Figure:
     layout, offload = study[Layout], study[Offload]
     kinds = stage_kinds(study)
     kind, mixed = kinds[0], any(kind.expert for kind in kinds)
-    sheet.letters |= {
+    sheet.symbols |= {
         "tp": layout.tp,
         "pp": layout.pp,
         "W": kind.shards(shards_weights(study)),
@@ -243,7 +243,7 @@ def _estimate(study: Study) -> Iterator[Figure]:
         m=cut.micro_batches,
     )
     alive = "1 + (p - 1) / (p v)" if cut.chunks > 1 else "min(1, m / p)"
-    sheet.letters["alive"] = sheet.formula(alive)
+    sheet.symbols["alive"] = sheet.formula(alive)
     ends = " + 4 s b (h + V) / t" if cut.stages == 1 else ""
     yield sheet(
         "megatron_activation_memory",

@@ -26,9 +26,9 @@ def memory(study: Study) -> list[Memory]:
     budget = study[MemoryBudget]
     communicators, share = _communicators(study), budget.fragmentation
     decides: object = budget
-    letter = "fragmentation"
+    symbol = "fragmentation"
     if budget.expandable_segments:
-        share, letter = budget.expandable_fragmentation, "expandable_fragmentation"
+        share, symbol = budget.expandable_fragmentation, "expandable_fragmentation"
     elif share is None:
         decides = study[Training].framework
         share = study[Training].framework.fragmentation
@@ -62,15 +62,15 @@ def memory(study: Study) -> list[Memory]:
             formula=Formula(
                 text=_OF_ACTIVATIONS,
                 inputs={"share": share},
-                explain=partial(_share_of_activations, decides, letter),
+                explain=partial(_share_of_activations, decides, symbol),
             ),
             tag=FRAGMENTATION,
         ),
     ]
 
 
-def _bytes_of(budget: MemoryBudget, **letters: str) -> dict[str, Any]:
-    return {letter: (attribute(budget, name), "B") for letter, name in letters.items()}
+def _bytes_of(budget: MemoryBudget, **symbols: str) -> dict[str, Any]:
+    return {symbol: (attribute(budget, name), "B") for symbol, name in symbols.items()}
 
 
 def _share_of_activations(decides: object, name: str) -> Formula:

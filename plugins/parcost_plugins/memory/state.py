@@ -64,15 +64,15 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         shards = kind.shards(sharded)
         if isinstance(bytes_, float) and not bytes_:
             continue
-        text, letters = "psi e / N", {"psi": kind.elements, "e": (bytes_, "B"), "N": shards}
+        text, symbols = "psi e / N", {"psi": kind.elements, "e": (bytes_, "B"), "N": shards}
         if not isinstance(away, float) or away:
-            text, letters = "psi e / N (1 - o), o on the host", {**letters, "o": away}
+            text, symbols = "psi e / N (1 - o), o on the host", {**symbols, "o": away}
         yield Memory(
             name=kind.label(str(cause)),
             cause=cause,
             bytes_=formula(
                 text,
-                letters,
+                symbols,
                 source="Rajbhandari et al. 2019, ZeRO, section 5",
                 origins=partial(_size_of_element, precision, name),
             ),

@@ -202,10 +202,10 @@ def memory(study: Study) -> Iterator[Memory]:
         span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
     )
     for part, _ in _projections(rank):
-        letter = "a" if part == "queries" else "k"
+        symbol = "a" if part == "queries" else "k"
         yield from rank.saved_tensor(
             part,
-            f"s b {letter} d e / t",
+            f"s b {symbol} d e / t",
             span.rerun_none(rank.keeps(part)),
         )
     yield from core.memory(rank)

@@ -141,16 +141,16 @@ def memory(study: Study) -> Iterator[Memory]:
         span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
     )
     divided = " / t" if rank.layout.sequence_parallel else ""
-    for name, letter in (("compressed queries", "r"), ("compressed keys and values", "l")):
+    for name, symbol in (("compressed queries", "r"), ("compressed keys and values", "l")):
         if name != "compressed queries" or model.q_lora:
             yield from rank.saved_tensor(
                 name,
-                f"s b {letter} q{divided}",
+                f"s b {symbol} q{divided}",
                 span,
                 source=KEPT,
             )
-    for name, letter in (("queries", "d"), ("keys", "d"), ("values", "v")):
-        yield from rank.saved_tensor(name, f"s b a {letter} e / t", up, source=KEPT)
+    for name, symbol in (("queries", "d"), ("keys", "d"), ("values", "v")):
+        yield from rank.saved_tensor(name, f"s b a {symbol} e / t", up, source=KEPT)
     yield from core.memory(rank)
 
 

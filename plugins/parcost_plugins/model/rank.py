@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Formula, Memory, Moment, Real, Study, formula, letters_of
+from parcost import Formula, Memory, Moment, Real, Study, formula, symbols_of
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import LayerSpan
@@ -269,14 +269,14 @@ class Rank:
     ) -> Formula:
         """Return the bytes of a tensor: the formula *text* with symbols of a rank and *more*."""
         given = more or {}
-        letters = {
-            name: given[name] if name in given else _LETTERS[name](self)
-            for name in letters_of(text)
+        symbols = {
+            name: given[name] if name in given else _SYMBOLS[name](self)
+            for name in symbols_of(text)
         }
-        return formula(text, letters, source=source)
+        return formula(text, symbols, source=source)
 
 
-_LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
+_SYMBOLS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "s": lambda r: (r.sequence, ""),
     "S": lambda r: (r.training.sequence, ""),
     "b": lambda r: (r.training.micro_batch, ""),

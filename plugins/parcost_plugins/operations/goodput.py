@@ -99,13 +99,13 @@ def goodput(study: Study) -> Iterator[Figure]:
     found = rhythm(study)
     if found is None:
         return
-    letters = {"tau": (found.interval, "s"), "C": (found.blocking, "s")}
+    symbols = {"tau": (found.interval, "s"), "C": (found.blocking, "s")}
     if found.mtbf is None:
-        useful = formula("tau / (tau + C)", letters, source=failures.DALY)
+        useful = formula("tau / (tau + C)", symbols, source=failures.DALY)
     else:
         useful = formula(
             "(1 - lost) tau / (M exp(min(R / M, 700)) expm1(min((tau + C) / M, 700)))",
-            letters,
+            symbols,
             M=(found.mtbf, "s"),
             R=(found.restart, "s"),
             lost=found.lost,

@@ -26,14 +26,14 @@ def rules(study: Study) -> Iterator[Check]:
     A figure that is twice too high differs from both of its neighbours; it is reported once.
     """
     device = study[Cluster].device
-    told: Mask = False
+    reported: Mask = False
     for wide, narrow in _WIDTHS:
         slow: Real | None = getattr(device, wide)
         fast: Real | None = getattr(device, narrow)
         if slow is not None and fast is not None and not _have_sources(study, device, wide, narrow):
             good = (fast / slow > 1.5) & (fast / slow < 3.0)
-            yield _check(device, wide, narrow, good | told, slow, fast)
-            told = told | (good ^ True)
+            yield _check(device, wide, narrow, good | reported, slow, fast)
+            reported = reported | (good ^ True)
     yield from _power(study, device)
 
 

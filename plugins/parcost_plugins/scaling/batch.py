@@ -29,7 +29,7 @@ def figures(scaling: BatchScaling) -> Iterator[Figure]:
     )
     yield sheet("intensity", "compute over traffic", "FLOP/B", "F b / n")
     yield sheet("ridge", "compute over traffic at which both take as long", "FLOP/B", "peak / B")
-    sheet.letters["r"] = sheet.formula("intensity / ridge")
+    sheet.symbols["r"] = sheet.formula("intensity / ridge")
     samples = "samples, per device"
     yield sheet(
         "critical_batch",

@@ -64,11 +64,11 @@ def figures(law: ScalingLaw) -> Iterator[Figure]:
         )
     if law.scale is None:
         return
-    for name, letter, size in (("small", "x", law.small), ("large", "X", law.large)):
+    for name, symbol, size in (("small", "x", law.small), ("large", "X", law.large)):
         if size is not None:
             yield sheet(
                 f"{name}_loss",
                 f"loss at the {'smaller' if name == 'small' else 'larger'} size",
                 "",
-                f"f + (c / {letter})^a",
+                f"f + (c / {symbol})^a",
             )

@@ -74,17 +74,17 @@ def _rail(group: Group) -> Iterator[Figure]:
     sheet = Sheet()
     for at, level in _rails(group):
         share = "1, by way of the device on the other rail"
-        letters: dict[str, Real] = {}
+        symbols: dict[str, Real] = {}
         if not level.pxn:
             share = "a / u, a 1 where members have the same places in their units of u"
             u = _members(group, at)
-            letters = {"a": rail_share(group, at) * u, "u": u}
+            symbols = {"a": rail_share(group, at) * u, "u": u}
         yield sheet(
             f"{group.name}_on_{level.label}",
             f"share of {group.name} over `{level.label}` that stays on a rail",
             "%",
             share,
-            letters,
+            symbols,
             note="in an all-to-all; a ring joins devices of the same position",
         )
 
@@ -100,7 +100,7 @@ def _machine(study: Study) -> Iterator[Figure]:
     if not outer or node.level.kind == "torus":  # which is not a node with ports of its own
         return
     port = outer[0]
-    sheet.letters |= {"B_port": (port.rate, "B/s"), "k": port.ports, "devices": port.below}
+    sheet.symbols |= {"B_port": (port.rate, "B/s"), "k": port.ports, "devices": port.below}
     for name, title, text, note in (
         ("port_bandwidth", "bandwidth of a port of", "B_port", achieved),
         ("node_bandwidth", "bandwidth of all ports of", "k devices B_port", achieved),

@@ -142,20 +142,20 @@ class Tier:
                 s=self.switches,
             )
         text, remarks = "b eta", []
-        letters: dict[str, Any] = {
+        symbols: dict[str, Any] = {
             "b": (attribute(level, "bandwidth"), "B/s"),
             "eta": attribute(level, "efficiency"),
         }
         narrowed = rate_of(level) / self.rate
-        for sign, letter, value, remark in (
+        for sign, symbol, value, remark in (
             ("/ ", "c", attribute(level, "collisions"), ""),
             ("/ ", "o", narrowed, "o by oversubscription"),
             ("", "k", ports, "k ports for a rank"),
         ):
             if any_of(plain_of(value) != 1):
-                text, letters[letter] = f"{text} {sign}{letter}", value
+                text, symbols[symbol] = f"{text} {sign}{symbol}", value
                 remarks += [remark] if remark else []
-        return latency, formula(", ".join([text, *remarks]), letters)
+        return latency, formula(", ".join([text, *remarks]), symbols)
 
     @property
     def leaves_leaf(self) -> bool:

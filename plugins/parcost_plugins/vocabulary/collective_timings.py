@@ -174,12 +174,12 @@ def _nonempty_rows(rows: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 
 def _read_json(text: str) -> Timings:
     try:
-        told = json.loads(text)
-        results = told["results"]
+        document = json.loads(text)
+        results = document["results"]
         times = [float(row["out_of_place"]["time"]) * 1e-6 for row in results]
         sizes = [float(row["size"]) for row in results]
-        devices = told.get("devices", [])
-        command = str(next(iter(told.get("args", [])), ""))
+        devices = document.get("devices", [])
+        command = str(next(iter(document.get("args", [])), ""))
         ranks = len({d["rank"] for d in devices})
         nodes = len({d["hostname"] for d in devices})
         device = str(devices[0]["device_info"]) if devices else ""

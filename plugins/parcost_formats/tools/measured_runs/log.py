@@ -273,15 +273,15 @@ def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
 
 def _left_out(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
     """Yield the excluded lines, except warm-up steps."""
-    told = [one for one in steps if one.reason and one.reason != _WARM_UP]
+    excluded = [one for one in steps if one.reason and one.reason != _WARM_UP]
     most = table(TOOL)["limits"]["most_told"]
-    for one in told[:most]:
+    for one in excluded[:most]:
         line = one.line
         yield ImportedKey(
             name=f"line {line.number}", start=line.start, end=line.end, reason=one.reason
         )
-    if len(told) > most:
-        name = f"{len(told) - most} more lines"
+    if len(excluded) > most:
+        name = f"{len(excluded) - most} more lines"
         yield ImportedKey(name=name, reason="steps that are no measurement, as those before")
 
 

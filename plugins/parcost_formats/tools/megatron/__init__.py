@@ -257,7 +257,7 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
         draft.leave(option, option.unread)
     if recipe.precision is not None:
         options.doubt(recipe.precision, recipe.precision.unread, ["precision"])
-        options.settle("training.precision")
+        options.check_default("training.precision")
     if recipe.model is not None:
         read_start(options, recipe.model)
     elif not options.has("num_layers"):

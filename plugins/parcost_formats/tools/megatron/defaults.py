@@ -75,7 +75,7 @@ class ToolOptions(OptionSet):
         why = f"`{shown}`: {reason}"
         self.draft.ask(_QUESTIONS.get(path, path), why, [*answers], option)
 
-    def settle(self, path: str) -> bool:
+    def check_default(self, path: str) -> bool:
         """Return whether the default of an attribute may be used; ask for it if it is uncertain."""
         if path in self._asked:
             return False
@@ -90,7 +90,7 @@ class ToolOptions(OptionSet):
         option = self._options.get(name)
         if option is not None and option.unread:
             self.ask(path, option, option.unread)
-        elif self.settle(path):
+        elif self.check_default(path):
             self.draft.assume(path, value, self.why(why))
 
     def require(self, name: str, path: str) -> None:

@@ -55,7 +55,7 @@ def _sharding(options: ToolOptions) -> None:
             draft.set("layout.zero", strategies[word], strategy)
         elif strategy is None:
             why = "the strategy is optim_grads_params since 0.16, and no_shard before"
-            if options.settle("layout.zero"):
+            if options.check_default("layout.zero"):
                 draft.set("layout.zero", "3", megatron, options.why(why))
     elif optimizer in used and optimizer is not None:
         draft.set("layout.zero", "1", optimizer)

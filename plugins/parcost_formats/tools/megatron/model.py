@@ -106,7 +106,7 @@ def _attention(options: ToolOptions) -> None:
         why = "without --group-query-attention every query head has keys of its own"
         draft.ignore(groups, why)
     elif options.copy("num_key_value_heads", "model.kv_heads", 1) is None:  # of Megatron-DeepSpeed
-        options.settle("model.kv_heads")
+        options.check_default("model.kv_heads")
     norm = options.get("qk_layernorm")
     if norm is not None and norm.text != "false":
         draft.set("model.qk_norm", "on", norm)

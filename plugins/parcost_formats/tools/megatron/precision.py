@@ -63,7 +63,7 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
             if option is not None and option.text != "false":
                 draft.ignore(option, "it has no effect without --fp8-format or --fp4-format")
         if not wide:
-            return ("fp32", None) if options.settle("training.precision") else (None, None)
+            return ("fp32", None) if options.check_default("training.precision") else (None, None)
         return wide[0], options.get(wide[0])
     bf16 = options.get("bf16")
     known = table("megatron")["recipes"]

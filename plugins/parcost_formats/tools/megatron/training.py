@@ -82,7 +82,7 @@ def _recompute(options: ToolOptions) -> None:
         return
     method, count = options.get("recompute_method"), options.get("recompute_num_layers")
     if whole is None and short is None:
-        options.settle("training.recompute")
+        options.check_default("training.recompute")
     if word == "full" and whole is not None:
         draft.set("training.recompute", "full", whole)
         _layers(options, count)

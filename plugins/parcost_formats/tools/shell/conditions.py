@@ -101,9 +101,9 @@ def decide(
         if len(found) == 1:
             return Decision(found.pop(), assumption)
     unread = next((piece for one in operands if (piece := unread_piece(one.value))), None)
-    settled = unread.answers if unread is not None and unread.alternatives else ()
+    decided = unread.answers if unread is not None and unread.alternatives else ()
     reason = unread.unread if unread is not None else ""
-    return Decision(None, "", tuple(settled or answers), reason)
+    return Decision(None, "", tuple(decided or answers), reason)
 
 
 def evaluate_test(expander: WordExpander, words: Sequence[ShellToken], *, double: bool) -> Decision:

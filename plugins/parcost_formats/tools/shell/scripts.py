@@ -22,8 +22,8 @@ from parcost_formats.tools.shell.values import (
     ShellField,
     Variable,
     field_of,
-    settle,
     split,
+    split_fields,
 )
 from parcost_formats.tools.shell.words import ShellTextError, arguments, parse_script
 from parcost_formats.tools.shell.written_files import MAY_CHANGE
@@ -87,11 +87,11 @@ class Script(NamedTuple):
 
     def fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that are certain."""
-        return settle(self._words(name)).certain
+        return split_fields(self._words(name)).certain
 
     def conditional_fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that only some branches set."""
-        return settle(self._words(name)).conditional
+        return split_fields(self._words(name)).conditional
 
     def _words(self, name: str) -> Sequence[ShellField]:
         variable = self.variables[name]
@@ -215,7 +215,7 @@ class _ScriptReader(BuiltinReader):
 
     def _call(self, command: ScriptCommand) -> ScriptCall:
         self.count(sum(piece.weight for value in command.words for piece in value[:1]))
-        found = settle(field_of(value) for value in command.words if value)
+        found = split_fields(field_of(value) for value in command.words if value)
         environment = {name: field_of(value) for name, value in command.environment}
         written = {
             name.removeprefix(FILE_PREFIX): _whole_text(file)

@@ -265,7 +265,7 @@ class FieldSplit(NamedTuple):
     conditional: Sequence[ShellField]
 
 
-def settle(fields: Iterable[ShellField]) -> FieldSplit:
+def split_fields(fields: Iterable[ShellField]) -> FieldSplit:
     """Separate words common to all branches of undecided tests from words of some branches.
 
     A flag and its values are one unit: it is certain if each branch gives it the same values. Other
@@ -276,7 +276,7 @@ def settle(fields: Iterable[ShellField]) -> FieldSplit:
     taken = False  # whether a plain word may belong to a flag that is not certain
     for field in fields:
         if field.alternatives:
-            taken = _settle_branches(field, certain, conditional)
+            taken = _split_branches(field, certain, conditional)
         elif taken and not is_flag(field) and field.unread != ARGUMENTS:
             conditional.append(_undecided(field, field.unread or "its flag is not certain", ()))
         else:
@@ -285,11 +285,11 @@ def settle(fields: Iterable[ShellField]) -> FieldSplit:
     return FieldSplit(certain, conditional)
 
 
-def _settle_branches(
+def _split_branches(
     field: ShellField, certain: list[ShellField], conditional: list[ShellField]
 ) -> bool:
     """Add the words of all branches, and of some; return whether a branch ends in its own flag."""
-    listed = [settle(one) for one in field.alternatives]
+    listed = [split_fields(one) for one in field.alternatives]
     for one in listed:
         conditional += one.conditional
     runs = [_runs(one.certain) for one in listed]

@@ -60,13 +60,13 @@ def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
             {"T": (outcome.step_formula, "s"), "r": step.mean, "w": step.weight},
             source=f"r, mean ln(measured / predicted), {step.layouts} measured; w, {_SOURCE}",
         )
-    letters: dict[str, Any] = {}
+    symbols: dict[str, Any] = {}
     for name, seconds in step_parts(outcome).items():
-        letters[f"f_{name}"] = found.causes.factors[name]
-        letters[name] = (seconds, "s")
+        symbols[f"f_{name}"] = found.causes.factors[name]
+        symbols[name] = (seconds, "s")
     return formula(
         " + ".join(f"f_{name} {name}" for name in STEP_PARTS),
-        letters,
+        symbols,
         source=f"factors by cause of {step.layouts} measured layouts, by ridge regression",
     )
 
@@ -89,7 +89,7 @@ def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
         return
     jobs = job_spread(study[Training])
     margin = 0.0 if jobs is None else float(jobs.margin)
-    letters = {"T": (outcome.step_formula, "s")}
+    symbols = {"T": (outcome.step_formula, "s")}
     source = f"{_SOURCE}; it holds every anchor"
     low: Real
     high: Real
@@ -104,8 +104,8 @@ def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
         high = maximum(factor * exp(reach), factor * most)
     yield Interval(
         name=STEP,
-        low=formula("T low", letters, low=low, source=source),
-        high=formula("T high", letters, high=high, source=source),
+        low=formula("T low", symbols, low=low, source=source),
+        high=formula("T high", symbols, high=high, source=source),
         coverage=study[Training].accuracy.coverage,
     )
 

@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary.attention_reach import writes_scores
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield model FLOP/s and hardware FLOP/s per device, and both utilisations."""
     step = (outcome.step_formula, "s")
-    letters = {
+    symbols = {
         "tokens": tokens(study),
         "C": (_flops_per_token(study), "FLOP"),
         "N": attribute(study[Cluster], "devices"),
@@ -24,7 +24,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="flops_per_device",
         title="model FLOP/s per device",
-        value=formula("ratio(tokens C, N T)", letters),
+        value=formula("ratio(tokens C, N T)", symbols),
         unit="TFLOPS",
     )
     compute = study[Training].precision.compute
@@ -38,7 +38,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         name="mfu",
         column=2,
         title="MFU (model FLOPs)",
-        value=formula("ratio(tokens C, N T peak)", letters, peak=(peak, "FLOP/s")),
+        value=formula("ratio(tokens C, N T peak)", symbols, peak=(peak, "FLOP/s")),
         unit="%",
         note=f"{of_peak} {asked_for}, excluding recomputation",
         brief=f"of the dense {compute} peak",
@@ -106,5 +106,5 @@ def _executed_flops(study: Study, outcome: Outcome) -> Formula:
 def _sum_of_work(each: Mapping[str, Real], cut: Pipeline) -> Formula:
     """Return the executed FLOPs of all micro-batches, averaged over the stages."""
     executed = {name: flops for name, flops in each.items() if any_of(flops != 0)}
-    letters = {"D": (executed, "FLOP"), "m": cut.micro_batches, "p": cut.stages}
-    return formula("sum(D) m / p, D of a micro-batch on all stages", letters)
+    symbols = {"D": (executed, "FLOP"), "m": cut.micro_batches, "p": cut.stages}
+    return formula("sum(D) m / p, D of a micro-batch on all stages", symbols)

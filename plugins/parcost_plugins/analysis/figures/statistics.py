@@ -91,8 +91,8 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield sheet(
         "communication_time", "exposed communication", "s", communication_seconds(study, outcome)
     )
-    sent, idle = sheet.letters["communication_time"], sheet.letters["idle_time"]
-    sheet.letters |= {"sent": sent, "idle": idle}
+    sent, idle = sheet.symbols["communication_time"], sheet.symbols["idle_time"]
+    sheet.symbols |= {"sent": sent, "idle": idle}
     yield sheet(
         "communication_overhead",
         "exposed communication over the rest of the busy time",
@@ -107,7 +107,7 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "ratio(T - sent - idle, T)",
         note="share of the step without idle time and exposed communication",
     )
-    sheet.letters["efficiency"] = sheet.letters["scaling_efficiency"]
+    sheet.symbols["efficiency"] = sheet.symbols["scaling_efficiency"]
     yield sheet("equivalent_devices", "equivalent devices at full efficiency", "", "N efficiency")
     yield sheet("lost_devices", "devices lost to overhead", "", "N (1 - efficiency)")
 

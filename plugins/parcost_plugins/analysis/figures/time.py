@@ -11,11 +11,11 @@ from parcost_plugins.vocabulary import Anchor, Cluster, Training
 def tokens(study: Study) -> Formula:
     """Return the tokens of a step, over all replicas."""
     training = study[Training]
-    letters = {
+    symbols = {
         "batch": attribute(training, "global_batch"),
         "s": attribute(training, "sequence"),
     }
-    return formula("batch s", letters)
+    return formula("batch s", symbols)
 
 
 def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
@@ -29,19 +29,19 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
         formula=outcome.step_formula,
         brief="from the catalogue" if study.all(Anchor) else "",
     )
-    letters = {"tokens": tokens(study), "T": (outcome.step_formula, "s")}
+    symbols = {"tokens": tokens(study), "T": (outcome.step_formula, "s")}
     yield Figure(
         name="tokens_per_second",
         column=7,
         title="tokens/s",
-        value=formula("ratio(tokens, T)", letters),
+        value=formula("ratio(tokens, T)", symbols),
         unit="",
         brief="",
     )
     yield Figure(
         name="tokens_per_second_per_device",
         title="tokens/s per device",
-        value=formula("ratio(tokens, T N)", letters, N=attribute(study[Cluster], "devices")),
+        value=formula("ratio(tokens, T N)", symbols, N=attribute(study[Cluster], "devices")),
         unit="",
         brief="",
     )
@@ -50,7 +50,7 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the pipeline bubble and the exposed communication."""
     bubble = bubble_seconds(outcome)
-    letters = {"bubble": (bubble, "s"), "ideal": (outcome.ideal_seconds, "s")}
+    symbols = {"bubble": (bubble, "s"), "ideal": (outcome.ideal_seconds, "s")}
     yield Figure(
         name="bubble",
         column=4,
@@ -63,14 +63,14 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="bubble_of_makespan",
         title="bubble of the pipeline's makespan",
-        value=formula("ratio(bubble, ideal + bubble)", letters),
+        value=formula("ratio(bubble, ideal + bubble)", symbols),
         unit="%",
         note="on the busiest device, excluding pipeline send/recv; equal stages have "
         "(p - 1) / (v m + p - 1) with v chunks",
         detail=True,
     )
     if outcome.pipeline.stages > 1:
-        makespan = formula("ideal + bubble", letters)
+        makespan = formula("ideal + bubble", symbols)
         yield Figure(
             name="bubble_average",
             title="mean idle share of the pipeline's makespan",
@@ -86,7 +86,7 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="bubble_overhead",
         title="bubble over ideal pipeline time",
-        value=formula("ratio(bubble, ideal)", letters),
+        value=formula("ratio(bubble, ideal)", symbols),
         unit="%",
         note="idle time over busy time of the busiest device",
     )

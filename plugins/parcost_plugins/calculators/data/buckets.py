@@ -88,7 +88,7 @@ def _sheet(b: BucketSketch) -> Sheet:
         kappa=b.contention,
         tau=(b.bucket_time, "s"),
     )
-    sheet.letters["V"] = sheet.formula("f G / B"), "s"
+    sheet.symbols["V"] = sheet.formula("f G / B"), "s"
     return sheet
 
 
@@ -155,9 +155,9 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
         "alpha + V > T ? bound_count : kappa > 0 ? contended_count : min(launch_count, "
         "most_count), the wire is the limit, traffic slows compute, or start-up times alone do",
     )
-    letters = sheet.letters
-    letters["N"] = sheet.formula("max(best_count, 1)")
-    letters["S"] = sheet.formula(f"min(N, {sys.float_info.max}) alpha"), "s"
+    symbols = sheet.symbols
+    symbols["N"] = sheet.formula("max(best_count, 1)")
+    symbols["S"] = sheet.formula(f"min(N, {sys.float_info.max}) alpha"), "s"
     yield sheet(
         "best_cost",
         "cost at the best number of buckets",

@@ -31,7 +31,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         index=(e.index, "B"),
         B=(e.bandwidth, "B/s"),
     )
-    sheet.letters["c"] = (_compressed_bytes(e, sheet), "B")
+    sheet.symbols["c"] = (_compressed_bytes(e, sheet), "B")
     yield sheet("gradients", "gradients of a rank", "GB", "n e")
     gathered = e.method == "top_k"
     yield sheet("chunk", "bytes of a ring message", "GB", "n c" if gathered else "n c / P")

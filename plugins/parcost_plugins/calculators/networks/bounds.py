@@ -38,7 +38,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     else:
         return
     yield sheet("volume", "bytes that a device sends", "GB", volume)
-    sheet.letters["V"] = (volume, "B")
+    sheet.symbols["V"] = (volume, "B")
     yield sheet("port_seconds", "time through the port of a device", "s", "V / B")
     yield sheet("leaf_seconds", "time out of a leaf switch", "s", "phi V o / B")
     yield sheet("seconds", "time through port and leaf switch", "s", "max(V, phi V o) / B")

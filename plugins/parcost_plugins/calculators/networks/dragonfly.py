@@ -70,7 +70,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
 def _size_limit(sheet: Sheet, network: Network) -> Iterator[Figure]:
     """Yield the size of the largest dragonfly of such routers, if the network has their links."""
     if network.routers is not None and network.links_per_router is not None:
-        sheet.letters |= {"a": network.routers, "h": network.links_per_router}
+        sheet.symbols |= {"a": network.routers, "h": network.links_per_router}
         yield sheet("most_groups", "groups of the largest such dragonfly", "", "a h + 1")
         yield sheet(
             "balanced_per_router",
@@ -111,7 +111,7 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
 
 def _throughput(sheet: Sheet) -> Iterator[Figure]:
     """Yield the throughput per device as a share of its port, if all send at once."""
-    sheet.letters["r"] = sheet.formula("H B / (P / G B_port), what leaves a group, of what enters")
+    sheet.symbols["r"] = sheet.formula("H B / (P / G B_port), what leaves a group, of what enters")
     for name, title, text, note in (
         (
             "uniform",

@@ -45,19 +45,19 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         B=(network.bandwidth, "B/s"),
         B_port=(network.port, "B/s"),
     )
-    letters = sheet.letters
-    letters["n"] = sheet.formula("ceil(D / g), devices of a tree")
-    letters["d"] = sheet.formula("floor(R o / (1 + o)), ports of a leaf that lead down")
+    symbols = sheet.symbols
+    symbols["n"] = sheet.formula("ceil(D / g), devices of a tree")
+    symbols["d"] = sheet.formula("floor(R o / (1 + o)), ports of a leaf that lead down")
     yield sheet(
         "levels", "levels of switches", "", "n <= R ? 1 : n <= d R ? 2 : 3, 3 up to d R^2 / 2"
     )
     yield sheet("per_leaf", "devices under a leaf", "", "levels == 1 ? R : d")
     yield sheet("most_two_levels", "devices of two levels", "", "g d R")
     yield sheet("most_three_levels", "devices of three levels", "", "g d R^2 / 2")
-    letters["L"] = sheet.formula("ceil(n / per_leaf), leaves of a tree")
-    letters["u"] = sheet.formula("R - d, ports of a leaf that lead up")
-    letters["M"] = sheet.formula("levels == 3 ? ceil(2 L u / R) : 0, in the middle of a tree")
-    letters["T"] = sheet.formula("levels == 1 ? 0 : ceil(L u / R), at the top of a tree")
+    symbols["L"] = sheet.formula("ceil(n / per_leaf), leaves of a tree")
+    symbols["u"] = sheet.formula("R - d, ports of a leaf that lead up")
+    symbols["M"] = sheet.formula("levels == 3 ? ceil(2 L u / R) : 0, in the middle of a tree")
+    symbols["T"] = sheet.formula("levels == 1 ? 0 : ceil(L u / R), at the top of a tree")
     yield sheet("leaves", "leaf switches", "", "g L")
     yield sheet("spines", "spine switches", "", "g (levels == 3 ? M : T)")
     yield sheet("cores", "core switches", "", "g (levels == 3 ? T : 0)")

@@ -29,7 +29,7 @@ def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
         B_2=(given.outside, "B/s"),
         alpha=(given.message, "s"),
     )
-    sheet.letters["P"] = sheet.formula("g k")
+    sheet.symbols["P"] = sheet.formula("g k")
     direct = study.collective("all_to_all", n, group, "pairwise").formula
     two_levels = study.collective("all_to_all", n, group, "hierarchical").formula
     yield sheet("direct_seconds", "time of a direct exchange with every rank", "s", direct)

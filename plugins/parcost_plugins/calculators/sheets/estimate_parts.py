@@ -43,21 +43,21 @@ def parts_of(e: Estimate, study: Study) -> Sheet:
         peak=(e.peak, "FLOP/s"),
         utilisation=e.utilisation,
     )
-    letters = sheet.letters
-    letters["samples"] = sheet.formula("batch / dp")
-    letters["held"] = sheet.formula("N w / shards"), "B"
+    symbols = sheet.symbols
+    symbols["samples"] = sheet.formula("batch / dp")
+    symbols["held"] = sheet.formula("N w / shards"), "B"
     # 6 FLOP per parameter and token: 2 forward, 4 backward.
-    letters["flops"] = sheet.formula("6 N s samples / (tp pp)"), "FLOP"
+    symbols["flops"] = sheet.formula("6 N s samples / (tp pp)"), "FLOP"
     compute = streaming = None
     if e.peak is not None:
         compute = sheet.formula("flops / (peak utilisation)")
     if e.stream is not None:
         streaming = sheet.formula("(1 + a samples) held / B", a=e.activations, B=(e.stream, "B/s"))
-    letters["compute"], letters["streaming"] = (compute or 0.0, "s"), (streaming or 0.0, "s")
+    symbols["compute"], symbols["streaming"] = (compute or 0.0, "s"), (streaming or 0.0, "s")
     if e.compute is not None:
-        letters["busy"] = (e.compute, "s")
+        symbols["busy"] = (e.compute, "s")
     else:
-        letters["busy"] = (
+        symbols["busy"] = (
             sheet.formula(
                 "max(compute, streaming) + dispatch + L launch",
                 dispatch=(e.dispatch, "s"),
@@ -65,8 +65,8 @@ def parts_of(e: Estimate, study: Study) -> Sheet:
             ),
             "s",
         )
-    letters["gradients"] = (_gradients(e, study, letters["held"][0]), "s")
-    letters["tensor"] = (_tensor(e, study, sheet), "s")
+    symbols["gradients"] = (_gradients(e, study, symbols["held"][0]), "s")
+    symbols["tensor"] = (_tensor(e, study, sheet), "s")
     if e.communication is not None:
         communication: Any = e.communication
     elif e.message_time is not None:
@@ -75,12 +75,12 @@ def parts_of(e: Estimate, study: Study) -> Sheet:
         communication = sheet.formula("k n / B", B=(e.outer, "B/s"))
     else:
         communication = sheet.formula("gradients + tensor")
-    letters["communication"] = (communication, "s")
+    symbols["communication"] = (communication, "s")
     of_busy = e.bubble == "share_of_busy"
     idle = "busy (p - 1) / (m + p - 1)" if of_busy else "busy (p - 1) / m"
-    letters["idle"] = sheet.formula(idle), "s"
-    letters["step_time"] = letters["T"] = sheet.formula("busy + communication + idle"), "s"
-    letters["efficiency"] = sheet.formula("ratio(busy, T)"), "%"
+    symbols["idle"] = sheet.formula(idle), "s"
+    symbols["step_time"] = symbols["T"] = sheet.formula("busy + communication + idle"), "s"
+    symbols["efficiency"] = sheet.formula("ratio(busy, T)"), "%"
     return sheet
 
 

@@ -85,7 +85,7 @@ def _shares(sheet: Sheet) -> Iterator[Figure]:
 
 
 def _rates(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
-    sheet.letters["D"] = e.devices
+    sheet.symbols["D"] = e.devices
     yield sheet("samples_per_second", "samples per second", "", "ratio(batch, T)")
     yield sheet("equivalent_devices", "equivalent devices at full efficiency", "", "D efficiency")
     yield sheet("lost_devices", "devices lost to overhead", "", "D (1 - efficiency)")
@@ -97,14 +97,14 @@ def _comparison(now: Sheet, before: Sheet) -> Iterator[Figure]:
         "scaling efficiency gained, in points",
         "%",
         "efficiency - before, that of the baseline",
-        before=before.letters["efficiency"],
+        before=before.symbols["efficiency"],
     )
     yield now(
         "speedup",
         "speed-up over the baseline",
         "",
         "ratio(before, T), before by the baseline",
-        before=before.letters["T"],
+        before=before.symbols["T"],
     )
 
 

@@ -68,7 +68,7 @@ def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
             note="one direction each",
         )
     if link.demand is not None:
-        sheet.letters["demand"] = (link.demand, "B/s")
+        sheet.symbols["demand"] = (link.demand, "B/s")
         yield sheet("headroom", "capacity of the link over its demand", "", "total / demand")
         yield sheet("occupied", "share of the link in use", "%", "demand / total")
 

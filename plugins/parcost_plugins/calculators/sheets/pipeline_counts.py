@@ -81,7 +81,7 @@ def boundary_traffic(
     """Yield the traffic of a stage boundary, if the message size is given."""
     sheet = _sheet(sketch)
     if sketch.message is not None:
-        sheet.letters["n"] = (sketch.message, "B")
+        sheet.symbols["n"] = (sketch.message, "B")
     elif sketch.batch is None or sketch.sequence is None or sketch.hidden is None:
         return
     else:
@@ -92,9 +92,9 @@ def boundary_traffic(
             h=sketch.hidden,
             e=(sketch.element, "B"),
         )
-        sheet.letters["n"] = (message, "B")
-    sheet.letters["c"] = _count_formula(sketch, float(_changes(sketch, schedule)))
-    sheet.letters["T"] = (makespan if sketch.period is None else sketch.period, "s")
+        sheet.symbols["n"] = (message, "B")
+    sheet.symbols["c"] = _count_formula(sketch, float(_changes(sketch, schedule)))
+    sheet.symbols["T"] = (makespan if sketch.period is None else sketch.period, "s")
     note = "both directions"
     yield sheet("message_size", "activation of one micro-batch", "MB", "n")
     yield sheet("round_trip", "sent over a boundary for one micro-batch", "MB", "2 n", note=note)

@@ -151,7 +151,7 @@ def _sheet(sketch: PipelineSketch) -> Sheet:
         F=(sketch.forward, "s"),
         B=(sketch.backward, "s"),
     )
-    sheet.letters["busy"] = sheet.formula("m (F + B)"), "s"
+    sheet.symbols["busy"] = sheet.formula("m (F + B)"), "s"
     return sheet
 
 
@@ -162,7 +162,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     textbook = all_of(maximum(off, -off) <= _ROUNDING)
     run = _replay_formula("replay of the order of the schedule", sketch, makespan)
     yield sheet("step_time", "step time", "s", run, note="with equal stages")
-    sheet.letters["T"] = (run, "s")
+    sheet.symbols["T"] = (run, "s")
     yield sheet("busy", "busy time", "s", "m (F + B)")
     yield sheet("idle", "idle time", "s", "T - busy")
     yield sheet(
@@ -238,9 +238,9 @@ def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Fi
     """Yield the micro-batches at which the present idle time meets the bubble target."""
     sheet = _sheet(sketch)
     run = _replay_formula("replay of the order of the schedule", sketch, makespan)
-    sheet.letters |= {"T": (run, "s"), "target": (sketch.target, "%")}
+    sheet.symbols |= {"T": (run, "s"), "target": (sketch.target, "%")}
     of_step = sketch.target_of == "step"
-    sheet.letters |= {
+    sheet.symbols |= {
         "idle": (sheet.formula("T - busy"), "s"),
         "x": (sheet.formula("ratio(target, 1 - target)" if of_step else "target"), "%"),
     }

@@ -93,12 +93,12 @@ def _device_figures(state: StateSheet) -> Iterator[Figure]:
     sheet = _sheet(state)
     yield sheet("parameters_per_stage", "parameters of a stage", "G", "N / pp")
     yield sheet("parameters_per_device", "parameters of a device", "G", "N / (tp pp)")
-    for stage, name, letter in ((3, "weights", "w"), (2, "gradients", "g"), (1, "optimizer", "o")):
+    for stage, name, symbol in ((3, "weights", "w"), (2, "gradients", "g"), (1, "optimizer", "o")):
         yield sheet(
             f"{name}_per_device",
             f"{name} of a device",
             "GB",
-            f"N {letter} / (tp pp{' dp' if state.zero >= stage else ''})",
+            f"N {symbol} / (tp pp{' dp' if state.zero >= stage else ''})",
             note=f"shared out from ZeRO {stage} on",
         )
     yield sheet(
@@ -134,8 +134,8 @@ def _device_figures(state: StateSheet) -> Iterator[Figure]:
 
 def _traffic_figures(state: StateSheet) -> Iterator[Figure]:
     sheet, recipe = _sheet(state), state.precision
-    sheet.letters["g"] = sheet.formula("N r / (tp pp)", r=(recipe.reduction, "B")), "B"
-    sheet.letters["w"] = sheet.formula("N a / (tp pp)", a=(recipe.gather, "B")), "B"
+    sheet.symbols["g"] = sheet.formula("N r / (tp pp)", r=(recipe.reduction, "B")), "B"
+    sheet.symbols["w"] = sheet.formula("N a / (tp pp)", a=(recipe.gather, "B")), "B"
     # Replicas all-reduce; sharded, they gather what they reduced only in parts. What no rank
     # holds whole cannot wait for the end of the step.
     text = ("2 g", "g + w", "m g + w", "m (g + 2 w)")[state.zero]
@@ -176,7 +176,7 @@ def _traffic_figures(state: StateSheet) -> Iterator[Figure]:
 
 def _room(state: StateSheet, room: Formula) -> Iterator[Figure]:
     sheet = _sheet(state)
-    sheet.letters |= {
+    sheet.symbols |= {
         "state": (sheet.formula("N (w + g + o)"), "B"),
         "M": (room, "B"),
         "D": state.devices,

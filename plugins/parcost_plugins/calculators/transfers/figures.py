@@ -215,8 +215,8 @@ def _chunks(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
 def _overlap_figures(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     if priced.transfer.compute is None:
         return
-    sheet.letters["compute"] = (priced.transfer.compute, "s")
-    sheet.letters["T"] = sheet.formula("setup + times seconds"), "s"
+    sheet.symbols["compute"] = (priced.transfer.compute, "s")
+    sheet.symbols["T"] = sheet.formula("setup + times seconds"), "s"
     yield sheet("ratio", "of the compute beside it", "%", "compute > 0 ? T / compute : infinity")
     yield sheet("hidden", "hidden under compute", "s", "min(T, compute)")
     yield sheet("exposed", "exposed", "s", "max(0, T - compute)")

@@ -24,14 +24,14 @@ def all_to_all_work(found: ContextExchange) -> Iterator[Work]:
         ("R", context.key_value, "e"),
         ("B", context.gradients, "g"),
     ]
-    for pass_, element, letter in passes:
+    for pass_, element, symbol in passes:
         if not any(count := found.counts.get(pass_, ())):
             continue
         widths = shares(found)
         calls = {
             name: found.study.collective(
                 "all_to_all",
-                found.size(f"s / c b width {letter}", width=width),
+                found.size(f"s / c b width {symbol}", width=width),
                 found.inner,
                 found.algorithm,
             )

@@ -69,7 +69,7 @@ def _projection_buffers(found: ContextExchange) -> Iterator[Memory]:
     text = f"{block} a (d + v) e, a heads of this rank"
     if not found.model.is_latent:
         text = f"{block} k (d + v) e, k heads of this rank"
-    letters = {
+    symbols = {
         "a": found.heads,
         "k": found.kv_heads,
         "d": found.model.qk_dim,
@@ -77,9 +77,9 @@ def _projection_buffers(found: ContextExchange) -> Iterator[Memory]:
         "e": (found.element, "B"),
     }
     both = _FORWARD + _BACKWARD
-    yield _buffer(found, "projected keys and values", text, both, letters)
+    yield _buffer(found, "projected keys and values", text, both, symbols)
     name = "gradients of projected keys and values"
-    yield _buffer(found, name, text, _BACKWARD, letters)
+    yield _buffer(found, name, text, _BACKWARD, symbols)
 
 
 def _buffer(
@@ -87,10 +87,10 @@ def _buffer(
     name: str,
     text: str,
     moments: tuple[Moment, ...],
-    letters: Mapping[str, Any] | None = None,
+    symbols: Mapping[str, Any] | None = None,
     source: str = SIZES,
 ) -> Memory:
-    size = found.size(text, **(letters or {}))
+    size = found.size(text, **(symbols or {}))
     return Memory(
         name=name,
         cause=BUFFERS,

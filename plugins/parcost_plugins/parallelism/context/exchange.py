@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from parcost import Formula, Group, Pass, Real, Study, formula, letters_of
+from parcost import Formula, Group, Pass, Real, Study, formula, symbols_of
 from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -122,8 +122,8 @@ class ContextExchange:
 
     def size(self, text: str, **further: Any) -> Formula:
         """Return the bytes of a message or a buffer: the formula *text* with symbols of a block."""
-        letters = {**self.inputs, **further}
-        return formula(text, {name: letters[name] for name in letters_of(text)}, source=SIZES)
+        symbols = {**self.inputs, **further}
+        return formula(text, {name: symbols[name] for name in symbols_of(text)}, source=SIZES)
 
     @cached_property
     def all_ranks(self) -> Group:

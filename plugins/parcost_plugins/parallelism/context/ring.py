@@ -39,9 +39,9 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
     gradients = found.study.collective(
         "point_to_point", found.size("s / c b w g"), found.outer, found.algorithm
     )
-    letters, source = {"r": found.rounds, "t": (keys.formula, "s")}, keys.formula.source
-    forward = formula("(r - 1) t", letters, source=source)
-    backward = formula("(r - 1) (t + t_g)", letters, t_g=(gradients.formula, "s"), source=source)
+    symbols, source = {"r": found.rounds, "t": (keys.formula, "s")}, keys.formula.source
+    forward = formula("(r - 1) t", symbols, source=source)
+    backward = formula("(r - 1) (t + t_g)", symbols, t_g=(gradients.formula, "s"), source=source)
     steps = found.rounds - 1
     hosts = list(dict.fromkeys(host for host, _ in found.cores))
     priced: dict[Pass, tuple[str, Formula, Real, Real]] = {

@@ -231,7 +231,7 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "s",
         "sum(exposed) + sum(hidden), on the busiest device",
     )
-    wire = sheet.letters["reduction_time"][0].value
+    wire = sheet.symbols["reduction_time"][0].value
     if any_of(wire > 0):  # fully hidden if nothing is reduced
         yield sheet(
             "overlap_efficiency",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Moment, Study, formula, letters_of
+from parcost import Memory, Moment, Study, formula, symbols_of
 from parcost.numeric import any_of, minimum
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.causes import BUFFERS
@@ -73,7 +73,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         made, remark = "max(b, a, k m) r", "m the largest matrix"
     if not reduces_each_micro_batch(study):
         made, remark = "0", "as they are whole until the last micro-batch"
-    letters = {
+    symbols = {
         "S": kind.shard,
         "psi": layer,
         "b": before,
@@ -100,7 +100,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
             cause=BUFFERS,
             bytes_=formula(
                 whole,
-                {letter: letters[letter] for letter in letters_of(whole)},
+                {symbol: symbols[symbol] for symbol in symbols_of(whole)},
                 source="PyTorch FSDP gathers ahead by whole layers",
             ),
             count=kind.count,

@@ -22,13 +22,13 @@ def memory(study: Study) -> Iterator[Memory]:
     gathers = exchange.kind == "allgather"
     places = "P T" if gathers else "T k f"
     text = f"P > 1 ? {places} x : 0, x bytes of a {'token' if gathers else 'copy'} there and back"
-    letters = {"k": exchange.top, "f": room}
+    symbols = {"k": exchange.top, "f": room}
     yield Memory(
         name="expert exchange buffers",
         cause=BUFFERS,
         bytes_=formula(
             text,
-            {} if gathers else letters,
+            {} if gathers else symbols,
             T=exchange.tokens,
             P=exchange.group.ranks,
             x=(token, "B"),

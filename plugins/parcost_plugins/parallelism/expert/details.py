@@ -65,7 +65,7 @@ def _capacity(study: Study, sheet: Sheet) -> Iterator[Figure]:
     routing = study[Routing]
     if routing.capacity_factor is None:
         return
-    sheet.letters["f"] = routing.capacity_factor
+    sheet.symbols["f"] = routing.capacity_factor
     yield sheet(
         "expert_capacity", "capacity of an expert for the tokens of one rank", "", "ceil(T k / E f)"
     )
@@ -84,7 +84,7 @@ def _capacity(study: Study, sheet: Sheet) -> Iterator[Figure]:
 
 def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
     limit = exchange.routing.node_limit if any_of(exchange.group.ranks > 1) else None
-    sheet.letters |= {
+    sheet.symbols |= {
         "G": exchange.units,
         "q": 1.0 - distinct_groups(exchange.experts, exchange.top, exchange.units) / exchange.units,
         "limit": limit,

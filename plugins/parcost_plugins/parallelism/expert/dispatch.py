@@ -146,7 +146,7 @@ def _sheet(one: Dispatch) -> Sheet:
         q_G=1 - distinct_groups(one.experts, one.top_k, one.units) / one.units,
         lam=random_load(one.ranks * one.tokens * one.top_k, one.ranks, one.concentration),
     )
-    sheet.letters["mu"] = sheet.formula("T k")
+    sheet.symbols["mu"] = sheet.formula("T k")
     return sheet
 
 

@@ -101,8 +101,8 @@ class TokenExchange:
         if self.kind == "allgather":
             return formula("T (EP - 1)", T=self.tokens, EP=self.group.ranks)
         if self.kind in KERNEL_DISPATCHERS:
-            letters = {"T": self.tokens, "R": self.ranks_reached, "EP": self.group.ranks}
-            return formula("T R (1 - 1 / EP)", letters)
+            symbols = {"T": self.tokens, "R": self.ranks_reached, "EP": self.group.ranks}
+            return formula("T R (1 - 1 / EP)", symbols)
         return formula("T k (1 - 1 / EP)", T=self.tokens, k=self.top, EP=self.group.ranks)
 
     @property

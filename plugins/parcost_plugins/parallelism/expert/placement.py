@@ -190,12 +190,12 @@ def _placement_figures(one: Placement) -> Iterator[Figure | Section]:
         yield from _shares(one, local, remote_before)
         yield _table(one, home)
         if times is None and one.token is not None and one.bandwidth is not None:
-            letters = {"x": (one.token, "B"), "B": (one.bandwidth, "B/s")}
+            symbols = {"x": (one.token, "B"), "B": (one.bandwidth, "B/s")}
             blind = float(tokens.sum() / len(tokens)) * remote_before
             crossing = _boundary_tokens(tokens, listed) if one.baseline == "listed" else blind
             times = _PlacementTimes(
                 *(
-                    formula("n x / B, n tokens over the busiest boundary", letters, n=crossed)
+                    formula("n x / B, n tokens over the busiest boundary", symbols, n=crossed)
                     for crossed in (crossing, _boundary_tokens(tokens, home))
                 )
             )
@@ -265,7 +265,7 @@ def _gains(one: Placement, times: _PlacementTimes) -> Iterator[Figure]:
     yield sheet("seconds_before", "exchange before", "s", "before")
     yield sheet("seconds", "time of the exchange with the placement", "s", "after")
     yield sheet("speedup", "time of the exchange before / after", "", "ratio(before, after)")
-    sheet.letters["saved"] = sheet.formula("ratio(before - after, before)")
+    sheet.symbols["saved"] = sheet.formula("ratio(before - after, before)")
     if one.exchange_share is not None:
         yield sheet("gain", "throughput gained", "%", "ratio(1, 1 - share saved) - 1")
     if one.throughput_gain is not None:

@@ -46,31 +46,31 @@ class TensorGroup:
         """
         key = (operation, message.tensor if message else "", parts)
         if key not in self._priced:
-            letters = {letter: self.sizes[letter] for letter in "sbhe"}
+            symbols = {symbol: self.sizes[symbol] for symbol in "sbhe"}
             if message and message.tensor:
                 width = {"w": (message.width, "")}
-                letters = {letter: self.sizes[letter] for letter in "sb"} | width
-                letters["e"] = self.sizes["e"]
+                symbols = {symbol: self.sizes[symbol] for symbol in "sb"} | width
+                symbols["e"] = self.sizes["e"]
             if operation == "all_gather":
-                letters["e"] = (self.gathered, "B")
-            self._priced[key] = self._price(operation, letters, parts)
+                symbols["e"] = (self.gathered, "B")
+            self._priced[key] = self._price(operation, symbols, parts)
         return self._priced[key]
 
     def loss(self) -> CollectivePrice:
         """Estimate an all-reduce of one number per token, as in the loss."""
-        letters = {letter: self.sizes[letter] for letter in "sbl"}
+        symbols = {symbol: self.sizes[symbol] for symbol in "sbl"}
         return self._price(
-            "all_reduce", letters, 1.0, reduction_algorithm(self.study, self.algorithm)
+            "all_reduce", symbols, 1.0, reduction_algorithm(self.study, self.algorithm)
         )
 
     def _price(
         self,
         operation: str,
-        letters: dict[str, tuple[Real, str]],
+        symbols: dict[str, tuple[Real, str]],
         parts: float,
         algorithm: str = "",
     ) -> CollectivePrice:
-        n = formula(" ".join(letters), letters)
+        n = formula(" ".join(symbols), symbols)
         if parts == 1.0:
             call = self.study.collective(operation, n, "tp", algorithm or self.algorithm)
             return CollectivePrice(call.formula, n.value, call.latency)
