@@ -393,6 +393,18 @@ def test_the_kernel_of_a_framework_by_its_time(year: int, kernel: str, row: Make
     assert kernel_name(made) == kernel
 
 
+@pytest.mark.parametrize(("container", "kernel"), [("24.05", "flash_2"), ("24.09", "cudnn")])
+def test_the_kernel_of_a_container_of_nemo(container: str, kernel: str, row: Make) -> None:
+    """Scripts of DGX Cloud turn cuDNN's attention off for 24.05, and on for 24.09."""
+    changes = {
+        "year": 2024,
+        "hardware__gpu": "H100-80GB-SXM",
+        "attention": "flash (TE/cuDNN fused)",
+    }
+    made = study(write(row(**changes, extra={"framework": f"NeMo {container}"})))
+    assert kernel_name(made) == kernel
+
+
 def test_fused_attention_in_a_framework_that_had_none(row: Make) -> None:
     assert study(write(row(attention="flash")))[KernelChoice].attention == "auto"
 

@@ -481,6 +481,9 @@ def test_the_release_from_which_a_framework_is_another(row: Make) -> None:
     for round_, framework in (("v6.0", "nemo_2026_06"), ("v5.1", "nemo"), ("6.1", "nemo_2026_06")):
         one = row(**{**whole, "extra": {"mlperf_round": round_}})
         assert profile_of(one).framework == framework, round_
+    for said, framework in (("NeMo 24.09", "nemo_2024_09"), ("NeMo 24.05", "nemo_2024")):
+        one = row(**{**BRIDGE, "year": 2024, "extra": {"framework": said}})
+        assert profile_of(one).framework == framework, said
 
 
 def test_a_layout_that_contradicts_the_row_cannot_be_modelled(row: Make) -> None:

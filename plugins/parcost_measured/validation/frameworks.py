@@ -156,9 +156,12 @@ def profile_of(row: RunRow) -> Profile:
 def _of_release(profile: Profile, row: RunRow) -> Profile:
     """Return *profile* for the release that *row* ran; containers are named by year and month.
 
-    From 26.06 on recipes with experts run a fused grouped MLP, which exists for mxfp8 on Blackwell.
-    MLPerf's rounds run it from 6.0 on (May 2026): NVTE_CUTEDSL_FUSED_GROUPED_MLP = 1.
+    From 24.09 on attention is cuDNN's. From 26.06 on recipes with experts run a fused grouped MLP,
+    which exists for mxfp8 on Blackwell. MLPerf's rounds run it from 6.0 on (May 2026):
+    NVTE_CUTEDSL_FUSED_GROUPED_MLP = 1.
     """
+    if profile.framework == "nemo_2024" and _is_from(row, "framework", (24, 9)):
+        return evolve(profile, framework="nemo_2024_09")
     if profile.framework != "nemo" or not (
         _is_from(row, "release", (26, 6)) or _is_from(row, "mlperf_round", (6, 0))
     ):
@@ -171,7 +174,7 @@ def _of_release(profile: Profile, row: RunRow) -> Profile:
 
 def _is_from(row: RunRow, name: str, least: tuple[int, int]) -> bool:
     """Return whether the version in field *name* of the row, such as v6.0, is at least *least*."""
-    found = re.match(r"v?(\d+)\.(\d+)", str(row.extra.get(name) or ""))
+    found = re.match(r"(?:v|NeMo )?(\d+)\.(\d+)", str(row.extra.get(name) or ""))
     return found is not None and (int(found[1]), int(found[2])) >= least
 
 
