@@ -167,6 +167,52 @@ def test_a_value_of_a_switch_is_an_error_as_in_the_tool(flag: str) -> None:
     assert "it is a switch without a value" in message
 
 
+#: A script that writes the configuration of its engine, whose name has the number of the job.
+ENGINE = """CONFIG=./ds_config.$SLURM_JOB_ID.json
+STAGE=0
+cat <<END > $CONFIG
+{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": $STAGE}, "bf16": {"enabled": true}}
+END
+ARGS="--deepspeed --deepspeed_config=$CONFIG --deepspeed-activation-checkpointing"
+python pretrain_gpt.py --bf16 $ARGS """
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "attributes", "recipe"),
+    [
+        ("", "", {"layout.zero": "1"}, "bf16_deepspeed"),
+        ("STAGE=0", "STAGE=2", {"layout.zero": "2"}, "bf16_zero_paper"),
+        ('"bf16"', '"data_types": {"grad_accum_dtype": "fp32"}, "bf16"', {"layout.zero": "1"},
+         "bf16_deepspeed"),
+        ("$STAGE}", '3, "offload_optimizer": {"device": "cpu"}}',
+         {"layout.zero": "3", "offload.optimizer": "100 %"}, "bf16_zero_paper"),
+        ("--deepspeed-act", "--cpu-optimizer --deepspeed-act", {"offload.optimizer": "100 %"},
+         "bf16_deepspeed"),
+    ],
+)  # fmt: skip
+def test_the_configuration_that_a_script_writes_decides_on_the_engine(
+    old: str, new: str, attributes: dict[str, str], recipe: str
+) -> None:
+    """Without ZeRO, bf16 runs in an optimizer that shards its states: 20 bytes, 8 on each rank."""
+    found = read((ENGINE + small()).replace(old, new), "run.sh")
+    assert not {"layout.zero", "precision"} & {one.attribute for one in found.questions}
+    assert attributes.items() <= values(found).items()
+    assert f"catalog.precisions.{recipe}" in [one.value for one in found.uses]
+
+
+def test_states_on_a_disk_are_rejected() -> None:
+    script = ENGINE.replace("$STAGE}", '3, "offload_param": {"device": "nvme"}}')
+    (problem,) = problems(script + small(), "run.sh")
+    assert "state on a disk cannot be written" in problem
+
+
+def test_a_variable_of_flags_behind_an_unknown_switch_is_no_value() -> None:
+    command = small("--bf16 --switch-of-a-fork $ARGS")
+    found = read(f'ARGS="--log-interval 1"\npython pretrain_gpt.py {command}', "run.sh")
+    (one,) = [one for one in found.unknown if one.name == "--switch-of-a-fork"]
+    assert "has no value" not in one.reason
+
+
 def test_one_expert_of_megatron_deepspeed_is_none() -> None:
     assert "model.experts" not in values(read(small("--deepspeed --num-experts 1")))
 

@@ -19,6 +19,7 @@ from parcost_formats.tools.megatron.bridge import BridgeRecipe, read_recipe, rea
 from parcost_formats.tools.megatron.bridge_writer import BridgeWriter
 from parcost_formats.tools.megatron.defaults import EVERYTHING, ToolOptions
 from parcost_formats.tools.megatron.devices import read_devices
+from parcost_formats.tools.megatron.engine import read_engine
 from parcost_formats.tools.megatron.experts import read_exchange, read_experts
 from parcost_formats.tools.megatron.flags import (
     NO_FLAG,
@@ -133,7 +134,7 @@ class Megatron(JobImporter):
                 if isinstance(found, ImportProblem):
                     return Translation(problems=[found])
                 return _of_tool(draft, found)
-            return _of_command(draft, command_line(file))
+            return _of_command(draft, command_line(file), file)
         except (PythonTextError, ShellTextError) as error:
             problem = ImportProblem(message=str(error), start=error.start, end=error.end)
             return Translation(problems=[problem])
@@ -162,7 +163,7 @@ def _of_matrix(draft: Draft, file: ImportFile) -> Translation:
     return _of_recipe(draft, found)
 
 
-def _of_command(draft: Draft, line: CommandLine) -> Translation:
+def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translation:
     if line.problems:
         return Translation(problems=sorted(line.problems, key=lambda one: one.start))
     if not known_flags().intersection(line.options):
@@ -178,6 +179,8 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
         _start(options, job)
     deepspeed = options.lookup("deepspeed")
     engine = "deepspeed" if deepspeed is not None and deepspeed.text != "false" else "core"
+    if engine == "deepspeed":
+        _add_engine(options, line, file)
     read_options(options, f"megatron_{engine}", line.entry)
     read_devices(draft, line)
     for stray in line.strays:
@@ -200,6 +203,22 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
         draft.ignore(Option(name="", key=one.text[:60], start=one.start, end=one.end), why)
     list_rest(draft, options.rest())
     return draft.translation()
+
+
+def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> None:
+    """Add the options of the configuration of DeepSpeed that the command names, if it is there."""
+    place = options.lookup("deepspeed_config")
+    find = line.script.neighbor(file.neighbor) if line.script is not None else file.neighbor
+    text = find(place.text) if place is not None and not place.unread else None
+    if place is None or text is None:
+        return
+    found = read_engine(text, place)
+    if isinstance(found, ImportProblem):
+        options.draft.problem(place, found.message)
+        return
+    options.add(found.options, found.recipe)
+    if found.rest:
+        options.draft.leave(place, f"what the file has of {found.rest} is not read")
 
 
 def _is_stated(option: Option, line: CommandLine) -> bool:
@@ -307,7 +326,9 @@ def read_options(options: ToolOptions, framework: str, entry: Option | None = No
     options.check_switches(sorted(switch_names()))
     for name, found in table(TOOL)["elsewhere"].items():
         option = options.get(name)
-        if option is not None and option.text != "false":
+        if option is not None and options.recipe and name.startswith("deepspeed"):
+            options.draft.ignore(option, "its configuration is read")
+        elif option is not None and option.text != "false":
             options.doubt(option, found["why"], found["about"])
             options.draft.leave(option, found["why"], _SET_ELSEWHERE.get(name, ""))
     other = next((one for one in table(TOOL)["other_models"] if options.has(one)), "")

@@ -31,15 +31,22 @@ def topic(path: str) -> str:
 class ToolOptions(OptionSet):
     """The options of a file, and which of its settings are uncertain.
 
-    *tool* is the tool with its version, as written in assumptions. A default is assumed only for
-    attributes that no key makes uncertain.
+    *tool* is the tool with its version, as written in assumptions. *recipe* is the precision of a
+    bf16 job whose engine has a configuration, "" for that of Megatron-LM. A default is assumed only
+    for attributes that no key makes uncertain.
     """
 
     def __init__(self, draft: Draft, options: Mapping[str, Option], tool: str) -> None:
         super().__init__(draft, options)
         self.tool = tool
+        self.recipe = ""
         self._doubts: dict[str, tuple[Option, str]] = {}
         self._asked: set[str] = set()
+
+    def add(self, options: Mapping[str, Option], recipe: str) -> None:
+        """Add the options of an engine, which decide over flags, and its *recipe* of bf16."""
+        self._options = {**self._options, **options}
+        self.recipe = recipe
 
     def doubt(self, option: Option, reason: str, about: Iterable[str]) -> None:
         """Mark the topics or attributes *about* as uncertain: *option* may set them."""

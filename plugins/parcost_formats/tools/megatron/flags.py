@@ -90,7 +90,8 @@ def command_line(file: ImportFile) -> CommandLine:
         for field in others.values()
     ]
     swift = _is_swift(words)
-    line = _with_empty_variables(line, file.text)
+    line = _with_empty_variables(line, script, file.text)
+    script = script._replace(written=calls[0].written)
     return line._replace(
         launcher={**(_ranks(script, calls[0]) if swift else {}), **line.launcher},
         script=script,
@@ -117,7 +118,7 @@ def _stored_flags(script: Script, names: Iterable[str]) -> Sequence[ShellField]:
     return found
 
 
-def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
+def _with_empty_variables(line: CommandLine, script: Script, text: str) -> CommandLine:
     """Return the line with a reason for each flag whose value is an empty variable."""
     switches = switch_names()
 
@@ -126,6 +127,8 @@ def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
         if found is None or option.unread or option.name in switches:
             return option
         name = found[1]
+        if name in script.variables and script.fields(name):
+            return option  # a switch, and a variable with other flags
         why = f"`{name}` has no value in the file" if not name.isdigit() else ""
         return option.evolve(
             unread=why or f"argument {name} of the script has no value",

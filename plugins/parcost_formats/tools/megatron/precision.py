@@ -64,7 +64,8 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
                 draft.ignore(option, "it has no effect without --fp8-format or --fp4-format")
         if not wide:
             return ("fp32", None) if options.check_default("training.precision") else (None, None)
-        return wide[0], options.get(wide[0])
+        base = options.recipe if wide == ["bf16"] and options.recipe else wide[0]
+        return base, options.get(wide[0])
     bf16 = options.get("bf16")
     known = table("megatron")["recipes"]
     default = "delayed" if narrow[0].name == "fp8_format" else "nvfp4"

@@ -155,7 +155,10 @@ def _offload(options: ToolOptions) -> None:
     option = options.get("cpu_offloading_num_layers")
     if layers and option is not None:
         draft.set("offload.layers", digits(layers), option)
-    used = options.get("optimizer_cpu_offload")
+    used = options.get("optimizer_cpu_offload") or options.get("cpu_optimizer")
+    weights = options.get("offload_param")
+    if weights is not None:
+        draft.set("offload.parameters", "100 %", weights)
     share = options.get("optimizer_offload_fraction")
     number = options.number("optimizer_offload_fraction")
     if used is None or used.text == "false":

@@ -33,6 +33,8 @@ __all__ = ["ARGUMENTS", "MAY_CHANGE", "Script", "ShellField", "read_arguments", 
 _SCHEDULER = re.compile(r"^#SBATCH[ \t]+([^\n#]*)", re.MULTILINE)
 _SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*)")
 _LONG_NAMES = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
+_OF_JOB = re.compile(r"\$\{?SLURM_JOB_?ID\}?[\w.-]*\.(?:json|ya?ml)\b")
+_JOB_NUMBERS = ("SLURM_JOB_ID", "SLURM_JOBID")
 _VARIABLES_OF_SCHEDULER = {
     "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
     "--gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
@@ -122,12 +124,14 @@ def read_script(
     """Return the variables and commands of the script *text*.
 
     *environment* has values that replace variables of the script; ``1`` is its first argument.
-    *neighbor* returns the texts of sourced files.
+    *neighbor* returns the texts of sourced files. The number of a job of Slurm is 0 where the name
+    of a configuration has it.
 
     Raises:
         ShellTextError: The text is not a script, or its expansion is too large.
     """
-    return _ScriptReader(text, environment or {}, neighbor, name).script()
+    pins = dict.fromkeys(_JOB_NUMBERS, "0") if _OF_JOB.search(text) else {}
+    return _ScriptReader(text, {**pins, **(environment or {})}, neighbor, name).script()
 
 
 def read_arguments(text: str) -> Sequence[ShellField]:
