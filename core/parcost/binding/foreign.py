@@ -33,12 +33,12 @@ from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean, pro
 from parcost.language.errors import PluginError, SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
+from parcost.language.writer import block_lines, provenance
 from parcost.records import record
 from parcost.system.files import failure
 
 T = TypeVar("T")
 
-_INDENT = "  "
 _MOST_NAMES = 12  # in a message
 
 
@@ -304,29 +304,28 @@ def spec_lines(translation: Translation) -> Iterator[SpecLine]:
         yield SpecLine(f"use {use.value}{comment}", use.start, use.end, use.file)
     for block in translation.blocks:
         yield SpecLine("")
-        yield from _block_lines(block, "")
+        yield from _block_lines(block)
 
 
-def _block_lines(block: ImportedBlock, margin: str) -> Iterator[SpecLine]:
+def _block_lines(block: ImportedBlock) -> list[SpecLine]:
     file = next((one.file for one in block.settings if one.end), "")
     places = [(one.start, one.end) for one in block.settings if one.end and one.file == file]
     start, end = min(places, default=(0, 0)), max(places, default=(0, 0))
-    label = f" {block.label}" if block.label else ""
-    yield SpecLine(f"{margin}{block.kind}{label} {{", *start, file)
-    wide = max((len(setting.name) for setting in block.settings), default=0)
-    inner = margin + _INDENT
-    for setting in block.settings:
-        why = f' @assumed("{_quotable(setting.assumption)}")' if setting.assumption else ""
-        key = f"  # {' '.join(setting.key.split())}" if setting.key else ""
-        text = f"{inner}{setting.name:{wide}} = {setting.value}{why}{key}"
-        yield SpecLine(text, setting.start, setting.end, setting.file)
-    for one in block.blocks:
-        yield from _block_lines(one, inner)
-    yield SpecLine(f"{margin}}}", *end, file)
+    values = [(one.name, f"{one.value}{_assumption(one)}{_key(one.key)}") for one in block.settings]
+    inner = [line for one in block.blocks for line in _block_lines(one)]
+    heading = " ".join(filter(None, (block.kind, block.label)))
+    texts = block_lines(heading, values, [line.text for line in inner])
+    read = [SpecLine("", one.start, one.end, one.file) for one in block.settings]
+    lines = [SpecLine("", *start, file), *read, *inner, SpecLine("", *end, file)]
+    return [evolve(line, text=text) for text, line in zip(texts, lines, strict=True)]
 
 
-def _quotable(text: str) -> str:
-    return " ".join(text.replace('"', "'").split())
+def _assumption(one: ImportedValue) -> str:
+    return provenance("assumed", one.assumption) if one.assumption else ""
+
+
+def _key(key: str) -> str:
+    return f"  # {' '.join(key.split())}" if key else ""
 
 
 def _settings(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedValue]]:

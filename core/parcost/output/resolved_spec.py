@@ -17,9 +17,10 @@ from parcost.binding.conversion import qualifier
 from parcost.contract.calls import CallError, call
 from parcost.contract.schema import BlockType, Curve, Field, block_type
 from parcost.language.errors import SpecError
-from parcost.language.escapes import escape_line, escape_lines
+from parcost.language.escapes import escape_lines
 from parcost.language.numbers import literal
 from parcost.language.units import BYTES, SECONDS
+from parcost.language.writer import SpecAttribute, block_lines, provenance
 from parcost.numeric import is_array
 
 if TYPE_CHECKING:
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
     from parcost.contract.study import Study
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_WIDEST = 32  # a value longer than this does not push the comments of others aside
-
-
-@frozen
-class _Entry:
-    text: str
-    comment: str
-    provenance: str = ""
 
 
 def resolved(study: Study) -> str:
@@ -127,16 +120,13 @@ def _block_texts(
     own: dict[str, AttributeText] = {}
     for name, field in type_.fields.items():
         if field.kind != "children":
-            entry = _attribute(block, name, type_, study, labels, axes, 0)
+            entry = _attribute(block, name, type_, study, labels, axes)
             origin = study.origin(block, name)
             given = origin is not None and origin.how != "default"
-            unset, _, text = entry.text.rpartition(" = ") if "=" in entry.text else ("#", "", "")
             own[name] = (
-                AttributeText(place=entry.comment, implied=text)
-                if unset.startswith("#")
-                else AttributeText(
-                    entry.text.partition(" = ")[2], entry.provenance, entry.comment, given
-                )
+                AttributeText(entry.value, _provenance(origin), entry.comment, given)
+                if entry.is_set
+                else AttributeText(place=entry.comment, implied=entry.value)
             )
     title = " ".join(filter(None, (type_.kind, label)))
     yield BlockText(block=block, owner=owner, title=title, path=path, attributes=own)
@@ -336,25 +326,18 @@ def _labels(study: Study) -> Mapping[int, str]:
 
 
 def _block(
-    block: Any, study: Study, labels: Mapping[int, str], axes: Mapping[str, Any], depth: int = 0
-) -> Iterator[str]:
+    block: Any, study: Study, labels: Mapping[int, str], axes: Mapping[str, Any]
+) -> list[str]:
     type_ = block_type(type(block))
-    margin = "  " * depth
-    header = " ".join(filter(None, (type_.kind, labels.get(id(block), block.label))))
-    yield f"{margin}{header} {{"
-    names = [n for n, f in type_.fields.items() if f.kind != "children"]
-    width = max(map(len, names), default=0)
-    entries = [_attribute(block, n, type_, study, labels, axes, width) for n in names]
-    texts = [len(e.text) for e in entries if e.comment and len(e.text) <= width + _WIDEST]
-    column = max(texts, default=0)
-    for entry in entries:
-        line = f"{margin}  {entry.text.ljust(column) if entry.comment else entry.text}"
-        yield f"{line}  # {entry.comment}" if entry.comment else line.rstrip()
+    attributes, inner = list[SpecAttribute](), list[str]()
     for name, field in type_.fields.items():
-        if field.kind == "children":
-            for child in getattr(block, name):
-                yield from _block(child, study, labels, axes, depth + 1)
-    yield f"{margin}}}"
+        if field.kind != "children":
+            attributes.append(_attribute(block, name, type_, study, labels, axes))
+            continue
+        for child in getattr(block, name):
+            inner += _block(child, study, labels, axes)
+    heading = " ".join(filter(None, (type_.kind, labels.get(id(block), block.label))))
+    return block_lines(heading, attributes, inner)
 
 
 def _attribute(
@@ -364,21 +347,17 @@ def _attribute(
     study: Study,
     labels: Mapping[int, str],
     axes: Mapping[str, Any],
-    width: int,
-) -> _Entry:
+) -> SpecAttribute:
     value = getattr(block, name)
     field = type_.fields[name]
     origin = study.origin(block, name)
     if value is None or (isinstance(value, tuple) and not value):
         value, reason = _resolve(study, type_, name, axes)
-        if value is None:
-            return _Entry(f"# {name}: none", "")
-        text = value_text(value, field, labels, None, None, study)
-        return _Entry(f"# {name} = {text}", reason)
+        text = "" if value is None else value_text(value, field, labels, None, None, study)
+        return SpecAttribute(name, text, reason, is_set=False)
     swept = axes.get(f"{block.label or type_.kind}.{name}")
     text = value_text(value, field, labels, origin, swept, study)
-    stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
-    return _Entry(f"{name.ljust(width)} = {text}{stated}", place_of(origin), stated)
+    return SpecAttribute(name, f"{text}{_provenance(origin)}", place_of(origin))
 
 
 def _resolve(study: Study, type_: BlockType, name: str, axes: Mapping[str, Any]) -> tuple[Any, str]:
@@ -436,8 +415,8 @@ def _expression(origin: Origin | None) -> str:
     return origin.span.text.partition("=")[2].partition("#")[0].strip()
 
 
-def _provenance(origin: Origin) -> str:
-    return f'@{origin.kind}("{escape_line(origin.source)}")' if origin.source else f"@{origin.kind}"
+def _provenance(origin: Origin | None) -> str:
+    return "" if origin is None else provenance(origin.kind, origin.source)
 
 
 def place_of(origin: Origin | None) -> str:

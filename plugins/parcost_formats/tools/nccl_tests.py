@@ -20,6 +20,7 @@ from parcost import (
     Translation,
     hookimpl,
 )
+from parcost.language.writer import provenance
 from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary.collective_timings import (
     Timings,
@@ -140,7 +141,7 @@ def _level(one: Timings, name: str, text: str) -> ImportedBlock:
     start, end = _place(one, text)
     nodes = f", {one.nodes} nodes" if across else ""
     how = table(TOOL)["algorithms"][operation]
-    source = f"{name}: {operation} over {one.ranks} ranks{nodes}, as {how}".replace('"', "'")
+    source = f"{name}: {operation} over {one.ranks} ranks{nodes}, as {how}"
     curve = ", ".join(f"[{_bytes(size)}, {_time(time)}]" for size, time in points)
     place: dict[str, Any] = {"start": start, "end": end}
     settings = []
@@ -148,7 +149,7 @@ def _level(one: Timings, name: str, text: str) -> ImportedBlock:
         settings.append(
             ImportedValue(name="size", value=f"{one.ranks} devices", key="Rank", **place)
         )
-    bandwidth = f'curve({curve}) per_direction @measured("{source}")'
+    bandwidth = f"curve({curve}) per_direction{provenance('measured', source)}"
     settings.append(ImportedValue(name="bandwidth", value=bandwidth, key="time", **place))
     settings.append(_latency(points, one))
     return ImportedBlock(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from parcost.language.escapes import escape_line
+from parcost.language.writer import block_lines, provenance
 from parcost_measured.calibration.constants import Constant
 
 
@@ -43,10 +43,10 @@ def interval_text(low: float, high: float, early: float, late: float) -> str:
 
 def fabric(name: str, levels: Iterable[SpecLevel], notes: Iterable[str]) -> str:
     """Return the text of a fabric block."""
-    lines = [*(f"# {note}" for note in notes), f"fabric {name} {{"]
-    for level in levels:
-        lines += [f"  {line}" for line in _level(level)]
-    return "\n".join([*lines, "}"]) + "\n"
+    inner = [line for level in levels for line in _level(level)]
+    return "\n".join(
+        [*(f"# {note}" for note in notes), *block_lines(f"fabric {name}", (), inner), ""]
+    )
 
 
 def blocks(name: str, entries: Sequence[SpecEntry]) -> str:
@@ -88,64 +88,55 @@ def blocks(name: str, entries: Sequence[SpecEntry]) -> str:
             rates = [
                 line
                 for head, found in heads.items()
-                for line in _nested_lines(f"head_rate {head}", _lines(found, 3), 2)
+                for line in block_lines(f"head_rate {head}", map(_attribute, found))
             ]
-            inner += _nested_lines(f"attention_kernel {kernel}", rates, 1)
-        texts.append(_block("attention_table", name, table, inner))
+            inner += block_lines(f"attention_kernel {kernel}", inner=rates)
+        texts.append(_block("attention_table", name, table, inner=inner))
     for device, found in devices.items():
         imports[f"devices.{device}"] = None
-        more = []
+        values = [*map(_attribute, found)]
         if device in refers:
-            more.append(("attention", f'{name}_{refers[device]} @measured("its own table")'))
-        texts.append(_block("device", name, device, _lines(found, 1, more)))
+            own = provenance("measured", "its own table")
+            values.append(("attention", f"{name}_{refers[device]}{own}"))
+        texts.append(_block("device", name, device, values))
     for label, found in frameworks.items():
         imports[f"frameworks.{label}"] = None
-        texts.append(_block("framework", name, label, _lines(found, 1)))
+        texts.append(_block("framework", name, label, map(_attribute, found)))
     for label, inside in fabrics.items():
         imports[f"fabrics.{label}"] = None
         inner = []
         for level, found in inside.items():
-            inner += _nested_lines(f"level {level}", _lines(found, 2), 1)
-        texts.append(_block("fabric", name, label, inner))
+            inner += block_lines(f"level {level}", map(_attribute, found))
+        texts.append(_block("fabric", name, label, inner=inner))
     uses = "".join(f"use catalog.{one}\n" for one in sorted(imports))
     return "\n".join([uses, *texts]) if uses else ""
 
 
-def _block(kind: str, name: str, label: str, inner: Iterable[str]) -> str:
-    return "\n".join([f"{kind} {name}_{label} extends {label} {{", *inner, "}"]) + "\n"
+def _block(
+    kind: str,
+    name: str,
+    label: str,
+    values: Iterable[tuple[str, str]] = (),
+    inner: Iterable[str] = (),
+) -> str:
+    heading = f"{kind} {name}_{label} extends {label}"
+    return "\n".join([*block_lines(heading, values, inner), ""])
 
 
-def _lines(
-    found: Sequence[SpecEntry], depth: int, more: Sequence[tuple[str, str]] = ()
-) -> list[str]:
-    """Return attributes as text, one per line, with aligned values."""
-    pairs = [*((e.constant.kind.attribute, _value(e)) for e in found), *more]
-    width = max(len(name) for name, _ in pairs)
-    return [f"{'  ' * depth}{name.ljust(width)} = {value}" for name, value in pairs]
-
-
-def _nested_lines(heading: str, inner: Sequence[str], depth: int) -> list[str]:
-    indent = "  " * depth
-    return [f"{indent}{heading} {{", *inner, f"{indent}}}"]
-
-
-def _value(entry: SpecEntry) -> str:
-    source = escape_line(entry.source.replace('"', "'").replace("\n", " "))
-    return f'{entry.constant.text(entry.value)} @{entry.kind}("{source}")'
+def _attribute(entry: SpecEntry) -> tuple[str, str]:
+    value = entry.constant.text(entry.value)
+    return entry.constant.kind.attribute, f"{value}{provenance(entry.kind, entry.source)}"
 
 
 def _level(level: SpecLevel) -> list[str]:
-    source = escape_line(level.source.replace('"', "'").replace("\n", " "))
-    lines = [f'level {level.name} @measured("{source}") {{']
-    if level.size:
-        lines.append(f"  size      = {level.size} {level.unit}")
+    values = [("size", f"{level.size} {level.unit}")] if level.size else []
     if level.points:
         points = ", ".join(f"[{_bytes(size)}, {_time(time)}]" for size, time in level.points)
-        lines.append(f"  bandwidth = curve({points}) per_direction")
+        values.append(("bandwidth", f"curve({points}) per_direction"))
     else:
-        lines.append(f"  bandwidth = {level.bandwidth / 1e9:.6g} GB/s per_direction")
-    lines.append(f"  latency   = {_time(level.latency)}")
-    return [*lines, "}"]
+        values.append(("bandwidth", f"{level.bandwidth / 1e9:.6g} GB/s per_direction"))
+    values.append(("latency", _time(level.latency)))
+    return block_lines(f"level {level.name}{provenance('measured', level.source)}", values)
 
 
 def _bytes(size: float) -> str:

@@ -21,6 +21,7 @@ from typing import TypeAlias, TypeVar
 
 from attrs import frozen
 
+from parcost.language.writer import block_lines
 from parcost_measured.validation.scores import group_by, quantile
 
 #: Share of measured values that an interval should contain.
@@ -278,27 +279,22 @@ def to_block(
         f"{100 * one.left_out.share:.1f} %, median half-width {100 * one.left_out.half_width:.1f} %"
         for figure, one in ranges_of.items()
     )
-    lines = [
-        *_HEAD.format(folds=FOLDS, shares=shares).splitlines(),
-        f"accuracy {label} {_SOURCE} {{",
-    ]
     known = sorted(device for device, runs in devices.items() if runs >= FEWEST_OF_DEVICE)
     head = {
         "coverage": f"{100 * COVERAGE:g} %",
         "others": "other",
         "devices": f'"{" ".join(known)}"',
     }
-    lines += _lines(head, 2)
+    inner: list[str] = []
     for figure, one in ranges_of.items():
         for found in _distinct_ranges(one.by_kind, LEVELS[figure]):
-            lines += [f"  observed {_label(figure, found.kind)} {_SOURCE} {{"]
-            lines += _lines(_observed_attributes(figure, found), 4)
-            lines += ["  }"]
+            heading = f"observed {_label(figure, found.kind)} {_SOURCE}"
+            inner += block_lines(heading, _observed_attributes(figure, found).items())
     for model, attributes in spreads.items():
-        lines += [f"  job_spread jobs_{model} {_JOBS} {{"]
-        lines += _lines({"model": model, **attributes}, 4)
-        lines += ["  }"]
-    return "\n".join([*lines, "}"]) + "\n"
+        heading = f"job_spread jobs_{model} {_JOBS}"
+        inner += block_lines(heading, {"model": model, **attributes}.items())
+    text = _HEAD.format(folds=FOLDS, shares=shares)
+    return text + "\n".join([*block_lines(f"accuracy {label} {_SOURCE}", head.items(), inner), ""])
 
 
 def _distinct_ranges(found: Mapping[Kind, Range], levels: Levels) -> Iterator[Range]:
@@ -327,9 +323,3 @@ def _observed_attributes(figure: str, found: Range) -> Mapping[str, str]:
         "low": f"{found.low:.3f}",
         "high": f"{found.high:.3f}",
     }
-
-
-def _lines(attributes: Mapping[str, str], indent: int) -> list[str]:
-    """Return attributes as text in the format of `parcost fmt`."""
-    width = max(map(len, attributes))
-    return [f"{' ' * indent}{name:{width}} = {value}" for name, value in attributes.items()]

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from attrs import field, frozen
 
+from parcost.language.writer import block_lines
 from parcost_measured.validation.frameworks import GENERIC, Profile, profile_of
 from parcost_measured.validation.hardware import (
     HardwareEntry,
@@ -754,8 +755,7 @@ def write(row: RunRow) -> StudyText:
         *recipe,
     ]
     for block, values in blocks.items():
-        label = " run" if block == "model" else ""
-        lines += ["", f"{block}{label} {{", *_align(values), "}"]
+        lines += ["", *block_lines("model run" if block == "model" else block, values)]
     return StudyText(
         text="\n".join(lines) + "\n", assumptions=assumptions, framework=facts.profile.framework
     )
@@ -771,18 +771,17 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
             assumptions.append(f"a network as that of {facts.fabric}: the row does not say")
         if size is None:
             return
-    yield ""
-    yield f"fabric site extends {facts.fabric} {{"
+    inner: list[str] = []
     if size is not None:
-        yield f"  level {entry.level} {{ size = {size} devices }}"
+        inner += block_lines(f"level {entry.level}", [("size", f"{size} devices")])
     if network is not None:
-        values = [f"bandwidth = {network.gbps:g} Gbps per_direction"]
+        values = [("bandwidth", f"{network.gbps:g} Gbps per_direction")]
         if network.ports != hardware.gpus_per_node:
-            values.append(f"ports = {network.ports}")
+            values.append(("ports", str(network.ports)))
         if network.kind is not None:
-            values.append(f"kind = {network.kind}")
-        yield f"  level network {{ {', '.join(values)} }}"
-    yield "}"
+            values.append(("kind", network.kind))
+        inner += block_lines("level network", values)
+    yield from ("", *block_lines(f"fabric site extends {facts.fabric}", inner=inner))
 
 
 #: State attributes of a precision that may be taken from another precision.
@@ -799,15 +798,7 @@ def _recipe(facts: Facts, assumptions: list[str]) -> Iterator[str]:
         values.append(("narrow_attention", "on"))
     if not values:
         return
-    yield ""
-    yield f"precision recipe extends {found.name} {{"
-    yield from _align(values)
-    yield "}"
-
-
-def _align(values: Sequence[tuple[str, str]]) -> list[str]:
-    width = max(len(name) for name, _ in values)
-    return [f"  {name.ljust(width)} = {value}" for name, value in values]
+    yield from ("", *block_lines(f"precision recipe extends {found.name}", values))
 
 
 def _comment(text: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation
+from parcost.language.writer import provenance
 from parcost_formats.tools.tables import table
 from parcost_measured.validation.hardware import ENTRIES
 from parcost_plugins.vocabulary.anchor import write_settings
@@ -97,17 +98,17 @@ def read_log(label: str, name: str, text: str) -> Translation:
     found = median(one.value for one in kept)
     how = f"{name}: median of {len(kept)} of {len(steps)} steps that {kept[0].tool} logged"
     place: dict[str, Any] = {"start": kept[0].line.start, "end": kept[0].line.end}
-    measured = f'@measured("{how.replace(chr(34), chr(39))}")'
+    measured = provenance("measured", how)
     value = (
         ImportedValue(
             name="tokens_per_second_per_device",
-            value=f"{found:.6g} {measured}",
+            value=f"{found:.6g}{measured}",
             key=kept[0].tool,
             **place,
         )
         if is_rate
         else ImportedValue(
-            name="step_time", value=f"{found:.6g} s {measured}", key=kept[0].tool, **place
+            name="step_time", value=f"{found:.6g} s{measured}", key=kept[0].tool, **place
         )
     )
     values = [value, *_memory(lines)]

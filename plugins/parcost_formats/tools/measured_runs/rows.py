@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation
+from parcost.language.writer import provenance
 from parcost_formats.tools.measured_runs.labels import label_of
 from parcost_measured.validation.hardware import entry_of
 from parcost_measured.validation.rows import PlacedRow, RunRow, read_text
@@ -74,8 +75,8 @@ def read_rows(name: str, text: str) -> Translation:
 
 def _block(label: str, one: PlacedRow, place: Mapping[str, Any]) -> ImportedBlock:
     row = one.row
-    source = f"{one.file}:{one.line}, {row.source}".replace('"', "'").replace("\n", " ")
-    measured = f'{row.measured.step_time_s:.8g} s @measured("{source}")'
+    source = f"{one.file}:{one.line}, {row.source}"
+    measured = f"{row.measured.step_time_s:.8g} s{provenance('measured', source)}"
     settings = [
         ImportedValue(name="step_time", value=measured, key="step_time_s", **place),
         ImportedValue(name="settings", value=f'"{write_settings(dict(_settings(row)))}"', **place),
