@@ -71,6 +71,16 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_s
 OPENRLHF = """ray job submit --address="http://127.0.0.1:8265" -- python3 -m openrlhf.cli.train_ppo_ray \\
   --actor_num_nodes 1 --vllm_num_engines 4 --pretrain meta-llama/Llama-3.1-8B
 """
+LLAMAFACTORY_V1 = """model: Qwen/Qwen3-0.6B
+model_class: llm
+kernel_config: {name: auto, include_kernels: auto}
+dist_config: {name: fsdp2, dcp_path: null}
+train_dataset: data/mine.yaml
+output_dir: out
+micro_batch_size: 2
+batching_strategy: dynamic_batching
+max_steps: 10
+"""
 AREAL = """experiment_name: gsm
 trial_name: one
 rollout: {backend: "sglang:d4"}
@@ -87,8 +97,13 @@ SHARDED = "bf16: true\nfsdp_config: {offload_params: false}\ndp_shard_size: 4"
 CUT = "cut_cross_entropy.CutCrossEntropyPlugin"
 CHUNKS = "ceil(training.model.vocabulary / training.model.hidden)"
 LOSS = ("training.loss_chunks", CHUNKS)
+WHOLE = ("training.global_batch", "64 sequences")
+COPIES = ("sharding.shard", "layout.dp * layout.cp / 2")
+ENGINE = "name: deepspeed, config_file: examples/deepspeed/ds_z2_config.json"
+EXPERTS = "bf16: true\nplugins: [axolotl.integrations.expert_parallel.ExpertParallelPlugin]"
 FILES = {
     "llamafactory": ("run.yaml", LLAMAFACTORY),
+    "llamafactory_v1": ("run.yaml", LLAMAFACTORY_V1),
     "axolotl": ("run.yml", AXOLOTL),
     "torchtune": ("run.yaml", TORCHTUNE),
     "trl": ("run.sh", TRL),
@@ -260,6 +275,18 @@ def test_a_launcher_states_devices(tool: str, devices: str) -> None:
         ("trl", "--model_name_or_path", "--model_name", "training.model", "llama31_8b"),
         ("axolotl", "bf16: true", f"plugins: [x.{CUT}]", "training.loss_chunks", CHUNKS),
         ("ms_swift", "--packing", "--use_liger_kernel true --packing", *LOSS),
+        ("llamafactory_v1", "", "", "uses", "bf16_pure"),
+        ("llamafactory_v1", "", "", "precision.reduction", "4 B"),
+        ("llamafactory_v1", "", "", "training.sequence", "2048"),
+        ("llamafactory_v1", "", "", RECOMPUTE, "full"),
+        ("llamafactory_v1", "", "", "training.global_batch", "(micro_batch * layout.dp) sequences"),
+        ("llamafactory_v1", "max_steps", "global_batch_size: 64\nmax_steps", *WHOLE),
+        ("llamafactory_v1", "dcp_path: null", "cp_size: 2", "context.algorithm", "ulysses"),
+        ("llamafactory_v1", "dcp_path: null", "reshard_after_forward: false", "layout.zero", "2"),
+        ("llamafactory_v1", "dcp_path: null", "mp_replicate_size: 2", *COPIES),
+        ("llamafactory_v1", "dist_config", "unused", "layout.zero", "0"),
+        ("llamafactory_v1", "name: fsdp2, dcp_path: null", ENGINE, "layout.zero", "2"),
+        ("axolotl", "bf16: true", f"{EXPERTS}\nexpert_parallel_size: 8", "layout.ep", "8"),
     ],
 )
 def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, value: str) -> None:
@@ -269,6 +296,42 @@ def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, va
         assert f"precisions.{value}" in uses(found)
     else:
         assert settings(found)[path] == value
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new", "message"),
+    [
+        ("llamafactory_v1", "fsdp2", "fsdpturbo", "`fsdpturbo` is not read"),
+        ("llamafactory_v1", "out\n", "out\npeft_config: {name: lora, r: 8}\n", "LoRA adapters"),
+        ("llamafactory_v1", "out\n", "out\noptim_config: {name: muon}\n", "Muon"),
+        ("axolotl", "bf16: true", "bf16: true\nexpert_parallel_size: 2", "its plugin alone"),
+        (
+            "axolotl",
+            "bf16: true",
+            f"{EXPERTS}\nexpert_parallel_size: 2\nfsdp: [full_shard]",
+            "left out of the sharding",
+        ),
+    ],
+)
+def test_a_way_to_run_that_is_not_in_the_language_is_rejected(
+    tool: str, old: str, new: str, message: str
+) -> None:
+    assert any(message in problem.message for problem in read(tool, old, new).problems)
+
+
+def test_ring_attention_of_axolotl_runs_in_deepspeed(run_command: Run) -> None:
+    """The engine itself has Ulysses alone, and the trainer brings the ring."""
+    name, text = FILES["axolotl"]
+    text = f"{text}\ncontext_parallel_size: 4\ndeepspeed: deepspeed_configs/zero3_bf16.json\n"
+    machine = ("--use=catalog.devices.h100_sxm", "--use=catalog.fabrics.hgx_h100")
+    done = run_command("check", *machine, "--set=cluster.devices=8", name, files={name: text})
+    assert done.code == 0, done.err
+
+
+def test_torchtune_has_no_sliding_window() -> None:
+    found = read("torchtune", "llama3_1.llama3_1_8b", "mistral.mistral_7b")
+    assert settings(found)["model.window"] == "0"
+    assert "models.mistral_7b" in uses(found)
 
 
 def test_a_file_of_deepspeed_beside_the_job_is_read() -> None:

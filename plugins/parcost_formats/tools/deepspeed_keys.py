@@ -13,6 +13,7 @@ from parcost_formats.tools.collector import AUTO, SettingCollector, digits
 from parcost_formats.tools.tables import table
 
 FRAMEWORK = "frameworks.deepspeed"
+RING_FRAMEWORK = "frameworks.deepspeed_ring"  # of trainers with ring attention of their own
 _TOOL = "DeepSpeed 0.19"
 _OWN, _RECIPE = "deepspeed", "mixed"  # labels of what the file changes
 _ON_CPU, _ON_DISK = "cpu", "nvme"

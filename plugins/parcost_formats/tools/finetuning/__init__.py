@@ -19,6 +19,7 @@ from parcost_formats.tools.finetuning.job_keys import (
     read_job,
     reject_trainer,
 )
+from parcost_formats.tools.finetuning.llamafactory_v1 import read_llamafactory_v1
 from parcost_formats.tools.finetuning.nemo_rl import read_nemo_rl
 from parcost_formats.tools.finetuning.openrlhf import read_openrlhf
 from parcost_formats.tools.finetuning.readers import (
@@ -38,6 +39,7 @@ from parcost_formats.tools.tables import is_listed, table
 #: The reader of each tool; None if parcost can express none of its jobs.
 _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
     "llamafactory": read_llamafactory,
+    "llamafactory_v1": read_llamafactory_v1,
     "axolotl": read_axolotl,
     "torchtune": read_torchtune,
     "trl": read_trl,

@@ -83,17 +83,16 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     offload = "activation_offloading"
     if found.value(offload) in ("legacy", "disk", "hidden_states") or found.switch(offload):
         found.set("offload", "activations", "100 %", offload)
-    for name, attribute in (("tensor_parallel_size", "tp"), ("context_parallel_size", "cp")):
-        for key in (name, "sequence_parallel_degree") if attribute == "cp" else (name,):
-            degree = found.whole(key)
-            if degree is not None:
-                found.set("layout", attribute, digits(degree), key)
-                if attribute == "cp" and degree > 1:
-                    found.assume("context", "algorithm", "ring", f"{version}: ring attention")
+    degree = found.whole("tensor_parallel_size")
+    if degree is not None:
+        found.set("layout", "tp", digits(degree), "tensor_parallel_size")
+    for key in ("context_parallel_size", "sequence_parallel_degree"):
+        keys.ulysses(key, "ring")
+    _read_experts(keys)
     shard, copies = found.whole("dp_shard_size"), found.whole("dp_replicate_size")
     if shard is not None and found.has("layout", "zero"):  # devices beyond them are replicas
         found.set("sharding", "shard", f"{shard} * layout.cp", "dp_shard_size")
-    for key in ("expert_parallel_size", "layer_offloading", "selective_checkpointing"):
+    for key in ("layer_offloading", "selective_checkpointing"):
         if found.value(key) not in (None, False, 1):
             found.problem(key, *_REPLACED)
     if found.value("fp8"):
@@ -114,6 +113,25 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         count = f"{shard} * {copies} * layout.tp * layout.cp"
         found.assume("cluster", "devices", count, "the product of the sizes of the mesh")
     return found.translation()
+
+
+def _read_experts(keys: TrainerKeys) -> None:
+    """Read expert parallelism of axolotl: every rank has whole experts, and all other weights."""
+    found, key = keys.found, "expert_parallel_size"
+    degree = found.whole(key)
+    if degree is None or degree == 1:
+        return
+    if "expert_parallel" not in str(found.value("plugins")).lower():
+        plugin = "axolotl.integrations.expert_parallel.ExpertParallelPlugin"
+        found.problem(key, "it has an effect with its plugin alone", f"`plugins: [{plugin}]`")
+    elif keys.is_sharded or (found.whole("dp_shard_size") or 1) > 1:
+        what = "experts that are left out of the sharding of other weights are not in the language"
+        found.problem(key, what, "without FSDP and DeepSpeed the job is read")
+    else:
+        found.set("layout", "ep", digits(degree), key)
+        why = f"{keys.rules['version']}: {key} exchanges tokens with DeepEP"
+        found.assume("routing", "dispatcher", "deepep", why)
+        found.ignore("plugins", f"read with {key}")
 
 
 def read_trl(file: ImportFile, job: JobKeys) -> Translation:

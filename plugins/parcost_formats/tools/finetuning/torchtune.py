@@ -36,7 +36,12 @@ def _read_model(found: SettingCollector) -> None:
         found.ask("model", reason, answers, key if name else "")
         return
     found.use(f"models.{entry}", key)
-    found.set("training", "model", entry, key)
+    label = entry
+    if entry in _TABLE["unwindowed"]["models"]:
+        label = "full"
+        why = f"{_VERSION}: its layers of {name} have no sliding window"
+        found.assume(f"model {label} extends {entry}", "window", "0", why)
+    found.set("training", "model", label, key)
 
 
 def _read_batch(found: SettingCollector) -> None:

@@ -18,7 +18,7 @@ from parcost_formats.tools.collector import (
     digits,
     read_configuration,
 )
-from parcost_formats.tools.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_formats.tools.deepspeed_keys import FRAMEWORK, RING_FRAMEWORK, DeepSpeedKeys
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
@@ -264,6 +264,10 @@ class TrainerKeys:
             word = "ring attention" if algorithm == "ring" else "Ulysses"
             why = f"{self.rules['version']}: {key} is {word}"
             self.found.assume("context", "algorithm", algorithm, why)
+            if algorithm == "ring" and self.has_engine:  # which has Ulysses alone itself
+                self.found.use(RING_FRAMEWORK, key, why)
+                name = RING_FRAMEWORK.rpartition(".")[2]
+                self.found.assume("training", "framework", name, why)
 
     def ask_for_narrow(self, key: str, backend: str) -> None:
         """Ask for the FP8 recipe of matrix products; *backend* is the library that does them."""
@@ -301,6 +305,11 @@ class TrainerKeys:
         why = f"{self.rules['liger']}: a chunk of logits is as large as the hidden states"
         chunks = "ceil(training.model.vocabulary / training.model.hidden)"
         self.found.assume("training", "loss_chunks", chunks, why)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether DeepSpeed or FSDP runs the job."""
+        return self.has_engine or str(self.found.value(_KIND, "")).upper() == "FSDP"
 
     @property
     def has_engine(self) -> bool:
