@@ -132,3 +132,19 @@ def test_what_fails_for_several_numbers_of_stages_alone_is_no_fault() -> None:
     together, apart = spaces(terms=terms)
     assert best_layouts(together) == best_layouts(apart)
     assert not together.faults
+
+
+def test_a_step_of_one_stage_is_exact_also_where_others_block_on_transfers() -> None:
+    plugins = load()
+    (scenario,) = parcost.load_text(TEXT + "schedule { transfers = blocking }", plugins=plugins)
+    axes: dict[str, list[Any]] = {"layout.pp": [1, 2], "layout.tp": [2, 4]}
+    whole = space(scenario, axes, list(axes))
+    scored: list[tuple[int, bool]] = []
+    search(
+        whole,
+        SearchRequest(budget_seconds=1e9),
+        points=lambda s: scored.append((s.pipeline.stages, bool(np.all(s.exact)))),
+    )
+    assert (1, True) in scored
+    assert (1, False) not in scored
+    assert (2, False) in scored

@@ -322,7 +322,13 @@ class Variants:
             return None
         cut: Pipeline = found[0][1]
         stages, chunks = (int(plain_first(pick(number))) for number in (cut.stages, cut.chunks))
-        return evolve(cut, stages=stages, chunks=chunks, micro_batches=pick(cut.micro_batches))
+        return evolve(
+            cut,
+            stages=stages,
+            chunks=chunks,
+            micro_batches=pick(cut.micro_batches),
+            blocking=cut.blocking and stages > 1,  # one stage sends no messages
+        )
 
     def _study(self, combination: Combination) -> SpecStudy:
         blocks = {
