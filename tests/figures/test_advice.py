@@ -18,7 +18,7 @@ Bind = Callable[..., Study]
 
 def sections(study: Study) -> dict[str, Section]:
     outcome = evaluate(study)
-    asked = study.plugins.ask("sections", study=study, outcome=outcome)
+    asked = study.plugins.ask("sections", study=study, outcome=outcome, brief=False)
     found = {section.title: section for _, section in asked}
     assert study.faults == []
     return found
@@ -157,3 +157,24 @@ training { framework = slow, sequence = 2048, global_batch = 8 sequences }
     assert {title for title, _ in improvements(free)} == {*found} - {
         "no power cap: own.power_cap = 700 W"
     }
+
+
+@pytest.mark.slow
+def test_a_report_of_one_screen_has_the_levers_of_the_whole_one() -> None:
+    (scenario,) = parcost.load_text(
+        "use catalog.devices.h100_sxm\n"
+        "use catalog.fabrics.hgx_h100\n"
+        "use catalog.models.llama3_70b\n"
+        "use catalog.precisions.bf16\n"
+        "cluster { devices = 64 }\n"
+        "layout { tp = 8, pp = 4, zero = 1 }\n"
+        "training { sequence = 8192, global_batch = 32 sequences }\n"
+    )
+    brief, whole = scenario.evaluate().result, scenario.evaluate().result
+    (shown,) = (section for _, section in brief.brief_sections if section.title == "Levers")
+    (levers,) = (section for _, section in whole.sections if section.title == "Levers")
+    assert [row[0] for row in shown.rows] == [row[0] for row in levers.rows]
+    for (_, *ours), (_, *theirs) in zip(shown.rows, levers.rows, strict=True):
+        assert [n for n, _ in ours] == pytest.approx([n for n, _ in theirs], rel=1e-12)
+    titles = {section.title for _, section in whole.sections}
+    assert titles > {section.title for _, section in brief.brief_sections}

@@ -58,7 +58,7 @@ def test_both_directions_of_a_device_are_alive_at_once(bind: Bind) -> None:
     assert values(study)["micro_batches_in_flight"] == 4 + 1
     outcome = study.evaluate()
     assert outcome.device_alive == [5] * 4
-    asked = study.plugins.ask("sections", study.faults, study=study, outcome=outcome)
+    asked = study.plugins.ask("sections", study.faults, study=study, outcome=outcome, brief=False)
     (table,) = [section for _, section in asked if section.title == "Memory by stage"]
     assert [row[-1] for row in table.rows] == [5] * 4
 

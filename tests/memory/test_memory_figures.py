@@ -126,7 +126,7 @@ def test_every_device_of_a_pipeline_is_listed_at_its_fullest(bind: Bind) -> None
         terms=[Work(name="f", seconds=1.0, pass_="F", formula=GIVEN)],
     )
     outcome = evaluate(study)
-    asked = study.plugins.ask("sections", study=study, outcome=outcome)
+    asked = study.plugins.ask("sections", study=study, outcome=outcome, brief=False)
     (section,) = [s for _, s in asked if s.title == "Memory by stage"]
     assert [row[0] for row in section.rows] == [0, 1, 2, 3]
     assert [row[1][0] for row in section.rows] == [18e9 + n * 1e9 for n in (4, 3, 2, 1)]

@@ -384,7 +384,7 @@ def test_a_buffer_is_held_of_two_ranks_and_more() -> None:
 
 def regime(**more: Any) -> tuple[list[str], list[str]]:
     of = study(**more)
-    asked = of.plugins.ask("sections", study=of, outcome=of.evaluate())
+    asked = of.plugins.ask("sections", study=of, outcome=of.evaluate(), brief=False)
     (section,) = (s for plugin, s in asked if plugin.name == "context_parallel")
     return [str(row[0]) for row in section.rows], list(section.notes)
 

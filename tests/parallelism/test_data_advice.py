@@ -29,7 +29,7 @@ def sections(
         for pass_ in ("F", "B", "W")
     ]
     study = bind({**PAIR, **values}, text, parameters=held, terms=work)
-    asked = study.plugins.ask("sections", study=study, outcome=evaluate(study))
+    asked = study.plugins.ask("sections", study=study, outcome=evaluate(study), brief=False)
     found = {section.title: section for _, section in asked}
     assert study.faults == []
     return found

@@ -97,7 +97,7 @@ def test_a_stage_that_drains_early_shows_what_its_slack_does_not_cover() -> None
 
 
 def sections(study: Study, outcome: Outcome) -> dict[str, Any]:
-    asked = study.plugins.ask("sections", study=study, outcome=outcome)
+    asked = study.plugins.ask("sections", study=study, outcome=outcome, brief=False)
     found = {section.title: section for _, section in asked}
     assert study.faults == []
     return found

@@ -232,8 +232,11 @@ def missing_figures(study: Study) -> Iterable[MissingFigure]:  # type: ignore[em
 
 
 @hookspec
-def sections(study: Study, outcome: Outcome) -> Iterable[Section]:  # type: ignore[empty-body]
-    """Further parts of the report, computed only on demand: advice, sensitivities."""
+def sections(study: Study, outcome: Outcome, brief: bool) -> Iterable[Section]:  # type: ignore[empty-body]
+    """Further parts of the report, computed only on demand: advice, sensitivities.
+
+    With *brief*, only sections with ``lead`` rows are printed. Others may be left out then.
+    """
 
 
 # --- Pictures: called only by formats that draw ------------------------------------------

@@ -110,7 +110,7 @@ def evaluate(
         at=at,
         make_details=lambda: _quiet_details(study, outcome),
         make_missing=lambda: missing_figures(study),
-        make_sections=lambda: sections(study, outcome),
+        make_sections=lambda brief: sections(study, outcome, brief=brief),
         make_charts=lambda: charts(study, outcome),
         make_timeline_charts=lambda: timeline_charts(study, outcome),
     )
@@ -184,14 +184,21 @@ def _quiet_details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plug
         return details(study, outcome)
 
 
-def sections(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Section]]:
-    """Return tables of calculations, then sections such as advice and sensitivities."""
+def sections(
+    study: Study, outcome: Outcome | None, *, brief: bool
+) -> Sequence[tuple[Plugin, Section]]:
+    """Return tables of calculations, then sections such as advice and sensitivities.
+
+    With *brief*, plugins may leave out sections without ``lead`` rows.
+    """
     if study.axes and outcome is not None:
         return ()
     found = [(p, s) for p, s in study.contributions("calculations") if isinstance(s, Section)]
     if outcome is not None:
         with quiet():
-            found += study.plugins.ask("sections", study.faults, study=study, outcome=outcome)
+            found += study.plugins.ask(
+                "sections", study.faults, study=study, outcome=outcome, brief=brief
+            )
     return tuple(found)
 
 

@@ -83,7 +83,7 @@ def page(report: Report, view: View) -> Sequence[Item]:
 
 def _result(result: Result, view: View, causes: int | None, shown: int | None) -> Iterator[Item]:
     names = view.figures
-    sections = result.sections  # first: a plugin that fails now makes this incomplete too
+    sections = result.brief_sections  # first: a plugin that fails now makes this incomplete too
     outcome = result.outcome
     yield from _verdict(result, shown, hints=view.hints)
     if outcome is None:
@@ -157,7 +157,7 @@ def _is_warning(diagnostic: Diagnostic) -> bool:
 
 
 def _problems(result: Result) -> Iterator[Item]:
-    shown = any(section.command for _, section in result.sections)  # which says what to do
+    shown = any(section.command for _, section in result.brief_sections)  # which says what to do
     for problem in problems(result):
         yield Line(problem.message, indent=2)
         if problem.help and not shown:
@@ -309,7 +309,7 @@ def _worksheet(result: Result, view: View) -> Iterator[Item]:
     shown = page_figures([figure for _, figure in result.figures], result.expectations)
     if names:
         shown = select(result, names)
-    sections = [section for _, section in result.sections if section.rows]
+    sections = [section for _, section in result.brief_sections if section.rows]
     listed = shown[: _FIGURES if sections else _ANSWERS]
     yield from _answers(listed)
     more = len(result.figures) - len(listed)
@@ -353,6 +353,6 @@ def _wide_enough(rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
 
 def _whole_worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:
     yield from _answers(select(result, names) if names else [f for _, f in result.figures])
-    for _, section in result.sections:
+    for _, section in result.brief_sections:
         if section.rows:
             yield from section_page(section)

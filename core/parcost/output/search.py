@@ -116,7 +116,7 @@ def search_page(
         if axis.lacking:
             yield Line(_lacking_values(axis), "faint")
     yield from pareto_front(space, found)
-    for _, section in best[0].result.sections:
+    for _, section in best[0].result.brief_sections:
         if section.lead and section.rows:  # what the screen of a report has as well
             yield from section_page(section)
     for fault in faults(found, best):

@@ -67,7 +67,7 @@ class Result:
     infeasible: Sequence[Infeasible] = ()
     make_details: Callable[[], Sequence[tuple[Plugin, Figure]]] = tuple
     make_missing: Callable[[], Mapping[str, str]] = dict
-    make_sections: Callable[[], Sequence[tuple[Plugin, Section]]] = tuple
+    make_sections: Callable[[bool], Sequence[tuple[Plugin, Section]]] = lambda _: ()
     make_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
     make_timeline_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
 
@@ -126,7 +126,12 @@ class Result:
     @cached_property
     def sections(self) -> Sequence[tuple[Plugin, Section]]:
         """Tables of calculations, then sections such as advice; computed on first read."""
-        return self.make_sections()
+        return self.make_sections(False)
+
+    @cached_property
+    def brief_sections(self) -> Sequence[tuple[Plugin, Section]]:
+        """The sections of a report of one screen: tables, and all sections with ``lead`` rows."""
+        return self.sections if "sections" in vars(self) else self.make_sections(True)
 
     @cached_property
     def charts(self) -> Sequence[tuple[Plugin, Chart]]:

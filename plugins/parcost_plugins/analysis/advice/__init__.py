@@ -12,33 +12,33 @@ from parcost import Figure, Outcome, Section, Study, hookimpl
 
 
 @hookimpl
-def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the levels, changes that reach targets, the best changes, and the weakest inputs."""
-    from parcost_plugins.analysis.advice import (
-        evidence,
-        levels,
-        placement,
-        reach,
-        recomputation,
-        sensitivity,
-        settings,
-    )
+def sections(study: Study, outcome: Outcome, brief: bool) -> Iterator[Section]:
+    """Yield the levels, changes that reach targets, the best changes, and the weakest inputs.
+
+    With *brief*, yield the best changes alone.
+    """
+    from parcost_plugins.analysis.advice import evidence, placement, sensitivity, settings
     from parcost_plugins.analysis.advice.changes import effects
 
-    yield from levels.section(study, outcome)
-    yield from reach.section(study, outcome)
-    yield from recomputation.section(study, outcome)
-    tried, values = sensitivity.improvements(study), evidence.values_with_provenance(study)
+    if not brief:
+        from parcost_plugins.analysis.advice import levels, reach, recomputation
+
+        yield from levels.section(study, outcome)
+        yield from reach.section(study, outcome)
+        yield from recomputation.section(study, outcome)
+    tried = sensitivity.improvements(study)
+    values = [] if brief else evidence.values_with_provenance(study)
     orders = placement.orders(study)
     changes = [*(change for _, change in tried), *(value.less for value in values), *orders]
-    found = effects(study, outcome, changes)  # all at once: one evaluation for the numbers
+    found = effects(study, outcome, changes)  # all at once: one evaluation for many numbers
     first, last = len(tried), len(tried) + len(values)
     gains = [
         *sensitivity.gains(tried, found[:first]),
         *sensitivity.gains_of_settings(settings.best(study, outcome), outcome),
     ]
     yield sensitivity.section(gains, orders, found[last:])
-    yield evidence.section(values, found[first:last])
+    if not brief:
+        yield evidence.section(values, found[first:last])
 
 
 @hookimpl

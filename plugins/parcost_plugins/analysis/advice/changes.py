@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_FEW = 16  # numbers that are evaluated one by one: importing NumPy takes longer
 _Values = Mapping[tuple[int, str], Any]  # by id of a block, and attribute
 
 
@@ -41,7 +42,7 @@ def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Ef
     """Return the effect of each change, made alone, on a study without sweeps."""
     numbers = [i for i, change in enumerate(changes) if isinstance(change.value, float)]
     found: dict[int, tuple[float, float]] = {}
-    if numbers and (together := _array_effects(study, [changes[i] for i in numbers])):
+    if len(numbers) > _FEW and (together := _array_effects(study, [changes[i] for i in numbers])):
         found.update(zip(numbers, together, strict=True))
     for i, change in enumerate(changes):
         if i not in found:
