@@ -137,6 +137,13 @@ def test_a_job_of_primus_extends_files_of_models() -> None:
     assert not found.questions
 
 
+def test_a_switch_of_primus_may_be_a_number() -> None:
+    on = primus(f"{PRIMUS}      sequence_parallel: 1\n")
+    assert values(on)["layout.sequence_parallel"] == "on"
+    off = primus(f"{PRIMUS}      sequence_parallel: 0\n")
+    assert values(off)["layout.sequence_parallel"] == "off"
+
+
 def test_variables_of_primus_have_their_defaults_or_values() -> None:
     text = PRIMUS.replace("parallel_size: 2", "parallel_size: ${TP:2}").replace(
         "model: small", "model: ${SIZE:small}"

@@ -419,10 +419,17 @@ def test_keys_of_checkpoints_and_of_the_trainer_ask_for_nothing(
 ) -> None:
     text = NEMO_1.replace("  name: x\n", "  name: x\n  callback: {save_top_k: 5}\n")
     text = text.replace("max_steps: 100", "max_steps: 100, limit_val_batches: 32")
+    text += "  moe_aux_loss_coeff: 0.01\n"
     done = run_command("import", "run.yaml", files={"run.yaml": text})
     assert done.code == 0, done.err
     assert "save_top_k" not in done.err
     assert "limit_val_batches" not in done.err
+
+
+def test_nodes_that_a_file_leaves_out_are_assumed() -> None:
+    found = nemo(NEMO_1.replace(", num_nodes: 4", ""))
+    assert settings(found)["cluster.devices"] == "1 * 8"
+    assert assumptions(found)["cluster.devices"] == "Lightning: num_nodes is 1"
 
 
 @pytest.mark.parametrize(("experts", "code"), [("", 0), ("  num_moe_experts: 8\n", 2)])

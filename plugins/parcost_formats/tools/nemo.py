@@ -184,9 +184,11 @@ class _NeMoReader:
             self._found.leave_open(each, "all devices of a node: write `cluster { devices = N }`")
             return
         devices = self._found.whole(each)
-        count = 1 if nodes is None else self._found.whole(nodes)
-        if devices is not None and count is not None:
-            self._found.set("cluster", "devices", f"{count} * {devices}", nodes or each)
+        if devices is not None and nodes is None:
+            why = "Lightning: num_nodes is 1"
+            self._found.assume("cluster", "devices", f"1 * {devices}", why)
+        elif devices is not None and nodes and (count := self._found.whole(nodes)) is not None:
+            self._found.set("cluster", "devices", f"{count} * {devices}", nodes)
 
     def _layout(self) -> None:
         """Read the degrees and the schedule."""

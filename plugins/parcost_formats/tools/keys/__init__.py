@@ -98,6 +98,7 @@ def _table_names(tool: str) -> Collection[str]:
     listed = rules.get("ignored", {})
     rejected = [name for name in rules.get("rejected", {}) if "*" not in name]
     words = [one for found in rules.get("names", {}).values() for one in found]
-    plain = [name for key in ("keys", "names") for name in listed.get(key, ()) if "*" not in name]
+    stated = [one.removeprefix("*.") for key in ("keys", "names") for one in listed.get(key, ())]
+    plain = [name for name in stated if "*" not in name]
     known = rules.get("known", {}).get("keys", ())
     return frozenset((*parts, *rejected, *plain, *words, *known))

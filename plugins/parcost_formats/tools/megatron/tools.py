@@ -326,13 +326,16 @@ def _names(key: str) -> tuple[str, bool]:
 
 
 def _option(name: str, key: str, entry: JsonEntry) -> Option:
+    value = entry.value
+    if name in table("megatron")["switches"]["names"] and value in (0, 1):
+        value = bool(value)
     return Option(
         name=name,
         key=key,
-        texts=_texts(entry.value),
+        texts=_texts(value),
         start=entry.start,
         end=entry.end,
-        value=entry.value,
+        value=value,
     )
 
 
