@@ -117,6 +117,15 @@ def test_a_vocabulary_that_nothing_states_raises_a_question() -> None:
         ("--checkpoint-activations", {"training.recompute": "full"}),
         ("--deepspeed --zero-stage 2", {"layout.zero": "2"}),
         (
+            "--deepspeed --ds-sequence-parallel-size 4 --checkpoint-in-cpu --use-flash-attn-v2",
+            {
+                "layout.cp": "4",
+                "context.algorithm": "ulysses",
+                "offload.activations": "100 %",
+                "kernels.attention": "flash_2",
+            },
+        ),
+        (
             "--normalization rmsnorm --num-key-value-heads 2",
             {"model.norm": "rms", "model.kv_heads": "2"},
         ),

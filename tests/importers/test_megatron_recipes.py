@@ -77,6 +77,7 @@ from .megatron_files import (
         ("--normalization BatchNorm", "BatchNorm is not known"),
         ("--window-size wide", "two whole numbers are expected"),
         ("--hybrid-override-pattern M*M*", "Mamba layers are not in the language"),
+        ("--deepspeed --ds-sequence-parallel-fpdt", "FPDT"),
         ("--use-torch-fsdp2 --use-distributed-optimizer", "does not go together with"),
         ("--hidden-dropout often", "a number is expected, and often follows"),
     ],

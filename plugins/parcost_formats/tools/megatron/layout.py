@@ -77,6 +77,9 @@ def _sharding(options: ToolOptions) -> None:
 def _context(options: ToolOptions) -> None:
     """Read the communication of context parallelism: ring, all-gather or all-to-all."""
     draft = options.draft
+    degree = options.get("context_parallel_size")
+    if degree is not None and "ds" in degree.key and degree.texts != ("1",):
+        draft.set("context.algorithm", "ulysses", degree)  # of Megatron-DeepSpeed
     kind, sizes = options.get("cp_comm_type"), options.get("hierarchical_context_parallel_sizes")
     if kind is not None:
         words, known = set(kind.texts), _WORDS["cp_comm_type"]

@@ -34,7 +34,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
     _recompute(options)
     _overlap(options)
     _offload(options)
-    _kernels(options)
+    _kernels(options, framework)
     _fusions(options)
     method = options.get("schedules_method")
     if framework == "megatron_core" and method is not None and method.text == "dualpipev":
@@ -156,6 +156,9 @@ def _offload(options: ToolOptions) -> None:
     if layers and option is not None:
         draft.set("offload.layers", digits(layers), option)
     used = options.get("optimizer_cpu_offload") or options.get("cpu_optimizer")
+    inputs = options.get("checkpoint_in_cpu")  # of Megatron-DeepSpeed
+    if inputs is not None:
+        draft.set("offload.activations", "100 %", inputs)
     weights = options.get("offload_param")
     if weights is not None:
         draft.set("offload.parameters", "100 %", weights)
@@ -172,7 +175,7 @@ def _offload(options: ToolOptions) -> None:
         draft.problem(share, "a share from 0 to 1 is expected")
 
 
-def _kernels(options: ToolOptions) -> None:
+def _kernels(options: ToolOptions, framework: str) -> None:
     draft = options.draft
     option = options.get("attention_backend")
     word = options.word("attention_backend", "auto", *_KERNELS)
@@ -186,7 +189,7 @@ def _kernels(options: ToolOptions) -> None:
         draft.set("kernels.attention", _KERNELS[str(word)], option, why)
     elif version is not None:
         draft.ignore(version, "it has no effect without --attention-backend flash")
-    _implementation(options)
+    _implementation(options, framework)
     _graphs(options)
     option = options.get("no_gradient_accumulation_fusion")
     if option is not None:
@@ -200,10 +203,14 @@ def _kernels(options: ToolOptions) -> None:
             draft.ignore(option, "it has no effect without --cross-entropy-loss-fusion")
 
 
-def _implementation(options: ToolOptions) -> None:
+def _implementation(options: ToolOptions, framework: str) -> None:
     """Read the transformer implementation; local attention writes scores to memory."""
     draft = options.draft
     option, flash = options.get("transformer_impl"), options.get("use_flash_attn")
+    if framework == "megatron_deepspeed" and flash is not None and flash.text != "false":
+        why = "FlashAttention 2, which its local layers call"
+        draft.set("kernels.attention", "flash_2", flash, why)
+        return
     if option is None or option.text != "local":
         if option is not None:
             draft.ignore(option, "the layers of Transformer Engine are those of the estimate")
