@@ -911,17 +911,17 @@ DEEPSPEED = TRL.replace("--bf16", "--bf16 --deepspeed ds.json")
 @pytest.mark.parametrize(
     "command",
     [
-        *("sed -i 's/2/3/' ds.json", "python gen.py > ds.json", "cp zero3.json ds.json"),
+        *("sed -i s/2/$Q/ ds.json", "python gen.py > ds.json", "cp zero3.json ds.json"),
         *("mv t ds.json", "curl -o ds.json https://a.b/c", "curl -ods.json https://a.b/c"),
         *("wget https://a.b/ds.json", "jq .x ds.json > t && mv t ds.json", "cp conf/ds.json ."),
-        *("python gen.py --out=ds.json", "jq .x t | tee ds.json", "(sed -i s/2/3/ ./ds.json)"),
+        *("python gen.py --out=ds.json", "jq .x t | tee ds.json", "(sed -i s/2/$Q/ ./ds.json)"),
         *("printf '{}' > ds.json", "{ cat a; cat b; } > ds.json", "cp t $DIR/ds.json", "> ds.json"),
         *(
             "python - <<E\nopen('ds.json', 'w')\nE",
             "bash -c 'cat t > ds.json'",
             "cp -t . x/ds.json",
         ),
-        *("f() { sed -i s/2/3/ $1; }\nf ds.json", "for i in 1 2; do cat $i >> ds.json; done"),
+        *("f() { sed -i s/2/$Q/ $1; }\nf ds.json", "for i in 1 2; do cat $i >> ds.json; done"),
         *("if [ $X = 1 ]; then sed -i s/2/3/ ds.json; fi", "sed -i 's/2/3/' *.json"),
     ],
 )
@@ -960,22 +960,135 @@ def test_a_command_that_only_reads_a_written_file_leaves_it(command: str) -> Non
     assert settings(one.read(ImportFile("run.sh", script)))["layout.zero"] == "2"
 
 
+ON_DISK = {
+    "ds.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+    "zero3.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+    "form.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": ${STAGE}}}',
+}
+
+
+def read_on_disk(command: str) -> Translation:
+    """Return the job of a script that runs *command* on files beside it ahead of the launch."""
+    one = next(one for one in importers() if one.name == "trl")
+    return one.read(ImportFile("run.sh", f"{command}\n{DEEPSPEED}", PLAIN, ON_DISK.get))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'sed -i \'s/"stage": [0-9]/"stage": 3/\' ds.json',
+        'S=3\nsed -i.bak -E "s#(x)?2#$S#g; s/true/true/" ./ds.json'.replace("(x)?", ""),
+        *("cp zero3.json ds.json", "mv -f zero3.json ./ds.json", "cat zero3.json > ds.json"),
+        "export STAGE=3\nenvsubst < form.json > ds.json",
+        "STAGE=3 envsubst '$STAGE' < form.json > ds.json",
+        "jq '.zero_optimization.stage = 3 | .a.b = \"c\"' ds.json > t && mv t ds.json",
+        "jq --argjson s 3 '.zero_optimization.stage=$s' ds.json > t.json; cp t.json ds.json",
+        "f() { sed -i s/2/3/ $1; }\nf ds.json",
+        *(
+            "sed 's/2/3/' ds.json > t && mv t ds.json",
+            "sed s/2/3/ < ds.json > new.json; mv new.json ds.json",
+        ),
+    ],
+)
+def test_a_file_beside_a_script_is_read_behind_a_constant_edit(command: str) -> None:
+    """The file has stage 2, and the launch gets stage 3."""
+    values = settings(read_on_disk(command))
+    assert values["layout.zero"] == "3"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("sed -i s/2/$Q/ ds.json", "sed -i 's/\\(2\\)/\\1/' ds.json", "sed -i 's/2/3/' *.json"),
+        *("cp $DIR/a.json ds.json", "cp conf/ds.json .", "jq '.a += 1' zero3.json > ds.json"),
+        *("envsubst < form.json > ds.json", "python gen.py > ds.json", "yq -i '.a = 2' ds.json"),
+        *("curl -o ds.json https://a.b/c", "perl -pi -e s/2/3/ ds.json", "cat t | tee ds.json"),
+        *("if [ $X = 1 ]; then cp zero3.json ds.json; fi", "jq -S . ds.json > ds.json"),
+        *("cat zero3.json >> ds.json", "cat < zero3.json form.json > ds.json"),
+        *("jq --argjson s x '.a=$s' ds.json > ds.json", "jq '.a=$s' ds.json > ds.json"),
+        *("sed -i 1d ds.json", "sed -i -n s/2/3/ ds.json", "sed -i 's/2**/3/' ds.json"),
+    ],
+)
+def test_a_file_beside_that_a_command_may_change_is_a_question(command: str) -> None:
+    found = read_on_disk(command)
+    (asked,) = [one for one in found.questions if one.attribute == "layout.zero"]
+    assert "`ds.json`, which the script writes" in asked.reason
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("cp ds.json out/", "cp ds.json $OUT/ds.json", "sed -n 1p ds.json", "jq . ds.json"),
+        *("cat ds.json | tee log", "python show.py ds.json", "sed s/2/3/ ds.json > t.json"),
+        *("cp zero3.json $OUT", "mv zero3.json other.json", "envsubst < ds.json"),
+    ],
+)
+def test_a_file_beside_a_script_that_is_only_read_stays(command: str) -> None:
+    assert settings(read_on_disk(command))["layout.zero"] == "2"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat > ds.json <<EOF\n{DS}\nEOF".replace("{DS}", ON_DISK["form.json"]),
+        "export STAGE\nenvsubst < form.json > ds.json",
+        'sed -i "s/2/$STAGE/" ds.json',
+        "jq --argjson s $STAGE '.zero_optimization.stage = $s' ds.json > t && mv t ds.json",
+        "cp zero$STAGE.json ds.json",
+    ],
+)
+def test_a_default_in_a_written_file_is_an_assumption(command: str) -> None:
+    found = read_on_disk(f"STAGE=${{STAGE:-3}}\n{command}")
+    assert settings(found)["layout.zero"] == "3"
+    (stage,) = [
+        one for block in found.blocks for one in block.settings if one.key.endswith(".stage")
+    ]
+    assert stage.assumption.startswith("`STAGE` is not set in the file")
+
+
+def test_a_default_marks_only_its_own_keys_of_a_written_configuration() -> None:
+    one = next(one for one in importers() if one.name == "trl")
+    text = TRL_YAML.replace("max_length: 4096", "max_length: ${LENGTH:-4096}")
+    script = f"cat > run.yaml <<EOF\n{text}EOF\ntrl sft --config run.yaml\n"
+    found = one.read(ImportFile("run.sh", script))
+    marked = {
+        one.name
+        for block in found.blocks
+        for one in block.settings
+        if one.assumption.startswith("`LENGTH`")
+    }
+    assert marked == {"sequence"}
+
+
+def test_a_script_beside_that_may_change_is_not_read() -> None:
+    one = next(one for one in importers() if one.name == "trl")
+    beside = {"run.sh": TRL}
+    changed = "sed -i 's/processes 8/processes 16/' run.sh\nbash run.sh\n"
+    found = one.read(ImportFile("job.sh", changed, PLAIN, beside.get))
+    assert settings(found)["cluster.devices"] == "16"
+    unread = f"if [ $X = 1 ]; then\n{changed.splitlines()[0]}\nfi\nbash run.sh\n"
+    assert one.read(ImportFile("job.sh", unread, PLAIN, beside.get)).problems
+    written = TRL.replace("--learning_rate 1e-5", "").replace("--bf16", "--bf16 --seed $SEED")
+    script = f"cat > run.sh <<EOF\n{written}EOF\nbash run.sh\n"
+    assert settings(one.read(ImportFile("job.sh", script)))["cluster.devices"] == "8"
+
+
 def test_a_written_script_or_launcher_that_is_changed_is_not_read() -> None:
     """Neither the file of the same name that TRL ships nor the text of before is read."""
     one = next(one for one in importers() if one.name == "trl")
     written = f"cat > run.sh <<'EOF'\n{TRL}EOF\n"
     assert settings(one.read(ImportFile("job.sh", f"{written}bash run.sh\n")))["cluster.devices"]
-    changed = f"{written}sed -i s/8/16/ run.sh\nbash run.sh\n"
+    changed = f"{written}sed -i s/8/$Q/ run.sh\nbash run.sh\n"
     assert one.read(ImportFile("job.sh", changed)).problems
     name = "accelerate_configs/zero3.yaml"
-    written = f"cat > {name} <<EOF\nnum_processes: 4\nEOF\nsed -i s/4/8/ {name}\n"
+    written = f"cat > {name} <<EOF\nnum_processes: 4\nEOF\nsed -i s/4/$Q/ {name}\n"
     launch = TRL.replace("--num_processes 8", f"--config_file {name}")
     found = one.read(ImportFile("run.sh", written + launch))
     assert "layout.zero" in {one.attribute for one in found.questions}
-    conf = f"cat > run.yaml <<EOF\n{TRL_YAML}EOF\nsed -i s/2/4/ run.yaml\n"
+    conf = f"cat > run.yaml <<EOF\n{TRL_YAML}EOF\nsed -i s/2/$Q/ run.yaml\n"
     found = one.read(ImportFile("run.sh", f"{conf}trl sft --config run.yaml\n"))
     (problem,) = found.problems
-    assert problem.message.endswith("`sed -i s/2/4/ run.yaml` in line 10 may change it")
+    assert problem.message.endswith("`sed -i s/2/$Q/ run.yaml` in line 10 may change it")
 
 
 def test_the_mesh_of_axolotl_has_the_devices() -> None:

@@ -433,7 +433,7 @@ def test_nodes_that_a_file_leaves_out_are_assumed() -> None:
 
 
 @pytest.mark.parametrize(("experts", "code"), [("", 0), ("  num_moe_experts: 8\n", 2)])
-def test_experts_of_a_token_are_asked_for_where_there_are_experts(
+def test_experts_of_a_token_are_a_question_where_there_are_experts(
     run_command: Callable[..., Any], experts: str, code: int
 ) -> None:
     text = f"{NEMO_1}{experts}  strange_top_k: 2\n"

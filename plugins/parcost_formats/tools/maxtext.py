@@ -15,7 +15,7 @@ from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.maxtext_command import is_command, read_command
+from parcost_formats.tools.maxtext_command import CommandKeys, is_command, read_command
 from parcost_formats.tools.maxtext_layout import MaxTextLayout, read_layout
 from parcost_formats.tools.maxtext_model import read_model, read_name
 from parcost_formats.tools.tables import is_listed, table
@@ -49,10 +49,11 @@ class MaxText(JobImporter):
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with a model file of the same folder."""
         is_yaml = file.name.endswith((".yml", ".yaml"))
-        entries = read_configuration(file.name, file.text) if is_yaml else read_command(file)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
-        found = SettingCollector(entries, _TABLE)
+        read = read_configuration(file.name, file.text) if is_yaml else read_command(file)
+        if isinstance(read, ImportProblem):
+            return Translation(problems=[read])
+        entries, assumed = read if isinstance(read, CommandKeys) else (read, {})
+        found = SettingCollector(entries, _TABLE, assumed)
         problems = list(_refused(entries))
         if problems:
             return Translation(problems=problems)

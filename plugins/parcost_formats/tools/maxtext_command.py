@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from parcost import ImportFile, ImportProblem
 from parcost_formats.tools.collector import read_configuration
@@ -33,7 +34,14 @@ def is_command(text: str) -> bool:
     return bool(_COMMAND.search(text))
 
 
-def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
+class CommandKeys(NamedTuple):
+    """The *entries* of a command by key; those that are defaults of the script are *assumed*."""
+
+    entries: Mapping[str, JsonEntry]
+    assumed: Mapping[str, str] = {}
+
+
+def read_command(file: ImportFile) -> CommandKeys | ImportProblem:
     """Return the keys of the command and of its configuration file, or the reason why not.
 
     ``base.yml`` has the defaults. Another file must be in the folder of the script.
@@ -51,6 +59,8 @@ def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
         return ImportProblem(message=message, end=min(len(file.text), 1))
     words = [*calls[0].words, *calls[0].conditional]
     entries: dict[str, JsonEntry] = {}
+    assumed: dict[str, str] = {}
+    script = script._replace(written=calls[0].written)
     for word in words:
         pair = _PAIR.fullmatch(word.text)
         if pair is not None and word.unread:
@@ -60,11 +70,14 @@ def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
                 return ImportProblem(message=message, start=word.start, end=word.end, help=help)
         elif pair is not None:
             entries[pair[1]] = JsonEntry(_plain(pair[2]), word.start, word.end)
+            assumed[pair[1]] = word.assumption
         elif word.text.endswith((".yml", ".yaml")) and not word.text.endswith("base.yml"):
             name = word.text.rpartition("/")[2]
-            text = file.neighbor(name)
+            text = script.neighbor(file.neighbor)(name)
             if text is None:
-                message = f"`{name}` has the other keys, and is not in the folder of the script"
+                written = script.find_written(name)
+                why = "is not in the folder of the script" if written is None else written.unread
+                message = f"`{name}` has the other keys, and {why}"
                 return ImportProblem(message=message, start=word.start, end=word.end)
             other = read_configuration(name, text)
             if isinstance(other, ImportProblem):
@@ -72,8 +85,11 @@ def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
                     message=f"{name}: {other.message}", start=word.start, end=word.end
                 )
             for key, entry in other.items():
-                entries.setdefault(key, JsonEntry(entry.value, word.start, word.end))
-    return entries
+                if key not in entries:
+                    entries[key] = JsonEntry(entry.value, word.start, word.end)
+                    note = script.assumption(name, entry.start, entry.end)
+                    assumed[key] = word.assumption or note
+    return CommandKeys(entries, {key: why for key, why in assumed.items() if why})
 
 
 def _plain(text: str) -> object:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from parcost import ImportFile, ImportProblem
 from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.json_text import JsonEntry
@@ -49,7 +51,8 @@ def read_command(file: ImportFile) -> NeMoRecipe | ImportProblem:
         match = _PROGRAM.search(file.text)
         start, end = match.span() if match else (0, 1)
         return ImportProblem(message=message, start=start, end=end)
-    return _read_words(file, found[0])
+    script = script._replace(written=found[0].written)
+    return _read_words(evolve(file, neighbor=script.neighbor(file.neighbor)), found[0])
 
 
 def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportProblem:

@@ -231,7 +231,7 @@ class _Command:
         """Add the keys of the configuration that *word* names."""
         if self._add_shipped(word):
             return
-        problem = _add_file(self.file, word, self.entries, self.script)
+        problem = _add_file(self, word)
         self.problems += [problem] if problem else []
 
     def _add_shipped(self, word: ShellField) -> bool:
@@ -255,14 +255,15 @@ def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
     return {**found, **launch.environment}
 
 
-def _add_file(
-    file: ImportFile, word: ShellField, entries: dict[str, JsonEntry], script: Script
-) -> ImportProblem | None:
+def _add_file(command: _Command, word: ShellField) -> ImportProblem | None:
     """Add the keys of a configuration that a command names; its own arguments win."""
     name = word.text if word.text.endswith(CONFIGURATIONS) else f"{word.text}.yaml"
-    text = file.neighbor(name) or file.neighbor(name.rpartition("/")[2])
+    places = (name, name.rpartition("/")[2])
+    place, text = next(
+        ((one, text) for one in places if (text := command.file.neighbor(one))), ("", None)
+    )
     if text is None:
-        written = script.find_written(name)
+        written = command.script.find_written(name)
         why = written.unread if written is not None else "is not beside the script"
         return ImportProblem(
             message=f"`{word.text}` has the keys of the job, and {why}",
@@ -275,7 +276,12 @@ def _add_file(
         message = f"`{word.text}`: {other.message}"
         return ImportProblem(message=message, start=word.start, end=word.end, help=other.help)
     for key, entry in resolve(other).items():
-        entries.setdefault(key, JsonEntry(entry.value, word.start, word.end))
+        if key in command.entries:
+            continue
+        command.entries[key] = JsonEntry(entry.value, word.start, word.end)
+        why = word.assumption or command.script.assumption(place, entry.start, entry.end)
+        if why:
+            command.assumed[key] = why
     return None
 
 

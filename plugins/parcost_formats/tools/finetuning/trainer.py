@@ -350,10 +350,12 @@ class TrainerKeys:
         """
         entry = self._entries[key]
         name = str(entry.value)
-        text = self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
+        places = [one for one in (name, name.rpartition("/")[2]) if self._file.neighbor(one)]
+        text = self._file.neighbor(places[0]) if places else None
         if name.lstrip().startswith("{"):
             text, name = name, "inline.json"
         script = self._job.script
+        notes: dict[str, str] = {}
         written = script.find_written(name) if script is not None else None
         values, why = shipped(self.rules, name) if not text and written is None else ({}, "")
         if text:
@@ -362,6 +364,11 @@ class TrainerKeys:
                 self._doubts.append(("layout.zero", f"`{name}`: {other.message}", key))
                 return False
             values = {one: inner.value for one, inner in other.items()}
+            if script is not None and places:
+                notes = {
+                    one: script.assumption(places[0], inner.start, inner.end)
+                    for one, inner in other.items()
+                }
         elif not values:
             why = "which is not beside the file"
             if written is not None:
@@ -375,8 +382,8 @@ class TrainerKeys:
             place = f"{ahead}{one}"
             if why and one in ("num_processes", "num_machines"):
                 continue  # users give their own
-            if why and place not in self._entries:
-                self._job.assumed[place] = why
+            if (reason := why or notes.get(one, "")) and place not in self._entries:
+                self._job.assumed[place] = reason
             self._entries.setdefault(place, JsonEntry(value, entry.start, entry.end))
         return True
 

@@ -212,6 +212,8 @@ def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> No
     text = find(place.text) if place is not None and not place.unread else None
     if place is None or text is None:
         return
+    if line.script is not None and not place.assumption:
+        place = place.evolve(assumption=line.script.assumption(place.text, 0, len(text)))
     found = read_engine(text, place)
     if isinstance(found, ImportProblem):
         options.draft.problem(place, found.message)

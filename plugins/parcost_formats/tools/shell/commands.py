@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, NAME
 from parcost_formats.tools.shell.conditions import UNDECIDED
-from parcost_formats.tools.shell.control_flow import ControlFlow
+from parcost_formats.tools.shell.edited_files import FileEditor
 from parcost_formats.tools.shell.expansion import ArgumentFrame, ScriptSource, composed, short
-from parcost_formats.tools.shell.file_changes import may_change
+from parcost_formats.tools.shell.file_changes import may_change, written_paths
 from parcost_formats.tools.shell.layers import Layer, ScriptCommand
 from parcost_formats.tools.shell.values import (
     ARGUMENTS,
@@ -30,7 +30,6 @@ from parcost_formats.tools.shell.words import (
     SimpleCommand,
     parse_script,
 )
-from parcost_formats.tools.shell.written_files import MAY_CHANGE
 
 SHELLS = {"bash", "sh", "zsh", "dash"}
 SCRIPT_ENDINGS = (".sh", ".bash", ".sbatch", ".slurm", ".job")
@@ -46,11 +45,12 @@ _READERS = {*SHELLS, "sbatch", "ssh", "qsub", "bsub"}
 _UNREAD = re.compile(r"[$`?*]")
 #: Commands whose first word that is a script is started.
 _STARTERS = {"srun", "mpirun", "mpiexec", "numactl", "singularity", "apptainer"}
+_WRITTEN_FILE = f"${{{FILE_PREFIX}"  # of a file that branches write
 _DEEPEST_CALL = 30
 Builtin = Callable[[SimpleCommand, list[list[Piece]]], Decision]
 
 
-class CommandReader(ControlFlow):
+class CommandReader(FileEditor):
     """Reads simple commands; builtins and options of a scheduler are left to subclasses."""
 
     def __init__(
@@ -60,8 +60,7 @@ class CommandReader(ControlFlow):
         name: str,
         neighbor: Callable[[str], str | None],
     ) -> None:
-        super().__init__(source, pins, name)
-        self._neighbor = neighbor
+        super().__init__(source, pins, name, neighbor)
         self._started: set[str] = set()
         self._reading = [name]  # scripts that start one another
         self._found: list[ShellField] = []
@@ -122,8 +121,10 @@ class CommandReader(ControlFlow):
         before = {name: self.layer.get(name) for name, _ in environment}
         self._assign_ahead(environment)
         files = self._written_files()
-        status = self._call_function(node, fields, environment)
-        self._mark_changed(node, fields, files)
+        exact = self._edit(node, fields)
+        status = Decision(True) if exact else self._call_function(node, fields, environment)
+        if not exact:
+            self._mark_changed(node, fields, files)
         self.layer.variables.update(before)
         return status
 
@@ -231,10 +232,12 @@ class CommandReader(ControlFlow):
     ) -> None:
         """Mark *files* that a command may change; a text that it has just written is known."""
         key = text_of(fields[0])
-        if not files or key in self._functions or key in WRAPPERS:
+        if key in self._functions or key in WRAPPERS:
             return
         self._mark_targets(node.redirections, files)
         texts = [text_of(value) for value in fields]
+        for path in written_paths(texts):
+            self._mark_on_disk(path, node.start, node.end)
         document = text_of(self._document(node) or [])
         for name in files:
             if may_change(name.removeprefix(FILE_PREFIX), texts, document):
@@ -302,7 +305,9 @@ class CommandReader(ControlFlow):
         if path in self._files:
             self._started.add(path)
             file = self.layer.get(f"{FILE_PREFIX}{posixpath.normpath(path)}")
-            if file is None or not file.unread.endswith(MAY_CHANGE):
+            texts = file.values[0] if file is not None and file.values else []
+            branches = any(one.unread and one.text.startswith(_WRITTEN_FILE) for one in texts)
+            if file is None or not (file.unread or branches):
                 return composed(self._files[path])
             self._lacking.append(field_of([*value])._replace(assumption="", unread=""))
             return None
@@ -318,12 +323,6 @@ class CommandReader(ControlFlow):
             return ScriptSource(text, place=(place.start, place.end))
         self._lacking.append(place)
         return None
-
-    def _relative(self, path: str) -> str:
-        plain = re.sub(r"^(\./)+", "", path)
-        if not self._folder or path.startswith("/"):
-            return plain
-        return f"{self._folder}/{plain}"
 
     def _run_script(
         self,

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from itertools import pairwise
 
 _READING = {
     *("cat", "head", "tail", "less", "more", "grep", "egrep", "fgrep", "ls", "test", "[", "stat"),
@@ -19,6 +20,10 @@ _WRITING_WORDS = {
     "accelerate": "config",
     "tune": "cp",
 }
+_IN_PLACE = ("sed", "perl", "yq", "awk", "gawk")
+_OUTPUTS = {"curl": ("-o", "--output"), "wget": ("-O", "--output-document")}
+#: Endings of files that decide a job: configurations and scripts.
+DECIDING = (".json", ".yaml", ".yml", ".toml", ".sh", ".bash", ".sbatch", ".slurm")
 _COPYING = ("cp", "mv", "install", "ln", "rsync", "scp")
 
 
@@ -44,6 +49,30 @@ def may_change(path: str, words: Sequence[str], document: str = "") -> bool:
         return True
     patterns = (posixpath.basename(one) for one in rest if re.search(r"[*?]", one))
     return any(fnmatchcase(name, one) for one in patterns)
+
+
+def written_paths(words: Sequence[str]) -> Sequence[str]:
+    """Return the files, by path or pattern, that a program writes as its words say.
+
+    >>> written_paths(["tee", "a.json"]), written_paths(["cp", "conf/b.json", "."])
+    (['a.json'], ['b.json'])
+    """
+    program, rest = posixpath.basename(words[0]), words[1:]
+    plain = [one for one in rest if not one.startswith("-")]
+    if program in _IN_PLACE:
+        writing = _WRITING_WORDS.get(program, r"-[a-zA-Z]*i.*")
+        return plain if any(re.fullmatch(writing, one) for one in rest) else []
+    if program == "tee":
+        return plain
+    if program in _OUTPUTS:
+        return [other for one, other in pairwise(rest) if one in _OUTPUTS[program]]
+    if program not in _COPYING or len(plain) < 2 or "-t" in rest:
+        return []
+    *sources, target = plain
+    if len(sources) == 1 and target.endswith(DECIDING):
+        is_same = "$" in target and posixpath.basename(sources[0]) == posixpath.basename(target)
+        return [] if is_same else [target]
+    return [] if target != "." else [posixpath.basename(one) for one in sources]
 
 
 def is_target(path: str, target: str, *, is_read: bool) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from parcost_formats.tools.shell.assignments import FILE_PREFIX
@@ -80,12 +81,25 @@ class Script(NamedTuple):
     def find_written(self, path: str) -> ShellField | None:
         """Return the text that the script writes into a file, None if it does not write the file.
 
-        A plain name is also one of another folder, if the text of that file is not known.
+        A plain name is also one of another folder, if the text of that file is not known; so is
+        one that a pattern matches.
         """
         unread = (
-            one for key, one in self.written.items() if one.unread and key.endswith(f"/{path}")
+            one
+            for key, one in self.written.items()
+            if one.unread and (key.endswith(f"/{path}") or ("*" in key and fnmatchcase(path, key)))
         )
         return self.written.get(posixpath.normpath(path)) or next(unread, None)
+
+    def assumption(self, path: str, start: int, end: int) -> str:
+        """Return why a part of a written file is assumed, "" if it is not."""
+        field = self.find_written(path)
+        at = 0
+        for piece in field.pieces if field is not None else ():
+            if piece.assumption and at < end and start < at + len(piece.text):
+                return piece.assumption
+            at += len(piece.text)
+        return ""
 
     def fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that are certain."""

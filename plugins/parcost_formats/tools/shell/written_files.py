@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, VariableAssigner
 from parcost_formats.tools.shell.expansion import ScriptSource, short
-from parcost_formats.tools.shell.file_changes import is_target
+from parcost_formats.tools.shell.file_changes import DECIDING, is_target
 from parcost_formats.tools.shell.values import Piece, ShellValue, Variable, text_of, unread_piece
 from parcost_formats.tools.shell.words import Redirection, SimpleCommand
 
@@ -53,22 +53,32 @@ class FileWriter(VariableAssigner):
     ) -> None:
         """Mark *files* that are targets of redirections of text that is not known."""
         for one in redirections:
-            if not files or ">" not in one.operator:
+            if ">" not in one.operator:
                 continue
             target = self.value(one.target.parts)
             is_read = unread_piece(target) is None
+            self._mark_on_disk(text_of(target), one.target.start, one.target.end)
             for name in files:
                 path = name.removeprefix(FILE_PREFIX)
                 if is_target(path, text_of(target), is_read=is_read):
                     self._mark_file(name, files, one.target.start, one.target.end)
+
+    def _mark_on_disk(self, path: str, start: int, end: int) -> None:
+        """Mark a file that decides a job as not known, if the script has no text of it."""
+        name = f"{FILE_PREFIX}{posixpath.normpath(path)}"
+        if path.endswith(DECIDING) and self.layer.get(name) is None:
+            self._files.setdefault(path, ())
+            self._set_unknown(name, start, end)
 
     def _mark_file(
         self, name: str, files: Mapping[str, Variable | None], start: int, end: int
     ) -> None:
         """Mark a file as not known, if it still is as in *files*."""
         before = files[name]
-        if before is None or self.layer.get(name) is not before:
-            return
+        if before is not None and self.layer.get(name) is before:
+            self._set_unknown(name, start, end)
+
+    def _set_unknown(self, name: str, start: int, end: int) -> None:
         shown = short(self.source.text[start:end])
         line = self._line(self.source.place(start, end)[0])
         found = Variable([], "text", f"`{shown}` in line {line} {MAY_CHANGE}")

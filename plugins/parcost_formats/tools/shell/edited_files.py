@@ -1,0 +1,171 @@
+"""Files that a shell script copies, or edits by constants: their texts are still known."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from parcost_formats.tools.shell.assignments import FILE_PREFIX
+from parcost_formats.tools.shell.control_flow import ControlFlow
+from parcost_formats.tools.shell.expansion import ScriptSource
+from parcost_formats.tools.shell.file_changes import DECIDING
+from parcost_formats.tools.shell.file_edits import edit_by_jq, edit_by_sed, references
+from parcost_formats.tools.shell.values import (
+    Piece,
+    ShellValue,
+    assumption_of,
+    field_of,
+    text_of,
+    unread_piece,
+)
+from parcost_formats.tools.shell.words import SimpleCommand
+
+_EDITORS = {"cp", "mv", "sed", "cat", "jq", "envsubst"}
+_COPY_OPTIONS = {"-f", "-v", "-a", "-p"}
+_IN_PLACE = re.compile(r"-[a-zA-Z]*i.*|--in-place")
+
+
+class _FileText(NamedTuple):
+    """The text of a file, and why some of it is assumed."""
+
+    text: str
+    assumption: str = ""
+
+
+class FileEditor(ControlFlow):
+    """Stores the texts of files behind copies and simple edits."""
+
+    def __init__(
+        self,
+        source: ScriptSource,
+        pins: Mapping[str, str],
+        name: str,
+        neighbor: Callable[[str], str | None],
+    ) -> None:
+        super().__init__(source, pins, name)
+        self._neighbor = neighbor
+
+    def _relative(self, path: str) -> str:
+        plain = re.sub(r"^(\./)+", "", path)
+        if not self._folder or path.startswith("/"):
+            return plain
+        return f"{self._folder}/{plain}"
+
+    def _edit(self, node: SimpleCommand, fields: Sequence[ShellValue]) -> bool:
+        """Store the text of a file behind a copy or a simple edit; return False for others."""
+        texts = [text_of(value) for value in fields]
+        key = posixpath.basename(texts[0])
+        if key not in _EDITORS or any(unread_piece(value) is not None for value in fields):
+            return False
+        notes = (assumption_of(value) for value in fields)
+        assumption = next((note for note in notes if note), "")
+        if node.redirections:
+            target, done = self._redirect(node, key, texts[1:])
+        elif key in ("cp", "mv"):
+            target, done = self._copy(texts[1:])
+        elif key == "sed":
+            target, done = self._edit_in_place(texts[1:])
+        else:
+            return False
+        if done is None:
+            return False
+        text = Piece(done.text, 0, 0, assumption=assumption or done.assumption)
+        self._write([Piece(target, 0, 0)], [text], adds=False)
+        return True
+
+    def _copy(self, words: Sequence[str]) -> tuple[str, _FileText | None]:
+        operands = [one for one in words if not one.startswith("-")]
+        plain = len(operands) == 2 and {*words} <= {*operands, *_COPY_OPTIONS}
+        if not plain or not operands[1].endswith(DECIDING):
+            return "", None
+        return operands[1], self._text_on_disk(operands[0])
+
+    def _edit_in_place(self, words: Sequence[str]) -> tuple[str, _FileText | None]:
+        path = words[-1] if words else ""
+        before = self._text_on_disk(path)
+        if before is None or not any(_IN_PLACE.fullmatch(one) for one in words):
+            return path, None
+        edited = edit_by_sed(before.text, words)
+        if edited is None or [*edited[1]] != [path]:
+            return path, None
+        return path, before._replace(text=edited[0])
+
+    def _redirect(
+        self, node: SimpleCommand, key: str, words: Sequence[str]
+    ) -> tuple[str, _FileText | None]:
+        """Return the file that the output of a command is written into, and its text."""
+        outputs = [one for one in node.redirections if one.operator in (">", ">|")]
+        inputs = [one for one in node.redirections if one.operator == "<"]
+        if len(outputs) != 1 or len(inputs) + 1 != len(node.redirections):
+            return "", None
+        target = self.value(outputs[0].target.parts)
+        given = [text_of(self.value(one.target.parts)) for one in inputs]
+        path = next(iter(given or words[-1:]), "")
+        before = self._text_on_disk(path) if unread_piece(target) is None else None
+        words = words if given or key == "envsubst" else words[:-1]
+        if before is None or len(given) > 1 or (key == "envsubst" and not given):
+            return "", None
+        if key == "cat":
+            return text_of(target), None if words else before
+        if key == "envsubst":
+            return text_of(target), self._substitute(before, words)
+        if key == "sed":
+            edited = edit_by_sed(before.text, [*words, path])
+            known = edited is not None and [*edited[1]] == [path]
+            if edited is None or not known or any(_IN_PLACE.fullmatch(one) for one in words):
+                return "", None
+            return text_of(target), before._replace(text=edited[0])
+        return text_of(target), _edit_json(before, words) if key == "jq" else None
+
+    def _text_on_disk(self, path: str) -> _FileText | None:
+        """Return the text of a file as it is now; None if it is not known."""
+        file = self.layer.get(f"{FILE_PREFIX}{posixpath.normpath(path)}") if path else None
+        if file is not None:
+            found = field_of(file.values[0] if file.values else [])
+            return None if file.unread or found.unread else _FileText(found.text, found.assumption)
+        text = self._neighbor(self._relative(path)) if path not in self._files else None
+        return _FileText(text) if text is not None else None
+
+    def _substitute(self, before: _FileText, names: Sequence[str]) -> _FileText | None:
+        """Return a text with exported variables in place of references, as by ``envsubst``."""
+        wanted = {name for one in names for _, name in references(one) if name}
+        parts: list[str] = []
+        why = before.assumption
+        for text, name in references(before.text):
+            parts.append(text)
+            if not name:
+                continue
+            if wanted and name not in wanted:
+                parts.append(f"${{{name}}}")
+                continue
+            value = self.layer.get(name)
+            known = value is not None and value.exported and len(value.values) == 1
+            if value is None or not known or value.unread or unread_piece(value.values[0]):
+                return None
+            parts.append(text_of(value.values[0]))
+            why = why or assumption_of(value.values[0])
+        return _FileText("".join(parts), why)
+
+
+def _edit_json(before: _FileText, words: Sequence[str]) -> _FileText | None:
+    """Return a JSON text behind assignments of ``jq``."""
+    given: dict[str, Any] = {}
+    rest = list(words)
+    expression = ""
+    while rest:
+        word = rest.pop(0)
+        if word in ("--arg", "--argjson") and len(rest) > 1:
+            name, value = rest.pop(0), rest.pop(0)
+            try:
+                given[name] = value if word == "--arg" else json.loads(value)
+            except (ValueError, RecursionError):
+                return None
+        elif expression or word.startswith("-"):
+            return None
+        else:
+            expression = word
+    text = edit_by_jq(before.text, expression, given)
+    return None if text is None else before._replace(text=text)

@@ -1,0 +1,143 @@
+"""Texts of files behind simple edits of a shell script: ``sed``, ``jq`` and ``envsubst``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_LONGEST = 65_536  # characters of a file that is edited
+_MOST_REPEATS = 2  # of `*` and `+` in a pattern: more of them may take long
+_PLAIN = re.compile(r"[\w \t\"',:=/<>~!@#%;&-]")
+_SET = re.compile(r"\[\^?[\w .\"',:/-]+\]|\[\^?\"\]")
+_ASSIGNMENT = re.compile(r"\s*((?:\.[A-Za-z_]\w*)+)\s*=\s*(.+?)\s*", re.DOTALL)
+_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+
+
+def edit_by_sed(text: str, words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
+    """Return the text behind ``sed -i`` with plain substitutions, and the files that it edits.
+
+    *words* are those behind ``sed``. Return None for other expressions.
+
+    >>> edit_by_sed('{"stage": 2}', ["-i", 's/"stage": [0-9]*/"stage": 3/', "ds.json"])
+    ('{"stage": 3}', ['ds.json'])
+    """
+    expressions: list[str] = []
+    operands: list[str] = []
+    extended = False
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-e", "--expression") and rest:
+            expressions.append(rest.pop(0))
+        elif word in ("-E", "-r", "--regexp-extended", "-iE", "-Ei", "-ri", "-ir"):
+            extended = True
+        elif word in ("-i", "--in-place", "") or re.fullmatch(r"-i\.\w+", word):
+            continue
+        elif word.startswith("-"):
+            return None
+        else:
+            operands.append(word)
+    if not expressions:
+        expressions = operands[:1]
+        operands = operands[1:]
+    if not operands or len(text) > _LONGEST:
+        return None
+    for expression in expressions:
+        for one in expression.split(";") if ";" in expression else [expression]:
+            edited = _substitute(text, one.strip(), extended=extended)
+            if edited is None:
+                return None
+            text = edited
+    return text, operands
+
+
+def _substitute(text: str, expression: str, *, extended: bool) -> str | None:
+    """Return a text behind one ``s/old/new/g``, None if the expression is another."""
+    if len(expression) < 4 or expression[0] != "s" or expression[1].isalnum():
+        return None
+    mark = expression[1]
+    parts = re.split(rf"(?<!\\){re.escape(mark)}", expression[2:])
+    if len(parts) != 3 or parts[2] not in ("", "g"):
+        return None
+    old, new = (part.replace(f"\\{mark}", mark) for part in parts[:2])
+    pattern = _pattern(old, extended=extended)
+    if pattern is None or re.search(r"\\|&", new):
+        return None
+    count = 0 if parts[2] else 1
+    return "\n".join(pattern.sub(lambda _: new, line, count) for line in text.split("\n"))
+
+
+def _pattern(text: str, *, extended: bool) -> re.Pattern[str] | None:
+    """Return a plain pattern of sed: letters, ``.``, sets, and few repeats; None for others."""
+    found: list[str] = []
+    repeats = at = 0
+    while at < len(text):
+        char = text[at]
+        group = _SET.match(text, at)
+        if char == "\\" and text[at + 1 : at + 2] in set(".*[]/\"'{}$^-"):
+            found.append(re.escape(text[at + 1]))
+            at += 1
+        elif group is not None:
+            found.append(group[0])
+            at = group.end() - 1
+        elif char == "*" or (extended and char == "+"):
+            repeats += 1
+            if not found or found[-1] in ("*", "+", "^"):
+                return None
+            found.append(char)
+        elif char == "." or (char == "^" and not at) or (char == "$" and at == len(text) - 1):
+            found.append(char)
+        elif _PLAIN.match(char) or (not extended and char in "{}()+?|"):
+            found.append(re.escape(char))
+        else:
+            return None
+        at += 1
+    return re.compile("".join(found)) if found and repeats <= _MOST_REPEATS else None
+
+
+def edit_by_jq(text: str, expression: str, given: dict[str, Any]) -> str | None:
+    """Return a JSON text behind assignments such as ``.a.b = 3 | .c = $x``; None for others.
+
+    *given* are the variables of ``--arg`` and ``--argjson``.
+
+    >>> edit_by_jq('{"zero_optimization": {"stage": 2}}', ".zero_optimization.stage = 3", {})
+    '{"zero_optimization": {"stage": 3}}'
+    """
+    if len(text) > _LONGEST:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    for one in expression.split("|"):
+        match = _ASSIGNMENT.fullmatch(one)
+        if match is None:
+            return None
+        try:
+            value = given[match[2][1:]] if match[2].startswith("$") else json.loads(match[2])
+        except (KeyError, ValueError, RecursionError):
+            return None
+        *owners, last = match[1].split(".")[1:]
+        place = found
+        for name in owners:
+            if isinstance(place, dict):
+                place = place.setdefault(name, {})
+        if not isinstance(place, dict):
+            return None
+        place[last] = value
+    return json.dumps(found)
+
+
+def references(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a text between references to variables, with the name behind each.
+
+    >>> list(references("a $B c"))
+    [('a ', 'B'), (' c', '')]
+    """
+    at = 0
+    for match in _REFERENCE.finditer(text):
+        yield text[at : match.start()], match[1] or match[2]
+        at = match.end()
+    yield text[at:], ""
