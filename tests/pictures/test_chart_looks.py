@@ -17,7 +17,7 @@ from parcost.contract.outcome import OTHER as REST
 from parcost.report.charts import chart_data
 from parcost_formats.html.drawing import svg
 from parcost_formats.html.specification import legend_entry_width, legend_look
-from parcost_formats.pictures.points import point_charts
+from parcost_formats.pictures.points import charts as point_charts
 from parcost_plugins.vocabulary import causes
 from parcost_plugins.vocabulary.axes import cause_scale
 

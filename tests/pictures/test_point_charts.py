@@ -11,7 +11,7 @@ import parcost
 from parcost import Chart
 from parcost.contract.charts import PointFigure, PointTable
 from parcost.report.charts import report_charts
-from parcost_formats.pictures.points import point_charts
+from parcost_formats.pictures.points import charts as point_charts
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import pytest
 import parcost
 from parcost import Report, hookimpl
 from parcost.contract import hookspecs
-from parcost.contract.charts import PointTable
 from parcost.contract.plugin import Plugin
 from parcost.plugins.discovery import Plugins, load
 
@@ -34,8 +33,7 @@ QUESTION += "50 GB/s per_direction }\n"
 REGISTRIES = ("blocks", "catalogues", "collectives", "schedules", "kernels", "exporters")
 HOOKS = {n: spec for n, spec in vars(hookspecs).items() if hasattr(spec, "parcost_spec")}
 #: Asked by a search and by `parcost show`, and not by an evaluation.
-NO_POINTS = PointTable(kind="sweep", axes={}, figures={}, rows=[])
-ELSEWHERE = {"axes", "capacities", "objectives", "search_goals", "views", "replays", "point_charts"}
+ELSEWHERE = {"axes", "capacities", "objectives", "search_goals", "views", "replays"}
 ELSEWHERE |= {"usable_memory", "missing_figures"}
 
 
@@ -145,7 +143,7 @@ def test_a_hook_that_fails_is_named_and_nothing_else_changes(hook: str, way: str
     assert [numbers(report) for report in found] == good_results()
     if hook in ELSEWHERE:
         (study,) = parcost.Session(plugins).load_text(STEP)[0].studies()
-        list(plugins.ask(hook, [], study=study, name="ranks", rows=[0], points=NO_POINTS))
+        list(plugins.ask(hook, [], study=study, name="ranks", rows=[0]))
     lines = [str(fault) for fault in plugins.faults]
     assert lines
     for line in lines:

@@ -260,7 +260,7 @@ def test_without_the_plugin_there_is_none(run: Run) -> None:
 
 
 def result_with(*intervals: Any) -> Any:
-    plugin = SimpleNamespace(intervals=hookimpl(lambda: list(intervals)))
+    plugin = SimpleNamespace(figures=hookimpl(lambda: list(intervals)))
     (scenario,) = parcost.load_text(STUDY, plugins=load(("mine", plugin)))
     return scenario.evaluate().result
 
@@ -283,7 +283,7 @@ def test_a_plugin_may_say_how_far_its_figure_is_off() -> None:
         (interval_of("mfu", low="none"), "low = 'none'"),
         (interval_of("mfu", high=float("nan")), "high = nan"),
         (interval_of("mfu", coverage=3.0), "coverage = 3.0"),
-        ("mfu", "returned str where Interval is expected"),
+        ("mfu", "returned str where Figure or Interval is expected"),
     ],
 )
 def test_a_wrong_interval_is_left_out_and_named(interval: Any, said: str) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from parcost.numeric import Real
 
 #: The version of the contract: it grows where a plugin that fits one version may not fit the next.
-API_VERSION = 3
+API_VERSION = 4
 
 hookspec = pluggy.HookspecMarker("parcost")
 hookimpl = pluggy.HookimplMarker("parcost")
@@ -205,13 +205,11 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: 
 
 
 @hookspec
-def figures(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
-    """Headline numbers: step time, tokens per second, MFU."""
+def figures(study: Study, outcome: Outcome) -> Iterable[Figure | Interval]:  # type: ignore[empty-body]
+    """Headline numbers: step time, tokens per second, MFU; and intervals of figures, by name.
 
-
-@hookspec
-def intervals(study: Study, outcome: Outcome) -> Iterable[Interval]:  # type: ignore[empty-body]
-    """The prediction intervals of figures: the range of their measured values, by name."""
+    An interval is the range of the measured values.
+    """
 
 
 @hookspec
@@ -243,23 +241,14 @@ def sections(study: Study, outcome: Outcome, brief: bool) -> Iterable[Section]: 
 
 
 @hookspec
-def charts(study: Study, outcome: Outcome) -> Iterable[Chart]:  # type: ignore[empty-body]
-    """Pictures of a step."""
+def charts(  # type: ignore[empty-body]
+    study: Study, outcome: Outcome, timeline: PassTimeline, points: PointTable
+) -> Iterable[Chart]:
+    """Pictures of what the implementation names as its arguments; it is not called without these.
 
-
-@hookspec
-def calculation_charts(study: Study) -> Iterable[Chart]:  # type: ignore[empty-body]
-    """Pictures of calculations, which need no step."""
-
-
-@hookspec
-def timeline_charts(timeline: PassTimeline) -> Iterable[Chart]:  # type: ignore[empty-body]
-    """Pictures of a pipeline over time: the pipeline of a step, or one by itself."""
-
-
-@hookspec
-def point_charts(points: PointTable) -> Iterable[Chart]:  # type: ignore[empty-body]
-    """Pictures of a sweep or a search."""
+    ``study`` alone is for calculations, which need no step; ``study`` and ``outcome`` for a step;
+    ``timeline`` for a pipeline over time, of a step or by itself; ``points`` for a sweep or search.
+    """
 
 
 # --- Views: called only when they are printed ---------------------------

@@ -75,8 +75,7 @@ def evaluate(
     if study.trains and not any_of((ends := duration_check(study)).holds):
         return refuse(study, [*warnings, ends], at)  # before it is added up to what is not a number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
-    shown = [*_figures(study, outcome)]
-    intervals = _intervals(study, outcome, shown)
+    shown, intervals = _figures(study, outcome)
     failed = [*failed, *unread_checks(study, failed, lambda: details(study, outcome))]
     shown += _bounds(shown, intervals)
     undefined = gather([*number_checks(figure for _, figure in shown)], study)
@@ -84,15 +83,7 @@ def evaluate(
         failed = [*failed, *undefined.failed]
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
     figures = [*shown, *calculation_figures(study)]
-    known = KnownFigures(
-        figures,
-        lambda: details(study, outcome),
-        study.faults,
-        intervals,
-        missing=lambda: missing_figures(study),
-        absences=study.plugins.absences,
-    )
-    judged = expectations(claims, known)
+    judged = expectations(claims, _known_figures(study, outcome, figures, intervals))
     found = [diagnose_points(check, study, at) for check in by_effect(failed)]
     feasible = True if outcome is None else outcome.feasible
     judged = [_claim_at_points(claim, study, at, feasible) for claim in judged]
@@ -145,10 +136,18 @@ def check_claims(claims: Claims, study: Study) -> None:
             expectations(claims)
             return
         outcome = reduce.evaluate(study)
-    shown = _figures(study, outcome)
-    intervals = _intervals(study, outcome, shown)
+    shown, intervals = _figures(study, outcome)
     figures = [*shown, *_bounds(shown, intervals), *calculation_figures(study)]
-    known = KnownFigures(
+    expectations(claims, _known_figures(study, outcome, figures, intervals))
+
+
+def _known_figures(
+    study: Study,
+    outcome: Outcome | None,
+    figures: list[tuple[Plugin, Figure]],
+    intervals: Stamped[Interval],
+) -> KnownFigures:
+    return KnownFigures(
         figures,
         lambda: details(study, outcome),
         study.faults,
@@ -156,7 +155,6 @@ def check_claims(claims: Claims, study: Study) -> None:
         missing=lambda: missing_figures(study),
         absences=study.plugins.absences,
     )
-    expectations(claims, known)
 
 
 def calculation_figures(study: Study) -> list[tuple[Plugin, Figure]]:
@@ -207,10 +205,8 @@ def charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Char
     if study.axes:
         return ()
     with quiet():
-        found = [*study.plugins.ask("calculation_charts", study.faults, study=study)]
-        if outcome is not None:
-            found += study.plugins.ask("charts", study.faults, study=study, outcome=outcome)
-    return tuple(found)
+        known = {"study": study} if outcome is None else {"study": study, "outcome": outcome}
+        return tuple(study.plugins.ask("charts", study.faults, **known))
 
 
 def timeline_charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Chart]]:
@@ -220,7 +216,7 @@ def timeline_charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plu
     return tuple(
         stamped
         for timeline in timelines(study, outcome)
-        for stamped in study.plugins.ask("timeline_charts", study.faults, timeline=timeline)
+        for stamped in study.plugins.ask("charts", study.faults, timeline=timeline)
     )
 
 
@@ -255,30 +251,26 @@ def _timeline(
     return PassTimeline(name=name, pipeline=cut, devices=devices, seconds=end, parts=parts)
 
 
-def _figures(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
+def _figures(
+    study: Study, outcome: Outcome | None
+) -> tuple[list[tuple[Plugin, Figure]], Stamped[Interval]]:
+    """Return the figures of a step, and their prediction intervals."""
     if outcome is None:
-        return ()
+        return [], ()
     asked = study.plugins.ask("figures", study.faults, study=study, outcome=outcome)
-    return valid_answers(study, "figures", asked)
-
-
-def _intervals(
-    study: Study, outcome: Outcome | None, figures: Stamped[Figure]
-) -> Stamped[Interval]:
-    """Return the prediction intervals of *figures* that plugins provide."""
-    if outcome is None:
-        return ()
+    found = [*valid_answers(study, "figures", asked)]
+    figures = [(plugin, one) for plugin, one in found if isinstance(one, Figure)]
     names = {figure.name for _, figure in figures}
-    found = []
-    asked = study.plugins.ask("intervals", study.faults, study=study, outcome=outcome)
-    for plugin, interval in valid_answers(study, "intervals", asked):
-        if interval.name in names:
-            found.append((plugin, interval))
+    intervals: list[tuple[Plugin, Interval]] = []
+    for plugin, one in found:
+        if not isinstance(one, Interval):
+            continue
+        if one.name in names:
+            intervals.append((plugin, one))
         elif not study.plugins.absences:  # of a plugin that is left out, the figure is missing too
-            message = f"gave an interval of `{interval.name}`, and no figure is called that"
-            fault = Fault(plugin=plugin, hook="intervals", message=message)
-            study.leave_out(fault, interval)
-    return tuple(found)
+            message = f"gave an interval of `{one.name}`, and no figure is called that"
+            study.leave_out(Fault(plugin=plugin, hook="figures", message=message), one)
+    return figures, tuple(intervals)
 
 
 def _bounds(figures: Stamped[Figure], intervals: Stamped[Interval]) -> list[tuple[Plugin, Figure]]:

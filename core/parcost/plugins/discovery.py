@@ -18,6 +18,7 @@ from attrs import define, evolve, field, frozen
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.calls import place as place_in_code
+from parcost.contract.figures import Interval
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
@@ -47,7 +48,7 @@ _OWN_MODULES = (
 #: Hooks that one plugin answers, once, and what it does so.
 _ONE_ANSWER = {"pipelines": "cuts the step", "library": "names the communication library"}
 #: Hooks whose answers have unique names.
-_ONE_NAME = ("groups", "terms", "memory", "figures", "intervals")
+_ONE_NAME = ("groups", "terms", "memory", "figures")
 
 
 @frozen(eq=False)
@@ -166,6 +167,7 @@ class Plugins:
         """Yield the contributions of each plugin to *hook*, each with its plugin.
 
         With *only*, yield the contributions of the plugin at that position of :meth:`implementing`.
+        An implementation that takes other arguments than *arguments* is not called.
 
         A plugin has a fault if it raises, returns another type than the hook declares, or repeats a
         name. The fault is added to *faults*; without a list it is raised as a :class:`PluginError`.
@@ -174,6 +176,8 @@ class Plugins:
         asked = self.registry.hooks.get(hook, ())
         taken: dict[Any, Plugin] = {}
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
+            if not arguments.keys() >= set(argnames):
+                continue
             given = tuple(map(arguments.__getitem__, argnames))
             try:
                 answers, complaint = call(
@@ -443,7 +447,8 @@ def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plu
         key: Any = ""
     elif hook in _ONE_NAME and found:
         first = found[0]
-        key = (first.name, first.pass_ if isinstance(first, Work) else "")
+        is_interval = isinstance(first, Interval)  # has the name of its figure
+        key = (first.name, is_interval, first.pass_ if isinstance(first, Work) else "")
     else:
         return ""
     other = taken.get(key)

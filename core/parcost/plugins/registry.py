@@ -29,6 +29,7 @@ from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
 from parcost.contract.validation import answer_types, expectation, items_of, problem
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
+from parcost.plugins import former_hooks
 from parcost.plugins.former_schedules import ScheduleOfVersion2
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ _FORMER_METHODS: Mapping[str, Sequence[str]] = {
 _ONE_ARGUMENT = dict.fromkeys(("limits", "closed_form", "spans", "lower_bound", "for_study"), 2)
 #: What algorithms of the first version had where ``closed_form`` is now.
 _FORMER_TEXTS = ("formula", "formula_for", "sees")
-#: The version before: all of it but the cases of schedules is as it is now.
+#: Earlier versions whose plugins are adapted: hooks under former names, and cases of schedules.
+_FORMER_HOOKS = 3
 _SCHEDULES_BY_STAGE = 2
 _GUIDE = "docs/plugins.md, Versions of the contract,"
 
@@ -156,28 +158,27 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
     while True:
         manager = _Manager(GROUP)
         manager.add_hookspecs(hookspecs)
+        manager.add_hookspecs(former_hooks)
         fault = next((f for plugin in left if (f := _register_one(manager, plugin))), None)
         if fault is None:
             break
         faults.append(fault)
         left = [plugin for plugin in left if plugin is not fault.plugin]
     by_name = {plugin.name: plugin for plugin in left}
-    return {
-        name: [
-            (by_name[impl.plugin_name], impl.function, impl.argnames)
-            for impl in sorted(
-                caller.get_hookimpls(), key=lambda i: precedence(by_name[i.plugin_name])
+    found: dict[str, list[Hook]] = {}
+    for name, caller in vars(manager.hook).items():
+        if not name.startswith("_"):
+            found.setdefault(former_hooks.NEW_NAMES.get(name, name), []).extend(
+                (by_name[impl.plugin_name], impl.function, impl.argnames)
+                for impl in caller.get_hookimpls()
             )
-        ]
-        for name, caller in vars(manager.hook).items()
-        if not name.startswith("_")
-    }
+    return {name: sorted(hooks, key=lambda h: precedence(h[0])) for name, hooks in found.items()}
 
 
 def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
     """Register *plugin*; return a fault if it is invalid, else None."""
     wanted = _version(plugin)
-    if wanted not in (_SCHEDULES_BY_STAGE, API_VERSION):
+    if wanted not in (_SCHEDULES_BY_STAGE, _FORMER_HOOKS, API_VERSION):
         message = f"needs version {quote(wanted)} of the contract, and this is {API_VERSION}"
         return _fault(plugin, "registration", f"{message}; {_GUIDE} lists the changes")
     misfit = pluggy.PluginValidationError

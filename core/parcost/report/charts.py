@@ -31,7 +31,7 @@ def report_charts(axes: Axes, results: Sequence[Result], units: Mapping[str, str
         return []
     study = legal[0].study
     points = _point_table(axes, results, units)
-    drawn = study.plugins.ask("point_charts", study.faults, points=points)
+    drawn = study.plugins.ask("charts", study.faults, points=points)
     return sorted((chart for _, chart in drawn), key=lambda chart: chart.place)
 
 

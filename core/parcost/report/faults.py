@@ -11,7 +11,6 @@ from parcost.report.result import Result
 RULES = ("checks", "outcome_checks")
 _SHOWN = (  # beside the step
     "figures",
-    "intervals",
     "details",
     "missing_figures",
     "sections",

@@ -25,7 +25,7 @@ def search_charts(found: SearchResult) -> list[Chart]:
     """Return the pictures of a search."""
     study = found.scenario.first
     table = point_table(found)
-    asked = study.plugins.ask("point_charts", study.faults, points=table)
+    asked = study.plugins.ask("charts", study.faults, points=table)
     return sorted((chart for _, chart in asked), key=lambda chart: chart.place)
 
 

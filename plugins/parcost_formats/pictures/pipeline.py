@@ -20,7 +20,7 @@ _PLACES = ("forward", "backward", "weight gradients", "forward and backward")
 
 
 @hookimpl
-def timeline_charts(timeline: PassTimeline) -> Iterator[Chart]:
+def charts(timeline: PassTimeline) -> Iterator[Chart]:
     """Return the bars of the passes."""
     passes = sorted(
         ((d, one) for d, device in enumerate(timeline.devices) for one in device),

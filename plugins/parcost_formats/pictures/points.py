@@ -31,7 +31,7 @@ _ON_FRONT, _OTHERS = "on the front", "others"
 
 
 @hookimpl
-def point_charts(points: PointTable) -> Iterator[Chart]:
+def charts(points: PointTable) -> Iterator[Chart]:
     """Yield curves along a numeric axis, a heat map over two axes, and the Pareto front."""
     if points.kind == "sweep":
         yield from _curves(points)

@@ -37,7 +37,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 @hookimpl
-def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
+def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
     """Yield the intervals of step time and memory."""
     training = study.get(Training)
     if training is None:

@@ -40,7 +40,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
 
 
 @hookimpl
-def calculation_charts(study: Study) -> Iterator[Chart]:
+def charts(study: Study) -> Iterator[Chart]:
     """Return a picture of each machine: its roofs over FLOPs per byte."""
     for asked in study.all(Roofline):
         peak: Real | None = getattr(asked.device, asked.compute)

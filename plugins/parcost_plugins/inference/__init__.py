@@ -61,10 +61,10 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
 
 
 @hookimpl
-def calculation_charts(study: Study) -> Iterator[Chart]:
+def charts(study: Study) -> Iterator[Chart]:
     """Return charts of throughput over batch size."""
     if study.all(Serving):
-        from parcost_plugins.inference.charts import batch_charts
+        from parcost_plugins.inference.batch_charts import batch_charts
 
         yield from batch_charts(study)
 

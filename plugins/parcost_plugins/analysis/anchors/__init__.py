@@ -82,7 +82,7 @@ def _ends_of_anchors(found: Anchoring, causes: CauseFactors) -> tuple[float, flo
 
 
 @hookimpl
-def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
+def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
     """Yield the interval of the step time, given the measured runs."""
     found = study.query(anchoring)
     if found is None or not found.step.layouts:

@@ -56,7 +56,7 @@ def calculations(study: Study) -> Iterator[Figure | Check | Section]:
 
 
 @hookimpl
-def calculation_charts(study: Study) -> Iterator[Chart]:
+def charts(study: Study) -> Iterator[Chart]:
     """Return the bubble of pipelines over micro-batches."""
     if study.all(PipelineSketch):
         from parcost_plugins.calculators.sheets.pipeline_charts import bubble_charts

@@ -25,10 +25,10 @@ def calculations(study: Study) -> Iterator[Check | Figure | Section]:
 
 
 @hookimpl
-def calculation_charts(study: Study) -> Iterator[Chart]:
+def charts(study: Study) -> Iterator[Chart]:
     """Return charts of the time over the message size, by algorithm."""
     if study.all(Transfer):
-        from parcost_plugins.calculators.transfers.charts import transfer_charts
+        from parcost_plugins.calculators.transfers.size_charts import transfer_charts
 
         yield from transfer_charts(study)
 
