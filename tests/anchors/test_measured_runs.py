@@ -48,6 +48,18 @@ def test_the_median_leaves_out_the_first_steps_and_survives_slow_ones() -> None:
     assert read_settings(found["settings"].strip('"')) == {"training.global_batch": "64 sequences"}
 
 
+def test_lines_of_forks_of_megatron_are_read() -> None:
+    of_primus = [megatron(i, f"{400 + i}.0/13240.9") for i in range(1, 4)]
+    assert values(read("\n".join(of_primus)))["step_time"].startswith("0.4025 s")
+    length = " actual seqlen: 2048 |"
+    of_deepspeed = [megatron(i, 400.0).replace("global", "gloabl") + length for i in range(1, 31)]
+    found = values(read("\n".join(of_deepspeed)))
+    assert read_settings(found["settings"].strip('"')) == {
+        "training.global_batch": "64 sequences",
+        "training.sequence": "2048",
+    }
+
+
 def test_steps_that_are_no_measurement_are_named_by_line_and_reason() -> None:
     lines = [megatron(i, 400.0 + i) for i in range(1, 31)]
     lines[20] = megatron(21, 100.0, loss="nan")

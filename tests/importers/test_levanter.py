@@ -98,6 +98,8 @@ def test_the_batch_is_shared_out_over_the_devices(tmp_path: Path) -> None:
     [
         ("p=f32,c=bfloat16", "bfloat16", "uses", "bf16_pure"),
         ("p=f32,c=bfloat16", "f32", "uses", "fp32"),
+        ("p=f32,c=bfloat16", "p=f32", "uses", "fp32"),
+        ("p=f32,c=bfloat16", "c=bfloat16", "uses", "bf16_fsdp"),
         ("  mp: p=f32,c=bfloat16\n", "", "uses", "fp32"),
         ("  train_batch", "  fsdp_axis: null\n  train_batch", "layout.zero", "0"),
         (
@@ -162,6 +164,10 @@ def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribu
 def test_what_the_language_lacks_is_an_error(old: str, new: str, message: str) -> None:
     found = problems(Levanter(), JOB.replace(old, new), "run.yaml")
     assert any(message in one for one, _ in found)
+
+
+def test_a_trainer_without_a_batch_of_all_devices_is_one() -> None:
+    assert Levanter().recognizes("run.yaml", "trainer:\n  mp: f32\n  per_device_parallelism: 1\n")
 
 
 def test_a_model_of_the_hub_is_the_reference_of_its_class() -> None:

@@ -11,6 +11,9 @@ FILES = {
     "ROLL": "a:\n  training_args: {b: 1}\n  strategy_args:\n    strategy_name: megatron_train\n",
     "PaddleNLP": '{"model_name_or_path": "m", "tensor_parallel_degree": 2, "sharding": "stage1"}',
     "picotron": '{"distributed": {"pp_engine": "1f1b"}, "training": {"seq_length": 128}}',
+    "the FSDP example of awsome-distributed-training": (
+        "spec:\n- --max_context_width=4096\n- --hidden_width=8192\n"
+    ),
     "dolomite-engine": "model_args:\n  model_name: m\ndistributed_args:\n  stage: 3\n",
 }
 
@@ -31,6 +34,8 @@ SCRIPTS = {
         "run.py",
         "from transformers import TrainingArguments, Trainer\nargs = TrainingArguments(bf16=True)\n",
     ),
+    "EasyLM": ("run.sh", "python -m EasyLM.models.llama.llama_train --dtype='fp32'\n"),
+    "llama-recipes": ("run.sbatch", "torchrun finetuning.py --enable_fsdp --pure_bf16\n"),
     "ms-swift 1": ("run.sh", "python llm_sft.py --sft_type full --batch_size 1\n"),
 }
 

@@ -22,7 +22,9 @@ _MODEL = "model levanter"
 _TRAINER = "trainer."
 _SIGNS = (
     re.compile(r"^trainer\s*:", re.MULTILINE),
-    re.compile(r"^\s+(?:train_batch_size|num_train_steps)\s*:", re.MULTILINE),
+    re.compile(
+        r"^\s+(?:train_batch_size|per_device_parallelism|num_train_steps)\s*:", re.MULTILINE
+    ),
     re.compile(
         r"^\s+(?:mp\s*:\s*[\"']?(?:p=|f32|bf)|fsdp_axis\s*:|model_axis_size\s*:|axis_mapping\s*:|"
         r"tensor_parallel_axes\s*:|mesh\s*:)",
@@ -264,7 +266,8 @@ def _precision(found: SettingCollector) -> None:
     recipe = kinds.get(text)
     if "=" in text:
         parts = dict(one.partition("=")[::2] for one in text.split(","))
-        weights, products = (parts.get(one[0], parts.get(one)) for one in ("params", "compute"))
+        weights = parts.get("p", parts.get("params", "f32"))
+        products = parts.get("c", parts.get("compute", weights))
         known = {"p", "params", "c", "compute", "o", "output"}
         recipe = kinds.get(f"{weights} {products}") if parts.keys() <= known else None
     kind = str(found.value("optimizer.type", "adam")).lower()
