@@ -98,6 +98,20 @@ class Draft:
         """Give the block of a *kind* a label."""
         self._labels[kind] = label
 
+    def recipe(self, base: str, label: str, option: Option | None, why: str) -> None:
+        """Set the precision to *base*, or to a block *label* that extends it if the file has one.
+
+        It is that of *option*; without it, it is assumed for the reason *why*.
+        """
+        name = base
+        if self.has("precision."):
+            name = label
+            self.label("precision", f"{label} extends {base}")
+        if option is not None:
+            self.set("training.precision", name, option)
+        else:
+            self.assume("training.precision", name, why)
+
     def has(self, path: str) -> bool:
         """Return whether an attribute, or any of a block, is set."""
         kind, _, name = path.partition(".")

@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf, prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import click
 from attrs import frozen
 
 from parcost.system.files import read_lines
 from parcost_measured.calibration.allocator import is_memory_log
+from parcost_measured.validation.records import is_number
 from parcost_measured.validation.rows import RUNS, Flaw
 
+T = TypeVar("T")
 Content = Literal[
     "runs", "products", "attention", "streams", "host", "collectives", "memory", "log"
 ]
@@ -32,7 +34,6 @@ _FIELDS: Sequence[tuple[Content, Sequence[str]]] = (
     ("collectives", ("collective", "message_bytes")),
     ("host", ("what", "mode", "count")),
 )
-_LOGS = (".log", ".txt", ".csv", ".json")
 
 
 @frozen
@@ -202,29 +203,13 @@ def number(row: Mapping[str, Any], name: str, *, above: float = 0.0) -> float:
     return float(value)
 
 
-def is_number(value: Any) -> bool:
-    """Return whether *value* is a finite number and no bool."""
-    from math import isfinite
-
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return isfinite(float(value))
-    except OverflowError:
-        return False
-
-
 def text(row: Mapping[str, Any], name: str) -> str:
     """Return the text in a field.
 
     Raises:
         FieldError: The field is missing or invalid.
     """
-    if name not in row:
-        raise FieldError(f"`{name}` is missing{_hint(name, row)}")
-    if not isinstance(row[name], str):
-        raise FieldError(f"`{name}` is {_value_text(row[name])}, not a text")
-    return str(row[name])
+    return _typed(row, name, str, "not a text")
 
 
 def boolean(row: Mapping[str, Any], name: str) -> bool:
@@ -233,11 +218,16 @@ def boolean(row: Mapping[str, Any], name: str) -> bool:
     Raises:
         FieldError: The field is missing or invalid.
     """
+    return _typed(row, name, bool, "neither true nor false")
+
+
+def _typed(row: Mapping[str, Any], name: str, kind: type[T], otherwise: str) -> T:
     if name not in row:
         raise FieldError(f"`{name}` is missing{_hint(name, row)}")
-    if not isinstance(row[name], bool):
-        raise FieldError(f"`{name}` is {_value_text(row[name])}, neither true nor false")
-    return bool(row[name])
+    value = row[name]
+    if not isinstance(value, kind):
+        raise FieldError(f"`{name}` is {_value_text(value)}, {otherwise}")
+    return value
 
 
 def _hint(name: str, row: Mapping[str, Any]) -> str:

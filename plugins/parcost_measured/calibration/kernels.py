@@ -19,11 +19,11 @@ from parcost_measured.calibration.inputs import (
     FieldError,
     TableRow,
     boolean,
-    is_number,
     number,
     text,
 )
 from parcost_measured.validation.hardware import ENTRIES, device_names, entry_of
+from parcost_measured.validation.records import is_number
 from parcost_measured.validation.rows import Flaw, Hardware
 from parcost_plugins.vocabulary import Cluster, Gemm, KernelChoice, Training
 

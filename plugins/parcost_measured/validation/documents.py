@@ -89,10 +89,6 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(100 * share, _DIGITS)
 
 
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, _DIGITS)
-
-
 def _flaw(flaw: Flaw) -> Mapping[str, Any]:
     return {
         "file": flaw.file,

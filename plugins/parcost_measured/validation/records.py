@@ -96,7 +96,7 @@ def _field(attribute: Attribute[Any], types: tuple[Any, ...], value: Any, where:
         return Reading(value)
     if isinstance(value, str) and str in types:
         return _word(attribute, value, where)
-    if _is_number(value):
+    if is_number(value):
         if int in types and float(value).is_integer():
             return _check_range(attribute, int(value), where)
         if float in types:
@@ -105,7 +105,8 @@ def _field(attribute: Attribute[Any], types: tuple[Any, ...], value: Any, where:
     return Reading(None, (f"`{where}` is {_value_text(value)}, not {wanted}",))
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether *value* is a finite number and no bool."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from parcost import Memory, Study, attribute, formula, hookimpl
+from parcost import Memory, Real, Study, attribute, formula, hookimpl
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import (
     Compression,
@@ -111,31 +111,26 @@ def _staging_buffer(kind: StageKind, study: Study) -> Memory:
 def _copies(kind: StageKind, study: Study) -> Memory:
     """Return the buckets to which gradients are copied before reduction."""
     size = study[Training].precision.reduction
-    return Memory(
-        name=kind.label("gradient buckets"),
-        cause=BUFFERS,
-        bytes_=formula(
-            "N > 1 ? psi e : 0",
-            N=kind.replicas,
-            psi=kind.elements,
-            e=(size, "B"),
-            source="PyTorch DDP without gradient_as_bucket_view",
-        ),
-        count=kind.count,
-    )
+    source = "PyTorch DDP without gradient_as_bucket_view"
+    return _replica_buffer(kind, "gradient buckets", size, source)
 
 
 def _residual_memory(kind: StageKind, study: Study) -> Memory:
-    size = study[Compression].residual
+    source = "error feedback adds what was not sent to the next gradient"
+    return _replica_buffer(kind, "compression residual", study[Compression].residual, source)
+
+
+def _replica_buffer(kind: StageKind, name: str, size: Real, source: str) -> Memory:
+    """Return a buffer of *size* bytes per parameter, which several replicas need."""
     return Memory(
-        name=kind.label("compression residual"),
+        name=kind.label(name),
         cause=BUFFERS,
         bytes_=formula(
             "N > 1 ? psi e : 0",
             N=kind.replicas,
             psi=kind.elements,
             e=(size, "B"),
-            source="error feedback adds what was not sent to the next gradient",
+            source=source,
         ),
         count=kind.count,
     )

@@ -9,7 +9,6 @@ from parcost_formats.tools.tables import table
 _OWN = "mixed"  # the recipe of the file, where it differs from that of the catalogue
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 _GATHERED = {"fp8_delayed": 1.0, "fp8_current": 1.0, "mxfp8": 2.0}  # written by the update
-_SAME = "update_traffic"
 
 
 #: Formats of 8 and 4 bits that the flags take: megatron/core/transformer/transformer_config.py.
@@ -23,21 +22,12 @@ def read_precision(options: ToolOptions) -> None:
     if base is None:
         return
     entry = f"catalog.precisions.{base}"
-    if option is None:
-        draft.use(entry, options.why("neither bf16 nor fp16 is on"))
-    else:
-        draft.use(entry, option=option)
+    why = "" if option else options.why("neither bf16 nor fp16 is on")
+    draft.use(entry, why, option)
     weights = _gathers(options, base)
     _state_bytes(options, base, weights)
     _products(options, base)
-    label = base
-    if draft.has("precision."):
-        label = _OWN
-        draft.label("precision", f"{_OWN} extends {base}")
-    if option is not None:
-        draft.set("training.precision", label, option)
-    else:
-        draft.assume("training.precision", label, options.why("neither bf16 nor fp16 is on"))
+    draft.recipe(base, _OWN, option, why)
 
 
 def _base(options: ToolOptions) -> tuple[str | None, Option | None]:

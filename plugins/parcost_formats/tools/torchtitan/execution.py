@@ -125,14 +125,7 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
             if one is not None:
                 draft.ignore(one, "it has no effect without the converter float8")
     draft.use(f"catalog.precisions.{base}", "" if option else why, option)
-    label = base
-    if draft.has("precision."):
-        label = _OWN
-        draft.label("precision", f"{_OWN} extends {base}")
-    if option is not None:
-        draft.set("training.precision", label, option)
-    else:
-        draft.assume("training.precision", label, why)
+    draft.recipe(base, _OWN, option, why)
 
 
 def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_plain: bool) -> None:

@@ -21,8 +21,6 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_weights,
 )
 
-_STAGES = (0, 1, 2, 3)
-
 
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield the checklist for a study of several replicas."""
