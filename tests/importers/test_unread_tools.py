@@ -59,6 +59,22 @@ def test_a_file_of_a_tool_without_a_reader_names_the_tool(tool: str) -> None:
     assert "parcost eval config.json --use catalog.devices" in problem.help
 
 
+MANIFESTS = {
+    "Kubernetes": "apiVersion: batch/v1\nkind: Job\nspec:\n  command: [torchrun, train.py]\n",
+    "SkyPilot": "resources:\n  accelerators: H100:8\nrun: |\n  torchrun train.py\n",
+    "Azure Machine Learning": "command: python train.py\ncompute: azureml:gpus\n",
+    "dstack": "type: task\ncommands:\n  - torchrun train.py\n",
+}
+
+
+@pytest.mark.parametrize("tool", MANIFESTS)
+def test_a_file_that_starts_a_command_says_to_read_the_command(tool: str) -> None:
+    assert UnreadTools().recognizes("run.yaml", MANIFESTS[tool])
+    (problem,) = UnreadTools().translate("run.yaml", MANIFESTS[tool]).problems
+    assert f"a configuration of {tool}, which parcost does not read" in problem.message
+    assert "copy the command that it starts into a script" in problem.help
+
+
 def test_a_file_of_paddlenlp_is_none_of_trainer() -> None:
     text = FILES["PaddleNLP"].replace("{", '{"per_device_train_batch_size": 1, ', 1)
     assert not TuningTool("trl").recognizes("run.json", text)

@@ -6,7 +6,8 @@ Files of such a tool share keys with those of others, whose importers would misr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.needs import NEEDS
@@ -61,20 +62,29 @@ class UnreadTools(Importer):
 
     def translate(self, name: str, text: str) -> Translation:
         """Return an error with the name of the tool, and commands that describe the job."""
-        tool, start = next(_tools(name, text), ("no tool of this table", 0))
+        tool, start = next(_tools(name, text), ({"title": "no tool of this table"}, 0))
         options = " ".join(NEEDS[one] for one in NEEDS if one != "training.model")
+        help = (
+            "evaluate the `config.json` of its model, and state the rest: `parcost eval "
+            f"config.json {options}`, with --set layout.tp, layout.pp, layout.zero and "
+            "training.recompute"
+        )
+        if tool.get("command"):
+            help = (
+                "copy the command that it starts into a script, with its variables, or evaluate "
+                "the configuration that this command names: `parcost eval run.sh --use "
+                "catalog.devices.h100_sxm --set cluster.devices=N`"
+            )
         problem = ImportProblem(
-            message=f"`{name}` is a configuration of {tool}, which parcost does not read",
+            message=f"`{name}` is a configuration of {tool['title']}, which parcost does not read",
             start=start,
             end=start + 1,
-            help="evaluate the `config.json` of its model, and state the rest: `parcost eval "
-            f"config.json {options}`, with --set layout.tp, layout.pp, layout.zero and "
-            "training.recompute",
+            help=help,
         )
         return Translation(problems=[problem])
 
 
-def _tools(name: str, text: str) -> Iterator[tuple[str, int]]:
+def _tools(name: str, text: str) -> Iterator[tuple[Mapping[str, Any], int]]:
     """Yield the tools all of whose signs occur in a text, with the place of the first sign."""
     for tool in _TABLE["tools"]:
         if not name.endswith(tuple(tool.get("endings", _ENDINGS))):
@@ -82,7 +92,7 @@ def _tools(name: str, text: str) -> Iterator[tuple[str, int]]:
         found = [re.search(sign, text, re.MULTILINE) for sign in tool["signs"]]
         places = [one.start() + len(one[0]) - len(one[0].lstrip()) for one in found if one]
         if len(places) == len(found):
-            yield str(tool["title"]), min(places)
+            yield tool, min(places)
 
 
 @hookimpl
