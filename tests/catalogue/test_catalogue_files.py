@@ -223,6 +223,7 @@ RECIPES = {
     "mxfp8_nemo": (2 * (1 + 1 / 32), 2, 12),
     "bf16_deepspeed": (2, 4, 12),  # and 2 of gradients in bf16 beside them
     "fp8_torchao": (4, 4, 8),
+    "fp8_torchao_rows": (4, 4, 8),
 }
 
 

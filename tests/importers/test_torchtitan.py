@@ -304,6 +304,13 @@ def test_recomputation(lines: str, attributes: dict[str, str]) -> None:
             },
             {"training.precision": "fp8_torchao"},
         ),
+        (
+            {
+                "model": 'flavor = "405B"\nconverters = ["quantize.linear.float8"]',
+                "quantize.linear.float8": 'recipe_name = "rowwise"',
+            },
+            {"training.precision": "fp8_torchao_rows"},
+        ),
         ({"compile": "enable = true"}, {"kernels.mode": "compiled"}),
         ({"compile": 'enable = true\ncomponents = ["loss"]'}, {"kernels.mode": "eager"}),
         ({"training": "compile = true"}, {"kernels.mode": "compiled"}),

@@ -405,6 +405,14 @@ def test_layers_that_are_recomputed_by_what_a_row_says(row: Make) -> None:
         } == expected
 
 
+def test_recomputation_that_a_row_says_by_device(row: Make) -> None:
+    extra = {"recompute_detail": "mlp (H100) / core_attn (GB200), per the README"}
+    for gpu, kind, mlp in (("H100-80GB-SXM", "none", True), ("GB200", "selective", False)):
+        found = lines(write(row(recompute="selective", hardware__gpu=gpu, extra=extra)).text)
+        assert found["training.recompute"] == kind
+        assert ("recompute.mlp" in found) is mlp
+
+
 DELAYED = "fp8 with delayed scaling: the row does not name the recipe"
 TUNED = "gradients in bf16, as in NeMo's tuned recipes"
 COMPOSER = {"source": "mosaicml/llm-foundry", "year": 2026}
@@ -433,6 +441,7 @@ DEEPSPEED = {"source": "DeepSpeed", "year": 2026}
         ("mxfp8", "mxfp8", {"extra": {"fp8_dpa": True}}, Recipe("mxfp8", attention=True)),
         ("bf16", "bf16", TITAN, Recipe("bf16_fsdp")),
         ("fp8", "fp8", TITAN, Recipe("fp8_torchao", assumed=DELAYED)),
+        ("fp8", "fp8 rowwise", TITAN, Recipe("fp8_torchao_rows")),
         ("mxfp8", "mxfp8", TITAN, Recipe("mxfp8", "bf16_fsdp")),
         ("nvfp4", "nvfp4", TITAN, Recipe("nvfp4", "bf16_fsdp")),
         ("fp8", "torchao delayed", COMPOSER, Recipe("fp8_torchao")),

@@ -84,7 +84,8 @@ def _base_recipe(row: RunRow, profile: Profile) -> Recipe:
             return Recipe("bf16_fsdp")
         torchao = "torchao" in text or profile.framework.startswith("torchtitan")
         if numbers == "fp8" and torchao:
-            return Recipe("fp8_torchao", assumed=assumed)
+            rows = "_rows" if "rowwise" in text else ""
+            return Recipe(f"fp8_torchao{rows}", assumed=assumed)
         return Recipe(name, "bf16_fsdp", assumed)
     if name == "bf16" and "deepspeed" in profile.framework:
         return Recipe("bf16_deepspeed", assumed=assumed)
@@ -127,10 +128,22 @@ _DETAILS = (
 )
 
 
+def _recompute_detail(row: RunRow) -> str:
+    """Return what the row says of its recomputation, in lower case; "" if nothing.
+
+    Of `a (H100) / b (GB200)`, the words for the device of the row.
+    """
+    said = row.extra.get("recompute_detail")
+    text = said.lower() if isinstance(said, str) else ""
+    for words, device in re.findall(r"([^/()]+)\((\w+)\)", text):
+        if device in re.findall(r"\w+", row.hardware.gpu.lower()):
+            return str(words)
+    return text
+
+
 def recomputation_of(row: RunRow) -> Recomputation:
     """Return the recomputation of *row*."""
-    detail = row.extra.get("recompute_detail")
-    text = detail.lower() if isinstance(detail, str) else ""
+    text = _recompute_detail(row)
     if chunked := re.search(r"full recompute of (\d+) layers", text):
         return Recomputation("full", {"layers": chunked[1]})
     for pattern, found in _DETAILS:

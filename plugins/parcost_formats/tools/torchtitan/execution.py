@@ -112,14 +112,20 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     recipe = options.get("float8.recipe_name")
     if converters is not None and narrow and base == "bf16_fsdp":
         base, option = "fp8_torchao", converters
-        if gathers is None or gathers.text == "false":
+        if recipe is not None and recipe.text not in ("", "tensorwise"):
+            base = "fp8_torchao_rows"
+            if recipe.text == "rowwise":
+                draft.ignore(recipe, f"as `{base}` has it")
+            else:
+                draft.leave(recipe, "is taken as `rowwise`")
+            if gathers is not None:
+                draft.ignore(gathers, "weights scaled by rows are gathered in bf16")
+        elif gathers is None or gathers.text == "false":
             if gathers is not None:
                 draft.set("precision.gather", "2 B", gathers)
             else:
                 name = "float8.enable_fsdp_float8_all_gather"
                 options.default(name, "precision.gather", "2 B", "weights are gathered in bf16")
-        if recipe is not None and recipe.text not in ("", "tensorwise"):
-            draft.leave(recipe, "scaling by rows is taken as scaling by tensors")
     else:
         for one in (gathers, recipe):
             if one is not None:

@@ -207,7 +207,7 @@ def _execution(job: Job) -> Fields:
         fields[mode] = "selective"
         option = "op" if recompute.alternate else str(recompute.every)
         fields["activation_checkpoint.selective_ac_option"] = option
-    recipe = job.recipe(("bf16_fsdp", "bf16_pure", "fp8_torchao", "fp32"))
+    recipe = job.recipe(("bf16_fsdp", "bf16_pure", "fp8_torchao", "fp8_torchao_rows", "fp32"))
     fields["training.dtype"] = "bfloat16" if recipe == "bf16_pure" else "float32"
     kept = "float32" if job.precision.compute == "fp32" else "bfloat16"
     fields["training.mixed_precision_param"] = kept
@@ -215,6 +215,8 @@ def _execution(job: Job) -> Fields:
         fields["model.converters"] = ["quantize.linear.float8"]
         gathers = float(job.precision.gather) < 2.0
         fields["quantize.linear.float8.enable_fsdp_float8_all_gather"] = gathers
+        if recipe == "fp8_torchao_rows":
+            fields["quantize.linear.float8.recipe_name"] = "rowwise"
     fields["compile.enable"] = job.mode == "compiled"
     if job.training.loss_chunks > 1:
         fields["loss"] = job.training.loss_chunks
