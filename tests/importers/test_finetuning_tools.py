@@ -756,7 +756,7 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
         "training.recompute": "full",
     }.items() <= values.items()
     assert "precision.gradients" not in values
-    assert assumed["training.sequence"].endswith("examples/configs: sft.yaml")
+    assert assumed["training.sequence"].endswith("examples/configs/sft.yaml")
     assert "layout.tp" not in assumed
     own = RL_SFT.replace("max_total_sequence_length: 4096", "max_total_sequence_length: 512")
     found = one.read(ImportFile("run.yaml", RL_MEGATRON, PLAIN, {"sft.yaml": own}.get))
@@ -764,6 +764,28 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
     other = RL_MEGATRON.replace("../../sft.yaml", "mine.yaml")
     (problem,) = one.read(ImportFile("run.yaml", other)).problems
     assert "`mine.yaml`, which is not beside the file" in problem.message
+    other = RL_MEGATRON.replace("../../sft.yaml", "my/sft.yaml")
+    (problem,) = one.read(ImportFile("run.yaml", other)).problems
+    assert "`my/sft.yaml`, which is not beside the file" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [
+        *(("examples/configs/sft.yaml", True), ("/opt/nemo-rl/examples/configs/sft.yaml", True)),
+        *(("my/sft.yaml", False), ("sft.yaml", False), ("my_examples/configs/sft.yaml", False)),
+    ],
+)
+def test_only_its_own_folder_has_the_configuration_that_nemo_rl_ships(
+    name: str, is_read: bool
+) -> None:
+    one = next(one for one in importers() if one.name == "nemo_rl")
+    found = one.read(ImportFile("run.sh", f"uv run examples/run_sft.py --config {name}\n"))
+    if is_read:
+        assert assumptions(found)["training.sequence"] == "NeMo RL 0.5: examples/configs/sft.yaml"
+    else:
+        (problem,) = found.problems
+        assert f"`{name}` has the keys of the job, and is not beside" in problem.message
 
 
 def test_keys_of_the_megatron_backend_are_read_or_listed() -> None:

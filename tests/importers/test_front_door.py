@@ -200,3 +200,36 @@ def test_a_script_with_its_configuration_lacks_no_other_file(
     done = run_command("eval", "job.sh", files=files)
     assert done.code == 2
     assert "`job.sh` is not a spec, and its format was not recognised" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        *(("--deepspeed ds_config.json", ""), ("--ds_config_path conf/ds.json --lr 1", "")),
+        *(("--deepspeed_config=zero2.json --data_path alpaca.json", ""), ("--config ds.json", "")),
+        *(
+            ("--train_file a.json --model_config_file m.json", ""),
+            ("conf/run.yaml", "conf/run.yaml"),
+        ),
+        *(("--config a.yaml --deepspeed b.json", "a.yaml"), ("model.config=a.yaml", "")),
+        *(("experiment=b.yaml", "b.yaml"), ("-c train.toml", "train.toml")),
+    ],
+)
+def test_only_a_configuration_of_the_job_is_one_that_has_it(
+    run_command: Run, words: str, missing: str
+) -> None:
+    """A file of DeepSpeed, of data or of a model is not where the settings of `train.py` are."""
+    script = f"deepspeed --num_gpus 8 train.py {words}\n"
+    done = run_command("eval", "job.sh", files={"job.sh": script})
+    assert done.code == 2
+    text = " ".join(done.err.split())
+    if missing:
+        assert f"which has the job: `{missing}`" in text
+    else:
+        assert "`job.sh` is not a spec, and its format was not recognised" in text
+
+
+def test_the_configuration_of_a_launcher_does_not_have_the_job(run_command: Run) -> None:
+    script = "accelerate launch --config_file fsdp.yaml --num_processes 8 train.py --lr 1e-4\n"
+    done = run_command("eval", "job.sh", files={"job.sh": script})
+    assert "its format was not recognised" in " ".join(done.err.split())

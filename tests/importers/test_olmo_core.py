@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parcost import ImportFile, ImportOptions
+from parcost_formats.tools.collector import digits
 from parcost_formats.tools.olmo_core import OlmoCore
 
 from .translations import assumptions, problems, settings, uses
@@ -205,21 +206,25 @@ SHARDS = "DP(name=D.fsdp, param_dtype=DType.bfloat16)"
 
 
 @pytest.mark.parametrize(
-    ("text", "micro_batch"),
+    ("text", "tokens"),
     [
-        (PARTS % ("", SHARDS, "train_module_config_builder=module"), "4"),
-        (PARTS % (f", dp_config={SHARDS}", "None", "optim_config_builder=optimizer"), "2"),
+        (PARTS % ("", SHARDS, "train_module_config_builder=module"), 16_384),
+        (PARTS % (f", dp_config={SHARDS}", "None", "optim_config_builder=optimizer"), 8_192),
     ],
     ids=["OLMo-core 2", "OLMo-core 1, without a training module"],
 )
-def test_functions_given_to_main_build_the_job(text: str, micro_batch: str) -> None:
+def test_functions_given_to_main_build_the_job(text: str, tokens: int) -> None:
     """2,097,152 tokens are 512 sequences of 4,096; 18 layers are those of olmo2_1B."""
+    stated = text.replace("global_batch_size", "sequence_length=4096, global_batch_size")
+    values = settings(OlmoCore().translate("train.py", stated.replace("2**21", "512 * 4096")))
+    assert values["training.global_batch"] == "512 sequences"
+    assert values["training.micro_batch"] == str(tokens // 4096)
     found = OlmoCore().translate("train.py", text.replace("2**21", "512 * 4096"))
     expected = {
         "model.layers": "18",
         "training.sequence": "4096",
-        "training.micro_batch": micro_batch,
-        "training.global_batch": "512 sequences",
+        "training.micro_batch": f"{digits(tokens)} / training.sequence",
+        "training.global_batch": "2_097_152 tokens",
         "training.recompute": "none",
         "layout.zero": "3",
     }
@@ -250,3 +255,32 @@ def test_what_main_is_not_given_is_assumed(
     why = assumptions(found)
     assert why.get("training.sequence") == sequence
     assert why.get("model.vocabulary") == vocabulary
+
+
+@pytest.mark.parametrize(
+    ("size", "micro_batch"),
+    [
+        *(("2 * L", "2"), ("L * 2", "2"), ("L + L", "2"), ("3 * L - L", "2"), ("8 * L // 4", "2")),
+        *(
+            ("int(L * 4 / 2)", "2"),
+            ("max(L, 2 * L)", "2"),
+            ("12288 - L", "2"),
+            ("2 * (L + 0)", "2"),
+        ),
+    ],
+)
+def test_arithmetic_on_a_default_length_is_assumed(size: str, micro_batch: str) -> None:
+    """4,096 tokens are the default of a sequence, and 8,192 two of them."""
+    text = PARTS % ("", SHARDS, "train_module_config_builder=module")
+    length = size.replace("L", "common.dataset.effective_sequence_length")
+    found = OlmoCore().translate("train.py", text.replace("=16384", f"={length}"))
+    assert settings(found)["training.micro_batch"] == micro_batch
+    why = "OLMo-core 2.3: sequence_length is 4096"
+    assert assumptions(found)["training.micro_batch"] == why
+
+
+def test_the_default_of_an_option_is_an_assumption() -> None:
+    text = JOB.replace("opts.sequence_length or LENGTH", "opts.sequence_length")
+    found = OlmoCore().translate("train.py", text + PARSER)
+    why = assumptions(found)["training.sequence"]
+    assert why == "`sequence_length` has this default in the file"

@@ -156,6 +156,10 @@ class SettingCollector:
             why = f"{version}: {default['why']}" if version else default["why"]
             self.assume(blocks.get(block, block), attribute, default["value"], why)
 
+    def is_assumed(self, key: str) -> bool:
+        """Return whether the value of a key is a default that a library of the tool states."""
+        return key in self._assumed
+
     def has_block(self, block: str) -> bool:
         """Return whether a block has any attribute."""
         return block in self._blocks

@@ -56,15 +56,51 @@ _ABSENT = ("ac_config", "float8_config", "tp_config", "cp_config", "pp_config", 
 
 
 class DefaultNumber(int):
-    """A number that a default of OLMo-core supplies; *why* says which."""
+    """A number that a default supplies, or that is computed from one; *why* says which."""
 
     why: str
 
     def __new__(cls, number: int, why: str) -> Self:
         """Return *number* with the reason for which it is assumed."""
         found = super().__new__(cls, number)
-        found.why = f"{_VERSION}: {why}"
+        found.why = why
         return found
+
+    def __add__(self, other: Any) -> Any:
+        """Return a sum; like other results, it is assumed as this number is."""
+        return _derive(self, super().__add__(other))
+
+    def __sub__(self, other: Any) -> Any:
+        """Return a difference."""
+        return _derive(self, super().__sub__(other))
+
+    def __rsub__(self, other: Any) -> Any:
+        """Return a difference."""
+        return _derive(self, super().__rsub__(other))
+
+    def __mul__(self, other: Any) -> Any:
+        """Return a product."""
+        return _derive(self, super().__mul__(other))
+
+    def __floordiv__(self, other: Any) -> Any:
+        """Return a quotient, rounded down."""
+        return _derive(self, super().__floordiv__(other))
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        """Return a quotient, rounded down."""
+        return _derive(self, super().__rfloordiv__(other))
+
+    def __truediv__(self, other: Any) -> Any:
+        """Return a quotient; a whole one is an integer, so that its reason is kept."""
+        return _derive(self, super().__truediv__(other))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+def _derive(number: DefaultNumber, found: Any) -> Any:
+    """Return a result of arithmetic on a default with its reason, if it is a whole number."""
+    whole = isinstance(found, int) or (isinstance(found, float) and found.is_integer())
+    return DefaultNumber(int(found), number.why) if whole else found
 
 
 class OlmoCore(JobImporter):
@@ -161,10 +197,12 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
     given = {one.arg: one.value for one in call.keywords if one.arg}
     names = follower.globals
     batch = follower.value(given[_BATCH_NAME], names) if _BATCH_NAME in given else None
-    length: Any = DefaultNumber(_USUAL_SEQUENCE, f"sequence_length is {_USUAL_SEQUENCE}")
+    length: Any = DefaultNumber(
+        _USUAL_SEQUENCE, f"{_VERSION}: sequence_length is {_USUAL_SEQUENCE}"
+    )
     for key in ("sequence_length", "max_sequence_length"):
         length = follower.value(given[key], names) if key in given else length
-    why = f"tokenizer is {_USUAL_TOKENIZER}"
+    why = f"{_VERSION}: tokenizer is {_USUAL_TOKENIZER}"
     tokenizer: Any = Entity(f"TokenizerConfig.{_USUAL_TOKENIZER}", call)
     tokenizer.cells[_ASSUMED] = Cell(_USUAL_TOKENIZER, call, _ASSUMED, why)
     if "tokenizer" in given:
@@ -272,9 +310,10 @@ class _OlmoLibrary(CodeLibrary):
         """Return an object of a class, or the result of a Python function on numbers."""
         plain = [one for one in arguments if isinstance(one, int | float)]
         if name in ("int", "float", "max", "min") and len(plain) == len(arguments) > 0:
-            if name in ("max", "min"):
-                return max(plain) if name == "max" else min(plain)
-            return int(plain[0]) if name == "int" else float(plain[0])
+            chosen = {"max": max, "min": min}.get(name, lambda one: one[0])(plain)
+            found = int(chosen) if name == "int" else chosen
+            default = next((one for one in plain if isinstance(one, DefaultNumber)), None)
+            return _derive(default, found) if default is not None else found
         if name.rpartition(".")[2][:1].isupper() or name.rpartition(".")[0][:1].isupper():
             kind = next(one for one in name.split(".") if one[:1].isupper())
             order = table(TOOL)["positional"].get(kind, ())
@@ -329,7 +368,10 @@ class _OlmoLibrary(CodeLibrary):
             if self._options is None:
                 return None
             unread = UnreadValue(f"the file declares no option `{node.attr}`")
-            return self._options.get(node.attr, unread)
+            found = self._options.get(node.attr, unread)
+            if isinstance(found, int) and not isinstance(found, bool):
+                return DefaultNumber(found, f"`{node.attr}` has this default in the file")
+            return found
         cell = owner.cells.get(node.attr)
         return cell.value if cell else UnreadValue(f"`{node.attr}` has no value in this file")
 
@@ -399,7 +441,13 @@ def _batch(found: SettingCollector) -> None:
             found.problem(key, message)
         else:
             unit = " sequences" if path == "global_batch" else ""
-            found.set("training", path, f"{digits(tokens // sequence)}{unit}", key)
+            value = f"{digits(tokens // sequence)}{unit}"
+            if found.is_assumed(_SEQUENCE) and not found.is_assumed(key):  # for another length
+                value = {
+                    "micro_batch": f"{digits(tokens)} / training.sequence",
+                    "global_batch": f"{digits(tokens)} tokens",
+                }[path]
+            found.set("training", path, value, key)
 
 
 def _layout(found: SettingCollector) -> None:

@@ -5,6 +5,7 @@ Files of such a tool share keys with those of others, whose importers would misr
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -51,9 +52,8 @@ class UnreadTools(Importer):
         lacking = [
             path
             for call in script.commands
-            for path in (word.text.rpartition("=")[2] for word in call.words)
-            if path.endswith(_CONFIGURATIONS)
-            and "://" not in path
+            for path in _configurations([word.text for word in call.words])
+            if "://" not in path
             and script._replace(written=call.written).find_written(path) is None
             and file.neighbor(path) is None
         ]
@@ -82,6 +82,30 @@ class UnreadTools(Importer):
             help=help,
         )
         return Translation(problems=[problem])
+
+
+def _configurations(words: Sequence[str]) -> Iterator[str]:
+    """Yield the files in a command that may have the keys of a job.
+
+    Data, and configurations of an engine or a launcher, have none of them.
+
+    >>> list(_configurations("ds train.py a.yaml --deepspeed ds.json --config=b.json".split()))
+    ['a.yaml', 'b.json']
+    """
+    rules = _TABLE["configurations"]
+    program = next((at for at, word in enumerate(words) if word.endswith(".py")), len(words))
+    launched = posixpath.basename("".join(words[:1])) in rules["launchers"]
+    before = ""
+    for at, word in enumerate(words):
+        whole, equals, value = word.partition("=")
+        flag, path = (whole, value) if equals else (before, word)
+        before = word if word.startswith("-") and not equals else ""
+        name = flag.lstrip("-").lower()
+        other = bool(name) and re.search(rules["flags"], name) is None
+        if not path.endswith(_CONFIGURATIONS) or other or (launched and at < program):
+            continue
+        if not re.search(rules["parts"], f"{name}={posixpath.basename(path).lower()}"):
+            yield path
 
 
 def _tools(name: str, text: str) -> Iterator[tuple[Mapping[str, Any], int]]:

@@ -17,7 +17,7 @@ from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, read_script
 from parcost_formats.tools.shell.words import ShellTextError
-from parcost_formats.tools.tables import shipped
+from parcost_formats.tools.tables import find_shipped
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
@@ -236,7 +236,7 @@ class _Command:
 
     def _add_shipped(self, word: ShellField) -> bool:
         """Add the keys of a configuration that the tool ships; return whether it is one."""
-        keys, why = shipped(self.rules, word.text)
+        keys, why = find_shipped(self.rules, word.text)
         if self.script.find_written(word.text) is not None:
             return False
         if self.file.neighbor(word.text) or self.file.neighbor(word.text.rpartition("/")[2]):

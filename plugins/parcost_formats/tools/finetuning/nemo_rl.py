@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from attrs import evolve
@@ -16,10 +17,11 @@ from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM, find_lacking
 from parcost_formats.tools.megatron import translate_recipe
 from parcost_formats.tools.megatron.bridge import read_sections
-from parcost_formats.tools.tables import is_listed, shipped, table
+from parcost_formats.tools.tables import find_shipped, is_listed, table
 
 _TABLE = table("nemo_rl")
 _VERSION = str(_TABLE["version"])
+_SHIPPED = "examples/configs"  # of NeMo RL
 _START = "defaults"
 _DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
 _PACKING = ("policy.sequence_packing.enabled", "policy.dynamic_batching.enabled")
@@ -33,7 +35,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     entries = dict(job.entries)
     if PROGRAM in entries and "config" not in entries:
         place = entries[PROGRAM]
-        entries.setdefault(_START, JsonEntry("sft.yaml", place.start, place.end))
+        entries.setdefault(_START, JsonEntry(f"{_SHIPPED}/sft.yaml", place.start, place.end))
     problem = _extend(file, entries, job)
     if problem is not None:
         return Translation(problems=[problem])
@@ -90,7 +92,7 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
                 message = f"`{plain}`: {other.message}"
                 return ImportProblem(message=message, start=start.start, end=start.end)
             values = other
-        elif written is None and (keys := shipped(_TABLE, plain))[0]:
+        elif written is None and (keys := find_shipped(_TABLE, _shipped_path(name)))[0]:
             values = {key: JsonEntry(one, 0, 0) for key, one in keys[0].items()}
             job.assumed.update({key: keys[1] for key in values if key not in entries})
         else:
@@ -106,6 +108,17 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
     message = f"`{_START}` extends more than {_DEEPEST} files; the next is `{start.value}`"
     help = "merge some of these files, or remove the one that extends itself"
     return ImportProblem(message=message, start=start.start, end=start.end, help=help)
+
+
+def _shipped_path(name: str) -> str:
+    """Return the path in NeMo RL of a configuration that is named from a folder of it.
+
+    >>> _shipped_path("../../sft.yaml"), _shipped_path("my/sft.yaml")
+    ('examples/configs/sft.yaml', 'my/sft.yaml')
+    """
+    inner = re.sub(r"^(\.{1,2}/)+", "", name)
+    path = f"{_SHIPPED}/{inner.rpartition('/')[2]}"
+    return path if f"/{path}".endswith(f"/{inner}") else name
 
 
 def _is_replaced(key: str, entries: Mapping[str, JsonEntry]) -> bool:

@@ -24,7 +24,7 @@ from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField
-from parcost_formats.tools.tables import shipped, table
+from parcost_formats.tools.tables import find_shipped, table
 
 _KIND = "distributed_type"
 _MIXED = "mixed_precision"
@@ -357,7 +357,7 @@ class TrainerKeys:
         script = self._job.script
         notes: dict[str, str] = {}
         written = script.find_written(name) if script is not None else None
-        values, why = shipped(self.rules, name) if not text and written is None else ({}, "")
+        values, why = find_shipped(self.rules, name) if not text and written is None else ({}, "")
         if text:
             other = read_configuration(f"{name}.json" if text.lstrip()[:1] == "{" else name, text)
             if not isinstance(other, Mapping):

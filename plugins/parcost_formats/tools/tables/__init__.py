@@ -46,16 +46,16 @@ def _compile_union(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)) or r"(?!)")
 
 
-def shipped(rules: Mapping[str, Any], name: str) -> tuple[Mapping[str, object], str]:
+def find_shipped(rules: Mapping[str, Any], name: str) -> tuple[Mapping[str, object], str]:
     """Return the keys of the configuration *name* that a tool ships, and why they are assumed.
 
     Its table *rules* has it by the end of its path. Both are empty if the tool has no such file. A
     word of the tool itself, such as ``zero2``, states its keys: they are not assumed.
 
     >>> rules = {"shipped_by": "axolotl", "shipped": {"configs/zero1.json": {"stage": 1}}}
-    >>> shipped(rules, "axolotl/configs/zero1.json")
+    >>> find_shipped(rules, "axolotl/configs/zero1.json")
     ({'stage': 1}, 'axolotl: configs/zero1.json')
-    >>> shipped(rules, "zero1.json")
+    >>> find_shipped(rules, "zero1.json")
     ({}, '')
     """
     known = rules.get("shipped", {})
