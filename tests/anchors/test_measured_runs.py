@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Translation
-from parcost_formats.tools.measured_runs import MeasuredRuns
+from parcost_measured.anchors.measured_runs import MeasuredRuns
 from parcost_plugins.vocabulary.anchor import read_settings
 
 MEGATRON = (

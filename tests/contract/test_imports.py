@@ -59,12 +59,12 @@ def test_the_core_imports_no_plugin(path: Path) -> None:
 # importers of logs. Importers of measured runs read the rows and devices that validation reads.
 BUILDS_ON = {
     "parcost_measured.calibration": (
-        "parcost_formats.tools",
+        "parcost_measured.anchors",
         "parcost_plugins.analysis",
         "parcost_plugins.model",
         "parcost_measured.validation",
     ),
-    "parcost_formats.tools": ("parcost_measured.validation",),
+    "parcost_measured.anchors": ("parcost_measured.validation",),
 }
 
 
@@ -109,7 +109,11 @@ OPEN_TO = {
         "parcost.binding.foreign",  # writes blocks as a spec
         "parcost.system",
     ),
-    "parcost_formats.tools": ("parcost.output.resolved_spec",),  # attributes as texts
+    "parcost_formats.tools": ("parcost.language.writer",),  # provenance of values
+    "parcost_measured.anchors": (
+        "parcost.language.writer",
+        "parcost.output.resolved_spec",  # attributes as texts
+    ),
     "parcost_apps.new_plugin": ("parcost.cli", "parcost.plugins"),
     "parcost_measured.validation": (
         "parcost.batch",

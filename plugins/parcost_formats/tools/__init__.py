@@ -16,7 +16,6 @@ PARTS = (
     "litgpt",
     "llm_foundry",
     "maxtext",
-    "measured_runs",
     "megatron",
     "mlperf",
     "nanotron",

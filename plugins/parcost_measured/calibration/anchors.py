@@ -20,8 +20,8 @@ from parcost.contract.importers import ImportOptions
 from parcost.contract.page import Heading, Item
 from parcost.output import markdown
 from parcost.output.text import draw
-from parcost_formats.tools.measured_runs.labels import label_of
-from parcost_formats.tools.measured_runs.spec import whole_anchor
+from parcost_measured.anchors.labels import label_of
+from parcost_measured.anchors.spec import whole_anchor
 from parcost_plugins.analysis.anchors.evaluation import Anchoring, anchoring
 from parcost_plugins.vocabulary import Anchor
 

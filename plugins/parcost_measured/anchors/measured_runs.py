@@ -11,18 +11,17 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from parcost import Importer, Translation, hookimpl
-from parcost_formats.tools.measured_runs.labels import label_of
-from parcost_formats.tools.measured_runs.log import TOOL, has_steps, read_log
-from parcost_formats.tools.measured_runs.rows import has_rows, read_rows
-from parcost_formats.tools.tables import table
+from parcost_measured.anchors.labels import label_of
+from parcost_measured.anchors.log import has_steps, read_log, table
+from parcost_measured.anchors.rows import has_rows, read_rows
 
 
 class MeasuredRuns(Importer):
     """Files with measured steps."""
 
-    name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
+    name = "measured_runs"
+    title = str(table()["title"])
+    source = str(table()["source"])
     describes = ("anchor",)
 
     def recognizes(self, name: str, text: str) -> bool:  # noqa: ARG002
@@ -33,7 +32,7 @@ class MeasuredRuns(Importer):
         """Return the anchors of a file."""
         label, short = label_of(PurePath(name).stem), PurePath(name).name
         if name.endswith(".par"):
-            from parcost_formats.tools.measured_runs.spec import read_spec
+            from parcost_measured.anchors.spec import read_spec
 
             return read_spec(label, name, text)
         return read_rows(short, text) if has_rows(text) else read_log(label, short, text)

@@ -9,9 +9,11 @@ line, and the others count.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib.resources import files
 from math import isfinite, prod
 from statistics import median
 from typing import Any
@@ -20,11 +22,9 @@ from attrs import evolve, frozen
 
 from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation
 from parcost.language.writer import provenance
-from parcost_formats.tools.tables import table
 from parcost_measured.validation.hardware import ENTRIES
 from parcost_plugins.vocabulary.anchor import write_settings
 
-TOOL = "measured_runs"
 _LINE = re.compile(r"[^\r\n]+")
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _ARGUMENT = re.compile(r"(?:^|[\s:])([a-z][a-z0-9_]+) \.{3,} (\S+)\s*$")
@@ -34,6 +34,13 @@ _WARM_UP = "a step after a start"
 _WHOLE = 10**9  # in place of the number of a step, of a whole run
 _DIGITS = 10  # more than a degree has
 _LONGEST = 20_000  # characters of a line that are searched
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    """Return the table of what lines of logs say."""
+    place = files("parcost_measured.anchors") / "measured_runs.toml"
+    return tomllib.loads(place.read_text(encoding="utf-8"))
 
 
 @frozen(kw_only=True)
@@ -71,7 +78,7 @@ class Fact:
 
 def has_steps(text: str) -> bool:
     """Return whether a text has a step, or the summary of a run."""
-    known = table(TOOL)
+    known = table()
     return any(re.search(one["line"], text) for one in (*known["steps"], *known["summary"]))
 
 
@@ -168,7 +175,7 @@ def _distinct(steps: Iterable[LoggedStep]) -> Iterator[LoggedStep]:
 
 
 def _pattern(tool: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(one for one in table(TOOL)["steps"] if one["tool"] == tool)
+    found: Mapping[str, Any] = next(one for one in table()["steps"] if one["tool"] == tool)
     return found
 
 
@@ -184,7 +191,7 @@ def _group(pattern: str | None, text: str) -> str | None:
 
 def _step(line: LogLine) -> LoggedStep | None:
     """Return the step in a line, None if it has none."""
-    for one in table(TOOL)["steps"]:
+    for one in table()["steps"]:
         said, step = _group(one["line"], line.text), _group(one["step"], line.text)
         if said is None or step is None:
             continue
@@ -222,7 +229,7 @@ def _summaries(lines: Sequence[LogLine]) -> list[LoggedStep]:
     """Return the whole run as one step: its mean time, including warm-up and evaluation."""
     found = []
     for line in lines:
-        for one in table(TOOL)["summary"]:
+        for one in table()["summary"]:
             said = _group(one["line"], line.text)
             if said is not None and 0 < _number(said) < float("inf"):
                 found.append(
@@ -261,7 +268,7 @@ def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
         if before is not None and not one.reason and one.step <= before.step:
             starts.append([])
         starts[-1].append(one)
-    most = table(TOOL)["limits"]["warm_up"]
+    most = table()["limits"]["warm_up"]
     for start in starts:
         kept = [one for one in start if not one.reason]
         early = [one for one in kept if one.step < kept[0].step + most]
@@ -275,7 +282,7 @@ def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
 def _left_out(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
     """Yield the excluded lines, except warm-up steps."""
     excluded = [one for one in steps if one.reason and one.reason != _WARM_UP]
-    most = table(TOOL)["limits"]["most_told"]
+    most = table()["limits"]["most_told"]
     for one in excluded[:most]:
         line = one.line
         yield ImportedKey(
@@ -303,7 +310,7 @@ def _warm_up(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
 
 def _facts(line: LogLine) -> Iterator[Fact]:
     """Yield the settings in a line."""
-    known = table(TOOL)
+    known = table()
     if (match := _ARGUMENT.search(line.text)) is not None:
         yield from _argument(line, *match.groups())
         return
@@ -321,7 +328,7 @@ def _facts(line: LogLine) -> Iterator[Fact]:
 
 def _argument(line: LogLine, name: str, value: str) -> Iterator[Fact]:
     """Yield the setting that an argument of Megatron-LM states, if it is in the table."""
-    known = table(TOOL)["arguments"]
+    known = table()["arguments"]
     if value == "True":
         for path, word in known["switches"].get(name, {}).items():
             yield Fact(path=path, value=word, of_job=True, line=line)
@@ -336,7 +343,7 @@ def _argument(line: LogLine, name: str, value: str) -> Iterator[Fact]:
 
 
 def _mesh(line: LogLine, names: str, sizes: str) -> Iterator[Fact]:
-    known = table(TOOL)["mesh"]
+    known = table()["mesh"]
     dimensions = [name.strip(" '\"") for name in names.split(",")]
     degrees = [int(size) for size in sizes.split(",") if 0 < len(size.strip()) < _DIGITS]
     if len(dimensions) != len(degrees):
@@ -385,7 +392,7 @@ def _memory(lines: Sequence[LogLine]) -> Iterator[ImportedValue]:
     for name in ("allocated", "reserved"):
         found: tuple[float, LogLine] | None = None
         for line in lines:
-            for one in table(TOOL)["memory"]:
+            for one in table()["memory"]:
                 said = _group(one["line"], line.text) if one["attribute"] == name else None
                 size = _number(said or "nan") * one["scale"]
                 if size > 0 and isfinite(size) and (found is None or size > found[0]):

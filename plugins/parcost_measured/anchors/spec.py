@@ -21,7 +21,7 @@ from parcost import (
     block_type,
     load_text,
 )
-from parcost_formats.tools.measured_runs.labels import label_of
+from parcost_measured.anchors.labels import label_of
 from parcost_plugins.vocabulary import Anchor, Cluster, Training
 from parcost_plugins.vocabulary.anchor import read_settings, write_settings
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation
 from parcost.language.writer import provenance
-from parcost_formats.tools.measured_runs.labels import label_of
+from parcost_measured.anchors.labels import label_of
 from parcost_measured.validation.hardware import entry_of
 from parcost_measured.validation.rows import PlacedRow, RunRow, read_text
 from parcost_plugins.vocabulary.anchor import write_settings
