@@ -6,40 +6,114 @@ as frozen, in parcost and in every plugin that is type-checked; at run time ther
 Blocks of specs, which plugins receive and studies share, are frozen at run time too.
 
 Records share one ``__repr__``: attrs compiles one for each class, a third of the time to make it.
+
+A class is made when it is first used, because a command uses half of the classes that it imports.
+Until then its constructor, its fields and its comparisons are placeholders. It has no slots, which
+need a new class; ``slots=True`` makes a class at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from reprlib import recursive_repr
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
 from attrs import NOTHING, fields
 
-__all__ = ["record", "replace_values"]
+__all__ = ["define", "frozen", "record", "replace_values"]
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from attrs import define, frozen
     from attrs import frozen as record
 else:
-    from attrs import define, setters
 
     def record(
         cls: type | None = None, *, eq: bool = True, repr: bool = True, **options: Any
     ) -> Any:
         """Make a class a record, which takes the options of ``attrs.frozen``."""
-        hashed = True if eq else None  # None leaves what tells objects apart alone
-        options = {"on_setattr": setters.NO_OP, **options}  # `define` converts what is set, again
-        make = define(eq=eq, unsafe_hash=hashed, repr=False, **options)
+        # None leaves what tells objects apart alone; `define` converts what is set, again
+        hashed = True if eq else None
+        options = {"on_setattr": attrs.setters.NO_OP, "unsafe_hash": hashed, "eq": eq, **options}
 
         def made(cls: type) -> type:
             if repr and "__repr__" not in vars(cls):
                 cls.__repr__ = _text
-            return make(cls)
+            return define(cls, repr=False, **options)
 
         return made if cls is None else made(cls)
+
+    def define(cls: type | None = None, **options: Any) -> Any:
+        """Make a class as ``attrs.define`` does, when it is first used."""
+        return _decorate(attrs.define, cls, options=options)
+
+    def frozen(cls: type | None = None, **options: Any) -> Any:
+        """Make a class as ``attrs.frozen`` does, when it is first used."""
+        return _decorate(attrs.frozen, cls, options=options)
+
+
+def _decorate(make: Callable[..., type], cls: type | None, options: Mapping[str, Any]) -> Any:
+    """Return *cls*, to be made later, or without one a decorator."""
+    if cls is None:
+        return partial(_decorate, make, options=options)
+    eq = options.get("eq", True)
+    hashed = eq and (make is attrs.frozen or options.get("unsafe_hash"))
+    names = [
+        "__init__",
+        "__attrs_attrs__",
+        *(["__eq__"] if eq else []),
+        *(["__hash__"] if hashed else []),
+    ]
+    own = any(name in vars(cls) for name in names)
+    if own or options.get("slots") or _covers_property(cls):
+        return make(cls, **options)
+    # attrs keeps methods that a class has already, unless they are asked for.
+    asked = {"slots": False, "init": True, "eq": eq, **({"unsafe_hash": True} if hashed else {})}
+    options = {**options, **asked}
+    unmade = _Unmade(cls, partial(make, **options))
+    for name in names:
+        setattr(cls, name, _Placeholder(unmade, name))
+    return cls
+
+
+def _covers_property(cls: type) -> bool:
+    """Return whether a field has the name of a property of a base; only a slot takes its place."""
+    named = vars(cls).get("__annotations__", ())
+    return any(isinstance(vars(base).get(n), property) for base in cls.__mro__[1:] for n in named)
+
+
+class _Unmade:
+    """A class that is not made yet; only one thread makes it."""
+
+    lock = RLock()  # one for all: to make a class makes its bases
+
+    def __init__(self, cls: type, make: Callable[[type], type]) -> None:
+        self.cls = cls
+        self.make: Callable[[type], type] | None = make
+
+    def finish(self) -> None:
+        """Make the class in place, whose members take the place of the placeholders."""
+        with self.lock:
+            make, self.make = self.make, None
+            if make is not None:
+                make(self.cls)
+
+
+class _Placeholder:
+    """A member of a class that is made when the member is read."""
+
+    def __init__(self, unmade: _Unmade, name: str) -> None:
+        self.unmade, self.name = unmade, name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Return the member of the class that is made; a subclass may have another."""
+        self.unmade.finish()
+        found = vars(self.unmade.cls)[self.name]
+        return found.__get__(instance, owner) if hasattr(found, "__get__") else found
 
 
 def replace_values(record: T, values: Mapping[str, Any]) -> T:

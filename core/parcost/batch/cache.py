@@ -27,12 +27,13 @@ from pathlib import Path
 from time import time
 from typing import Any, TypeVar
 
-from attrs import define, field, frozen
+from attrs import field
 
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Import, Question, digest, location
 from parcost.contract.entries import Entry
 from parcost.language.errors import SpecError
+from parcost.records import define, frozen
 from parcost.system.files import CACHED, SPEC, read_bytes, read_text
 
 T = TypeVar("T")

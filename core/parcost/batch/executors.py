@@ -30,11 +30,12 @@ from multiprocessing.context import SpawnProcess
 from threading import Thread, current_thread, main_thread
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
-from attrs import define, field, frozen
+from attrs import field
 
 from parcost.contract.calls import CallError, call
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
+from parcost.records import define, frozen
 from parcost.system.process import changed_state, protect_process
 from parcost.system.threads import print_failures
 

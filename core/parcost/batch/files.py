@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from parcost.batch.rejections import reject
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.errors import SpecError
+from parcost.records import frozen
 from parcost.report.rejection import Rejection
 from parcost.system.files import project_root, real_path, split_recipe
 

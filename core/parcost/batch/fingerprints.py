@@ -21,13 +21,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.contract.plugin import Plugin
 from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
+from parcost.records import define, frozen
 from parcost.system.files import CODE, read_bytes
 from parcost.version import __version__
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import field
 
 from parcost.batch.cache import Cache, CachedResult
 from parcost.batch.files import Spec
@@ -22,6 +22,7 @@ from parcost.batch.worker import Task, Worker, answers
 from parcost.contract.entries import Entry
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
+from parcost.records import define
 from parcost.report.rejection import FAULT, Rejection
 from parcost.system.files import current_folder
 from parcost.system.garbage import rare_collections

@@ -19,12 +19,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attrs import asdict, evolve, field, frozen
+from attrs import asdict, evolve, field
 
 from parcost.contract.entries import PARTS, Entry, Part
 from parcost.language.errors import ParcostError, error_text
 from parcost.language.json_encoding import encode
 from parcost.output.view import KINDS, Kind
+from parcost.records import frozen
 from parcost.system.files import SHARD, read_lines
 
 T = TypeVar("T")

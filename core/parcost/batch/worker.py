@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.batch.cache import CachedResult, pack
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Imports, Question
 from parcost.batch.rejections import attempt
 from parcost.language.errors import ParcostError
+from parcost.records import define, frozen
 from parcost.report.rejection import FAULT, Rejection
 from parcost.system.garbage import collect_rarely
 from parcost.system.process import changed_state

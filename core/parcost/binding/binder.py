@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import Factory, define, evolve
+from attrs import Factory, evolve
 
 from parcost.binding import defaults
 from parcost.binding import values as v
@@ -32,6 +32,7 @@ from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Span
+from parcost.records import define
 
 
 @define(eq=False)

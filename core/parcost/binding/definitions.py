@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import Factory, define, field
+from attrs import Factory, field
 
 from parcost.binding.modules import Module, base_of, label_of, unknown_statement
 from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
+from parcost.records import define
 
 Key = tuple[str, str]
 DEEPEST_EXTENSION = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import define, evolve
+from attrs import evolve
 
 from parcost.binding import functions
 from parcost.binding import values as v
@@ -16,6 +16,7 @@ from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
 from parcost.language.units import ONE, known_units, unit
+from parcost.records import define
 
 DEEPEST = 100
 _EMPTY = "the list is empty, and a list of values is a sweep"

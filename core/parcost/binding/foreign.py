@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from attrs import evolve, field, fields, frozen, has
+from attrs import evolve, field, fields, has
 
 from parcost.binding.deciding import paths, with_doubts, with_questions, with_references
 from parcost.binding.misspelled import with_corrections
@@ -34,7 +34,7 @@ from parcost.language.errors import PluginError, SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.language.writer import block_lines, provenance
-from parcost.records import record
+from parcost.records import frozen, record
 from parcost.system.files import failure
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, define, evolve
+from attrs import Factory, evolve
 
 from parcost.binding import sources
 from parcost.binding.allowances import Allowance, read_allowances
@@ -50,7 +50,7 @@ from parcost.language.diagnostics import (
 from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
-from parcost.records import record
+from parcost.records import define, record
 from parcost.system.files import (
     SPEC,
     check_size,

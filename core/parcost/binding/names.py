@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import Factory, define, evolve
+from attrs import Factory, evolve
 
 from parcost.binding import values as v
 from parcost.binding.definitions import Definition, find_block
@@ -17,6 +17,7 @@ from parcost.language.errors import SpecError
 from parcost.language.numbers import literal
 from parcost.language.text import Span
 from parcost.numeric import is_array
+from parcost.records import define
 
 
 @define(eq=False)

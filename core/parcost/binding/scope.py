@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from attrs import define
-
 from parcost.binding.definitions import Definition, Definitions
 from parcost.binding.modules import Loader, Module
 from parcost.binding.values import BoundValue, Value
@@ -14,7 +12,7 @@ from parcost.contract.schema import Field
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.text import Span
-from parcost.records import record
+from parcost.records import define, record
 
 
 @define(eq=False)

@@ -8,11 +8,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
-from attrs import frozen
 
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, Reporter, write_message
 from parcost.cli.output_files import OutputFile, write_with
+from parcost.records import frozen
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache

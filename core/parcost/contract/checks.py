@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from attrs import field, frozen
+from attrs import field
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.fields import Declaration, Record, Rule, is_within, rule
 from parcost.language.diagnostics import quote
 from parcost.language.errors import FaultError
 from parcost.numeric import all_of
-from parcost.records import record
+from parcost.records import frozen, record
 
 if TYPE_CHECKING:
     from parcost.numeric import Mask, Real

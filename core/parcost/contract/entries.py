@@ -12,9 +12,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.records import frozen
 
 Part = Literal["data", "full", "points", "page", "charts"]
 PARTS: tuple[Part, ...] = get_args(Part)

@@ -19,11 +19,10 @@ from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from attrs import frozen
-
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
 from parcost.numeric import all_of, array_kind, array_rank
+from parcost.records import frozen
 
 if TYPE_CHECKING:
     from parcost.numeric import Real

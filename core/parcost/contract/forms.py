@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from attrs import frozen
+from parcost.records import frozen
 
 #: How an attribute is chosen: one of some values, on or off, a whole number, or any expression.
 InputKind = Literal["choice", "switch", "number", "text"]

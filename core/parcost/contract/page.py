@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import field
 
 from parcost.language.escapes import escape_line
+from parcost.records import frozen
 
 Style = Literal["plain", "strong", "faint", "good", "bad", "warning"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from attrs import field, frozen
+from attrs import field
 
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.language.diagnostics import one_line
-from parcost.records import record
+from parcost.records import frozen, record
 
 
 @frozen(eq=False)

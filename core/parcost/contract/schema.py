@@ -22,10 +22,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 import attrs
-from attrs import frozen
 
 from parcost.contract.queries import READS
 from parcost.language.units import ONE, Dimension
+from parcost.records import frozen
 
 if TYPE_CHECKING:
     import numpy as np

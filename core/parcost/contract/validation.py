@@ -15,7 +15,7 @@ from operator import attrgetter
 from types import GeneratorType
 from typing import Any, TypeAlias, cast, get_args, get_type_hints
 
-from attrs import evolve, fields, frozen, has
+from attrs import evolve, fields, has
 
 from parcost.contract import hookspecs
 from parcost.contract.calls import CallError, call
@@ -36,6 +36,7 @@ from parcost.contract.terms import Edge, Names
 from parcost.language.diagnostics import Diagnostic, quote, type_name
 from parcost.language.errors import ParcostError, PluginError, SpecError
 from parcost.numeric import INFINITY, all_of, array_kind, array_rank, where
+from parcost.records import frozen
 
 _AMOUNTS = ("seconds", "latency", "flops", "tail")  # of a term, by the resource that it keeps busy
 #: Makes the error of a plugin out of what it did.

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from parcost.contract.checks import Check
 from parcost.contract.queries import READS, Reads, pure_function
@@ -30,6 +30,7 @@ from parcost.contract.study import Study
 from parcost.engine.rules import NAMES
 from parcost.engine.study import SpecStudy
 from parcost.numeric import any_of
+from parcost.records import frozen
 
 _EXPRESSIONS = 4096  # texts of defaults, which specs share
 

@@ -12,10 +12,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from attrs import frozen
-
 from parcost.contract.pipelines import Op, Pair
 from parcost.language.errors import PluginError
+from parcost.records import frozen
 
 if TYPE_CHECKING:
     from parcost.engine.rounds import Round

@@ -19,7 +19,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.pipelines import Op, Pair, PipelineShape
@@ -36,6 +36,7 @@ from parcost.engine.compiled_order import (
 )
 from parcost.engine.rounds import Round, find_round
 from parcost.engine.schedule_calls import limits, period
+from parcost.records import frozen
 
 _CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
 _FUSED = frozenset(("F", "BW"))

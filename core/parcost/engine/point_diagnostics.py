@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.numbers import quantity
+from parcost.records import frozen
 from parcost.report.result import Result, point_count, runnable
 
 

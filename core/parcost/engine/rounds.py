@@ -11,9 +11,8 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from parcost.contract.pipelines import Op, Pair
+from parcost.records import frozen
 
 
 @frozen(kw_only=True, eq=False)

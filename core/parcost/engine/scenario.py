@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.binding.allowances import Allowance, suppress
 from parcost.binding.binder import Binder
@@ -32,6 +32,7 @@ from parcost.language.errors import SpecError
 from parcost.language.escapes import quote_word
 from parcost.numeric import all_of, any_of, quiet
 from parcost.plugins.discovery import Plugins
+from parcost.records import frozen
 from parcost.report.report import Report
 from parcost.report.result import Infeasible, Result
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.binding.defaults import setting
 from parcost.binding.foreign import ImportedFile, ImportedJob
@@ -31,6 +31,7 @@ from parcost.language.errors import SpecError
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.plugins.rule_pages import RulePage, rule_pages
+from parcost.records import frozen
 from parcost.report.report import Report
 from parcost.system.files import split_recipe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from parcost.binding.binder import Binder
 from parcost.binding.modules import Module
@@ -19,6 +19,7 @@ from parcost.language.errors import SpecError
 from parcost.language.numbers import DECIMAL, quantity
 from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
+from parcost.records import frozen
 from parcost.report.figures import interval_of, missing_message
 from parcost.report.result import Expectation
 

@@ -10,11 +10,10 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-from attrs import frozen
-
 from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.language.escapes import escape_line
 from parcost.language.text import Source
+from parcost.records import frozen
 
 WIDEST = 120  # characters of a line that are shown
 _TAB = "    "

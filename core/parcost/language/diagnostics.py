@@ -14,9 +14,8 @@ from enum import Enum
 from functools import lru_cache
 from reprlib import Repr
 
-from attrs import frozen
-
 from parcost.language.text import Span
+from parcost.records import frozen
 
 _FEW = 4  # names that a help line proposes
 _CLOSE = 0.6  # of the letters are those of a name that may be meant

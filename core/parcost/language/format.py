@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define, field
+from attrs import field
 
 from parcost.language.parse import parse, split_quantity, tables
 from parcost.language.text import Source
+from parcost.records import define
 
 WIDEST = 100
 _BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}

@@ -12,7 +12,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from attrs import define, field, frozen
+from attrs import field
+
+from parcost.records import define, frozen
 
 State = dict[str | None, Any]
 """Symbol to the state that follows, or to the rule that is complete."""

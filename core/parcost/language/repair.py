@@ -6,12 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
-from attrs import frozen
-
 from parcost.language.build import Builder
 from parcost.language.diagnostics import problem
 from parcost.language.lalr import ParserState, Token
 from parcost.language.text import Source, Span
+from parcost.records import frozen
 
 _REACH = 1000  # tokens after an unclosed bracket that get their newlines back
 _WORDS = {"NAME", "_DOT", "STRING"}

@@ -7,9 +7,9 @@ from array import array
 from bisect import bisect_right
 from functools import cached_property
 
-from attrs import field, frozen
+from attrs import field
 
-from parcost.records import record
+from parcost.records import frozen, record
 
 
 def _without_mark(text: str) -> str:

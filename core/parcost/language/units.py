@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from attrs import frozen
+from parcost.records import frozen
 
 _BASES = ("B", "bit", "FLOP", "s", "J", "USD", "g")
 

@@ -42,8 +42,10 @@ def assumptions(study: Study) -> list[AssumedValue]:
         fields = block_type(type(block)).fields
         for name, origin in study.origins.get(id(block), {}).items():
             source = None if origin.span is None else origin.span.source
-            stated = origin.how == "given" and origin.kind == "assumed"
-            if source is None or not (stated or isinstance(source, ForeignSource)):
+            if source is None:
+                continue
+            stated = origin.kind == "assumed" and origin.how == "given"
+            if not (stated or isinstance(source, ForeignSource)):
                 continue
             field = fields.get(name)
             if field is None or field.kind == "children":

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from parcost.binding.conversion import qualifier
 from parcost.contract.calls import CallError, call
 from parcost.contract.schema import BlockType, Curve, Field, block_type
@@ -22,6 +20,7 @@ from parcost.language.numbers import literal
 from parcost.language.units import BYTES, SECONDS
 from parcost.language.writer import SpecAttribute, block_lines, provenance
 from parcost.numeric import is_array
+from parcost.records import frozen
 
 if TYPE_CHECKING:
     from parcost.contract.origin import Origin

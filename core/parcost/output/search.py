@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import rooms_of
 from parcost.language import numbers
 from parcost.output.full_report import section_page
 from parcost.output.json import header
+from parcost.records import frozen
 from parcost.report.faults import fault_lines
 from parcost.report.verdict import verdict
 from parcost.search.attributes import find

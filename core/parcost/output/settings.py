@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isclose
 from typing import Any, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from parcost.binding.foreign import spec_lines, translate
 from parcost.contract.calls import CallError, call
@@ -24,7 +24,7 @@ from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line
 from parcost.language.text import Source
 from parcost.output.resolved_spec import AttributeText, SpecBlock, resolved_attributes, spec_blocks
-from parcost.records import record
+from parcost.records import frozen, record
 from parcost.system.files import failure
 from parcost.version import __version__
 

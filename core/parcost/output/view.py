@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from attrs import frozen
+from parcost.records import frozen
 
 Kind = Literal["screen", "full", "section", "line", "compare"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.calls import place as place_in_code
@@ -33,6 +33,7 @@ from parcost.language.errors import (
 )
 from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, REGISTRIES, Registry, register
 from parcost.plugins.selection import PluginSelection, module_of, name_of
+from parcost.records import define, frozen
 
 MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered

@@ -19,7 +19,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pluggy
-from attrs import field, frozen
+from attrs import field
 
 from parcost.contract import hookspecs
 from parcost.contract.calls import CallError, call
@@ -31,6 +31,7 @@ from parcost.contract.validation import answer_types, expectation, items_of, pro
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
 from parcost.plugins import former_hooks
 from parcost.plugins.former_schedules import ScheduleOfVersion2
+from parcost.records import frozen
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin

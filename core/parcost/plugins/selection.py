@@ -18,8 +18,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
+from parcost.records import frozen
 from parcost.system.files import CODE, read_bytes
 
 _PREFIX = "parcost_file_"  # of the names of modules

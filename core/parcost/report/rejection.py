@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from parcost.language.diagnostics import Diagnostic
+from parcost.records import frozen
 
 BAD_INPUT = 2
 FAULT = 3

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from attrs import frozen
-
 from parcost.language.diagnostics import Diagnostic, nearest_names
 from parcost.language.errors import SpecError
+from parcost.records import frozen
 
 _MIB = 2**20
 _GIB = 2**30

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from attrs import frozen
 
 from parcost.contract.groups import Group, Link
 from parcost.contract.prices import explain
 from parcost.contract.study import Collective
+from parcost.records import frozen
 
 #: The bytes that the busiest port must carry, of n, by operation (Chan et al. 2007).
 _LEAST = {

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from parcost.contract.pipelines import Op, Pair
+from parcost.records import frozen
 
 
 @frozen(eq=False)

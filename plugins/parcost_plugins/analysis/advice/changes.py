@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FEW = 16  # numbers that are evaluated one by one: importing NumPy takes longer
+_PLAIN = frozenset({bool, int, float, str, type(None)})  # types of values that hold no block
 _Values = Mapping[tuple[int, str], Any]  # by id of a block, and attribute
 
 
@@ -115,6 +116,8 @@ def evaluate_with(study: Study, values: _Values) -> tuple[Outcome, bool]:
 def _replace(value: Any, values: _Values, made: dict[int, Any]) -> Any:
     """Return *value* with the new values, also in blocks nested in it."""
     if isinstance(value, tuple):
+        if _PLAIN.issuperset(map(type, value)):
+            return value
         items = tuple(_replace(item, values, made) for item in value)
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if not hasattr(type(value), "__block__"):
@@ -124,7 +127,7 @@ def _replace(value: Any, values: _Values, made: dict[int, Any]) -> Any:
         for name, inner in vars(value).items():
             if (id(value), name) in values:
                 new[name] = values[id(value), name]
-            elif isinstance(inner, tuple) or hasattr(type(inner), "__block__"):
+            elif inner.__class__ not in _PLAIN:
                 changed = _replace(inner, values, made)
                 if changed is not inner:
                     new[name] = changed
