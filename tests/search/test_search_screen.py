@@ -35,6 +35,7 @@ training { sequence = 4096, global_batch = 15360 sequences }
 layout   { tp = 4, ep = 8, zero = 1, sequence_parallel = on }
 """
 NARROW = ("--axes", "tp,zero,recompute", "--over", "tp=1,2,4,8")
+WIDE = ("--axes", "tp,cp,micro_batch", "--over", "tp=1,2,4,8", "--over", "cp=1,2,4")
 PIPES = ("--axes", "pp,chunks,schedule", "--over", "pp=8,16", "--over", "chunks=1,2")
 
 Run = Callable[..., Any]
@@ -126,6 +127,27 @@ def test_simpler_layouts_come_first_among_those_that_are_nearly_as_fast(run: Run
     assert data["50 %"][0]["step_seconds"] > by_time[0]
     (proven,) = re.findall(r"Proven: no layout has a lower step time than ([0-9.]+) s", page)
     assert proven == f"{by_time[0]:.4g}"  # of the fastest, which is not the first of the list
+
+
+def test_a_longer_list_begins_with_a_shorter_one(run: Run) -> None:
+    """Otherwise the best layout depends on `--top`: a single one is always the fastest."""
+    found = {}
+    for top in (1, 3, 10, 12):
+        axes = (*WIDE, "--tolerance", "50 %", "--top", str(top))
+        code, out, err = run(DENSE, *axes, "--format", "json")
+        assert code == 0, err
+        found[top] = [(x["rank_by_time"], x["values"]) for x in json.loads(out)["best"]]
+        assert len(found[top]) == top
+    assert found[10][0][0] > 1  # a simpler layout than the fastest is first
+    assert found[12][10:][0][0] == 11
+    for top, layouts in found.items():
+        assert layouts[:10] == found[10][:top]
+    (fastest,) = (n for n, (rank, _) in enumerate(found[10], 1) if rank == 1)
+    pages = {top: run(DENSE, *WIDE, "--tolerance", "50 %", "--top", top)[1] for top in ("1", "10")}
+    assert "the fastest is not listed" in " ".join(pages["1"].split())
+    assert f"#{fastest} is the fastest" in pages["10"]
+    proven = {re.findall(r"Proven: .*", page)[0] for page in pages.values()}
+    assert len(proven) == 1  # of the fastest of all, listed or not
 
 
 def test_the_order_is_that_of_the_objective_where_it_is_no_time() -> None:

@@ -179,10 +179,8 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
     if not found.proven:
         continued = f"continue with --budget {_longer_budget(found)}"
         return f"Proven for the fastest layout, not for the others; {continued}", "warning"
-    # The first of the list may be a simpler layout that is a little worse than another.
-    best = min(found.best, key=lambda layout: layout.cost)
     better = "higher" if found.objective.largest else "lower"
-    value = numbers.quantity(best.value, found.objective.unit)
+    value = numbers.quantity(found.lowest, found.objective.unit)
     return f"Proven: no layout has a {better} {found.objective.title} than {value}.", "good"
 
 

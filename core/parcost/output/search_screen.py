@@ -231,11 +231,14 @@ def _figure_columns(
 
 def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]:
     """Yield how the layouts are sorted, and the accuracy of their order."""
-    places = [entry.layout.rank_by_time for entry in shown]
-    if places != sorted(places):
+    costs = [entry.layout.cost for entry in shown]
+    if costs != sorted(costs) or shown[0].layout.value != found.lowest:
+        places = [layout.rank_by_time for layout in found.best]
+        place = places.index(1) + 1 if 1 in places else 0
+        fastest = f"#{place} is the fastest" if place else "the fastest is not listed"
         yield Line(
             f"Simpler layouts come first within {100.0 * found.tolerance:.3g} % of the step time; "
-            f"#{places.index(min(places)) + 1} is the fastest.",
+            f"{fastest}{': --full' if place > len(shown) else ''}.",
             "faint",
         )
     interval = shown[0].result.interval("step_time")

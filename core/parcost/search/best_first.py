@@ -56,8 +56,9 @@ class SearchRequest:
     With *careful* a layout is evaluated on its own before it excludes others. Only a single
     evaluation runs the rules about outcomes, which may reject it. A *strict_budget* also ends a
     search that returns all layouts. Layouts whose cost differs by less than *tolerance*, a
-    fraction, are listed with the simpler ones first. Without *front* the Pareto front is computed
-    when it is read, by a second search.
+    fraction, are listed with the simpler ones first. At least *compared* layouts are found for
+    this order, so that the best one does not depend on *keep*. Without *front* the Pareto front is
+    computed when it is read, by a second search.
     """
 
     objective: str = "step_time"
@@ -66,7 +67,13 @@ class SearchRequest:
     careful: bool = False
     strict_budget: bool = False
     tolerance: float = 0.0
+    compared: int = 10
     front: bool = False
+
+    @property
+    def found(self) -> int:
+        """The number of layouts to find: those to list, and those to compare."""
+        return max(self.keep, self.compared) if self.tolerance > 0.0 else self.keep
 
 
 def search(
@@ -99,7 +106,9 @@ def search(
     if not request.front:
         wanted = evolve(request, front=True)
         result = evolve(result, make_front=cache(lambda: search(space, wanted).front))
-    return sort_by_complexity(result, request.tolerance)
+    return sort_by_complexity(
+        result, request.tolerance, keep=request.keep, compared=request.compared
+    )
 
 
 def _tally(
@@ -150,7 +159,7 @@ class _Search:
             points,
         )
         self.start = time.monotonic()
-        self.best = Best(request.keep)
+        self.best = Best(request.found)
         self.front = Front() if request.front else None
         self.counts = _Counts()
         self.waiting: list[tuple[float, int, ReplayQueue]] = []

@@ -20,19 +20,25 @@ if TYPE_CHECKING:
     from parcost.search.result import SearchedLayout, SearchResult
 
 
-def sort_by_complexity(found: SearchResult, tolerance: float) -> SearchResult:
-    """Return *found*, re-sorted: if costs differ by less than *tolerance*, simpler layouts first.
+def sort_by_complexity(
+    found: SearchResult, tolerance: float, *, keep: int, compared: int
+) -> SearchResult:
+    """Return *found* with *keep* layouts: simpler ones first if costs differ by *tolerance*.
 
-    *tolerance* is a fraction. Objectives that are not proportional to the step time stay in the
+    *tolerance* is a fraction. Only the first *compared* layouts are sorted, so that a longer list
+    begins with a shorter one. Objectives that are not proportional to the step time stay in the
     order of cost.
     """
     fastest = sorted(found.best, key=lambda layout: layout.seconds)
     places = {id(layout): place for place, layout in enumerate(fastest, start=1)}
-    ordered = found.best
+    ordered = [*found.best]
     if tolerance > 0.0 and _is_proportional(found.objective):
-        ordered = [x for group in _groups(found.best, tolerance) for x in sorted(group, key=_key)]
-    best = [evolve(layout, rank_by_time=places[id(layout)]) for layout in ordered]
-    return evolve(found, best=best, tolerance=tolerance)
+        groups = _groups(found.best[:compared], tolerance)
+        simple = [layout for group in groups for layout in sorted(group, key=_key)]
+        ordered[: len(simple)] = simple
+    best = [evolve(layout, rank_by_time=places[id(layout)]) for layout in ordered[:keep]]
+    lowest = min(found.best, key=lambda layout: layout.cost).value
+    return evolve(found, best=best, tolerance=tolerance, lowest=lowest)
 
 
 def _is_proportional(objective: Objective) -> bool:

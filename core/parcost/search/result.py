@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from math import nan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import field, frozen
@@ -66,7 +67,8 @@ class SearchResult:
     requested. The *axes* of *scenario* were searched. *fastest* has a layout for each combination
     of degrees, if every layout was scored. *make_charts* returns the pictures of the layouts, and
     *make_front* the Pareto front. Layouts in *best* whose cost differs by less than *tolerance* are
-    sorted with the simpler ones first.
+    sorted with the simpler ones first. *lowest* is the objective of the layout of the lowest cost,
+    which may not be listed.
     """
 
     objective: Objective
@@ -90,6 +92,7 @@ class SearchResult:
     axes: Sequence[str]
     fastest: Sequence[FastestLayout] = ()
     tolerance: float = 0.0
+    lowest: float = nan
     make_charts: Callable[[], Sequence[Chart]] = tuple
     make_front: Callable[[], Sequence[SearchedLayout]] = tuple
 

@@ -41,7 +41,7 @@ def sample(
             within the limits.
     """
     start, rng = time.monotonic(), random.Random(seed)  # noqa: S311  nothing is secret
-    best, layouts = Best(request.keep), []
+    best, layouts = Best(request.found), []
     refused: Counter[str] = Counter()
     limits: Counter[str] = Counter()
     faults: dict[str, None] = {}  # in order, each once
@@ -98,7 +98,9 @@ def sample(
         sampled=drawn,
         cut_short=legal < count,
     )
-    return sort_by_complexity(found_layouts, request.tolerance)
+    return sort_by_complexity(
+        found_layouts, request.tolerance, keep=request.keep, compared=request.compared
+    )
 
 
 def _nothing(
