@@ -112,3 +112,12 @@ def test_a_plugin_that_raises_is_named_and_the_report_is_incomplete(hook: str) -
     assert report.exit_code == 3
     assert [(f.plugin.name, f.hook) for f in report.result.faults] == [("broken", hook)]
     assert "out of coffee" in report.result.faults[0].message
+
+
+def test_no_module_has_the_name_of_a_hook_of_its_package() -> None:
+    """An import of it would replace the hook, which then answers nothing."""
+    for path in sorted((ROOT / "plugins").rglob("__init__.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        hooks = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} & set(HOOKS)
+        modules = {one.stem for one in path.parent.iterdir()}
+        assert not hooks & modules, path

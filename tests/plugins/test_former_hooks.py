@@ -93,7 +93,9 @@ def test_hooks_of_version_3_are_called_as_before(version: int | None) -> None:
         (of_points, set()),
     ],
 )
-def test_charts_are_asked_for_what_they_name(function: Callable[..., Any], drawn: set[str]) -> None:
+def test_charts_draw_what_their_arguments_name(
+    function: Callable[..., Any], drawn: set[str]
+) -> None:
     assert own_charts(evaluate(charts=function)) == drawn
 
 
