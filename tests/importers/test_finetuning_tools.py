@@ -1006,6 +1006,8 @@ def read_on_disk(command: str) -> Translation:
         "jq '.zero_optimization.stage = 3 | .a.b = \"c\"' ds.json > t && mv t ds.json",
         "jq --argjson s 3 '.zero_optimization.stage=$s' ds.json > t.json; cp t.json ds.json",
         "f() { sed -i s/2/3/ $1; }\nf ds.json",
+        "S=3\nsed 's/${STAGE}/STAGE/' form.json |\n  sed \"s/STAGE/$S/\" | cat > ds.json",
+        "sed s/2/4/ < ds.json | sed -e s/4/3/ > t.json; cat t.json > ds.json",
         *(
             "sed 's/2/3/' ds.json > t && mv t ds.json",
             "sed s/2/3/ < ds.json > new.json; mv new.json ds.json",
@@ -1028,6 +1030,10 @@ def test_a_file_beside_a_script_is_read_behind_a_constant_edit(command: str) -> 
         *("if [ $X = 1 ]; then cp zero3.json ds.json; fi", "jq -S . ds.json > ds.json"),
         *("cat zero3.json >> ds.json", "cat < zero3.json form.json > ds.json"),
         *("jq --argjson s x '.a=$s' ds.json > ds.json", "jq '.a=$s' ds.json > ds.json"),
+        *("sed s/2/3/ ds.json | sed s/3/$Q/ > ds.json", "sort ds.json | sed s/2/3/ > ds.json"),
+        *("sed s/2/3/ | sed s/3/2/ > ds.json", "sed s/2/3/ ds.json | sed s/3/1/ ds.json > ds.json"),
+        *("python -c \"open('ds.json', 'w')\"", "python <<E\nopen('./ds.json', mode='w')\nE"),
+        *("python gen.py --output-file ds.json", "gen --out=ds.json", "gen -o ./ds.json"),
         *("sed -i 1d ds.json", "sed -i -n s/2/3/ ds.json", "sed -i 's/2**/3/' ds.json"),
     ],
 )
@@ -1042,6 +1048,11 @@ def test_a_file_beside_that_a_command_may_change_is_a_question(command: str) -> 
     [
         *("cp ds.json out/", "cp ds.json $OUT/ds.json", "sed -n 1p ds.json", "jq . ds.json"),
         *("cat ds.json | tee log", "python show.py ds.json", "sed s/2/3/ ds.json > t.json"),
+        *(
+            "python -c \"open('ds.json', 'r')\"",
+            "python a.py --output_dir ds.json.d",
+            "sort ds.json",
+        ),
         *("cp zero3.json $OUT", "mv zero3.json other.json", "envsubst < ds.json"),
     ],
 )

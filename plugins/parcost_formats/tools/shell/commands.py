@@ -236,9 +236,9 @@ class CommandReader(FileEditor):
             return
         self._mark_targets(node.redirections, files)
         texts = [text_of(value) for value in fields]
-        for path in written_paths(texts):
-            self._mark_on_disk(path, node.start, node.end)
         document = text_of(self._document(node) or [])
+        for path in written_paths(texts, document):
+            self._mark_on_disk(path, node.start, node.end)
         for name in files:
             if may_change(name.removeprefix(FILE_PREFIX), texts, document):
                 self._mark_file(name, files, node.start, node.end)

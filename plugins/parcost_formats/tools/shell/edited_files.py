@@ -14,6 +14,7 @@ from parcost_formats.tools.shell.expansion import ScriptSource
 from parcost_formats.tools.shell.file_changes import DECIDING
 from parcost_formats.tools.shell.file_edits import edit_by_jq, edit_by_sed, references
 from parcost_formats.tools.shell.values import (
+    Decision,
     Piece,
     ShellValue,
     assumption_of,
@@ -21,9 +22,16 @@ from parcost_formats.tools.shell.values import (
     text_of,
     unread_piece,
 )
-from parcost_formats.tools.shell.words import SimpleCommand
+from parcost_formats.tools.shell.words import (
+    Redirection,
+    ShellNode,
+    ShellPipeline,
+    ShellToken,
+    SimpleCommand,
+)
 
 _EDITORS = {"cp", "mv", "sed", "cat", "jq", "envsubst"}
+_INPUT = "/dev/stdin"
 _COPY_OPTIONS = {"-f", "-v", "-a", "-p"}
 _IN_PLACE = re.compile(r"-[a-zA-Z]*i.*|--in-place")
 
@@ -102,23 +110,84 @@ class FileEditor(ControlFlow):
         if len(outputs) != 1 or len(inputs) + 1 != len(node.redirections):
             return "", None
         target = self.value(outputs[0].target.parts)
-        given = [text_of(self.value(one.target.parts)) for one in inputs]
-        path = next(iter(given or words[-1:]), "")
-        before = self._text_on_disk(path) if unread_piece(target) is None else None
-        words = words if given or key == "envsubst" else words[:-1]
-        if before is None or len(given) > 1 or (key == "envsubst" and not given):
+        if unread_piece(target) is not None or self._is_read(target, words, inputs):
             return "", None
+        before, words = self._input(key, words, inputs)
+        return text_of(target), self._filter(key, words, before)
+
+    def _is_read(
+        self, target: ShellValue, words: Sequence[str], inputs: Sequence[Redirection]
+    ) -> bool:
+        """Return whether a command reads the file that it writes: the shell empties it first."""
+        read = (*words, *(text_of(self.value(one.target.parts)) for one in inputs))
+        return posixpath.normpath(text_of(target)) in map(posixpath.normpath, read)
+
+    def _input(
+        self, key: str, words: Sequence[str], inputs: Sequence[Redirection]
+    ) -> tuple[_FileText | None, Sequence[str]]:
+        """Return the text that a command reads, and its words without the name of that file."""
+        if len(inputs) == 1:
+            return self._text_on_disk(text_of(self.value(inputs[0].target.parts))), words
+        if inputs or not words or key == "envsubst":
+            return None, words
+        return self._text_on_disk(words[-1]), words[:-1]
+
+    def _filter(self, key: str, words: Sequence[str], before: _FileText | None) -> _FileText | None:
+        """Return what a command prints of the text that it reads, None if it is not known."""
+        if before is None:
+            return None
         if key == "cat":
-            return text_of(target), None if words else before
+            return None if words else before
         if key == "envsubst":
-            return text_of(target), self._substitute(before, words)
-        if key == "sed":
-            edited = edit_by_sed(before.text, [*words, path])
-            known = edited is not None and [*edited[1]] == [path]
-            if edited is None or not known or any(_IN_PLACE.fullmatch(one) for one in words):
-                return "", None
-            return text_of(target), before._replace(text=edited[0])
-        return text_of(target), _edit_json(before, words) if key == "jq" else None
+            return self._substitute(before, words)
+        if key == "jq":
+            return _edit_json(before, words)
+        edited = edit_by_sed(before.text, [*words, _INPUT]) if key == "sed" else None
+        known = edited is not None and [*edited[1]] == [_INPUT]
+        if edited is None or not known or any(_IN_PLACE.fullmatch(one) for one in words):
+            return None
+        return before._replace(text=edited[0])
+
+    def _pipeline(self, node: ShellPipeline) -> Decision:
+        return Decision(True) if self._pipe(node.commands) else super()._pipeline(node)
+
+    def _pipe(self, commands: Sequence[ShellNode]) -> bool:
+        """Store the text that filters such as ``sed s/A/1/ a | sed s/B/2/ > b`` write into a file;
+        return False for other pipelines.
+        """
+        *_, last = commands
+        outputs = last.redirections if isinstance(last, SimpleCommand) else ()
+        if len(commands) < 2 or [one.operator for one in outputs] not in ([">"], [">|"]):
+            return False
+        target = self.value(outputs[0].target.parts)
+        text: _FileText | None = None
+        for at, command in enumerate(commands):
+            if not isinstance(command, SimpleCommand) or command.assignments:
+                return False
+            inputs = command.redirections if command is not last else ()
+            first = command.words[0] if command.words else None
+            plain = first.plain if isinstance(first, ShellToken) else ""
+            known = plain in _EDITORS and all(one.operator == "<" for one in inputs)
+            if not known or (at and inputs):
+                return False
+            tokens = [one for one in command.words[1:] if isinstance(one, ShellToken)]
+            fields = [value for token in tokens for value in self.fields(token)]
+            if any(unread_piece(value) is not None for value in fields):
+                return False
+            words: Sequence[str] = [text_of(value) for value in fields]
+            if self._is_read(target, words, inputs):
+                return False
+            if at == 0:
+                text, words = self._input(plain, words, inputs)
+            text = self._filter(plain, words, text)
+            if text is None:
+                return False
+            notes = (note for value in fields if (note := assumption_of(value)))
+            text = text._replace(assumption=text.assumption or next(notes, ""))
+        if text is None or unread_piece(target) is not None:
+            return False
+        self._write(target, [Piece(text.text, 0, 0, assumption=text.assumption)], adds=False)
+        return True
 
     def _text_on_disk(self, path: str) -> _FileText | None:
         """Return the text of a file as it is now; None if it is not known."""

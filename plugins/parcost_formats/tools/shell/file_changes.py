@@ -22,6 +22,10 @@ _WRITING_WORDS = {
 }
 _IN_PLACE = ("sed", "perl", "yq", "awk", "gawk")
 _OUTPUTS = {"curl": ("-o", "--output"), "wget": ("-O", "--output-document")}
+_OUTPUT = re.compile(r"-o|--(?:out(?:put)?|dest(?:ination)?|dst|save|write)(?:[_-]\w+)*")
+_OPENED = re.compile(
+    r"open\(\s*[rf]?([\"'])([^\"'\n]+)\1\s*,\s*(?:mode\s*=\s*)?[\"'][wa]"
+)  # in Python
 #: Endings of files that decide a job: configurations and scripts.
 DECIDING = (".json", ".yaml", ".yml", ".toml", ".sh", ".bash", ".sbatch", ".slurm")
 _COPYING = ("cp", "mv", "install", "ln", "rsync", "scp")
@@ -51,7 +55,7 @@ def may_change(path: str, words: Sequence[str], document: str = "") -> bool:
     return any(fnmatchcase(name, one) for one in patterns)
 
 
-def written_paths(words: Sequence[str]) -> Sequence[str]:
+def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
     """Return the files, by path or pattern, that a program writes as its words say.
 
     >>> written_paths(["tee", "a.json"]), written_paths(["cp", "conf/b.json", "."])
@@ -64,15 +68,26 @@ def written_paths(words: Sequence[str]) -> Sequence[str]:
         return plain if any(re.fullmatch(writing, one) for one in rest) else []
     if program == "tee":
         return plain
+    if program.startswith("python"):
+        opened = [one[1] for text in (*rest, document) for one in _OPENED.findall(text)]
+        return [*opened, *_output_files(rest)]
     if program in _OUTPUTS:
         return [other for one, other in pairwise(rest) if one in _OUTPUTS[program]]
-    if program not in _COPYING or len(plain) < 2 or "-t" in rest:
+    if program not in _COPYING:
+        return _output_files(rest)
+    if len(plain) < 2 or "-t" in rest:
         return []
     *sources, target = plain
     if len(sources) == 1 and target.endswith(DECIDING):
         is_same = "$" in target and posixpath.basename(sources[0]) == posixpath.basename(target)
         return [] if is_same else [target]
     return [] if target != "." else [posixpath.basename(one) for one in sources]
+
+
+def _output_files(words: Sequence[str]) -> Sequence[str]:
+    """Return the files that decide a job, and that an option names as output."""
+    pairs = (*pairwise(words), *(one.partition("=")[::2] for one in words))
+    return [path for flag, path in pairs if _OUTPUT.fullmatch(flag) and path.endswith(DECIDING)]
 
 
 def is_target(path: str, target: str, *, is_read: bool) -> bool:

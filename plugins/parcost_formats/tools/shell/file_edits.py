@@ -89,7 +89,7 @@ def _pattern(text: str, *, extended: bool) -> re.Pattern[str] | None:
             found.append(char)
         elif char == "." or (char == "^" and not at) or (char == "$" and at == len(text) - 1):
             found.append(char)
-        elif _PLAIN.match(char) or (not extended and char in "{}()+?|"):
+        elif _PLAIN.match(char) or (not extended and char in "{}()+?|$"):
             found.append(re.escape(char))
         else:
             return None
