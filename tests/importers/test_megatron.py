@@ -222,6 +222,19 @@ def test_a_variable_of_flags_behind_an_unknown_switch_is_no_value() -> None:
     assert "has no value" not in one.reason
 
 
+def test_a_script_of_another_tool_with_flags_of_the_same_names_is_rejected() -> None:
+    flags = "--seq-length 4096 --micro-batch-size 1 --global-batch-size 8 --bf16"
+    (message,) = problems(f"torchrun tune.py {flags} --base-model m --zero-stage 3\n", "run.sh")
+    assert "it is not a script of Megatron-LM" in message
+    assert not problems(f"torchrun tune.py {flags} --tensor-model-parallel-size 2\n", "run.sh")
+
+
+def test_the_width_of_experts_in_a_checkpoint_is_asked_for_with_that_of_the_mlp() -> None:
+    flags = "--num-experts 8 --ffn-hidden-size 14336 --use-checkpoint-args"
+    (question,) = (q for q in read(small(flags)).questions if q.attribute == "model.expert_ffn")
+    assert list(question.answers) == ["--set model.expert_ffn=14336"]
+
+
 def test_one_expert_of_megatron_deepspeed_is_none() -> None:
     assert "model.experts" not in values(read(small("--deepspeed --num-experts 1")))
 

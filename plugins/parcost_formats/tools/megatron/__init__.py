@@ -35,7 +35,7 @@ from parcost_formats.tools.megatron.mindspeed import mindspeed_job
 from parcost_formats.tools.megatron.model import model_answers, read_model, read_start
 from parcost_formats.tools.megatron.perf_matrix import read_matrix
 from parcost_formats.tools.megatron.precision import read_precision
-from parcost_formats.tools.megatron.rejections import reject
+from parcost_formats.tools.megatron.rejections import reject, reject_stranger
 from parcost_formats.tools.megatron.schedule import read_schedule
 from parcost_formats.tools.megatron.tools import (
     ToolJob,
@@ -173,6 +173,8 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
     if job is None:
         _check_values(draft, line.options)
         job = mindspeed_job(draft, line.options)
+        if job is None:
+            reject_stranger(draft, line.options, line.entry)
     options = ToolOptions(draft, job.options if job else line.options, _VERSION)
     _doubts(options, line)
     if job is not None:

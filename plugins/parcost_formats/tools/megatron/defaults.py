@@ -12,7 +12,7 @@ _DOUBTS = table("megatron")["doubts"]
 EVERYTHING: Sequence[str] = _DOUBTS["topics"]
 _ANSWERS: Mapping[str, Sequence[str]] = table("megatron")["answers"]
 #: Options with a usual value of attributes that are asked for.
-_NEAR = {"model.kv_heads": "num_attention_heads"}
+_NEAR = {"model.kv_heads": "num_attention_heads", "model.expert_ffn": "ffn_hidden_size"}
 #: Options of switches whose value is stated, and may be changed elsewhere.
 _ON = {
     "use_distributed_optimizer": {"true": "--set layout.zero=1"},

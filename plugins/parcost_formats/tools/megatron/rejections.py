@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
-from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.needs import NEEDS
 from parcost_formats.tools.tables import table
 
 _TABLE = table("megatron")
@@ -27,6 +29,24 @@ def reject(options: ToolOptions, entry: Option | None = None) -> None:
     option = options.get("optimizer")
     if option is not None and option.text in _TABLE["optimizers"]:
         draft.problem(option, _TABLE["optimizers"][option.text])
+
+
+def reject_stranger(draft: Draft, options: Collection[str], entry: Option | None) -> None:
+    """Reject a script whose *options* have neither a model nor a degree of Megatron-LM.
+
+    Scripts of other tools have flags of the same names, such as ``--micro-batch-size``.
+    """
+    own = _TABLE["own_scripts"]
+    if entry is None or re.search(own["pattern"], entry.key) or set(own["marks"]) & set(options):
+        return
+    needs = " ".join(NEEDS[one] for one in NEEDS if one != "training.model")
+    draft.problem(
+        entry,
+        "it is not a script of Megatron-LM: it has flags of the same names, and neither "
+        "--num-layers nor a degree of parallelism",
+        f"evaluate the `config.json` of its model, and state the rest: `parcost eval config.json "
+        f"{needs}`",
+    )
 
 
 def _spec(options: ToolOptions) -> None:
