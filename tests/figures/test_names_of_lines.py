@@ -64,10 +64,18 @@ def _answers(result: parcost.Result) -> dict[str, Any]:
 def _report(report: parcost.Report) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the figures of the first point, and the rows of the sections that read the ledger."""
     result = report.results[0]
+    study, plugins = result.study, result.study.plugins
+    readers = [
+        position
+        for position, plugin in enumerate(plugins.implementing("sections"))
+        if plugin.name.startswith("data_parallel")
+    ]
     sections = {
         section.title: section.rows
-        for _, section in result.sections
-        if section.title in ("Checklist of data parallelism", "ZeRO stages")
+        for one in readers  # those of others evaluate fifty changes of the study
+        for _, section in plugins.ask(
+            "sections", only=one, study=study, outcome=result.outcome, brief=False
+        )
     }
     return _answers(result), sections
 
