@@ -256,6 +256,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "precision recipe { narrow = fp8, weight_transpose = 1 B }\ndevice card { in_one_layout = off }",
         "precision recipe { narrow = fp8, weight_transpose = 1 B }\ndevice card { in_one_layout = on }",
     ),
+    "precision.cast_transpose": (
+        "dense",
+        "precision recipe { narrow = fp8 }\ndevice card { in_one_layout = on }",
+        "precision recipe { narrow = fp8, cast_transpose = 1 B }\ndevice card { in_one_layout = on }",
+    ),
     "device.attention": ("dense", "", _FLASH_2),
     "device.family": (
         "rates",

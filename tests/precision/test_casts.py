@@ -86,6 +86,19 @@ def test_a_tensor_is_cast_in_three_kernels() -> None:
     assert casts == expected
 
 
+@pytest.mark.parametrize(("one_layout", "moved"), [("on", 4 + 1), ("off", 4)])
+def test_a_cast_is_transposed_where_products_take_one_layout(one_layout: str, moved: int) -> None:
+    text = SPEC.replace(
+        "memory_efficiency = 1", f"memory_efficiency = 1, in_one_layout = {one_layout}"
+    )
+    usual = {"model": "", "layout": "", "schedule": "", "routing": ""}
+    recipe = f"{ALL}, cast_transpose = 1 B"
+    spec = text.format(recipe=recipe, memory_bound="on", devices=1, **usual)
+    (scenario,) = parcost.load_text(spec)
+    cast = own_terms(scenario.first)["cast for QKV projection", "F"]
+    assert cast.bytes_ == moved * TOKENS * 768
+
+
 def test_each_expert_of_a_rank_has_kernels_of_its_own() -> None:
     """Four of eight experts on a rank, each with a quarter of the two choices of each token."""
     more: dict[str, Any] = {

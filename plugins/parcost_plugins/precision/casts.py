@@ -37,10 +37,11 @@ def operands(study: Study) -> Iterator[Work]:
     A weight gradient uses both as cast; a transposed copy for it is part of the cast's traffic.
     """
     precision, choice = study[Training].precision, study[KernelChoice]
-    if _nothing(precision.cast) or not choice.memory_bound:
+    traffic = precision.cast_traffic(study[Cluster].device)
+    if _nothing(traffic) or not choice.memory_bound:
         return
     for gemm in _narrow_products(study):
-        bytes_ = precision.cast * gemm.batch * gemm.m * gemm.k
+        bytes_ = traffic * gemm.batch * gemm.m * gemm.k
         cast = Stream(
             name=f"cast for {gemm.name}",
             bytes_=bytes_,

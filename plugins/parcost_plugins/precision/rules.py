@@ -13,6 +13,7 @@ _NEEDS = {
     "narrow_attention": "the attention core cannot run in it",
     "scale": "there is nothing to scale",
     "cast": "there is nothing to cast",
+    "cast_transpose": "there is nothing to transpose",
     "weight_cast": "there is nothing to cast weights to",
     "weight_copies": "there is nothing to keep copies in",
     "weight_transpose": "there is nothing to transpose",

@@ -113,6 +113,11 @@ class Precision:
             "copies"
         ),
     )
+    cast_transpose: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="traffic more to transpose it, where the device multiplies the type `in_one_layout`",
+    )
     cast_kernels: Real = integer(
         default=1, doc="kernels that cast one tensor, one after another; for each expert separately"
     )
@@ -184,6 +189,10 @@ class Precision:
         doc="memory traffic of the gradient norm (a read) and of clipping (a read and a "
         "write), per parameter that is updated; 0 without",
     )
+
+    def cast_traffic(self, device: Device) -> Real:
+        """Return the bytes that a cast moves for one element."""
+        return self.cast + (self.cast_transpose if device.in_one_layout else 0.0)
 
     def copies(self, device: Device) -> Real:
         """Return the bytes per parameter of low-precision copies of linear layers."""
