@@ -21,7 +21,7 @@ class Point:
 
 
 @record
-class Named(Point):
+class Label(Point):
     name: str = "origin"
 
 
@@ -39,9 +39,9 @@ class Counter:
 
 
 def test_a_record_is_made_of_its_bases_too() -> None:
-    assert Named(1.0, name="a") == Named(1.0, 2.0, "a") != Named(1.0, 2.0, "b")
+    assert Label(1.0, name="a") == Label(1.0, 2.0, "a") != Label(1.0, 2.0, "b")
     assert hash(Point(1.0)) == hash(Point(1.0, 2.0))
-    assert repr(Named(1.0)) == "Named(x=1.0, y=2.0, name='origin')"
+    assert repr(Label(1.0)) == "Label(x=1.0, y=2.0, name='origin')"
     assert attrs.evolve(Point(1.0), y=5.0) == Point(1.0, 5.0)
 
 

@@ -229,7 +229,7 @@ def test_a_script_of_another_tool_with_flags_of_the_same_names_is_rejected() -> 
     assert not problems(f"torchrun tune.py {flags} --tensor-model-parallel-size 2\n", "run.sh")
 
 
-def test_the_width_of_experts_in_a_checkpoint_is_asked_for_with_that_of_the_mlp() -> None:
+def test_a_checkpoint_needs_the_width_of_experts_beside_that_of_the_mlp() -> None:
     flags = "--num-experts 8 --ffn-hidden-size 14336 --use-checkpoint-args"
     (question,) = (q for q in read(small(flags)).questions if q.attribute == "model.expert_ffn")
     assert list(question.answers) == ["--set model.expert_ffn=14336"]

@@ -15,7 +15,7 @@ _RULES = table("megatron")["engine"]
 _ZERO = "zero_optimization"
 
 
-class Engine(NamedTuple):
+class DeepSpeedOptions(NamedTuple):
     """What a configuration decides: *options* by name, and the *recipe* of a bf16 job.
 
     *rest* are its keys that may affect cost and are not read.
@@ -26,7 +26,7 @@ class Engine(NamedTuple):
     rest: str
 
 
-def read_engine(text: str, place: Option) -> Engine | ImportProblem:
+def read_engine(text: str, place: Option) -> DeepSpeedOptions | ImportProblem:
     """Return the options of a configuration; *place* is the flag that names it."""
     entries = read_configuration("deepspeed.json", text)
     if isinstance(entries, ImportProblem):
@@ -54,4 +54,4 @@ def read_engine(text: str, place: Option) -> Engine | ImportProblem:
     read = {*_RULES["read"], f"{_ZERO}.stage", *chain.from_iterable(_RULES["offload"].values())}
     heads = tuple(_RULES["ignored"])
     rest = [key for key in values if key not in read and not key.startswith(heads)]
-    return Engine(found, recipe, ", ".join(rest[:6]))
+    return DeepSpeedOptions(found, recipe, ", ".join(rest[:6]))
