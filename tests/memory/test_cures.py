@@ -208,6 +208,41 @@ def test_the_screen_has_the_cheapest_cures_and_the_command(run_command: Run) -> 
     assert any(line.startswith("  TP communication") for line in lines)
 
 
+@pytest.mark.slow
+def test_two_cheap_changes_come_before_one_that_fills_the_host() -> None:
+    """Offloading alone fits with 415 GiB on the host of each device; two free changes fit too."""
+    text = JOB.replace(
+        "tp = 8, pp = 4, zero = 1, sequence_parallel = on", "tp = 2, pp = 8, zero = 1"
+    )
+    rows = cures(text, training__micro_batch=4, training__global_batch="256 sequences")
+    changes = [*rows]
+    assert rows["offload.activations = 1"][4][0] > 400 * GIB
+    both = "training.recompute = full, training.micro_batch = 1"
+    assert changes.index(both) < changes.index("offload.activations = 1")
+    assert not any(", offload.activations = 1" in change for change in changes)  # it fits alone
+    values = {"training.micro_batch": 1, "training.recompute": "full"}
+    values["training.global_batch"] = "256 sequences"
+    memory, seconds = outcome(text, values)
+    assert memory <= 0.95 * 79.65 * GIB
+    assert rows[both][0][0] == pytest.approx(memory)
+    assert rows[both][2][0] == pytest.approx(seconds)
+
+
+@pytest.mark.slow
+def test_a_long_command_can_be_copied(run_command: Run) -> None:
+    """A command that is cut without a backslash is several commands for a shell."""
+    given = ["layout.zero=1", "layout.tp=8", "layout.pp=4", "training.sequence=8192"]
+    options = [word for value in given for word in ("--set", value)]
+    done = run_command("eval", "job.par", "--set", "training.micro_batch=4", *options, job=JOB)
+    lines = done.out.splitlines()
+    at = lines.index("  Reproduce #1:") + 1
+    assert lines[at].endswith(" \\")
+    assert max(map(len, lines)) <= 80
+    command = "\n".join(lines[at : lines.index("", at)])
+    assert set(shlex.split(command)) >= {"parcost", "eval", *options, "training.micro_batch=1"}
+    assert len(shlex.split(command.replace("\\\n", ""))) == 3 + 2 * (1 + len(given))
+
+
 def test_replaced_studies_know_their_command() -> None:
     (scenario,) = parcost.load_text(JOB)
     (study,) = scenario.studies()

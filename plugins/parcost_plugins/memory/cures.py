@@ -3,8 +3,8 @@
 If a step does not fit or is tight, every change that the framework supports is made in the spec.
 The changed spec is evaluated like any study. A change is listed if the step then fits, or is tight
 and did not fit before. The order is by step time; changes that need more devices come last. For
-each attribute only the cheapest value is listed. If no single change is enough, pairs of the most
-effective ones are tried.
+each attribute only the cheapest value is listed. If no single change is enough without memory on
+the host or more devices, pairs of the most effective ones are tried.
 
 Take 70 billion parameters on 64 devices. `recompute.norms = on` may save 5 GiB for 20 ms, and
 `layout.cp = 2` 25 GiB for 100 ms. Both are rows, the former first.
@@ -118,15 +118,17 @@ def cures(base: Cure) -> tuple[Sequence[Cure], Sequence[Cure]]:
     tried = [made for values in _changes(base.study) if (made := _try(base, values))]
     saving = [cure for cure in tried if cure.memory_bytes < base.memory_bytes]
     found = _cheapest(base, saving)
-    if not found:
-        most = sorted(_least_by_attribute(saving), key=lambda cure: cure.memory_bytes)[:_PAIRED]
+    if all(cure.needs_devices or cure.host_bytes > base.host_bytes for cure in found):
+        enough = {tuple(cure.values) for cure in found}
+        single = [cure for cure in _least_by_attribute(saving) if tuple(cure.values) not in enough]
+        most = sorted(single, key=lambda cure: cure.memory_bytes)[:_PAIRED]
         both = [
             made
             for one, other in combinations(most, 2)
             if not set(one.values) & set(other.values)
             and (made := _try(base, {**one.values, **other.values}))
         ]
-        tried, found = [*tried, *both], _cheapest(base, both)
+        tried, found = [*tried, *both], _cheapest(base, [*found, *both])
     more = [cure for cure in found if cure.needs_devices]
     return [*[cure for cure in found if not cure.needs_devices][:_ROWS], *more], tried
 
