@@ -211,7 +211,7 @@ def page_data(items: Sequence[Item]) -> list[Any]:
             case Heading():
                 page.append(["heading", item.text, item.level, item.aside])
             case Line():
-                page.append(["line", item.text, item.style, item.indent])
+                page.append(["line", item.text, item.style, item.indent, item.verbatim])
             case _:
                 columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
                 rows = [[list(r.cells), r.style, r.indent, r.rule, r.bar_color] for r in item.rows]

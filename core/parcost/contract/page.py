@@ -45,7 +45,10 @@ class Heading:
 
 @frozen
 class Line:
-    """One sentence, wrapped to the width; a *verbatim* line is not wrapped, to be copied."""
+    """One sentence, wrapped to the width; a *verbatim* line is not wrapped, to be copied.
+
+    A command of parcost is cut before its options, with a backslash.
+    """
 
     text: str = field(converter=escape_line)
     style: Style = "plain"

@@ -38,6 +38,7 @@ _KINDS = {
     "once": "once per step",
 }
 _RIGHT: Literal["right"] = "right"
+_SHORT = 78  # columns of a command that stands in one line
 
 
 def result_items(result: Result, view: View) -> Iterator[Item]:
@@ -314,7 +315,17 @@ def section_page(section: Section, rows: Sequence[tuple[Any, ...]] | None = None
 def command_line(section: Section) -> Iterator[Line]:
     """Yield the command that evaluates the first row of a section, if there is one."""
     if section.command:
-        yield Line(f"Reproduce #1: {section.command}")
+        yield from reproduction(section.command)
+
+
+def reproduction(command: str) -> Iterator[Line]:
+    """Yield the command that evaluates the first row of a table, in one line if it is short."""
+    short = f"Reproduce #1: {command}"
+    if len(short) < _SHORT:
+        yield Line(short)
+    else:
+        yield Line("Reproduce #1:")
+        yield Line(command, verbatim=True)
 
 
 def _expectations(expectations: Sequence[Expectation]) -> Iterator[Item]:

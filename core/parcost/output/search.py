@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import rooms_of
 from parcost.language import numbers
-from parcost.output.full_report import section_page
+from parcost.output.full_report import reproduction, section_page
 from parcost.output.json import header
 from parcost.records import frozen
 from parcost.report.faults import fault_lines
@@ -94,7 +94,7 @@ def search_page(
     yield _best(space, found, best)
     if len(varying_axes(found)) < len(found.best[0].values):
         yield Line("Values not listed are as in #1.", "faint")
-    yield Line(f"Reproduce #1: {eval_command(space, best[0])}", "faint")
+    yield from reproduction(eval_command(space, best[0]))
     alike = indifferent_attributes(near)
     if alike:
         said = [

@@ -61,7 +61,7 @@ def search_screen(
     yield from _layouts(space, found, shown)
     yield from _order(found, shown)
     yield Heading("Reproduce #1", 3)
-    yield from _command(eval_words(space, best[0], brief=True))
+    yield Line(" ".join(eval_words(space, best[0], brief=True)), verbatim=True)
     alike = indifferent_attributes(near)
     if alike:
         yield Line(no_effect(space, alike), "faint")
@@ -248,18 +248,6 @@ def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]
         else ""
     )
     yield Line(f"{share}The best predictions are usually too fast.", "faint")
-
-
-def _command(words: Sequence[str]) -> Iterator[Line]:
-    """Yield the lines of a command to copy, with a backslash at the end of all but the last."""
-    line = words[0]
-    for word in words[1:]:
-        if len(line) + 1 + len(word) > _WIDTH:
-            yield Line(f"{line} \\", verbatim=True)
-            line = f"  {word}"
-        else:
-            line = f"{line} {word}"
-    yield Line(line, verbatim=True)
 
 
 def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:

@@ -104,7 +104,7 @@ def _wrapped(line: Line, paper: Paper) -> list[str]:
         return [""]
     margin = _MARGIN + " " * line.indent
     if line.verbatim:
-        return [margin + line.text]
+        return [margin + part for part in _folded(line.text, paper.width - len(margin) - 2)]
     return wrap(
         line.text,
         max(paper.width, 2 * _NARROWEST),
@@ -113,6 +113,24 @@ def _wrapped(line: Line, paper: Paper) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Return the lines of a command to copy, with a backslash at the end of all but the last.
+
+    A line has *width* columns where options allow it. Other texts are one line.
+    """
+    if len(text) <= width or "parcost " not in text:
+        return [text]
+    line, *options = text.split(" --")
+    lines: list[str] = []
+    for option in options:
+        if len(line) + len(f" --{option}") > width:
+            lines.append(f"{line} \\")
+            line = f"  --{option}"
+        else:
+            line = f"{line} --{option}"
+    return [*lines, line]
 
 
 def _table(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
