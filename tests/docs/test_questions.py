@@ -76,6 +76,8 @@ def test_all_16_questions_have_an_answer_of_their_own() -> None:
     found = answers()
     assert [answer.name for answer in found] == [f"Q{n}" for n in range(1, 17)]
     assert len({(answer.page, answer.heading) for answer in found}) == 16
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert "(docs/questions.md): 16 questions" in readme
 
 
 def test_each_is_answered_by_one_command_and_shows_its_output() -> None:

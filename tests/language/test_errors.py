@@ -135,6 +135,8 @@ def only_diagnostic(text: str, **values: str) -> Diagnostic:
         ("layout { capacity_factor = 1.2 }", "`capacity_factor` is an attribute of `routing`"),
         ("expect { dropout >= 1 }", "`dropout` is an attribute of `training`; figures are"),
         ("memory { usable = 194 % }", "the nearest legal value is 100 %"),
+        ("memory { usable = 1.94 }", "the nearest legal value is 1"),
+        ("memory { usable = 90 }", "write `90 %`"),
     ],
 )
 def test_help_proposes_what_to_write(block: str, help: str) -> None:

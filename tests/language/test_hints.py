@@ -294,3 +294,35 @@ def test_two_blocks_on_one_line_are_separated() -> None:
         parcost.load_text(text)[0].evaluate()
     (found,) = (d for d in caught.value.diagnostics if d.id == "syntax")
     assert found.help == "a comma or a new line separates blocks: `a { ... }, b { ... }`"
+
+
+FABRIC = """
+use catalog.devices.h100_sxm
+fabric mine {
+  level node { size = 8 devices, bandwidth = 900 GB/s bidirectional, latency = 3 us }
+  level network { bandwidth = 400 Gbps per_direction, latency = 14 us }
+}
+cluster { devices = 8, device = h100_sxm, fabric = mine }
+"""
+
+
+def test_a_typo_in_a_block_inside_another_is_hinted_at() -> None:
+    """`network` is a kind of block too, which the study lacks; its level of that name is meant."""
+    path = "network.bandwith"
+    (scenario,) = parcost.load_text(FABRIC, overrides={path: "1 GB/s per_direction"})
+    with pytest.raises(SpecError) as caught:
+        scenario.check()
+    (found,) = caught.value.diagnostics
+    assert found.message == f"there is no attribute `{path}`"
+    assert found.help == "did you mean `network.bandwidth`?"
+
+
+def test_errors_of_the_file_stand_beside_those_of_an_override() -> None:
+    """The block that `--set` names may be in the file, with an error."""
+    text = FABRIC.replace("level network", "levl network")
+    (scenario,) = parcost.load_text(text, overrides={"network.bandwidth": "1 GB/s per_direction"})
+    with pytest.raises(SpecError) as caught:
+        scenario.check()
+    messages = " ".join(d.message for d in caught.value.diagnostics)
+    assert "`network.bandwidth`" in messages
+    assert "`levl`" in messages

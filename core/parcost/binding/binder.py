@@ -122,7 +122,10 @@ class Binder:
     def _apply_overrides(self) -> None:
         for path, node in self.overrides.items():
             self._add_block(path.partition(".")[0])
-            definition, name = self._locate(path)
+            try:
+                definition, name = self._locate(path)
+            except SpecError as failed:  # the file may have the block, with an error
+                raise SpecError([*self.diagnostics, *failed.diagnostics]) from None
             self._given[id(definition), name] = node
 
     def _add_block(self, kind: str) -> None:
@@ -157,11 +160,12 @@ class Binder:
             former = definition.type.former if definition is not None else {}
             help = former.get(name, help)
             help = help or self._alias_help(steps, name, definition)
-            help = help or did_you_mean(path, known) or _ending_in(path, list(known))
+            ends = {p.partition(".")[2]: None for p in known if p.count(".") > 1}
+            help = help or did_you_mean(path, {**known, **ends}) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}
             absent = type_ is not None and not type_.inside and type_.kind not in kinds
-            if type_ is not None and absent and not several:
+            if type_ is not None and absent and not several and self._definition_at(steps) is None:
                 help = f"the study has no block `{type_.kind}`: write one with a label"
             place = self.module.source.name
             raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])

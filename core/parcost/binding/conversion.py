@@ -444,6 +444,9 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
     elif high is not None and worst > high:
         complaint, id = f"`{name}` must be at most {number_text(high)}", "out-of-range"
         hint = f"the nearest legal value is {number_text(high)}"
+        is_share = field.dimension == ONE and high == 1 and not field.whole
+        if is_share and not percent and 2 <= worst <= 100:
+            hint = f"write `{number_text(worst)} %`"
     if complaint:
         raise SpecError(
             [

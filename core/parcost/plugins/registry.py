@@ -193,8 +193,9 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
             hint = did_you_mean(caller.name, known)
-            message = f"no hook has this name; {hint or f'{_GUIDE} says what changed'}"
-            return _fault(plugin, one_line(caller.name), message)
+            name, more = one_line(caller.name), hint or f"{_GUIDE} says what changed"
+            message = f"marks `{name}` as a hook, and there is no such hook; {more}"
+            return _fault(plugin, name, message)
     return None
 
 
