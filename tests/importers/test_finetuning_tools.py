@@ -1034,6 +1034,10 @@ def test_a_file_beside_a_script_is_read_behind_a_constant_edit(command: str) -> 
         *("sed s/2/3/ | sed s/3/2/ > ds.json", "sed s/2/3/ ds.json | sed s/3/1/ ds.json > ds.json"),
         *("python -c \"open('ds.json', 'w')\"", "python <<E\nopen('./ds.json', mode='w')\nE"),
         *("python gen.py --output-file ds.json", "gen --out=ds.json", "gen -o ./ds.json"),
+        *('for f in *.json; do\nsed -i s/2/3/ "$f"\ndone', "sed -i 's/x*/3/g' ds.json"),
+        *("find . -name '*.json' -exec sed -i s/2/3/ {} +", "ls *.json | xargs sed -i s/2/3/"),
+        *("sudo sed -i s/2/3/ ds.json", "srun cp a ds.json", "install -m 644 zero3.json ds.json"),
+        *("scp host:a/ds.json .", "docker exec c tee ds.json"),
         *("sed -i 1d ds.json", "sed -i -n s/2/3/ ds.json", "sed -i 's/2**/3/' ds.json"),
     ],
 )
@@ -1052,6 +1056,12 @@ def test_a_file_beside_that_a_command_may_change_is_a_question(command: str) -> 
             "python -c \"open('ds.json', 'r')\"",
             "python a.py --output_dir ds.json.d",
             "sort ds.json",
+        ),
+        *("for f in *.json; do cat $f; done", "find . -name '*.json' -exec cat {} +"),
+        *(
+            "sudo cat ds.json",
+            "srun sed s/2/3/ ds.json",
+            "find . -name '*.py' -exec sed -i s/2/3/ {} +",
         ),
         *("cp zero3.json $OUT", "mv zero3.json other.json", "envsubst < ds.json"),
     ],

@@ -20,6 +20,7 @@ from parcost_formats.tools.shell.conditions import (
     options_for,
 )
 from parcost_formats.tools.shell.expansion import ScriptSource, short
+from parcost_formats.tools.shell.file_changes import may_write
 from parcost_formats.tools.shell.layers import IN_IF, Layer, ScriptCommand, merge
 from parcost_formats.tools.shell.patterns import ShellPatternError, matches
 from parcost_formats.tools.shell.values import (
@@ -331,7 +332,11 @@ class ControlFlow(FileWriter):
         if node.kind == "select" or unread is not None or globbed:
             if unread is not None and unread.unread == ARGUMENTS:
                 return self._argument_loop([node.name], bodies)
-            return self._undecided_loop([node.name], bodies)
+            status = self._undecided_loop([node.name], bodies)
+            if may_write(self.source.text[node.start : node.end], node.name):
+                for value in values:
+                    self._mark_on_disk(text_of(value), node.start, node.end)
+            return status
         outer, self.layer = self.layer, Layer(self.layer)
         self._loose.append(False)
         for value in values:

@@ -28,7 +28,10 @@ _OPENED = re.compile(
 )  # in Python
 #: Endings of files that decide a job: configurations and scripts.
 DECIDING = (".json", ".yaml", ".yml", ".toml", ".sh", ".bash", ".sbatch", ".slurm")
+_PREFIXES = {"sudo", "srun", "pdsh", "docker", "xargs", "find", "mpirun", "ssh", "time", "env"}
 _COPYING = ("cp", "mv", "install", "ln", "rsync", "scp")
+_LONG = 1000  # characters of a line in which no command is looked for
+_WRITING = {*_IN_PLACE, *_COPYING, "tee"}
 
 
 def may_change(path: str, words: Sequence[str], document: str = "") -> bool:
@@ -62,6 +65,15 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
     (['a.json'], ['b.json'])
     """
     program, rest = posixpath.basename(words[0]), words[1:]
+    if program in _PREFIXES:
+        at = next((at for at, one in enumerate(rest) if one in _WRITING), len(rest))
+        if at == len(rest):
+            return []
+        found = written_paths(rest[at:], document)
+        if program in ("find", "xargs") and rest[at] in _IN_PLACE and found:
+            names = [other for one, other in pairwise(rest) if one in ("-name", "-iname")]
+            return names or [f"*{ending}" for ending in DECIDING]
+        return found
     plain = [one for one in rest if not one.startswith("-")]
     if program in _IN_PLACE:
         writing = _WRITING_WORDS.get(program, r"-[a-zA-Z]*i.*")
@@ -78,10 +90,26 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
     if len(plain) < 2 or "-t" in rest:
         return []
     *sources, target = plain
-    if len(sources) == 1 and target.endswith(DECIDING):
-        is_same = "$" in target and posixpath.basename(sources[0]) == posixpath.basename(target)
+    if target.endswith(DECIDING):
+        is_same = "$" in target and posixpath.basename(sources[-1]) == posixpath.basename(target)
         return [] if is_same else [target]
-    return [] if target != "." else [posixpath.basename(one) for one in sources]
+    return [] if target != "." else [posixpath.basename(one.rpartition(":")[2]) for one in sources]
+
+
+def may_write(text: str, name: str) -> bool:
+    """Return whether commands in *text* may write the file that a variable names.
+
+    >>> may_write('sed -i s/2/3/ "$f"', "f"), may_write("cat $f", "f")
+    (True, False)
+    """
+    value = rf"[\"']?\$\{{?{re.escape(name)}\b"
+    forms = (
+        rf"\b(?:sed|perl|yq|awk|gawk)\b.*\s-[\w-]*i.*{value}",
+        rf">\s*{value}",
+        rf"\b(?:cp|mv|tee|install|rsync)\b.*{value}",
+    )
+    lines = [line for line in text.split("\n") if f"${name}" in line or f"${{{name}" in line]
+    return any(len(line) > _LONG or re.search(one, line) for line in lines for one in forms)
 
 
 def _output_files(words: Sequence[str]) -> Sequence[str]:

@@ -65,6 +65,8 @@ def _substitute(text: str, expression: str, *, extended: bool) -> str | None:
     pattern = _pattern(old, extended=extended)
     if pattern is None or re.search(r"\\|&", new):
         return None
+    if pattern.match(""):  # sed and Python differ in where they replace nothing
+        return None
     count = 0 if parts[2] else 1
     return "\n".join(pattern.sub(lambda _: new, line, count) for line in text.split("\n"))
 
