@@ -180,6 +180,16 @@ def test_a_script_that_is_not_beside_the_one_that_starts_it_is_named(run_command
     assert "evaluate `examples/train.sh`, or put it into the folder of `job.slurm`" in text
 
 
+def test_the_word_tensor_within_another_word_asks_for_no_degree(run_command: Run) -> None:
+    flags = (
+        "--model_name_or_path m --per_device_train_batch_size 8 --enable_tensorboard --tensor_x 1"
+    )
+    done = run_command("import", "run.sh", files={"run.sh": f"deepspeed main.py {flags}\n"})
+    text = " ".join(done.err.split())
+    assert "`tensor_x` may decide it" in text
+    assert "`enable_tensorboard` may decide it" not in text
+
+
 def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> None:
     script = "srun -N 8 torchrun --nproc_per_node 8 train.py --job.config_file ./cfg/llama.toml\n"
     done = run_command("eval", "job.sh", files={"job.sh": script})

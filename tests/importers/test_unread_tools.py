@@ -75,6 +75,11 @@ def test_a_file_that_starts_a_command_says_to_read_the_command(tool: str) -> Non
     assert "copy the command that it starts into a script" in problem.help
 
 
+def test_a_script_of_llama_recipes_is_none_of_trainer() -> None:
+    text = f"{SCRIPTS['llama-recipes'][1]} --gradient_accumulation_steps 8\n"
+    assert not TuningTool("trl").recognizes("run.sbatch", text)
+
+
 def test_a_file_of_paddlenlp_is_none_of_trainer() -> None:
     text = FILES["PaddleNLP"].replace("{", '{"per_device_train_batch_size": 1, ', 1)
     assert not TuningTool("trl").recognizes("run.json", text)

@@ -25,6 +25,7 @@ from parcost.contract.importers import (
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _LONG = 5  # letters of a word that names a subject also inside of a longer one
+_OTHERS = re.compile("tensorboard|safetensor")  # longer words that have nothing to do with it
 _LONGEST = 200  # characters of a key that is compared
 
 
@@ -300,7 +301,7 @@ def _subjects_of(
         return
     name = key.name[:_LONGEST]
     words = frozenset(_singular(word.lower()) for word in _WORD.findall(name))
-    letters = "".join(character for character in name.lower() if character.isalnum())
+    letters = _OTHERS.sub("", "".join(one for one in name.lower() if one.isalnum()))
     patterns = _patterns(tuple((one.name, tuple(one.words)) for one in subjects))
     yield from (
         one
