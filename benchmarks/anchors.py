@@ -6,7 +6,7 @@ Jobs are groups of rows: by source, model, device and precision, and by fewer of
 configuration are one layout. Each layout is predicted by the catalogue, and by the catalogue with
 other layouts of its group as anchors, all that there are or as many as are drawn. Errors are means
 over groups, of the layouts of each. The spread that anchors are believed by is that of the jobs
-left when the group is left out. With --update the table in docs/calibration.md is written anew.
+left when the group is left out. With --update the table in docs/calibration.md is updated.
 Composed rows are left out. It takes two minutes.
 """
 

@@ -2,17 +2,16 @@
 
     python benchmarks/brute_force.py [--count 100] [--first 0] [--layouts 60] [--log FILE]
 
-Each seed is a space of `benchmarks/agreement.py`, with schedules drawn out of all that there are:
-experts, context parallelism, mixed ZeRO stages, devices, windows of overlap, every objective. Some
-have a limit. Layouts are drawn at random, legal or not, and evaluated by themselves, and so are
-those that the search lists. Seeds with an even number have the ranking and the Pareto front, odd
-ones every score. Each is searched for the ranking alone as well, which leaves out the most. These
-have to hold within 1e-12:
+Each seed is a space of `benchmarks/agreement.py`, with schedules drawn from all schedules: experts,
+context parallelism, mixed ZeRO stages, devices, windows of overlap, every objective. Some have a
+limit. Random layouts, legal or not, and the listed layouts are evaluated alone. Seeds with an even
+number have the ranking and the Pareto front, odd ones every score. Each is searched for the ranking
+alone as well, which leaves out the most. These have to hold within 1e-12:
 
     a layout is legal in the search where it is alone
-    what is listed costs, and holds, what it does alone, and so does an exact score
+    a listed layout and an exact score have the seconds and bytes of the layout alone
     a bound is not above the layout alone, in seconds and bytes
-    the ranking alone is that of the other search
+    the ranking alone equals the ranking of the full search
     no layout beats the winner, or the last one listed unless its degrees are listed
 
 A log has a line for each seed that is done, so that a run goes on where it was ended. Exit code 1
@@ -106,7 +105,7 @@ def _draw_layouts(seed: int, axes: Mapping[str, list[Any]], most: int) -> Iterat
 
 
 def _evaluation(scenario: Scenario, at: dict[str, Any], objective: str) -> LayoutEvaluation | None:
-    """Return a layout by itself, None where it cannot be bound."""
+    """Return a layout evaluated alone, None if it cannot be bound."""
     try:
         return evaluate_layout(scenario, at, objective)
     except SpecError:
@@ -174,7 +173,7 @@ def _degrees(values: Mapping[str, Any], words: set[str]) -> tuple[Any, ...]:
 def _check_scores(
     axes: Mapping[str, Any], lines: Sequence[str], alone: Mapping[str, LayoutEvaluation | None]
 ) -> Iterator[str]:
-    """Yield which scores are not what layouts are alone."""
+    """Yield the scores that differ from single evaluations."""
     rows = {_key(axes, row): row for row in map(json.loads, "".join(lines).splitlines())}
     for key, one in alone.items():
         row, outcome = rows.get(key), one.result.outcome if one is not None else None

@@ -1,4 +1,4 @@
-"""The constants that are fitted on the open runs, fitted anew: values, bounds, errors left out.
+"""Fit the constants of the open runs again: values, bounds, errors left out.
 
     python benchmarks/calibrate.py [--update]
 
@@ -24,7 +24,7 @@ MOST = 1.5  # points that models left out may be worse than in sample
 
 
 def fit_catalogue() -> dict[str, Any]:
-    """Return what the command says of the open runs."""
+    """Return the output of the command for the open runs."""
     code = "import sys; from parcost.cli import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", code, *COMMAND], check=True, stdout=subprocess.PIPE, text=True

@@ -5,7 +5,7 @@
 Prints the mean error of the time in three classes of size: of the rows that constants are fitted
 on, and of the third that is left out, drawn from each source by the seed. With --library
 nccl_text_book rows are estimated by rounds and bytes. With --fit the constants that the library
-does not count are fitted anew on two thirds, and once without each source. With --rows each row is
+does not count are fitted again on two thirds, and once without each source. With --rows each row is
 printed.
 
 A row of 2024 or before ran NCCL 2.20 or older, later ones 2.30. A source that does not say how fast

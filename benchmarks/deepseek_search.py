@@ -2,8 +2,8 @@
 
     python benchmarks/deepseek_search.py [--budget SECONDS]
 
-61 layers have no even cut, so that every pipeline is uneven. The search is that of
-``parcost search`` without options but the budget, in one process on one core.
+61 layers have no even cut, so that every pipeline is uneven. The search is ``parcost search``
+without options except the budget, in one process on one core.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def text() -> str:
 
 
 def milliseconds(begin: float) -> float:
-    """Return what has passed since *begin*."""
+    """Return the time since *begin*."""
     return 1e3 * (perf_counter() - begin)
 
 

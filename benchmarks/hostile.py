@@ -151,7 +151,7 @@ def structure(rng: random.Random) -> Observation:
 
 
 def measure(run: Callable[[], str], seconds: float = MOST_SECONDS) -> Observation:
-    """Return what comes of an input and how long it takes the processor."""
+    """Return the outcome of an input and its CPU time."""
     start = time.process_time()
     fault = ""
     try:
@@ -199,7 +199,7 @@ _WORDS += ("x" * 5000, "%s%n", "--set=layout.pp=1e300", "--jobs", "0", "--strict
 
 @cache
 def workplace() -> Path:
-    """Return a folder with a few specs in it, which goes with the process."""
+    """Return a temporary folder with a few specs, removed at exit."""
     folder = tempfile.TemporaryDirectory(prefix="parcost-hostile-")
     _KEPT.append(folder)
     path = Path(folder.name)
@@ -439,7 +439,7 @@ HELD = peak()
 
 
 def run_chunk(chunk: Chunk) -> dict[str, Any]:
-    """Return what became of the inputs of *chunk*."""
+    """Return the outcomes of the inputs of *chunk*."""
     found: list[dict[str, Any]] = []
     start, slowest, before = time.process_time(), (0.0, 0), peak()
     for number in range(chunk.first, chunk.first + chunk.count):
@@ -484,7 +484,7 @@ def inputs_by_kind(count: int) -> dict[str, int]:
 def campaign(
     kinds: dict[str, int], seed: int, jobs: int, log: Path | None, minutes: float
 ) -> list[dict[str, Any]]:
-    """Run what the log lacks of a campaign; return the lines of all chunks."""
+    """Run the chunks of a campaign that the log lacks; return the lines of all chunks."""
     done = (
         [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
     )

@@ -3,7 +3,7 @@
     python benchmarks/kernels.py [TABLE.jsonl ...] [--folds N] [--devices] [--fit]
 
 Prints the mean error of the time of each kernel, over configurations that count once. With
---folds the rates are fitted anew without a Nth of the shapes, and scored on those; with --devices
+--folds the rates are fitted again without every N-th shape, and scored on those; with --devices
 products of a device are estimated at the median rate of other families of its vendor; with --fit
 what all rows say is printed, to be written into the catalogue by hand.
 
@@ -104,7 +104,7 @@ class Rates:
     backward_fill: float
 
     def seconds(self, row: Row, peak: float) -> float:
-        """Return what a row takes at these rates."""
+        """Return the time of a row at these rates."""
         forward = float(np.interp(row.size, self.sizes, self.forward))
         backward = float(np.interp(row.size, self.sizes, self.backward))
         first = row.forward / (peak * forward) * (1 + self.forward_fill / row.keys)
@@ -190,7 +190,7 @@ def peak(of: Device, type_: str) -> float:
 
 
 def shipped_rates(kernel: AttentionKernel) -> Rates:
-    """Return what the catalogue says of a kernel."""
+    """Return the constants of the catalogue for a kernel."""
     heads = kernel.heads
     return Rates(
         sizes=tuple(float(head.size) for head in heads),
@@ -202,9 +202,9 @@ def shipped_rates(kernel: AttentionKernel) -> Rates:
 
 
 def fit(measured: Sequence[Row], peaks: dict[str, float]) -> Rates:
-    """Return the rates with the least error, of which single rows weigh little.
+    """Return the rates with the least error, robust against outliers.
 
-    Damped least squares on the logarithm of times; what no row tells stays where it starts.
+    Damped least squares on the logarithm of times; rates without rows keep their initial value.
     """
     sizes = tuple(sorted({row.size for row in measured}))
     together = all(row.direction == "both" for row in measured)
@@ -259,7 +259,7 @@ EFFICIENCIES = {
 
 @frozen
 class Products:
-    """Products that were measured together, and what the catalogue's rates say of them."""
+    """Products that were measured together, and their predictions with the catalogue's rates."""
 
     device: str
     recipe: str
@@ -365,7 +365,7 @@ def product_seconds(
     weights: bool = False,
     expert: bool = False,
 ) -> float:
-    """Return what products take, *weights* those that are added to a sum of gradients."""
+    """Return the time of products; *weights* marks those added to a gradient sum."""
     product = Gemm(
         name="p",
         m=float(m),

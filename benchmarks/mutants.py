@@ -170,7 +170,7 @@ def expressions(function: ast.FunctionDef) -> Iterator[ast.expr]:
 
 
 def changes(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield what may stand for *node*."""
+    """Yield replacements of *node*."""
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
             return
@@ -196,7 +196,7 @@ def changes(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def texts(text: str) -> Iterator[str]:
-    """Yield what may stand for the text of a formula; nothing for any other text.
+    """Yield replacements of the text of a formula; nothing for any other text.
 
     >>> list(texts("2 (P - 1) n / B, by a ring"))[:2]
     ['3 (P - 1) n / B, by a ring', '2 (P + 1) n / B, by a ring']
@@ -296,7 +296,7 @@ class Worker:
         other.close()
 
     def ask(self, order: Order | None) -> Any:
-        """Return what a fork says of *order*; for None, how long each test takes."""
+        """Return the answer of a fork to *order*; for None, how long each test takes."""
         self._connection.send(order)
         return self._connection.recv()
 
@@ -343,7 +343,7 @@ class _Server:
 
 
 def _forked(answer: Callable[[], Any], limit: int | None) -> Any:
-    """Return what *answer* returns in a fork; None where it takes more than *limit* seconds."""
+    """Return the result of *answer* in a fork; None where it takes more than *limit* seconds."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

@@ -38,7 +38,7 @@ LEFT = "return document.querySelectorAll('figure:not([data-drawn])').length"
 
 
 def main(spec: str) -> int:
-    """Measure, print, and say whether the promise holds."""
+    """Measure, print, and return whether the limit holds."""
     with TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
         if code := parcost(["eval", spec, "--format", "html", "--out", str(page)]):

@@ -170,7 +170,7 @@ def exposed_seconds(result: Any) -> dict[str, float]:
 
 
 def measure(job: Job, budget: float) -> dict[str, Any]:
-    """Search the space of a job, and return where its published layout stands."""
+    """Search the space of a job, and return the rank of its published layout."""
     scenario = load_job(job)
     start = perf_counter()
     found = search_layouts(scenario, over=job.over, top=_KEPT, budget_seconds=budget, tolerance=0.0)

@@ -2,10 +2,10 @@
 
     python benchmarks/replay.py
 
-Prints microseconds of one replay at p * m * v = 512, per candidate in an array of 10^5,
-and of laying an order out, which happens once. Each also as a multiple of a baseline
-that does no more than add up as many floats in a Python loop (for one candidate), or
-add as many arrays (for many), which steadies the figures between machines.
+Prints microseconds of one replay at p * m * v = 512, per candidate in an array of 10^5, and of the
+layout of an order, which happens once. Each is also given as a multiple of a baseline: the sum of
+as many floats in a Python loop (for one candidate), or of as many arrays (for many). The ratio
+varies less between machines.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _MOST_DRAWN = 40  # layouts of a space, until one is legal
 
 
 def _output(*words: str) -> str:
-    """Return what a command prints."""
+    """Return the output of a command."""
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
         parcost_main(list(words))

@@ -1,10 +1,10 @@
-"""What ``parcost eval`` costs as a process, against importing what it is built on.
+"""The CPU time of ``parcost eval`` as a process, compared with importing its libraries.
 
     python benchmarks/startup.py [SPEC [LIMIT]]
 
-Prints CPU seconds (user and system) of whole processes, interleaved so that a busy
-machine hits all alike, and their ratio. The project promises 2.2 at most. With a LIMIT
-behind the spec the exit code is 1 above that: a guard that a busy machine does not trip.
+Prints CPU seconds (user and system) of whole processes, interleaved so that a busy machine affects
+all equally, and their ratio. The project promises 2.2 at most. With a LIMIT after the spec the exit
+code is 1 above it: a guard that a busy machine does not trip.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cpu_seconds(environment: Mapping[str, str], *arguments: str) -> float:
 
 
 def main(spec: str, limit: str = "inf") -> int:
-    """Measure, print, and say whether the promise holds."""
+    """Measure, print, and return whether the limit holds."""
     with TemporaryDirectory() as folder:
         # Byte code is kept for all alike, whatever the environment says, and from nowhere else.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder}

@@ -3,7 +3,7 @@
     python benchmarks/streams.py [TABLE.jsonl] [--folds N] [--fit]
 
 Prints the mean error of the time of each operator, by device. With --folds the constants are
-fitted anew without a Nth of the shapes, and scored on those; with --fit what all rows say is
+fitted again without every N-th shape, and scored on those; with --fit what all rows say is
 printed, to be written into the catalogue by hand.
 
 A row says in `runs` what was timed: a table of `parcost_plugins.model.elementwise`, an
@@ -87,7 +87,7 @@ def _row(raw: Mapping[str, object]) -> Row:
 
 
 def catalogue(devices: Sequence[str]) -> tuple[Constants, Constants]:
-    """Return what the catalogue says, and the memory bandwidth of each device."""
+    """Return the constants of the catalogue, and the memory bandwidth of each device."""
     found: Constants = {"clock": 0.0}
     bandwidths: Constants = {}
     for name in devices:
@@ -108,7 +108,7 @@ def catalogue(devices: Sequence[str]) -> tuple[Constants, Constants]:
 
 
 def seconds(row: Row, constants: Constants, bandwidths: Constants) -> float:
-    """Return what the constants say of a row."""
+    """Return the prediction of the constants for a row."""
     rate = bandwidths[row.device] * constants[row.device]
     moved = sum(b / constants.get(kind, 1.0) for kind, b in row.moved.items())
     return moved / rate + row.kernels * constants["start"] + row.events * constants["clock"]

@@ -26,7 +26,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Reading:
-    """The state of the device at one moment; None where nobody can read it."""
+    """The state of the device at one moment; None if it cannot be read."""
 
     sm_mhz: int | None = None
     power_w: float | None = None
@@ -75,7 +75,7 @@ class Backend(Protocol):
         ...
 
     def host(self, case: Host) -> Timing:
-        """Time what the host takes to issue kernels."""
+        """Time the launch of kernels on the host."""
         ...
 
     def copy(self, case: Copy) -> Timing:

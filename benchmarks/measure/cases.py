@@ -36,7 +36,7 @@ class Product:
         return 2.0 * self.m * self.n * self.k * self.count
 
     def row(self) -> Row:
-        """Return the fields that say what was timed."""
+        """Return the fields that describe the timed call."""
         words = {
             "tensorwise": "fp8 e4m3, a scale each tensor -> bf16",
             "rowwise": "fp8 rowwise -> bf16",
@@ -76,7 +76,7 @@ class Attention:
         return pairs * {"forward": 2, "backward": 5}[self.direction]
 
     def row(self) -> Row:
-        """Return the fields that say what was timed."""
+        """Return the fields that describe the timed call."""
         return {
             "kernel": self.kernel,
             "dtype": self.dtype,
@@ -120,7 +120,7 @@ class Stream:
         return 4 if self.operator in FULL_PRECISION else 2
 
     def row(self) -> Row:
-        """Return the fields that say what was timed."""
+        """Return the fields that describe the timed call."""
         return {
             "kernel": f"{self.operator} {self.direction}",
             "framework": f"PyTorch {self.implementation}",
@@ -197,7 +197,7 @@ class Host:
         return f"{self.what}-{self.mode}-{self.size}".replace(" ", "_")
 
     def row(self) -> Row:
-        """Return the fields that say what was timed."""
+        """Return the fields that describe the timed call."""
         return {"what": self.what, "mode": self.mode, "count": self.size}
 
 
@@ -215,7 +215,7 @@ class Copy:
         return f"{self.way}-{'pinned' if self.pinned else 'pageable'}-{self.bytes_}"
 
     def row(self) -> Row:
-        """Return the fields that say what was timed; a copy on the device reads and writes."""
+        """Return the fields that describe the timed call; a copy on the device reads and writes."""
         pinned = "" if self.way == "device-to-device" or self.pinned else ", pageable"
         moved = self.bytes_ * (2 if self.way == "device-to-device" else 1)
         return {
@@ -239,7 +239,7 @@ class Collective:
         return f"{self.collective}-{self.message_bytes}"
 
     def row(self) -> Row:
-        """Return the fields that say what was timed."""
+        """Return the fields that describe the timed call."""
         return {"collective": self.collective, "message_bytes": self.message_bytes}
 
 
@@ -270,7 +270,7 @@ class Load:
         return 6.0 * weights * tokens + 7.0 * scores
 
     def row(self) -> Row:
-        """Return the fields that say what was timed."""
+        """Return the fields that describe the timed call."""
         return {"what": self.what, "mode": self.mode, "dtype": self.dtype, "size": self.size}
 
 
@@ -376,7 +376,7 @@ def streams(tiny: bool) -> Iterator[Stream]:
 
 
 def host(tiny: bool) -> Iterator[Host]:
-    """Yield what the host issues: operators, layers, chains of kernels, updates."""
+    """Yield the calls that the host issues: operators, layers, chains of kernels, updates."""
     yield Host("python loop", "10000 times")  # says how fast the processor is
     for what in ("add", "mm", "linear", "dropout", "layer_norm", "add with autograd"):
         yield Host(what, "eager")
@@ -417,7 +417,7 @@ def collectives(tiny: bool) -> Iterator[Collective]:
 
 
 def loads(tiny: bool) -> Iterator[Load]:
-    """Yield what runs long: products, and a layer forward and backward."""
+    """Yield the long-running calls: products, and a layer forward and backward."""
     if tiny:
         yield Load("product", "bfloat16", (64, 64, 64))
         yield Load("layer", "bfloat16", (16, 32, 64, 2, 1))

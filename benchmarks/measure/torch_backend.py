@@ -132,7 +132,7 @@ class TorchBackend:
         return first.elapsed_time(last) * 1e-3 / number / len(calls)
 
     def graphed(self, calls: list[Call], once: float, least: float) -> Timing:
-        """Return the time of a call from replays of a graph, in which no host is waited for."""
+        """Return the time of a call from replays of a graph, which do not wait for the host."""
         number = max(1, min(math.ceil(2e-3 / once / len(calls)), math.ceil(400 / len(calls))))
         captured = torch.cuda.CUDAGraph()
         try:
@@ -403,7 +403,7 @@ class TorchBackend:
     # Host
 
     def host(self, case: Host) -> Timing:
-        """Time what the host takes to issue kernels."""
+        """Time the launch of kernels on the host."""
         gc.collect()
         gc.disable()
         try:
@@ -457,7 +457,7 @@ class TorchBackend:
         )
 
     def walls(self, calls: list[tuple[Call, Call]], repeats: int) -> Timing:
-        """Return the median time of a call, up to its return, each behind its preparation."""
+        """Return the median time of a call, up to its return, each after its preparation."""
         ((prepare, call),) = calls
         found, drained = [], []
         for at in range(repeats + 3):
@@ -501,7 +501,7 @@ class TorchBackend:
         return float(len(found)), sum(e.time_range.elapsed_us() for e in found) * 1e-6
 
     def network(self, kind: str, size: int) -> nn.Module:
-        """Return small layers, so that the host is what takes long."""
+        """Return small layers, so that the host dominates."""
         dtype = torch.bfloat16
         if kind.startswith("gpt"):
             dtype = torch.float32 if "autocast" in kind else torch.float16
@@ -667,7 +667,7 @@ class TorchBackend:
             yield Sample(now, took, reading)
 
     def loaded(self, case: Load) -> Call:
-        """Return what runs without a pause."""
+        """Return the calls that run without a pause."""
         if case.what == "product":
             m, n, k = case.size
             recipe = "tensorwise" if case.dtype == "fp8" else ""
@@ -703,7 +703,7 @@ class LlamaLayer(nn.Module):
         self.turn: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the stream behind the layer."""
+        """Return the stream after the layer."""
         tokens = x.shape[0]
         if self.turn is None:
             angles = torch.randn(tokens, self.size // 2, device=x.device)
@@ -732,7 +732,7 @@ class GptLayer(nn.Module):
         self.up, self.down = nn.Linear(hidden, ffn), nn.Linear(ffn, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the stream behind the layer."""
+        """Return the stream after the layer."""
         tokens = x.shape[0]
         joint = self.joint(self.attention_norm(x)).view(tokens, self.heads, 3 * self.size)
         q, k, v = (each.transpose(0, 1) for each in joint.chunk(3, -1))
@@ -771,7 +771,7 @@ class Monitor:
             self.driver = found[0] if found else None
 
     def query(self, *fields: str) -> list[str] | None:
-        """Return what nvidia-smi says of fields."""
+        """Return the answer of nvidia-smi for fields."""
         command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
         try:
             out = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
@@ -826,7 +826,7 @@ def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def softmax(x: Tensor, mask: Tensor) -> Tensor:
-    """Return softmax behind its scale and mask."""
+    """Return softmax after its scale and mask."""
     seen = (x * 0.125).masked_fill_(mask[: x.shape[-2]], -10000.0)
     return torch.softmax(seen, -1)
 

@@ -4,8 +4,8 @@
     >>> callable(parcost.load)
     True
 
-Names are imported when they are first used, so that ``parcost --help`` waits for
-nothing. The table below is the public interface.
+Names are imported when they are first used, so that ``parcost --help`` starts at once. The table
+below is the public interface.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Eager 1F1B (Zhuang et al. 2023): more forward passes ahead, so that messages hide.
 
-In 1F1B stage s of p has p - s micro-batches in flight, none to spare, so that every round
-trip waits for its messages. Starting nearly twice as many gives each stage other work to
-do meanwhile. The price is memory; the bubble of a pipeline whose messages take no time
-is that of 1F1B.
+In 1F1B stage s of p has p - s micro-batches in flight, so every round trip waits for its messages.
+Starting nearly twice as many gives each stage other work to do meanwhile. The price is memory; the
+bubble of a pipeline whose messages take no time is that of 1F1B.
 """
 
 from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
@@ -15,11 +14,11 @@ class Eager1F1B(Schedule):
     name = "eager_1f1b"
 
     def limits(self, shape: PipelineShape) -> str | None:
-        """Return why there is no such schedule, if there is none."""
+        """Return the reason if the schedule does not exist."""
         return None if shape.chunks == 1 else "it has one model chunk per device: chunks = 1"
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
-        """Return what each device does, in order."""
+        """Return the ops of each device, in order."""
         return [stage(s, 2 * (stages - 1 - s), micro_batches) for s in range(stages)]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
@@ -36,7 +35,7 @@ class Eager1F1B(Schedule):
 
 
 def stage(s: int, ahead: int, micro_batches: int) -> list[Op]:
-    """Return what stage *s* does, with *ahead* forward passes before it takes turns."""
+    """Return the ops of stage *s*, with *ahead* forward passes before the 1F1B phase."""
     forwards, backwards = ([Op(kind, j, s) for j in range(micro_batches)] for kind in ("F", "BW"))
     ops, forwards = forwards[:ahead], forwards[ahead:]
     for backward in backwards:

@@ -1,6 +1,6 @@
 """Reports as OpenMetrics: ``parcost eval --format openmetrics``.
 
-A family of metrics stands in one piece, so the text is written when the last report is there. Names
+A family of metrics must be contiguous, so the text is written after the last report. Names
 end in their base unit, as the specification asks: seconds, bytes, ratio.
 """
 

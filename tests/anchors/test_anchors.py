@@ -103,7 +103,7 @@ def test_anchors_of_two_layouts_count_as_two() -> None:
         ("anchor { step_time = 0.01 s }", {}, "is an MFU of"),
         ("anchor { tokens_per_second_per_device = 1e6 }", {}, "is an MFU of"),
         ('anchor { step_time = 0.3 s, settings = "layout.tp = 3" }', {}, "not possible: "),
-        ('anchor { step_time = 0.3 s, settings = "layout.tp" }', {}, "is no `NAME = VALUE`"),
+        ('anchor { step_time = 0.3 s, settings = "layout.tp" }', {}, "is not `NAME = VALUE`"),
         ('anchor { step_time = 0.3 s, settings = "layout.tq = 3" }', {}, "no attribute"),
         ("anchor { step_time = 0.3 s, predicted = 0.2 s }", {}, "by its own spec"),
     ],
@@ -134,7 +134,7 @@ def test_layouts_that_contradict_each_other_weigh_nothing() -> None:
     text += anchor(0.72, "layout.tp = 1", "c", layout_tp="1")
     reasons = [one.reason for one in compare(text)]
     assert reasons[0] == reasons[2] == ""
-    assert "2.08 times that of the others" in reasons[1]
+    assert "2.08 times the value of the others" in reasons[1]
 
 
 @pytest.mark.slow
@@ -246,7 +246,7 @@ def test_a_spec_with_an_anchor_anchors_another_spec_of_the_job(tmp_path: Path) -
     ("more", "reason"),
     [
         ("predicted = [2 s, 1 s]", "an anchor is one run, and `predicted` is swept"),
-        ('job = "\u6f22 \u202e"', "`\u6f22 \\u202e` is no `NAME = VALUE`"),
+        ('job = "\u6f22 \u202e"', "`\u6f22 \\u202e` is not `NAME = VALUE`"),
     ],
 )
 def test_an_anchor_that_is_swept_or_not_printable_has_a_reason(more: str, reason: str) -> None:

@@ -261,6 +261,6 @@ def test_a_row_is_an_anchor_and_rows_with_flaws_are_named() -> None:
     assert job["device"] == "h100_sxm"
     assert (job["precision.compute"], job["precision.narrow"]) == ("bf16", "none")
     reasons = list_reasons(found)
-    assert "nothing computes beyond its peak" in reasons["line 2 (b)"]
+    assert "no device exceeds its peak" in reasons["line 2 (b)"]
     assert "not JSON" in reasons["line 3"]
     assert "composed" in reasons["line 4 (c)"]

@@ -72,7 +72,7 @@ def test_a_table_of_a_catalogue_that_is_malformed_is_a_diagnostic(tmp_path: Path
     for text, said in (
         ("{", "constants.jsonl:1"),
         ('{"a": 1}', "unexpected keyword"),
-        (f'{good}"reads": [], "why": ""}}', "bounds rise from above 0"),
+        (f'{good}"reads": [], "why": ""}}', "bounds must be above 0"),
     ):
         table.write_text(text + "\n", encoding="utf-8")
         with pytest.raises(click.ClickException, match=said):

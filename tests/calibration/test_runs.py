@@ -268,7 +268,7 @@ def test_a_constant_outside_of_its_bounds_is_named(
     )
     said = calibrate(file(rows(SHAPES[:1])))
     assert said.code == 2
-    assert "is 91.4 %, outside of its bounds, 93 % to 95 %" in " ".join(said.err.split())
+    assert "is 91.4 %, outside its bounds, 93 % to 95 %" in " ".join(said.err.split())
 
 
 def bad(**changes: Any) -> Raw:
@@ -292,7 +292,7 @@ def bad(**changes: Any) -> Raw:
         (bad(measured=...), "`measured` is missing"),
         (bad(id="r0"), "the id `r0` is that of"),
         (bad(id="x", parallel__tp=4), "= 4 ranks, and there are 8 devices"),
-        (bad(id="x", measured__mfu=1.2), "nothing computes beyond its peak"),
+        (bad(id="x", measured__mfu=1.2), "no device exceeds its peak"),
         (bad(id="x", measured__step_time_s=1e-3), "is an MFU of"),
         ("{", "not JSON"),
         ("[1]", "not an object"),
@@ -323,7 +323,7 @@ def test_a_device_that_is_unknown_is_listed(calibrate: Calibrate, file: File) ->
         ("binary.jsonl", b"\xff\xfe\x00\x01", "not UTF-8"),
         ("binary.log", b"\xff\xfe\x00\x01", "not UTF-8"),
         ("nothing.log", b"# size count type time algbw busbw\n", "no timings"),
-        ("other.jsonl", b'{"a": 1}\n', "no table that is known has rows of `a`"),
+        ("other.jsonl", b'{"a": 1}\n', "no known table has rows of `a`"),
         ("missing.jsonl", None, "missing"),
     ],
 )

@@ -181,7 +181,7 @@ def test_layers_of_the_kit_are_read_and_other_rows_counted(calibrate: Calibrate)
     none = {**rows[0], "id": "none", "kernels": 0}
     found = calibrate([*rows, other, none], "--format", "json")
     assert found.code == 1
-    assert "`kernels` is 0, and has to be above 0" in found.err
+    assert "`kernels` is 0, and must be above 0" in found.err
     document = json.loads(found.out)
     assert document["passed_over"] == ["1 rows of host: no constant is of `layer_norm`, eager"]
     assert [(one["rows"], one["value"]) for one in document["host"]] == [(3, pytest.approx(21e-6))]
@@ -226,7 +226,7 @@ def test_a_table_of_collectives_is_a_link(calibrate: Calibrate) -> None:
     [
         ({**stream(3e9, 0.7), "time_us": ...}, "`time_us` is missing"),
         ({**stream(3e9, 0.7), "time_us": "fast"}, '`time_us` is "fast", not a number'),
-        ({**stream(3e9, 0.7), "time_us": 0}, "has to be above 0"),
+        ({**stream(3e9, 0.7), "time_us": 0}, "must be above 0"),
         ({**stream(3e9, 0.7), "device": "Cray-1"}, "the device `Cray-1` is none of"),
         ({**stream(3e9, 0.7), "runs": [["norms", "slow", "forward"]]}, "is no operator"),
         ({**stream(3e9, 0.7), "runs": [["kernel", "two"]]}, "is no operator"),

@@ -957,9 +957,9 @@ def test_show_begins_with_what_the_file_says(run: Run) -> None:
     titles = [line.split()[0] for line in out.splitlines() if re.match(r"[a-z]\w* .*{$", line)]
     heads = re.findall(r"^# --- (.*?): (\d+) block", out, re.MULTILINE)
     assert [title for title, _ in heads] == [
-        "what the study's file says",
-        "what that refers to",
-        "everything else",
+        "blocks of the study's file",
+        "blocks that they refer to",
+        "other blocks",
     ]
     own, referred = int(heads[0][1]), int(heads[1][1])
     written = [kind for kind in titles[:own] if kind != "routing"]

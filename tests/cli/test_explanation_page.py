@@ -87,7 +87,7 @@ def words(page: str) -> str:
         (
             "mfu",
             [
-                "peak 989 TFLOP/s bf16 of h100_sxm (catalog/devices/h100_sxm.par:13, @vendor)",
+                "peak 989 TFLOP/s bf16 of h100_sxm (catalog/devices/h100_sxm.par:14, @vendor)",
                 "N 32 devices of cluster (a.par:5)",
                 "batch 64 global_batch of training (a.par:7)",
                 "C[MLP] 11.27 GFLOP 2 FLOPs per matrix parameter",  # 6 x 32 x 4096 x 14336
@@ -104,12 +104,12 @@ def words(page: str) -> str:
         (
             "QKV projection",
             [
-                "e 0.803 matmul_efficiency of h100_sxm (catalog/devices/h100_sxm.par:18,",
-                "B 3.35 TB/s memory_bandwidth of h100_sxm (catalog/devices/h100_sxm.par:9,",
-                "S 132 multiprocessors of h100_sxm (catalog/devices/h100_sxm.par:16,",
+                "e 0.803 matmul_efficiency of h100_sxm (catalog/devices/h100_sxm.par:19,",
+                "B 3.35 TB/s memory_bandwidth of h100_sxm (catalog/devices/h100_sxm.par:10,",
+                "S 132 multiprocessors of h100_sxm (catalog/devices/h100_sxm.par:17,",
             ],
         ),
-        ("headroom", ["capacity 79.65 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:8,"]),
+        ("headroom", ["capacity 79.65 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:9,"]),
         ("driver context and libraries", ["context of memory (catalog/defaults.par:"]),
     ],
 )
@@ -146,10 +146,13 @@ def test_labels_are_nouns_of_what_they_head(explain: Run, term: str, facts: list
 @pytest.mark.parametrize(
     ("term", "overlap"),
     [
-        ({"when": "drain"}, "under pipeline fill and drain"),
+        ({"when": "drain"}, "under the idle time of the stage in pipeline drain"),
         (
             {"when": "drain", "beside": 0.99, "tail": 871e-6},
-            "under pipeline fill and drain and 99 % of one micro-batch; 871 us are always exposed",
+            (
+                "under the idle time of the stage in pipeline drain and 99 % of its last micro-batch"
+                "; 871 us cannot overlap"
+            ),
         ),
         ({"when": "end"}, "none: every stage has drained"),
     ],

@@ -167,8 +167,8 @@ def test_a_page_has_the_headlines_of_a_calculation_and_what_claims_name() -> Non
         "pipeline p { stages = 4, micro_batches = 8 }\nexpect { p.idle >= 0 s }"
     )
     page = page_of(scenario)
-    shown = [name for name in ("p: bubble over step time", "p: idle time") if name in page]
-    assert shown == ["p: bubble over step time", "p: idle time"]
+    shown = [name for name in ("p: bubble / step time", "p: idle time") if name in page]
+    assert shown == ["p: bubble / step time", "p: idle time"]
     assert "p: busy time" not in page
     left = len(scenario.evaluate().result.figures) - page.count(" p: ")
     assert f"`parcost figures` lists {left} more" in page

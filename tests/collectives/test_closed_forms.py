@@ -112,9 +112,9 @@ MERGED_SCATTER = (
 LEVEL = "(g - 1) (alpha + n / G / g / B)"
 PARTS = "sum(ceil(log2(g)) alpha + n / G (g - 1) / g / B)"
 EXCHANGE = (
-    "max(k alpha' + (k + x (P - k - 1)) n / (P B') + max(M alpha), "
-    "max(M (alpha + n / (P B))) + k alpha'), k messages within a unit, M that leave it at "
-    "each level, x of those relayed inside"
+    "max(m alpha' + (m + r (P - m - 1)) n / (P B') + max(M alpha), "
+    "max(M (alpha + n / (P B))) + m alpha'), m messages within a unit, M that leave it at "
+    "each level, r the share of those relayed inside"
 )
 
 #: An algorithm and operation, bytes, ranks, the text, and the seconds: rounds and bytes by link.

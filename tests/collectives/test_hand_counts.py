@@ -161,7 +161,7 @@ def test_operations_that_sum_nothing_pay_for_no_additions(
 @pytest.mark.parametrize(
     "algorithm, operation, added",
     [
-        # 24 B over four ranks of a node and two nodes: bytes that a rank adds on the way
+        # 24 B over four ranks of a node and two nodes: bytes that a rank reduces on the way
         (LeaderReduce(), "all_reduce", 24 + 12),  # up the node's tree, then half around a ring
         (LeaderAllReduce(), "all_reduce", 18 + 12),
         (CollnetDirect(), "all_reduce", 18),

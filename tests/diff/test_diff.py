@@ -108,7 +108,7 @@ def test_attributes_that_are_written_stand_before_those_that_follow(run_command:
     assert {"name": "layout.dp", "before": "8", "after": "4", "follows": True} in rest
     page = run_command("diff", "a.par", "b.par").out
     assert "layout.tp  2       4      b.par:7" in page
-    assert "follow from these: layout.dp" in page
+    assert "derived attributes that differ: layout.dp" in page
 
 
 @pytest.mark.slow
@@ -339,4 +339,4 @@ def test_a_file_outside_of_the_repository_is_refused(
     other.write_text(SPEC, encoding="utf-8")
     done = run_command("diff", "main", "--", str(other))
     assert done.code == 2
-    assert "is outside of the repository" in done.err
+    assert "is outside the repository" in done.err

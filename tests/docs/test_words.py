@@ -74,6 +74,14 @@ GONE = [
     "Answer an editor, which starts it",
     "to mend it",
     "counts as written",
+    "without what is done once per step",
+    "core subset of the rows",
+    "stands here a second time",
+    "nothing computes beyond its peak",
+    "whatever N is",
+    "where traffic hides under nothing",
+    "the process that evaluates",
+    "for want of room",
 ]
 _BREAK = re.compile(r'\s*"\s*\n\s*[rf]?"|\s*\n\s*(?:#:? ?|[-*] )?|\s+')
 

@@ -79,7 +79,10 @@ def test_rows_behind_the_end_of_a_text_are_assumed(rows: int) -> None:
     assert "GPU7" in found.uses[0].assumption
     assert settings(found)["fabric.network.ports"] == "8"
     (level,) = [one for one in found.blocks[0].blocks if one.label == "network"]
-    assert level.settings[0].assumption == "rows of devices are missing, and all cards count"
+    assert (
+        level.settings[0].assumption
+        == "rows of devices are missing, so all network cards are counted"
+    )
 
 
 def test_a_second_matrix_ends_the_first() -> None:
@@ -105,7 +108,7 @@ def test_devices_without_nvlink_are_on_pcie() -> None:
     assert "does not state the generation" in found.uses[0].assumption
     assert settings(found)["fabric.network.ports"] == "1"
     (level,) = [one for one in found.blocks[0].blocks if one.label == "network"]
-    assert "no card is close" in level.settings[0].assumption
+    assert "no network card is close" in level.settings[0].assumption
 
 
 @pytest.mark.parametrize(
@@ -310,7 +313,7 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
         ),
         ("SwitchName=a\n", "neither nodes nor switches", "SwitchName=a"),
         ("SwitchName=a Nodes=x Switches=b\n", "both nodes and switches", None),
-        ("SwitchName=a Nodes=x\nSwitchName=a Nodes=y\n", "a second time", "SwitchName=a Nodes=y"),
+        ("SwitchName=a Nodes=x\nSwitchName=a Nodes=y\n", "defined twice", "SwitchName=a Nodes=y"),
         (
             "SwitchName=a Nodes=x\nSwitchName=b Switches=a\nSwitchName=c Switches=a,b\n",
             "unequal heights",
@@ -342,7 +345,7 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
         (JOB.replace("NTASKS=32", "NTASKS=31"), "4 nodes of 8 tasks are 32", "SLURM_NTASKS=31"),
         ("SLURM_NTASKS=8\n", "follow from SLURM_JOB_NUM_NODES and", None),
         (JOB.replace("ON_NODE=8", "ON_NODE=all"), "not a number of at least 1", None),
-        ("", "neither switches, nor blocks", None),
+        ("", "no switches, blocks", None),
     ],
 )
 def test_an_error_stands_at_its_line(text: str, message: str, part: str | None) -> None:

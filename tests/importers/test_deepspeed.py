@@ -253,7 +253,7 @@ def test_state_on_the_host_is_read() -> None:
         ),
         (
             {"stage": 2, "cpu_offload": True, "offload_optimizer": {"device": "none"}},
-            "set the same to different values",
+            "set the same attribute to different values",
             '"cpu_offload": true',
         ),
     ],
@@ -358,8 +358,8 @@ def test_keys_of_no_table_are_listed_with_their_place() -> None:
     [
         ("{", "Expecting"),
         ("[1]", "an object is expected"),
-        ('{"train_batch_size": 1, "train_batch_size": 2}', "a second time"),
-        ("[" * 100_000, "nests too deeply"),
+        ('{"train_batch_size": 1, "train_batch_size": 2}', "defined twice"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"train_batch_size": 1' + "0" * 5000 + "}", "too many digits"),
     ],
 )

@@ -89,7 +89,7 @@ def test_flags_of_megatron_are_those_of_the_study(run_command: Run) -> None:
     assert "torchrun --nnodes 8 --nproc-per-node 8 pretrain_gpt.py" in done.out
     assert done.out.startswith("#!/usr/bin/env bash\n# `job` of `job.par` for Megatron-LM")
     assert "a tokenizer: --tokenizer-type" in done.err
-    assert "Without a setting" not in done.err
+    assert "No setting in the tool" not in done.err
 
 
 def test_a_shell_reads_the_script(run_command: Run, own_folder: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_script_of_ours_has_no_unknown_key(run_command: Run) -> None:
     assert "without effect: listed by --verbose" in run_command("import", "run.sh").err
     done = run_command("import", "run.sh", "--verbose")
     assert ", 0 unknown" in done.err
-    assert "without effect: $@: what a user adds to the flags" in done.err
+    assert "without effect: $@: flags added by the user" in done.err
 
 
 @pytest.mark.slow

@@ -83,10 +83,10 @@ MINIMAL = (Path(__file__).parents[2] / "specs/examples/minimal.par").read_text("
 def test_an_option_that_no_file_reads_is_a_warning(run_command: Run) -> None:
     files = ("config.json", "ds.json")
     done = run_command("check", *MACHINE, "--recipe", "x", *files, files=FILES)
-    assert "warning[import-option]: `--recipe x` changes nothing" in " ".join(done.out.split())
+    assert "warning[import-option]: `--recipe x` has no effect" in " ".join(done.out.split())
     spec = run_command("check", "job.par:x", "--as", "llama", files={"job.par": MINIMAL})
     for option in ("--recipe x", "--as llama"):
-        assert f"`{option}` changes nothing of what `job.par` says" in " ".join(spec.out.split())
+        assert f"`{option}` has no effect on `job.par`" in " ".join(spec.out.split())
     assert "import-option" not in run_command("check", *MACHINE, *files).out
 
 

@@ -222,7 +222,7 @@ def test_keys_that_depend_on_others(
     ("changes", "message"),
     [
         ({"model_type": "warp"}, "models of the type `warp` are not known"),
-        ({"model_type": None}, "the file has no `model_type`, whose code decides norms"),
+        ({"model_type": None}, "the file has no `model_type`, which decides norms"),
         (
             {"architectures": ["LlamaForSequenceClassification"]},
             "`LlamaForSequenceClassification`: a head of classes is not in the language yet",
@@ -511,6 +511,6 @@ def test_places_of_entries_are_those_of_the_text() -> None:
     ]
     with pytest.raises(JsonTextError):
         read_object("[]")
-    with pytest.raises(JsonTextError, match="`a` stands here") as error:
+    with pytest.raises(JsonTextError, match="`a` is defined twice") as error:
         read_object('{"a": 1, "b": 2, "a": 1}')
     assert error.value.at == 17

@@ -156,8 +156,8 @@ def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribu
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("  tensor_parallel_axes: [mlp, heads]\n", "", "the ranks of this axis compute the same"),
-        ("type: llama", "type: backpack", "`backpack` is not read"),
+        ("  tensor_parallel_axes: [mlp, heads]\n", "", "all ranks of this axis do the same work"),
+        ("type: llama", "type: backpack", "`backpack` is not supported"),
         ("data:", "lora: {r: 8}\ndata:", "adapters are not in the language yet"),
     ],
 )

@@ -102,7 +102,7 @@ def test_what_a_file_leaves_open_raises_a_question(old: str, new: str, attribute
 @pytest.mark.parametrize(
     ("new", "message"),
     [
-        ("name: fm_model", "`fm_model` is not read"),
+        ("name: fm_model", "`fm_model` is not supported"),
         ("name: hf_causal_lm\n  peft_config: {r: 16}", "adapters are not in the language yet"),
     ],
 )

@@ -187,7 +187,7 @@ def test_a_pipeline_is_circular() -> None:
         ("remat_policy: minimal_offloaded\n", "training.recompute", "in the host's memory"),
         ("remat_policy: strange\n", "training.recompute", "`strange` it is not known"),
         ("ici_tensor_parallelism: -1\n", "layout.tp", "the rest of the devices"),
-        ("base_num_decoder_layers: 4\n", "model", "stands beside `model_name`"),
+        ("base_num_decoder_layers: 4\n", "model", "is set beside `model_name`"),
         (
             "ici_context_parallelism: 2\ncontext_parallel_strategy: usp\n",
             "context.algorithm",

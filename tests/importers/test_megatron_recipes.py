@@ -67,7 +67,7 @@ from .megatron_files import (
         ("--num-experts 4 --moe-layer-freq [1,0]", "follow no pattern that can be written"),
         ("--num-experts 4 --moe-layer-freq 3", "the 2 layers are not a multiple of 3"),
         ("--pipeline-model-parallel-layout Ex|L", "`x` is not a layer"),
-        ("--pipeline-model-parallel-layout tt", "one E stands first, and one L last"),
+        ("--pipeline-model-parallel-layout tt", "E must be first and L last, each once"),
         ("--pipeline-model-parallel-layout E(t)*9999999L", "it has too many layers"),
         ("--pipeline-model-parallel-layout EtL", "it has 1 layers, and --num-layers 2"),
         ("--pipeline-model-parallel-layout EttmL", "1 layers that predict further tokens"),
@@ -110,7 +110,10 @@ def test_of_a_flag_that_stands_twice_the_last_counts() -> None:
     assert (text[hidden.start : hidden.end], hidden.assumption) == ("--hidden-size 128", "")
     (first,) = [one for one in found.ignored if one.name == "--hidden-size"]
     assert text[first.start : first.end] == "--hidden-size 96"
-    assert first.reason == "`--hidden-size` is stated twice, 96 and then 128: the last counts"
+    assert (
+        first.reason
+        == "`--hidden-size` is set twice, first 96 and then 128: the last value is used"
+    )
     script = "A='--micro-batch-size 4'\ntorchrun pretrain_gpt.py $A --micro-batch-size 2 "
     command = translate(Megatron(), "run.sh", script + small("--vocab-size 32").replace("\n", " "))
     assert values(command)["training.micro_batch"] != "4"
@@ -127,14 +130,14 @@ def test_variables_without_a_command_have_no_order() -> None:
 
 def test_a_value_that_stands_there_twice_is_no_conflict() -> None:
     found = read(small("--hidden-size 96"))
-    assert reasons(found)["--hidden-size"] == "it stands there twice"
+    assert reasons(found)["--hidden-size"] == "it is set twice"
 
 
 @pytest.mark.parametrize(
     ("text", "message", "place"),
     [
-        ("python a.py --num-layers '2", "this quote has no end", "'"),
-        ('A="--num-layers 2\npython a.py $A', "this quote has no end", '"'),
+        ("python a.py --num-layers '2", "this quote is not closed", "'"),
+        ('A="--num-layers 2\npython a.py $A', "this quote is not closed", '"'),
         ("python a.py --num-layers $(cat x", "this `(` has no `)`", "("),
         ("python a.py --num-layers ${N", "this `{` has no `}`", "{"),
         ("A=(--num-layers 2\npython a.py", "this `(` has no `)`", "("),
@@ -150,7 +153,7 @@ def test_a_text_that_is_no_script_is_an_error(text: str, message: str, place: st
 
 def test_two_launches_are_an_error() -> None:
     text = f"python a.py {small()}\npython b.py {small()}\n"
-    assert "another command with arguments" in problems(text, "run.sh")[0]
+    assert "an earlier command has arguments" in problems(text, "run.sh")[0]
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ error[syntax]: stray character `;`
   --> net.par:11:5
    |
 11 | c = ;
-   |     ^ this means nothing here
+   |     ^ this has no meaning here
    |
    = help: items end with a new line or a comma"""
     )
@@ -158,7 +158,7 @@ error[syntax]: stray character `日` (U+65E5, cjk unified ideograph-65e5)
  --> net.par:1:13
   |
 1 |     a =    "漢字e\u0301" 日
-  |                    ^^ this means nothing here
+  |                    ^^ this has no meaning here
   |
   = help: names are made of the letters a to z, digits and `_`"""
     )

@@ -337,8 +337,8 @@ BRACE_BELOW = (
             ['1:12 this string is never closed: "x) {: expected `"` before the end of the line'],
             [["level", "b"], "c"],
         ),
-        ("a = 1; \nb = 2", ["1:6 stray character `;`: ;: this means nothing here"], ["a", "b"]),
-        ("a = $x + 1\nb = 2", ["1:5 stray character `$`: $: this means nothing here"], ["b"]),
+        ("a = 1; \nb = 2", ["1:6 stray character `;`: ;: this has no meaning here"], ["a", "b"]),
+        ("a = $x + 1\nb = 2", ["1:5 stray character `$`: $: this has no meaning here"], ["b"]),
         ("a: 1\nb = 2", ["1:2 unexpected `:`: :: expected `=`"], ["a", "b"]),
         (
             "layout = { a = 1 }\nb = 2",

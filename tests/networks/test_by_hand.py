@@ -168,7 +168,7 @@ def test_the_bisection_is_that_of_this_network() -> None:
         (across,) = (figure for figure in found if figure.name == "n.bisection")
         return across.formula.text, across.note
 
-    of_leaves = "g L u B / 2, u ports of a leaf that lead up"
+    of_leaves = "g L u B / 2, u uplinks of a leaf"
     of_a_switch = "g (levels == 1 ? n B_port : L u B) / 2"
     assert middle("fat_tree", 10) == (of_a_switch, "")
     assert middle("fat_tree", "[10, 20]") == (of_a_switch, "")

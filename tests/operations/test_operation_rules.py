@@ -49,7 +49,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "mtbf-known-twice",
             "reliability { restart = 1 min, mtbf = 3 h, device_mtbf = 9 h, devices = 2 }",
-            "`device_mtbf` gives it a second time",
+            "`mtbf` and `device_mtbf` both give the mean time between failures",
         ),
         (
             "checkpoint-size-unknown",

@@ -483,8 +483,8 @@ def test_the_regime_is_a_note() -> None:
         (section,) = [s for _, s in of.sections if s.title == "Context parallelism"]
         return " ".join(section.notes)
 
-    assert "free overlap: 4096 tokens on a rank, and 2475 are enough" in notes(32_768)
-    assert "exposed: 1024 tokens on a rank, and 2475 would do; cp = 3 has that many" in notes(8192)
+    assert "free overlap: 4096 tokens per rank; 2475 are enough" in notes(32_768)
+    assert "exposed: 1024 tokens per rank; 2475 are needed; cp = 3 has that many" in notes(8192)
     assert "without a double buffer" in notes(32_768, "double_buffer = off")
 
 

@@ -390,7 +390,7 @@ def regime(**more: Any) -> tuple[list[str], list[str]]:
 
 
 WAITS = "nothing hides a gather or an all-to-all that attention waits for"
-GROWS = "sending grows with the tokens and working with their square: longer blocks hide more"
+GROWS = "sending grows with the number of tokens, and compute with its square, so longer blocks hide more"
 
 
 @pytest.mark.slow
@@ -409,12 +409,12 @@ def test_the_regime_says_what_may_hide() -> None:
 @pytest.mark.parametrize(
     ("rate", "said"),
     [
-        ("40 GB/s", "free overlap: 2048 tokens on a rank, and 1875 are enough"),
-        ("30 GB/s", "exposed: 2048 tokens on a rank, and 2500 would do; cp = 2 has that many"),
-        ("15 GB/s", "exposed: 2048 tokens on a rank, and 5000 would do; cp = 1 has that many"),
+        ("40 GB/s", "free overlap: 2048 tokens per rank; 1875 are enough"),
+        ("30 GB/s", "exposed: 2048 tokens per rank; 2500 are needed; cp = 2 has that many"),
+        ("15 GB/s", "exposed: 2048 tokens per rank; 5000 are needed; cp = 1 has that many"),
         (
             "10 GB/s",
-            "exposed: 2048 tokens on a rank, and 7500 would do; the whole sequence has fewer",
+            "exposed: 2048 tokens per rank; 7500 are needed; the whole sequence has fewer",
         ),
     ],
 )
@@ -426,7 +426,7 @@ def test_the_regime_names_a_degree_that_has_enough_tokens(rate: str, said: str) 
 
 def test_as_many_tokens_as_are_needed_are_enough() -> None:
     said = _regime_text(exchange(study(**CP_3)), 2048.0, 2048.0)
-    assert said == "free overlap: 2048 tokens on a rank, and 2048 are enough"
+    assert said == "free overlap: 2048 tokens per rank; 2048 are enough"
 
 
 # --- what is rejected ----------------------------------------------------------------------

@@ -123,7 +123,7 @@ def test_the_least_stage_that_is_as_fast_as_any_that_fits_is_taken() -> None:
 def test_a_model_that_no_stage_fits_has_to_be_cut() -> None:
     study, outcome = study_and_outcome(h100_sxm__memory=2**30)
     assert sections(study, outcome)["ZeRO stages"].notes == [
-        "none of them fits: the model has to be cut as well"
+        "none of them fits: the model must be split as well"
     ]
 
 

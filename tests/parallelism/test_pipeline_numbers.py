@@ -299,5 +299,5 @@ def test_an_order_longer_than_the_limit_is_refused(bind: Bind, over: int) -> Non
         f"schedules longer than {LONGEST_ORDER} passes are not simulated"
     )
     assert found["schedule-length"].help == (
-        f"use larger micro-batches, at most {LONGEST_ORDER // 8} of them"
+        f"use larger micro-batches, at most {LONGEST_ORDER // 8} per step"
     )

@@ -551,7 +551,7 @@ def test_norms_add_up_what_they_saw_of_the_tokens() -> None:
 def test_an_overlap_names_what_it_cannot_cut() -> None:
     assert failures(study("tp = 8", overlap="tensor = pipelined"))[0][:2] == (
         "pipelined-needs-shards",
-        "an all-reduce of whole activations cannot be pipelined with a product",
+        "an all-reduce of complete activations cannot be overlapped with its product",
     )
     odd = study("tp = 8, sequence_parallel = on", overlap="tensor = pipelined, chunks = 3")
     assert failures(odd) == [

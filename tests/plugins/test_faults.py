@@ -346,12 +346,16 @@ def former_algorithm(attribute: str) -> type:
 @pytest.mark.parametrize(
     ("hook", "thing", "change"),
     [
-        ("schedules", FormerSchedule, "it derives from `parcost.Schedule`"),
-        ("schedules", FormerMethods, "`limits` takes one object"),
-        ("collectives", FormerCollective, "it derives from `parcost.Collective`"),
-        ("collectives", former_algorithm("formula"), "`formula` is part of `closed_form`"),
-        ("collectives", former_algorithm("formula_for"), "`formula_for` is part of `closed_form`"),
-        ("collectives", former_algorithm("sees"), "`sees` is part of `closed_form`"),
+        ("schedules", FormerSchedule, "it must now derive from `parcost.Schedule`"),
+        ("schedules", FormerMethods, "`limits` now takes one object"),
+        ("collectives", FormerCollective, "it must now derive from `parcost.Collective`"),
+        ("collectives", former_algorithm("formula"), "`formula` is now part of `closed_form`"),
+        (
+            "collectives",
+            former_algorithm("formula_for"),
+            "`formula_for` is now part of `closed_form`",
+        ),
+        ("collectives", former_algorithm("sees"), "`sees` is now part of `closed_form`"),
     ],
 )
 def test_a_plugin_of_the_former_contract_gets_one_line_that_says_what_changed(
@@ -359,7 +363,7 @@ def test_a_plugin_of_the_former_contract_gets_one_line_that_says_what_changed(
 ) -> None:
     (fault,) = load(("old", SimpleNamespace(**{hook: hookimpl(lambda: [thing()])}))).broken
     assert str(fault).startswith(f"plugin `old` failed in `{hook}`: returned {thing.__name__}")
-    assert "written for version 1 of the contract: since then " + change in fault.message
+    assert "written for version 1 of the contract: " + change in fault.message
     assert "docs/plugins.md" in fault.message
 
 
@@ -393,7 +397,7 @@ def test_a_study_with_a_rule_that_fails_is_not_judged(hook: str, full: bool) -> 
         raise KeyError("warp")
 
     page = screen_with(("r", SimpleNamespace(**{hook: hookimpl(broken)})), full=full)
-    assert "Not judged: a rule of plugin `r` failed." in page
+    assert "Not checked: a rule of plugin `r` failed." in page
     assert "KeyError: 'warp'" in page
     for words in ("ignoring the memory limit", "Invalid", "Valid, fits in memory"):
         assert words not in page
@@ -426,7 +430,7 @@ def test_a_sweep_with_a_rule_that_fails_is_not_judged() -> None:
 
     plugin = ("r", SimpleNamespace(outcome_checks=hookimpl(broken)))
     page = screen_with(plugin, text=SPEC.replace("tp = 8", "tp = [4, 8]"))
-    assert "Not judged: a rule of plugin `r` failed." in page
+    assert "Not checked: a rule of plugin `r` failed." in page
     assert "points are valid and fit in memory" not in page
 
 

@@ -140,7 +140,7 @@ def test_a_deferred_part_answers_nothing_that_its_package_does_not_name(
     path = package('("barn",)\nOFFERS = ("importers",)', barn=IMPORTER + more)
     plugins = load(files=(path,), installed=False)
     assert plugins.offers("importers")
-    assert ["not `groups`" in fault.message for fault in plugins.faults] == [True]
+    assert ["contributes `groups`" in fault.message for fault in plugins.faults] == [True]
 
 
 def test_a_part_that_another_plugin_needs_is_imported_at_once(

@@ -293,7 +293,7 @@ def test_attributes_of_a_narrow_type_are_refused_without_one(
     assert failures(study(f"{attribute} = {value}")) == [
         (
             "narrow-without-type",
-            f"`{attribute}` is for a narrow type, and the recipe has none: {why}",
+            f"`{attribute}` needs a narrow type, and the recipe has none: {why}",
         )
     ]
 

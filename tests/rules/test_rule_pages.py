@@ -258,7 +258,7 @@ def test_the_rules_of_a_subject() -> None:
 
 
 def test_an_id_and_a_subject_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="an ID is of one subject"):
+    with pytest.raises(UsageError, match="an ID belongs to one subject"):
         run("heads-divide", "--subject", "tensor")
 
 

@@ -35,14 +35,14 @@ def shape_of(p: int, m: int, v: int) -> PipelineShape:
         ("zb_v", 1, 8, 2, "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"),
         ("zb_v", 4, 8, 1, V_SHAPED),
         ("dualpipe", 4, 8, 2, "its two stages per device are its two directions: chunks = 1"),
-        ("dualpipe", 5, 16, 1, "devices mirror one another in pairs: pp = 4 or 6"),
+        ("dualpipe", 5, 16, 1, "devices are used in mirrored pairs: pp = 4 or 6"),
         ("dualpipe", 4, 6, 1, ("both directions take half of the micro-batches, and need at least "
          "2 pp = 8 to fill: use 8 micro-batches")),
         ("dualpipe", 4, 11, 1, ("both directions take half of the micro-batches, and need at least "
          "2 pp = 8 to fill: use 10 or 12 micro-batches")),
         ("dualpipe_v", 4, 7, 2, "it takes 2 pp = 8 micro-batches to fill: use 8 micro-batches"),
         ("dualpipe_v", 4, 8, 1, V_SHAPED),
-        ("chimera", 3, 6, 1, "devices mirror one another in pairs: pp = 2 or 4"),
+        ("chimera", 3, 6, 1, "devices are used in mirrored pairs: pp = 2 or 4"),
         ("chimera", 4, 6, 1, "micro-batches pass in units of pp = 4: use 4 or 8 micro-batches"),
         ("chimera", 4, 8, 2, "it has one model chunk per device: chunks = 1"),
     ],

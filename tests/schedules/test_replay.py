@@ -280,7 +280,7 @@ F, B, W, BW = (
         ([[F(0, 0), BW(0, 0)], [F(0, 0), BW(0, 0)]], "F of micro-batch 0 on stage 0 is listed twice"),
         (
             [[F(0, 0), Op("X", 0, 0)], [F(0, 1)]],  # type: ignore[arg-type]
-            "`X` is not a kind of op; F, B, W and BW are",
+            "`X` is not a kind of op; use F, B, W or BW",
         ),
     ],
 )  # fmt: skip

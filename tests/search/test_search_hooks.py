@@ -56,8 +56,8 @@ ROOMS: dict[str, tuple[Any, str]] = {
     "nan": (NAN, "gave the capacity nan"),
     "nothing": (None, "gave the capacity None"),
     "complex": (80j, "gave the capacity 80j"),
-    "one for each of five": (np.full(5, 80e9), "gave a room of shape (5,), where "),
-    "a table": (np.full((2, 2), 80e9), "gave a room of shape (2, 2), where "),
+    "one for each of five": (np.full(5, 80e9), "gave a memory limit of shape (5,), where "),
+    "a table": (np.full((2, 2), 80e9), "gave a memory limit of shape (2, 2), where "),
 }
 
 

@@ -124,7 +124,7 @@ def test_a_port_in_use_is_bad_input(tmp_path: Path, capsys: Any) -> None:
     [
         (["--host", "0.0.0.0"], "add `--remote`"),
         (["--host", "example.invalid"], "add `--remote`"),
-        (["--host", "0.0.0.0", "--remote"], "stands for all addresses"),
+        (["--host", "0.0.0.0", "--remote"], "means all addresses"),
         (["--host", "example.invalid", "--remote"], "not an address"),
         (["--port", "70000"], "70000"),
         (["--time-limit", "0"], "0"),

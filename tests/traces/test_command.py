@@ -59,7 +59,7 @@ def test_a_pipeline_alone_is_traced(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_pipeline_alone_has_no_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, out = write(tmp_path, PIPELINE), tmp_path / "et"
     assert main(["timeline", spec, "--format", "chakra", "--out", str(out)]) == 2
-    assert "pipeline `q` has no ranks, nor bytes" in capsys.readouterr().err
+    assert "pipeline `q` has no ranks or bytes" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["a.par"]
 
 

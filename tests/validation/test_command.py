@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_modelled_are_no_fault_of_the_file(
     found = validate(file(rows))
     assert found.exit_code == 0
     assert "1 row that cannot be modeled" in found.stdout
-    assert "the device `Abacus` is none of" in found.stdout
+    assert "the device `Abacus` is not one of" in found.stdout
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_rows_of_which_none_is_good(small: Raw, file: Write, validate: Validate)
     for format_ in ("table", "json", "md", "csv", "html"):
         found = validate(file([small("a", 0.0)]), "--format", format_)
         assert found.exit_code == 1
-        assert "is 0, and has to be above 0" in found.stderr
+        assert "is 0, and must be above 0" in found.stderr
         assert "Traceback" not in found.stderr
 
 
@@ -241,9 +241,9 @@ def test_rows_are_selected(runs: Path, validate: Validate) -> None:
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
-        ("source_key", "`source_key` selects nothing"),
+        ("source_key", "`source_key` is not a condition"),
         ("sourcekey=one", "did you mean `source_key`?"),
-        ("hardware.gpus>many", "compares with no number"),
+        ("hardware.gpus>many", "the value in `hardware.gpus>many` is not a number"),
         ("source_key=three", "no row of 3 is left"),
     ],
 )

@@ -106,6 +106,6 @@ def test_rows_whose_names_are_alike_have_files_of_their_own(row: Make, tmp_path:
     found = [*write_studies(placed, tmp_path)]
     names = [path.name if path else "" for _, path in found]
     assert names == ["a_b.par", "", "A_b_.par", "a_b__.par", "_.par"]
-    assert "`Abacus` is none of" in found[1][0].reason
+    assert "`Abacus` is not one of" in found[1][0].reason
     assert (tmp_path / "_.par").read_text(encoding="utf-8").startswith("# ..\n")
     assert file_name("x" * 300) == "x" * 200 + ".par"

@@ -35,7 +35,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"model": []}, "malformed", "`model` is [], not an object"),
     ({"measured__step_time_s": ...}, "malformed", "`measured.step_time_s` is missing"),
     ({"batch__global": ...}, "malformed", "`batch.global` is missing"),
-    ({"measured__step_time_s": 0}, "malformed", "is 0, and has to be above 0"),
+    ({"measured__step_time_s": 0}, "malformed", "is 0, and must be above 0"),
     ({"measured__step_time_s": None}, "malformed", "`measured.step_time_s` is null, not a number"),
     ({"measured__step_time_s": 10**400}, "malformed", "not a number"),
     # They overflowed, and took the rest of the file with them.
@@ -54,7 +54,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"model__heads": 31}, "contradictory", "31 heads do not divide over 32 key-value heads"),
     ({"model__experts": 8}, "contradictory", "`model.topk` is missing, and the model has experts"),
     ({"parallel__vp": 20}, "contradictory", "24 layers are too few for 2 stages of 20 chunks"),
-    ({"measured__mfu": 1.2}, "absurd", "`measured.mfu` is 1.2: nothing computes beyond its peak"),
+    ({"measured__mfu": 1.2}, "absurd", "`measured.mfu` is 1.2: no device exceeds its peak"),
     ({"measured__tflops_per_gpu": 400}, "absurd", "400 TFLOP/s are beyond the peak of 312"),
     ({"measured__tokens_per_s_per_gpu": 9e4}, "absurd", "1707 per second and device, and"),
 ]  # fmt: skip

@@ -418,7 +418,7 @@ def test_every_entry_of_hardware_is_in_the_catalogue() -> None:
 
 
 def test_an_unknown_device_cannot_be_modelled(row: Make) -> None:
-    with pytest.raises(UnmodelledError, match="the device `Cerebras WSE-3` is none of gb300"):
+    with pytest.raises(UnmodelledError, match="the device `Cerebras WSE-3` is not one of gb300"):
         write(row(hardware__gpu="Cerebras WSE-3"))
 
 

@@ -259,7 +259,7 @@ def test_rows_that_are_younger_than_their_profile_are_counted(row: Make) -> None
     found = summarize([case(one, 1.0) for one in rows], [], {}, None, {"x": framework})
     (age,) = found.profiles
     assert (age.rows, age.younger, age.checked) == (3, 2, "a")
-    assert age.warning == "`x` describes releases up to 2025, and 2 of its 3 rows are younger"
+    assert age.warning == "`x` describes releases up to 2025, and 2 of its 3 rows are newer"
     tables_, _ = tables(found, 0)
     assert ["x", "2024 to 2025", "3", "2", "a"] in tables_
     assert json.loads(documents.to_json(found))["profiles"][0]["younger"] == 2
@@ -357,7 +357,7 @@ PAGE = """
 | rows | n | MAPE | median | signed | p90 | const. MFU | rejected |
 | all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
 | each configuration once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
-| core subset of the rows | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
+| balanced subset (`core`) | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
 | mean over sources | | 22.5 % | | | | 15.9 % | |
 | error | rows | |
 | -20 to -10 % | 1 | ======================================== |

@@ -100,7 +100,7 @@ class Suppressions:
         return kept
 
     def unused(self, session: Session) -> Iterator[tuple[str, Diagnostic]]:
-        """Yield a warning, with its file, for each allowance that switches nothing off.
+        """Yield a warning, with its file, for each allowance without effect.
 
         Rules that need the outcome of a step are not evaluated here, so their allowances are
         skipped.

@@ -117,7 +117,7 @@ class Pool:
             raise
         except BaseException as error:
             reraise_interrupt(error)
-            self._check()  # then it is no fault of what was done
+            self._check()  # then it is not a fault of the task
             raise
 
     def _check(self) -> None:

@@ -44,5 +44,5 @@ def internal_error(error: BaseException, place: str = "") -> Diagnostic:
     where = traceback.extract_tb(error.__traceback__)[-1:]
     at = f" ({Path(where[0].filename).name}:{where[0].lineno})" if where else ""
     message = f"internal error: {error_text(error)}{at}"
-    help = "this is a defect of parcost; PARCOST_DEBUG=1 prints where it happened"
+    help = "this is a bug in parcost; PARCOST_DEBUG=1 prints the traceback"
     return Diagnostic("internal-error", message, place=place, help=help)

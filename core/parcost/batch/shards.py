@@ -141,8 +141,8 @@ def read_shard(path: str) -> Shard:
     shard = Shard.of_seal(seal, path)
     if not shard.matches(_lines(path)):
         raise ShardError(
-            f"`{path}` is not what was written of shard {shard.number}/{shard.of}: something in it "
-            "is missing or was changed; write it anew"
+            f"`{path}` is shard {shard.number}/{shard.of}, but it was truncated or changed after "
+            "it was written: write it again"
         )
     return shard
 
@@ -151,7 +151,7 @@ def entries_of(path: str) -> Iterator[Entry]:
     """Yield the entries of the shard in the file at *path*.
 
     Raises:
-        ShardError: A line is no entry.
+        ShardError: A line is not an entry.
     """
     for number, line in enumerate(_lines(path), 1):
         try:

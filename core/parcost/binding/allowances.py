@@ -8,7 +8,7 @@ everything inside. In a file of another tool it applies to its line; alone on it
 to the line below.
 
 Only warnings may be switched off. A missing reason, an unknown id and the id of an error are
-errors; an allowance that switches nothing off is a warning, ``unused-allowance``.
+errors; an allowance without effect is a warning, ``unused-allowance``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def suppress(
 
 
 def unused_allowance(allowance: Allowance) -> Diagnostic:
-    """Return the warning about an allowance that switches nothing off."""
+    """Return the warning about an allowance without effect."""
     return problem(
         "unused-allowance",
         f"`{allowance.id}` gives no warning here, so this comment has no effect",

@@ -106,7 +106,7 @@ class Binder:
                 add_let(item, self.study_lets, self.diagnostics)
             elif isinstance(item, (s.Statement, s.Claim)):
                 self.diagnostics.append(
-                    problem("misplaced-statement", "this cannot stand in a study", item.span)
+                    problem("misplaced-statement", "this is not allowed in a study", item.span)
                 )
 
     def _is_set(self, definition: Definition) -> bool:

@@ -28,7 +28,7 @@ def setting(path: str, value: Any) -> s.Attribute:
     A string is an expression of the language; a number is in base units.
 
     Raises:
-        SpecError: The string is no expression.
+        SpecError: The string is not an expression.
     """
     name = path.rsplit(".", 1)[-1]
     if isinstance(value, str):

@@ -353,7 +353,7 @@ def _unknown_attribute(
     kind = definition.type.kind
     if item.words:
         word = item.words[0].text
-        message = f"`{word}` cannot stand before an attribute"
+        message = f"`{word}` is not allowed before an attribute"
         return problem("misplaced-attribute", message, item.words[0].span)
     if name in fields:
         child = fields[name].target

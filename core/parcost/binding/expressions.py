@@ -38,7 +38,9 @@ class Expressions:
         self._depth += 1
         try:
             if self._depth > DEEPEST:
-                raise SpecError([problem("nesting-too-deep", "this nests too deeply", node.span)])
+                raise SpecError(
+                    [problem("nesting-too-deep", "this is nested too deeply", node.span)]
+                )
             return self._inner(node, scope)
         finally:
             self._depth -= 1

@@ -216,7 +216,7 @@ def unused_options(
         names = [file.source.name for file in files] or [spec]
         yield Diagnostic(
             "import-option",
-            f"`{option}` changes nothing of what {_names(names)} says",
+            f"`{option}` has no effect on {_names(names)}",
             place=names[0],
             help="leave it out, or check the name and the file",
             severity=Severity.WARNING,

@@ -154,9 +154,7 @@ def _questions(
     stated = {path for path in changed if then[path][1]} or changed
     shown = name.replace("_", "-") if key.name.startswith("--") else name
     dashes = "--" if key.name.startswith("--") else ""
-    reason = (
-        f"`{key.name}` is not a key of {importer.title}; as `{dashes}{shown}` it would decide this"
-    )
+    reason = f"`{key.name}` is not a key of {importer.title}; `{dashes}{shown}` would decide this"
     for path in sorted(stated):
         value = then[path][0]
         also: Sequence[str] = ()

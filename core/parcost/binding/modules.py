@@ -547,7 +547,7 @@ class Loader:
                 [
                     problem(
                         "import-escapes",
-                        f"`{target.value}` lies outside of the project",
+                        f"`{target.value}` is outside the project",
                         target.span,
                         "this path leads outside",
                         help="import from the folder of the project, or from a catalogue by name",
@@ -565,7 +565,9 @@ class Loader:
                 [problem("circular-import", f"a file imports itself: {names}", target.span)]
             )
         if len(self._open) > MOST_IMPORTS:
-            raise SpecError([problem("circular-import", "imports nest too deeply", target.span)])
+            raise SpecError(
+                [problem("circular-import", "imports are nested too deeply", target.span)]
+            )
         name = sources.relative_name(path, module.source.name)
         try:
             return self.file(path, name, root)

@@ -136,7 +136,7 @@ class NameResolver:
         if len(labelled) + len(kinds) > 1:
             names = ", ".join(f"`{d.called}`" for d in labelled or kinds)
             raise SpecError(
-                [problem("ambiguous-name", f"`{word}` may be any of {names}", node.span)]
+                [problem("ambiguous-name", f"`{word}` may be one of {names}", node.span)]
             )
         found = find_block(s.Path((node.parts[0],), node.span), module)
         return self.binder.definitions.definition_of(*found) if found else None

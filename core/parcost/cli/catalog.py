@@ -38,7 +38,7 @@ def command(pattern: str, selection: PluginSelection) -> int:
     for name, (_, catalogue) in sorted(session.plugins.offers("catalogues").items()):
         known |= {".".join((name, *steps)): (catalogue, steps) for steps in entries(catalogue)}
     # A name that is a part of others still stands for itself: `h100_sxm` beside `h100_sxm_96g`.
-    whole = {name: entry for name, entry in known.items() if name.rpartition(".")[2] == pattern}
+    whole = {name: known[name] for name in known if f".{name}".endswith(f".{pattern}")}
     found = whole or {name: entry for name, entry in known.items() if matches(name, pattern)}
     if not found:
         write_message(f"error: no catalogue has `{pattern}`")

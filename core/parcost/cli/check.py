@@ -44,7 +44,7 @@ def command(
     reading: ImportOptions,
     selection: PluginSelection,
 ) -> int:
-    """Find errors without an evaluation: syntax, names, units, rules.
+    """Find errors in syntax, names, units and rules, without an evaluation.
 
     Problems go to stdout.
     """

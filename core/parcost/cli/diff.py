@@ -127,8 +127,8 @@ def _sides(
                 f"--set {quote_word(f'{path}={text}')}" for path, text in values.items()
             )
             raise click.UsageError(
-                "both sides are one file, and `--set` is of both; to compare the file with what it "
-                f"makes of it, write `parcost diff {quote_word(first)} {given}`"
+                "both sides are one file, and `--set` applies to both; to compare the file before "
+                f"and after `--set`, write `parcost diff {quote_word(first)} {given}`"
             )
         if rest:
             return (

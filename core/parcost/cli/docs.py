@@ -32,7 +32,7 @@ _HEADING = re.compile(r"^#{1,6} (?P<title>.*)$", re.MULTILINE)
 def command(page: str, words: str | None, path: bool) -> int:
     """Print a page of the documentation, or list all pages.
 
-    PAGE is a name such as `start/memory`, or its last part where one page alone has it.
+    PAGE is a name such as `start/memory`, or only its last part if that is unique.
     """
     folder = next((each for each in _FOLDERS if (each / "questions.md").is_file()), None)
     if folder is None:

@@ -37,15 +37,18 @@ def command(
 
     TERM is any name of a report: a figure, a cause such as `TP communication`, a line of the
     step or of memory, a lever. The page has the formula in symbols and with numbers, its inputs,
-    its source and its plugin; a cause has its terms. It also has the place of a
-    term in the step, and the window that may hide it. In a sweep `--set` selects the point.
+    its source and its plugin; a cause has its terms. A term has
+    its place in the step and the work that can overlap with it. In a sweep `--set` selects the
+    point.
     Without TERM the names are listed.
     """
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
 
     if len(names) > 1:
-        raise click.UsageError(f"one TERM is explained, and there are {len(names)}: quote its name")
+        raise click.UsageError(
+            f"only one TERM can be explained, not {len(names)}: quote a name with spaces"
+        )
     term = names[0] if names else ""
     if term.endswith(".par") and not path.endswith(".par"):
         raise click.UsageError(f"the file comes first: `parcost explain {term} {path}`")

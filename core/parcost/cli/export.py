@@ -44,8 +44,8 @@ def command(
     """Write studies as the settings of a training tool.
 
     Flags or a configuration go to stdout: `parcost export megatron job.par --out run.sh`. Comments
-    and stderr list what the tool has no setting for. They also list what it needs and no spec
-    has. If the tool would run another job, that is an error.
+    and stderr list values for which the tool has no setting, and settings that you must add by
+    hand. If the tool cannot run the same job, that is an error.
     """
     from parcost.output.settings import ExportedSettings, writer_of
 

@@ -33,7 +33,7 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
     and writes stdout.
     """
     if "-" in paths and len(paths) > 1:
-        raise click.UsageError("`-` stands alone")
+        raise click.UsageError("`-` cannot be combined with files")
     if paths == ("-",):
         return _stdin(check=check, diff=diff)
     return _files(paths, check=check, diff=diff)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--format",
     "format_",
     metavar="NAME",
-    help="Output format; the default is that of the shards.",
+    help="Output format; by default the format of the shards.",
 )
 @options.selection
 @options.out

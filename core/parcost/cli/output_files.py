@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class OutputFile:
     """The output: stdout, or a file that is replaced only when the new content is complete.
 
-    A target that is no regular file, such as a pipe, is written directly. *interrupts* are deferred
-    while a piece is written to stdout.
+    A target that is not a regular file, such as a pipe, is written directly. *interrupts* are
+    deferred while a piece is written to stdout.
     """
 
     def __init__(self, name: str | None, interrupts: Interrupts | None = None) -> None:

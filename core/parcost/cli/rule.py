@@ -47,7 +47,7 @@ def command(
 ) -> int:
     """Explain a rule: why it is there, an example that fails, and how to fix it.
 
-    ID is what stands in brackets, as in `error[heads-divide]`. Without one, all rules are listed
+    ID is the text in brackets, as in `error[heads-divide]`. Without one, all rules are listed
     by subject.
     """
     from parcost.plugins.rule_pages import rule_pages
@@ -58,7 +58,7 @@ def command(
     names = [name.strip("[]`") for name in ids]
     subjects = {page.book for page in known.pages.values()}
     if names and subject is not None:
-        raise click.UsageError("an ID is of one subject: leave one of the two out")
+        raise click.UsageError("an ID belongs to one subject: use only one of the two options")
     if subject is not None and subject not in subjects:
         _write_unknown("subject", subject, sorted(subjects))
         return 2

@@ -279,8 +279,8 @@ def _check_options(
         raise click.UsageError(f"`--emit` writes settings, and `--format {format_}` pictures")
     if emit is not None and out is None and format_ != _TABLE:
         raise click.UsageError(
-            f"`--emit` prints settings in the place of a report: add `--out FILE` for the settings "
-            f"to have `--format {format_}` as well"
+            "`--emit` prints settings in place of the report: write the settings to a file with "
+            f"`--out FILE`, and `--format {format_}` prints the report"
         )
     if rank is not None and emit is None:
         raise click.UsageError(

@@ -36,7 +36,7 @@ class _WithLists(click.Command):
     """A command whose options --ranks and --stages may be given without a list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Add the value ``all`` to each such option that no list follows."""
+        """Add the value ``all`` to each such option without a list."""
         spelled = []
         for i, arg in enumerate(args):
             after = args[i + 1] if i + 1 < len(args) else ""

@@ -155,7 +155,7 @@ class _StandIn:
 
     def write(self, text: str) -> int:
         """Write a text."""
-        if text != "":  # which is no reason to fail, and click asks whether it can be written
+        if text != "":  # which is not a failure, and click asks whether it can be written
             with self._writing():
                 self._stream.write(text)
         return len(text)

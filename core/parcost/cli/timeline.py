@@ -63,8 +63,9 @@ def command(
 
     A table has one line per device, cut in the middle if the page is too narrow. It counts the
     passes of each device in warm-up, steady state and drain. It also has the idle share and the
-    most micro-batches in flight. Table and JSON omit once-per-step terms; COLUMNS sets the width.
-    A trace has every term: perfetto for the viewers of Perfetto and Chrome, chakra for simulators.
+    peak number of micro-batches in flight. Table and JSON omit once-per-step terms; COLUMNS sets
+    the width. A trace has every term: perfetto for the viewers of Perfetto and Chrome, chakra for
+    simulators.
     """
     from parcost.batch.scenarios import evaluate
     from parcost.engine.session import Session

@@ -110,7 +110,7 @@ class Chart(Record):
 
 @record(kw_only=True, eq=False)
 class PassTimeline:
-    """The passes of each device of a pipeline over time, of a step or of a pipeline by itself.
+    """The passes of each device of a pipeline over time, of a step or of a pipeline without a step.
 
     *parts* are the seconds of a pass on a virtual stage by cause, by ``(kind, stage)``, where
     known. *seconds* is the end of the last pass.

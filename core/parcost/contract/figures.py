@@ -58,7 +58,8 @@ class Figure(Record):
     printed if a claim or the user names it, and is always in files. A figure with a *brief* note,
     which may be empty, is on the report of one screen; *brief* replaces *note* there. *whole* is
     the total that the value is a part of, if any. *column* is the sort key of a column in tables of
-    many studies or points; None is no column. Columns that do not fit are dropped from the right.
+    many studies or points; None means no column. Columns that do not fit are dropped from the
+    right.
     """
 
     called: ClassVar[str] = "the figure `{0.name}`"
@@ -97,7 +98,7 @@ class Interval(Record):
 
     *low* and *high* are in the base unit of the figure. The report prints them beside it, and the
     figures ``NAME_low`` and ``NAME_high`` hold them for claims and files. *formula* computes *low*,
-    and *upper* computes *high*. *basis* is a sentence for the screen: what the interval is made of.
+    and *upper* computes *high*. *basis* is a sentence for the screen: the source of the interval.
     """
 
     called: ClassVar[str] = "the interval of `{0.name}`"

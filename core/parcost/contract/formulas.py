@@ -87,8 +87,8 @@ class FormulaError(ValueError):
 class Formula:
     """A number with the text, the inputs and the source that it is computed from.
 
-    :func:`formula` makes it from an expression. A result that is no expression, such as a replay,
-    is made by hand: *text* then names the algorithm, and *inputs* are its parts.
+    :func:`formula` makes it from an expression. A result that is not an expression, such as a
+    replay, is made by hand: *text* then names the algorithm, and *inputs* are its parts.
 
     *title* is printed before the text. *explain* returns a formula with a more detailed text and
     inputs, and is called at the first read of either.
@@ -345,7 +345,7 @@ def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
     columns = [list(v.values()) if v.__class__ is dict else v for v in values]
     lengths = {len(column) for column in columns if column.__class__ is list}
     if len(lengths) != 1:
-        raise FormulaError(f"`{word}` needs symbols of several numbers, as many each")
+        raise FormulaError(f"`{word}` needs symbols with several numbers, with equal counts")
     found: Any = None
     series = [
         [_number(one) for one in column] if column.__class__ is list else repeat(column)
@@ -386,7 +386,9 @@ class _Writer:
         """Return the whole formula in the other notation."""
         found = self.choice()
         if self.tokens[self.at]:
-            raise FormulaError(f"the formula `{self.source}` goes on with `{self.tokens[self.at]}`")
+            raise FormulaError(
+                f"the formula `{self.source}` continues with `{self.tokens[self.at]}`"
+            )
         return found
 
     def choice(self) -> str:
@@ -448,7 +450,7 @@ class _Writer:
             return self.number(token)
         if not (token[:1].isalpha() or token[:1] == "_"):
             raise FormulaError(
-                f"the formula `{self.source}` has `{token or 'its end'}` where a value is due"
+                f"the formula `{self.source}` has `{token or 'its end'}` where a value is expected"
             )
         if self.tokens[self.at] == "(" and (token in _FUNCTIONS or token == "sum"):
             return self.call(token)

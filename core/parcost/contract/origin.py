@@ -7,11 +7,11 @@ from parcost.records import record
 
 #: Kinds of provenance that the catalogue has; a spec may have others.
 PROVENANCES = {
-    "measured": "measured: on what, and with what",
-    "published": "in a paper, or in the source of a library",
-    "vendor": "in a data sheet of the vendor",
-    "fitted": "fitted to measurements: which",
-    "assumed": "nothing says it: why it is plausible",
+    "measured": "measured; the source is the device and the software",
+    "published": "from a paper or the source code of a library",
+    "vendor": "from a data sheet of the vendor",
+    "fitted": "fitted; the source is the measurements",
+    "assumed": "assumed, without a source; the text says why it is plausible",
 }
 
 

@@ -87,7 +87,7 @@ def _explanation(
 
 
 def _formula_or_none(text: str, symbols: Mapping[str, Any]) -> Formula | None:
-    """Return the formula of a text; None if it is no expression or has unknown symbols."""
+    """Return the formula of a text; None if it is not an expression or has unknown symbols."""
     try:
         return formula(text, {symbol: symbols[symbol] for symbol in symbols_of(text)})
     except (FormulaError, KeyError):
@@ -205,7 +205,7 @@ def _phases(
     }
     adds = " + gamma a" if any_of(group.reduction > 0) else ""
     remark = ", r rounds with w bytes in all on each link"
-    reduces = " and a bytes that a rank adds" if adds else ""
+    reduces = " and a bytes that a rank reduces" if adds else ""
     yield f"sum(r alpha + w / B){adds}{remark}{reduces}", symbols
     yield f"sum(t){adds}, t of each link", symbols
 

@@ -381,7 +381,9 @@ class Study(ABC):
         found = [p for _, p in self.contributions("pipelines")]
         if len(found) != 1:
             plugins = ", ".join(str(p) for p, _ in self.contributions("pipelines")) or "none"
-            message = f"one plugin must say how the step is cut, not {len(found)} ({plugins})"
+            message = (
+                f"exactly one plugin must define the pipeline split, not {len(found)} ({plugins})"
+            )
             notes, place = tuple(self.plugins.absences), self.path or self.name
             raise SpecError([Diagnostic("no-pipeline", message, notes=notes, place=place)])
         only: Pipeline = found[0]

@@ -1,9 +1,9 @@
 """Terms: the times and memory that plugins contribute, and the reducer adds up.
 
-A plugin gives the cost of a term and what it *may* hide under; only the reducer, which sees every
-term, decides what is exposed. Every ``seconds`` and ``bytes_`` may be a float or an array over
-candidates. A formula is a template, a mapping of named inputs and a source; it is rendered only on
-demand.
+A plugin gives the cost of a term and what it *may* hide under; only the reducer, which has every
+term, decides which seconds are exposed. Every ``seconds`` and ``bytes_`` may be a float or an array
+over candidates. A formula is a template, a mapping of named inputs and a source; it is rendered
+only on demand.
 
 Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's ``count`` is its
 number of occurrences on each of them, per micro-batch: one number for all, a tuple with one number
@@ -171,7 +171,7 @@ _KEPT = 4096  # counts
 
 
 def plain_count(count: Sequence[float] | float) -> Sequence[float] | float:
-    """Return a count as plain numbers; a value that is no count is returned for validation."""
+    """Return a count as plain numbers; a value that is not a count is returned for validation."""
     if count.__class__ is float or count.__class__ is StageCounts:
         return count
     if count.__class__ is tuple and _PLAIN.issuperset(map(type, count)):

@@ -86,12 +86,13 @@ class StageMessage(NamedTuple):
 
 @record(kw_only=True, eq=False, slots=False)
 class StepTrace(ABC):
-    """The activity of the devices of a pipeline over time: of a step, or of a pipeline by itself.
+    """The activity of the devices of a pipeline over time: of a step, or of a pipeline without a
+    step.
 
-    *at* are the values of the sweep at its point. *part* is the name of a pipeline by itself, ""
-    for a step. *seconds* is the step time, and *ledger* its lines. *held* are the virtual stages of
-    each device, *alive* the maximum number of micro-batches in flight on each. *ranks* are chosen
-    by the user; with None the format chooses. All numbers are scalars.
+    *at* are the values of the sweep at its point. *part* is the name of a pipeline without a step,
+    "" for a step. *seconds* is the step time, and *ledger* its lines. *held* are the virtual stages
+    of each device, *alive* the maximum number of micro-batches in flight on each. *ranks* are
+    chosen by the user; with None the format chooses. All numbers are scalars.
     """
 
     name: str

@@ -58,7 +58,7 @@ def answer_types(hook: str) -> tuple[type, ...]:
 
 
 def items_of(hook: str, function: Callable[..., Any], *arguments: Any) -> tuple[Sequence[Any], str]:
-    """Return the items that a *function* answers to *hook*, and an error if it is no valid list."""
+    """Return the items that *function* answers to *hook*, and an error for an invalid list."""
     answer = function(*arguments)
     if answer is None:
         return (), ""
@@ -266,7 +266,7 @@ _PARTS: Mapping[str, Callable[[Any, Blame], Sequence[Any]]] = {
 
 
 def _guarded(function: Callable[..., Any], what: str, expected: str, blame: Blame) -> Any:
-    """Return *function* with checks: if it fails or its result is invalid, *what* is named.
+    """Return *function* with checks: if it fails or its result is invalid, the error names *what*.
 
     *expected* is "numbers" or "true and false": one for all inputs, or one for each. The result for
     a finite input must be a number.
@@ -360,7 +360,7 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
         return f"gave `{name}` the formula {quote(formula)}, which is not a Formula"
     for text in (formula.own_text, formula.source, formula.title):
         if text.__class__ is not str:
-            return f"gave `{name}` a formula whose text or source is not a text"
+            return f"gave `{name}` a formula whose text or source is not a string"
         if text and not text.isprintable():
             return f"gave `{name}` a formula that cannot be printed"
     inputs: Any = formula.raw

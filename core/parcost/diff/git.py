@@ -9,7 +9,7 @@ three could start:
 ``GIT_ALLOW_PROTOCOL``     empty: no transport at all, so ``uploadpack``, ``core.sshCommand`` and
                            ``core.gitProxy`` are never run, and nothing is connected to
 ``GIT_NO_LAZY_FETCH``      a missing object is an error (git 2.39.4 and later)
-``safe.bareRepository``    a folder of a clone is no repository of its own
+``safe.bareRepository``    a folder of a clone is not a separate repository
 ``core.fsmonitor``         off
 =========================  ===================================================================
 
@@ -101,7 +101,7 @@ def _size_of(named: str, line: bytes) -> int:
     parts = line.decode("ascii", "replace").split()
     if len(parts) == 3 and parts[1] == "blob" and parts[2].isdecimal():
         return int(parts[2])
-    message = f"the object {named} is not in this clone, and parcost fetches nothing"
+    message = f"the object {named} is not in this clone, and parcost does not fetch it"
     raise failure("git", f"git: {message}", "git", "fetch it, or compare two files")
 
 

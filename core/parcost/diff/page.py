@@ -186,9 +186,9 @@ def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[I
     if follow:
         names = ", ".join(change.name for change in changes if change.follows)
         yield Line(
-            f"follow from these: {names}"
+            f"derived attributes that differ: {names}"
             if follow <= _MOST
-            else f"{follow} others follow from these"
+            else f"{follow} derived attributes differ too"
         )
 
 

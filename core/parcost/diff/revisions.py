@@ -42,7 +42,7 @@ def repository_paths(paths: Sequence[str]) -> list[str]:
     for path in paths:
         whole = Path(path).resolve()
         if not whole.is_relative_to(top):
-            message = f"`{path}` is outside of the repository, so no revision has it"
+            message = f"`{path}` is outside the repository, so no revision has it"
             raise failure("git", message, path, _INSTEAD)
         found.append(os.path.relpath(whole) if Path(path).is_absolute() else path)
     return found

@@ -37,8 +37,8 @@ class CompiledOrder:
     """Step i is ``state[into[i]] = max(state[turn[i]], state[message[i]] + hop) + takes[i]``.
 
     *takes* are indices of durations: F, then B, W and BW of every virtual stage, then zero, then
-    *pairs*. The message of step i crosses route ``over[i]`` between two devices; -1 is no message.
-    *releases*, *starts* and *ends* are slots, by copy of a virtual stage.
+    *pairs*. The message of step i crosses route ``over[i]`` between two devices; -1 means no
+    message. *releases*, *starts* and *ends* are slots, by copy of a virtual stage.
 
     The steps of *round_* may be repeated for further micro-batches. Each time, the second slots of
     *carried* are moved to the first ones.
@@ -98,7 +98,7 @@ def compile_order(
 
 
 class _OrderCompiler:
-    """Steps of an order in the making: for each, what it waits for and how long it takes.
+    """Steps of an order in the making: for each, its dependencies and its duration.
 
     Values are numbered: slots that are given, then steps. A value is when a step is done.
     """
@@ -146,7 +146,7 @@ class _OrderCompiler:
         self.carried: Sequence[tuple[int, int]] = ()
 
     def add(self, d: int, entry: Entry) -> tuple[int, int]:
-        """Add the steps of what device *d* does next: the value of the last, and its duration."""
+        """Add the steps of the next ops of device *d*: the value of the last, and its duration."""
         home, virtual, done = self.home, self.virtual, self.done
         message, route, more = NEVER, -1, None
         if isinstance(entry, Pair):
@@ -239,7 +239,7 @@ class _OrderCompiler:
             value += 1
 
     def send(self, d: int, ops: Sequence[Op]) -> None:
-        """Keep device *d* busy while it sends what *ops* made."""
+        """Keep device *d* busy while it sends the outputs of *ops*."""
         last = self.virtual - 1
         for kind, j, x in ops:
             if kind == "W" or x == (last if kind == "F" else 0):

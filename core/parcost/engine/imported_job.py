@@ -229,8 +229,8 @@ class _Description:
         own = self._settings.get(names[0], ImportedValue(name="", value=""))
         return problem(
             "import-default",
-            f"`{file.source.name}` leaves out what `{self._file.source.name}` states, and the "
-            f"default there is another one: {listed}",
+            f"`{file.source.name}` does not set values of `{self._file.source.name}`, and its "
+            f"defaults differ: {listed}",
             Span(self._file.source, own.start, own.end),
             "taken",
             help=f"state them in `{file.source.name}` too: it runs with the defaults of its tool",

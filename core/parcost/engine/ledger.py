@@ -1,6 +1,6 @@
 """The lines of the ledger: the seconds of a step by term, each with its formula.
 
-All numbers are those of the busiest device. It may differ between candidates: each line selects,
+All numbers are of the busiest device. It may differ between candidates: each line selects,
 elementwise, the numbers of the device that is busiest there.
 """
 

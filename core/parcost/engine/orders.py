@@ -360,7 +360,7 @@ def _home(lists: Sequence[Sequence[Entry]], micro_batches: int, virtual: int) ->
             for op in reversed(ops):
                 kind, j, x = op
                 if kind not in KINDS:
-                    raise OrderError(f"`{kind}` is not a kind of op; F, B, W and BW are")
+                    raise OrderError(f"`{kind}` is not a kind of op; use F, B, W or BW")
                 if not (0 <= j < micro_batches and 0 <= x < virtual):
                     raise OrderError(f"device {device} lists {words(op)}, which does not exist")
                 at = j * virtual + x

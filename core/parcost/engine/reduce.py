@@ -6,7 +6,7 @@
    messages of one another (``pairs``).
 3. Once-per-step terms are exposed if neither idle time of the stage nor the neighbouring
    micro-batch hides them (``step_costs``).
-4. The ledger is that of the reference device, the busiest. It has work, idle time in fill and
+4. The ledger describes the reference device, the busiest. It has work, idle time in fill and
    drain, the cost of messages, and exposed once-per-step time. The step time is the sum of its
    exposed seconds, in order.
 5. Memory is the peak over all devices and moments (``memory``).
@@ -116,8 +116,8 @@ def reduce_step(
 ) -> tuple[Real, Real]:
     """Return the step time in seconds and the peak memory in bytes, without a ledger.
 
-    They are those of :func:`reduce` within rounding: a ledger sums the same seconds in another
-    order.
+    They equal the results of :func:`reduce` within rounding: a ledger sums the same seconds in
+    another order.
     """
     whole, _ = _run(pipeline, schedule, terms, memory, None, apart=False)
     onces = {when: [term for _, term in whole.onces if term.when == when] for when in WHENS}

@@ -234,7 +234,7 @@ def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real
     """Return the longest time from the first to the last pass of one device, in seconds.
 
     It is the step time without a barrier between steps: the next step fills the pipeline while this
-    one drains. The arguments are those of :func:`makespan`.
+    one drains. The arguments are the same as in :func:`makespan`.
 
     Raises:
         SpecError: The schedule does not exist there.

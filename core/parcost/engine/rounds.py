@@ -97,7 +97,7 @@ def _steady_positions(
 ) -> Sequence[int] | None:
     """Return the position of the first round on each device, None if there is no round.
 
-    The round and the one behind it are equal, but for their micro-batches, and so are the ops just
+    The round and the next one are equal except for their micro-batches, and so are the ops just
     before them. Every virtual stage had its first forward pass before.
     """
     alike = [_alike_ahead(own, size, period) for own, size in zip(ops, sizes, strict=True)]

@@ -53,7 +53,7 @@ def rooms_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Seq
         if fits_shape(room, shape):
             found.append(room)
         else:
-            message = f"gave a room {_shape_error(room, shape)}"
+            message = f"gave a memory limit {_shape_error(room, shape)}"
             fault = Fault(plugin=plugin, hook=hook, message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):

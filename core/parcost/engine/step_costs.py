@@ -5,7 +5,7 @@ in that time, and beside the neighbouring micro-batch. The rest is exposed:
 
 - fill: no forward pass of a stage starts before its terms are done; the replay delays the stages
   accordingly, and the extra time is exposed;
-- drain: a stage is done when its terms are, and the step when its last stage is;
+- drain: a stage ends with its terms, and the step ends with its last stage;
 - end: the terms of the longest stage, once every stage has drained.
 
 The slowdown of the compute that covers the terms makes a stage longer. Idle time of the stage

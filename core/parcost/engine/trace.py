@@ -12,7 +12,7 @@ from parcost.numeric import is_array
 
 
 def replay_activities(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]:
-    """Return the activities of each device of a pipeline by itself, and its order.
+    """Return the activities of each device of a pipeline without a step, and its order.
 
     Raises:
         ValueError: The run is of many candidates.

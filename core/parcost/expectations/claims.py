@@ -124,7 +124,7 @@ def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
 
 
 def _missing_tolerance(item: s.Attribute, words: str) -> Diagnostic:
-    """Return the error of a claim without a tolerance; *words* stand in its place, if any."""
+    """Return the error of a claim without a tolerance; *words* replace it, if any."""
     bare = f"{item.name.text} = {item.value.span.text.strip()}"
     help = f"write `{bare} +- 5 %`"
     message = f"`{item.name.text} =` needs a tolerance"

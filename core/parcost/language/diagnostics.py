@@ -1,8 +1,8 @@
 """Diagnostics as data.
 
 A diagnostic has the error as its message, places as labels, reasons as notes, and the remedy as
-help. Ids are words, so that a message can be searched for and explained by name. The style is that
-of rustc: messages start in lower case and have no full stop; labels are short, because they point;
+help. Ids are words, so that a message can be searched for and explained by name. The style follows
+rustc: messages start in lower case and have no full stop; labels are short, because they point;
 only help makes proposals. ``diagnostic_text`` prints them, and ``errors`` raises them.
 """
 

@@ -24,7 +24,7 @@ def _stray_character(stop: Stop) -> int | None:
         return None
     shown, instead = describe_stray(stop.token[0])
     span = stop.span(stop.token)
-    stop.report(f"stray character {shown}", span, "this means nothing here", help=instead)
+    stop.report(f"stray character {shown}", span, "this has no meaning here", help=instead)
     ends = stop.kind_at(stop.at + 1)
     return stop.at + 1 if ends in _ENDS and stop.machine.accepts(ends) else stop.skip()
 

@@ -83,7 +83,7 @@ def quantity(
     for prefixes in others:
         text = _with_prefix(value, unit, prefixes, _EXACT)
         if float(f"{value:.{_EXACT}g}") == value and _figures(text) < _figures(best):
-            best = text  # 25 MB is no 23.84 MiB
+            best = text  # 25 MB is not shown as 23.84 MiB
     return best
 
 

@@ -85,6 +85,6 @@ def _refuse(source: Source, beyond: Token) -> tuple[s.Block, list[Diagnostic]]:
             "file-too-large",
             f"`{source.name}` is too large to be a spec",
             Span(source, beyond.start(), beyond.end()),
-            f"this is past the first {MOST_TOKENS:,} words and signs",
+            f"the limit is {MOST_TOKENS:,} words and signs",
         )
     ]

@@ -94,7 +94,7 @@ def _cut(tree: s.Block, tokens: list[Token], builder: Builder) -> s.Block:
 
 def _report_depth(builder: Builder, span: Span) -> None:
     if all(found.id != "nesting-too-deep" for found in builder.diagnostics):
-        message = f"this is nested deeper than {DEEPEST} deep"
+        message = f"this is nested more than {DEEPEST} levels deep"
         builder.diagnostics.append(problem("nesting-too-deep", message, span, "too deep"))
 
 

@@ -33,7 +33,7 @@ _INSTEAD = {
     "%": "`%` is a unit, as in `41 %`, and never the remainder",
     "&": "write `&&` for and",
     "|": "write `||` for or",
-    "$": "names are referred to as they are, without `$`",
+    "$": "write names without `$`",
     "^": "there is no power: write a product",
     "×": "write `*`",
     "·": "write `*`",

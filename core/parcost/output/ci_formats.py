@@ -1,7 +1,7 @@
 """Problems and claims in the formats of continuous integration: GitHub, JUnit and SARIF.
 
-All take diagnostics as plain data (:func:`parcost.output.diagnostics.as_data`). JUnit is that of
-the Jenkins schema, and SARIF is version 2.1.0.
+All take diagnostics as plain data (:func:`parcost.output.diagnostics.as_data`). JUnit follows the
+Jenkins schema, and SARIF is version 2.1.0.
 """
 
 from __future__ import annotations

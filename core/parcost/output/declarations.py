@@ -29,6 +29,8 @@ _MEASURES = {
     JOULES: "energy (`J`, `Wh`, ...)",
     DOLLARS: "money (`USD`)",
     GRAMS: "mass (`g`, `kg`)",
+    GRAMS / JOULES: "carbon per energy (`g/kWh`, ...)",
+    DOLLARS / SECONDS: "price per time (`USD/h`, ...)",
     ONE: "number",
 }
 

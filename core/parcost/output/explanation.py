@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
@@ -437,15 +439,19 @@ def _place(line: LedgerLine) -> str:
 def _count(count: Sequence[float] | float, per: str = "") -> str:
     """Return how often a term occurs on the virtual stages.
 
-    >>> _count((1.0,), " per step"), _count((2.0, 2.0)), _count((1.0, 0.0))
+    >>> _count((1.0,), " per step"), _count((2.0, 2.0)), _count((1.0, 0.0, 0.0))
     ('once per step on the only stage', '2 times on each of 2 virtual stages', \
-'1, 0 times on virtual stage 0 to 1')
+'1 on virtual stage 0, 0 on virtual stages 1 to 2')
     """
     if isinstance(count, (float, int)):
         return f"{_times(count)}{per} on each virtual stage"
     if len(set(count)) > 1:
-        each = ", ".join(map(round_significant, count))
-        return f"{each} times{per} on virtual stage 0 to {len(count) - 1}"
+        runs = [(n, [i for i, _ in run]) for n, run in groupby(enumerate(count), itemgetter(1))]
+        each = (
+            f"{round_significant(n)} on virtual stage{f's {at[0]} to' if at[1:] else ''} {at[-1]}"
+            for n, at in runs
+        )
+        return ", ".join(each) + per
     where = "the only stage" if len(count) == 1 else f"each of {len(count)} virtual stages"
     return f"{_times(count[0])}{per} on {where}"
 
@@ -476,12 +482,13 @@ def _hiding(line: LedgerLine) -> str:
             return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
         case Once(when="end"):
             return "none: every stage has drained"
-        case Once(beside=beside, tail=tail):
-            said = "under pipeline fill and drain"
+        case Once(when=when, beside=beside, tail=tail):
+            at = "first" if when == "fill" else "last"
+            said = f"under the idle time of the stage in pipeline {when}"
             if not (isinstance(beside, (float, int)) and beside == 0):
-                said += f" and {quantity(beside, '%')} of one micro-batch"
+                said += f" and {quantity(beside, '%')} of its {at} micro-batch"
             if not (isinstance(tail, (float, int)) and tail == 0):
-                said += f"; {quantity(tail, 's')} are always exposed"
+                said += f"; {quantity(tail, 's')} cannot overlap"
             return said
     return ""
 

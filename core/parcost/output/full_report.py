@@ -95,7 +95,7 @@ def refusal(result: Result) -> str:
 def refusal_word(result: Result) -> str:
     """Return the reason for which a point is invalid in a word or two, for tables."""
     if not problems(result) and judgment_failure(result):
-        return "not judged"
+        return "not checked"
     return _named_failure(result) or INVALID
 
 

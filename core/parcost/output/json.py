@@ -158,7 +158,7 @@ def formula(of: Formula, figures: Mapping[int, str] = MappingProxyType({})) -> J
     """Return a formula as JSON: its text, its inputs by symbol, and its source.
 
     An input with a formula has that formula next to its value at its first occurrence. If the
-    formula is that of one of *figures*, the name of the figure replaces it.
+    formula belongs to one of *figures*, the name of the figure replaces it.
     """
     return _formula(of, figures, set(), 0)
 

@@ -236,9 +236,9 @@ def _by_place(study: Study) -> dict[str, list[Any]]:
     meant = {id(block) for block in referred}
     rest = [block for block in blocks if starts[id(block)] is None and id(block) not in meant]
     return {
-        "what the study's file says": own,
-        "what that refers to": referred,
-        "everything else": rest,
+        "blocks of the study's file": own,
+        "blocks that they refer to": referred,
+        "other blocks": rest,
     }
 
 

@@ -211,7 +211,7 @@ def figure_table(result: Result, names: Sequence[str]) -> Table:
 
 
 def _interval_basis(result: Result) -> Iterator[Item]:
-    """Yield what the intervals of the screen are made of."""
+    """Yield the sources of the intervals of the screen."""
     for figure in (figure for _, figure in result.figures if figure.brief is not None):
         interval = result.interval(figure.name)
         if interval is not None and interval.basis:
@@ -339,7 +339,7 @@ def _answers(shown: Sequence[Figure]) -> Iterator[Item]:
 
 
 def _wide_enough(rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
-    """Return the columns and rows of answers: notes stand behind titles where they lack room."""
+    """Return the columns and rows of answers: notes follow titles if space is short."""
     right = Column(align="right")
     longest = [max(map(len, column)) for column in zip(*(row.cells for row in rows), strict=True)]
     if sum(longest) <= _ROOM:

@@ -90,7 +90,7 @@ def search_page(
     scenario = space.scenario
     yield Heading(scenario.name, 1, aside=scenario.path)
     yield from layout_counts(found)
-    yield Heading("The best layouts")
+    yield Heading("Best layouts")
     yield _best(space, found, best)
     if len(varying_axes(found)) < len(found.best[0].values):
         yield Line("Values not listed are as in #1.", "faint")
@@ -271,7 +271,7 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
 
 
 def derived_values(space: Space, entry: RankedLayout) -> dict[str, Any]:
-    """Return the attributes that follow from the axes, with their values for one layout."""
+    """Return the attributes derived from the axes, with their values for one layout."""
     study = entry.result.study
     return {a.attribute: plain_value(derived_value(a, study)) for a in space.follows}
 
@@ -321,7 +321,8 @@ def _interval(entry: RankedLayout) -> list[float] | None:
 
 
 def _settings_text(space: Space, layout: SearchedLayout, names: Sequence[str]) -> str:
-    return ", ".join(setting_text(name, space.text(name, layout.values[name])) for name in names)
+    texts = {name: space.text(name, layout.values[name]) for name in names}
+    return ", ".join(setting_text(name, text) for name, text in texts.items() if text)
 
 
 def _neighbour_table(space: Space, near: Sequence[Neighbour]) -> Table:
@@ -361,9 +362,9 @@ def _left_out(found: SearchResult) -> Iterator[Item]:
     rows = [Row((rule, f"{n:,}")) for rule, n in refused]
     rows += [Row((says, f"at least {n:,}")) for says, n in bounded if n]
     if rows:
-        yield Heading("What was left out")
+        yield Heading("Excluded layouts")
         yield Table((Column("rule"), Column("layouts", "right")), rows)
-        yield Line("a layout that breaks several rules is counted under each", "faint")
+        yield Line("A layout that breaks several rules is counted under each.", "faint")
 
 
 def _other_values(axis: Axis) -> str:
@@ -387,7 +388,7 @@ def pareto_front(space: Space, found: SearchResult) -> Iterator[Item]:
     """Yield the Pareto front of step time and memory, where it has more than one layout."""
     if len(found.front) < 2:
         return
-    yield Heading("Time against memory")
+    yield Heading("Pareto front of step time and memory")
     step = max(1, len(found.front) // _FRONT)
     rows = [
         Row(

@@ -165,7 +165,7 @@ def _paths_that_vary(paths: Sequence[str], values: Sequence[Mapping[str, Any]]) 
 
 
 def _cuts(space: Space) -> list[str]:
-    """Return the attributes with text values that follow from the axes, such as the layer split."""
+    """Return the attributes with text values derived from the axes, such as the layer split."""
     return [axis.attribute for axis in space.follows if axis.short and axis.value is not None]
 
 

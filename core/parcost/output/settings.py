@@ -276,7 +276,7 @@ def _remarks(
         if not writer.reasons.get(covering):
             shown[covering][-1] += f", and {one.other or 'none'} there"
     if shown:
-        yield "Without a setting there:"
+        yield "No setting in the tool:"
         for path, values in shown.items():
             few = len(values) <= _MOST_VALUES
             text = ", ".join(values) if few else f"{len(values)} attributes"

@@ -44,17 +44,16 @@ def drawing(trace: StepTrace, width: int) -> Iterator[Item]:
     end = max(device[-1].end for device in devices)
     chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
     yield Line(
-        f"{cut.schedule} on {cut.stages} devices{chunks}, {cut.micro_batches:g} micro-batches: "
-        f"{quantity(end, 's')}, without what is done once per step"
+        f"{cut.schedule} on {cut.stages} device{'s' * (cut.stages > 1)}{chunks}, "
+        f"{cut.micro_batches:g} micro-batches: {quantity(end, 's')}"
+        "; optimizer step and gradient reduction not shown"
     )
     for text in draw(devices, width - _MARGIN):
         yield Line(text)
     yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
     if len(devices) > _SHOWN:
         yield Line(f"{_SHOWN} of {len(devices)} devices are shown", "faint")
-    yield Line(
-        "warm-up, steady, drain: passes; in flight: the most micro-batches at a time", "faint"
-    )
+    yield Line("warm-up, steady, drain: passes; in flight: peak number of micro-batches", "faint")
     yield _phases(trace, end)
 
 

@@ -114,7 +114,7 @@ class Plugins:
         for hook, answers in registry.hooks.items():
             for plugin, _, _ in answers:
                 if plugin.name in parts and hook not in parts[plugin.name].offers:
-                    message = f"is asked only for what its package names in `OFFERS`, not `{hook}`"
+                    message = f"contributes `{hook}`, which `OFFERS` of its package does not list"
                     yield Fault(plugin=plugin, hook=hook, message=message)
 
     @cached_property

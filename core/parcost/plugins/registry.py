@@ -273,18 +273,18 @@ def _name(hook: str, thing: Any) -> str:
     expected = expectation(hook)
     if not issubclass(type(thing), answer_types(hook)):
         if any(method in _members(thing) for method in _FORMER_METHODS.get(hook, ())):
-            raise OfferError(_former(thing, f"since then it derives from `parcost.{expected}`"))
+            raise OfferError(_former(thing, f"it must now derive from `parcost.{expected}`"))
         raise OfferError(f"returned {type_name(thing)} where {expected} is expected")
     name = _word(thing.name)
     if isinstance(thing, Record) and (wrong := problem(thing)):
         raise OfferError(wrong)
     for method in _ONE_ARGUMENT if hook == "schedules" else ():
         if _required(_members(thing)[method]) > _ONE_ARGUMENT[method]:
-            now = "takes one object with stages, chunks, micro-batches and times"
-            raise OfferError(_former(thing, f"since then `{method}` {now}"))
+            now = "now takes one object with stages, chunks, micro-batches and times"
+            raise OfferError(_former(thing, f"`{method}` {now}"))
     for former in _FORMER_TEXTS if hook == "collectives" else ():
         if former in _members(thing):
-            raise OfferError(_former(thing, f"since then `{former}` is part of `closed_form`"))
+            raise OfferError(_former(thing, f"`{former}` is now part of `closed_form`"))
     if hook == "collectives" and not _are_words(thing.operations):
         raise OfferError(f"returned `{name}`, whose `operations` are not a set of names")
     return name
@@ -309,7 +309,7 @@ def _members(thing: Any) -> Mapping[str, Any]:
 
 
 def _required(method: Any) -> int:
-    """Return the number of required arguments of a method, with self; 0 if it is no function."""
+    """Return the number of required arguments of a method, with self; 0 if it is not a function."""
     if not isinstance(method, FunctionType):
         return 0
     return method.__code__.co_argcount - len(method.__defaults__ or ())

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from parcost.contract.plugin import Fault
 from parcost.report.result import Result
 
-#: Hooks of rules: without an answer of one, a study is not judged.
+#: Hooks of rules: without an answer of each, a study is not checked.
 RULES = ("checks", "outcome_checks")
 _SHOWN = (  # beside the step
     "figures",
@@ -36,7 +36,7 @@ def judgment_failure(result: Result) -> str:
         return ""
     one = len(faults) == 1
     owner = f"a rule of plugin {next(iter(faults))}" if one else f"rules of {_plugins(faults)}"
-    return f"Not judged: {owner} failed"
+    return f"Not checked: {owner} failed"
 
 
 def step_failure(result: Result) -> str:

@@ -135,7 +135,7 @@ class Result:
 
     @cached_property
     def charts(self) -> Sequence[tuple[Plugin, Chart]]:
-        """Pictures of the step, of pipelines by themselves and of sections; made on first read.
+        """Pictures of the step, of pipelines without a step and of sections; made on first read.
 
         A sweep has none; charts of its points replace them.
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FITS = "fits in memory"
 INVALID = "invalid"
-NOT_JUDGED = "not judged"
+NOT_JUDGED = "not checked"
 VALID = "valid"  # of a study without a step
 
 

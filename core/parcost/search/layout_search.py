@@ -45,7 +45,7 @@ def layout_search(
     tolerance: float | None = None,
     most: float = LARGEST,
 ) -> LayoutSearch:
-    """Return the search of *scenario*; its arguments are those of :func:`search_layouts`.
+    """Return the search of *scenario*; its arguments are the same as in :func:`search_layouts`.
 
     *most* is the largest number of layouts in a space.
 

@@ -1,6 +1,6 @@
 """Mesh arrays: numbers over all structures and degrees, with size 1 where they do not vary.
 
-The first dimension is that of structures, followed by one dimension for each degree. A number that
+The first dimension holds the structures, followed by one dimension for each degree. A number that
 depends on two degrees has only those two dimensions, whatever else the space has. Plugins are
 called once, on the mesh. Legal layouts are selected from their answers at the end.
 """

@@ -116,7 +116,7 @@ class SearchResult:
     def rows(self) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per layout of the ranking: values, objective, step time and memory.
 
-        Names and base units are those of ``parcost search --out FILE.csv``.
+        Names and base units are as in ``parcost search --out FILE.csv``.
         """
         return [
             {

@@ -108,7 +108,7 @@ def _nothing(
 ) -> Diagnostic:
     worst = ", ".join(f"`{rule}` {n:,}" for rule, n in refused.most_common(3))
     when = " before time ran out" if late else ""
-    message = f"of {drawn:,} layouts drawn at random{when} {legal:,} are legal, and none is good"
+    message = f"{legal:,} of {drawn:,} random layouts{when} are legal, and none fits the limits"
     notes = [f"{large:,} do not fit"] if large else []
     notes += [f"rules reject {worst}"] if worst else []
     more = "give it more time with `--budget`" if late else "draw more of them"

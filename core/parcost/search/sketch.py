@@ -1,9 +1,9 @@
 """Sketches of orders for a search: places of stages, and a lower bound of micro-batches in flight.
 
 An order is analysed once for each schedule and structure, up to its steady state. The sketch holds
-for any number of micro-batches. The micro-batches in flight are those of one moment on each device,
-the one with the most in total. They are at most the number of micro-batches, and never exceed those
-of the full order.
+for any number of micro-batches. The micro-batches in flight are counted at one moment on each
+device, the one with the most in total. They are at most the number of micro-batches, and never
+exceed those of the full order.
 """
 
 from __future__ import annotations

@@ -547,12 +547,12 @@ def offered_axes(study: SpecStudy) -> dict[str, Axis]:
 
 
 def derived_axes(study: SpecStudy) -> list[Axis]:
-    """Return the axes of *study* that follow from the others."""
+    """Return the derived axes of *study*."""
     return list({axis.attribute: axis for axis in _axes(study) if axis.follows}.values())
 
 
 def derived_value(axis: Axis, study: Study) -> Any:
-    """Return the value of an axis that follows: a scalar, or one for each point."""
+    """Return the value of a derived axis: a scalar, or one for each point."""
     if axis.value is not None:
         return axis.value(study)
     block, attribute = find(study, axis.attribute)

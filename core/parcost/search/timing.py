@@ -1,8 +1,8 @@
 """Step times of all layouts under one schedule: exact where a closed form is proven.
 
 Without a closed form, the step time is a lower bound: the bound of the schedule, plus the least
-that gathers and reductions add, plus the terms at the end. Memory is that of the schedule's order
-for as many micro-batches as change it.
+that gathers and reductions add, plus the terms at the end. Memory follows from the schedule's
+order, with as many micro-batches as affect it.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def peak_memory(
     terms: Sequence[Memory],
     known: dict[Any, Sequence[Real]],
 ) -> Real:
-    """Return the peak memory over all devices in bytes; *known* caches what schedules share."""
+    """Return the peak memory over all devices in bytes; *known* caches parts of schedules."""
     growing = plan.drawn.growing
     held = DeviceMemory(terms, plan, most=micro_batches, growing=growing, steady=known)
     return reduce(maximum, (b for d in _distinct_devices(held, plan) for b in held.moments(d)))

@@ -56,7 +56,7 @@ def read_text(path: str | os.PathLike[str], kind: Kind, name: str | None = None)
     """Return the text of a file; messages call it *name*.
 
     Raises:
-        SpecError: The file is missing, no regular file, unreadable, too large or not UTF-8.
+        SpecError: The file is missing, not a regular file, unreadable, too large or not UTF-8.
     """
     shown = name or os.fspath(path)
     return decode(read_bytes(path, kind, shown), shown)
@@ -66,7 +66,7 @@ def read_bytes(path: str | os.PathLike[str], kind: Kind, name: str | None = None
     """Return the content of a file; messages call it *name*.
 
     Raises:
-        SpecError: The file is missing, no regular file, unreadable or too large.
+        SpecError: The file is missing, not a regular file, unreadable or too large.
     """
     shown = name or os.fspath(path)
     try:
@@ -97,7 +97,7 @@ def read_lines(path: str | os.PathLike[str], kind: Kind) -> Iterator[str]:
     r"""Yield the lines of a file, which end at ``\n`` only.
 
     Raises:
-        SpecError: The file is missing, no regular file, unreadable, too large or not UTF-8.
+        SpecError: The file is missing, not a regular file, unreadable, too large or not UTF-8.
     """
     shown = os.fspath(path)
     try:
@@ -184,7 +184,7 @@ def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
 def _check(mode: int, name: str) -> None:
     if stat.S_ISREG(mode):
         return
-    what = "a directory, not a file" if stat.S_ISDIR(mode) else "no regular file"
+    what = "a directory, not a file" if stat.S_ISDIR(mode) else "not a regular file"
     raise failure("unreadable-file", f"`{name}` is {what}", name)
 
 

@@ -1,7 +1,8 @@
 """Failures of threads that plugins start: a warning line instead of a traceback.
 
-The plugin still returned an answer, or has a fault of its own. So the failed thread is no fault of
-a report, but it is printed. The hook is that of the standard library; no other library is needed.
+The plugin still returned an answer, or has a fault of its own. So the failed thread is not a fault
+of a report, but it is printed. The hook is the hook of the standard library; no other library is
+needed.
 """
 
 from __future__ import annotations

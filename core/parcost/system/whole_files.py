@@ -17,8 +17,8 @@ _SPELLED = "backslashreplace"
 class WholeFile:
     """A new file, which replaces an old one when it is complete.
 
-    The file that a link leads to is replaced, and the link stays. A target that is no regular file,
-    such as a pipe, is written directly. Every method may raise ``OSError``.
+    The file that a link leads to is replaced, and the link stays. A target that is not a regular
+    file, such as a pipe, is written directly. Every method may raise ``OSError``.
     """
 
     def __init__(self, path: Path) -> None:

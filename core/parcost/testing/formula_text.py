@@ -121,7 +121,7 @@ class _FormulaReader:
             self.close()
             return value
         match = _WORD.match(rest)
-        assert match, f"`{self.text}` has `{rest}` where a value is due"
+        assert match, f"`{self.text}` has `{rest}` where a value is expected"
         name = match[0]
         self.skip(match.end())
         if self.rest().startswith("(") and name in (*_CALLS, "sum"):

@@ -82,7 +82,7 @@ class ScheduleContract:
                 assert list(spans[1]) == pytest.approx([ends[x] for x in first]), case
 
     def test_an_order_that_repeats_itself_is_replayed_in_rounds(self) -> None:
-        """With a period, the order of many micro-batches is that of few, with further rounds."""
+        """With a period, the order of many micro-batches repeats rounds of the order of few."""
         for p, m, v in self.legal():
             if m * p * v > _SMALL or (every := self.schedule.period(p, v)) is None:
                 continue

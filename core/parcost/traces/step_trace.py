@@ -72,7 +72,7 @@ def step_trace(
 def replay_trace(
     study: Study, run: Replay, *, name: str, path: str, at: Mapping[str, Any]
 ) -> StepTrace:
-    """Return the trace of a pipeline by itself.
+    """Return the trace of a pipeline without a step.
 
     Raises:
         ValueError: The run is of many candidates.
@@ -97,7 +97,7 @@ def replay_trace(
 
 @record(kw_only=True, eq=False, slots=False)
 class ReplayTrace(StepTrace):
-    """The trace of a pipeline by itself: passes and messages."""
+    """The trace of a pipeline without a step: passes and messages."""
 
     devices: Sequence[Sequence[Activity]] = field(repr=False)
     order: Order = field(repr=False)

@@ -1,9 +1,9 @@
-"""What handing new weights to the machines that generate costs.
+"""The cost of sending new weights to the machines that generate text.
 
 In reinforcement learning other machines generate text (rollouts) with the weights that
 training makes, and need new ones every few steps. Training waits while they are sent.
 All devices send at once, each a part that no other one sends: the replicas of a parameter
-share its bytes. Only weights travel; optimizer and gradients stay.
+share its bytes. Only weights are sent; optimizer and gradients stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __version__ = "0.1.0"  # for `requires`, where `--plugin` adds the folder
 
 @block("rollouts", label="none")
 class Rollouts:
-    """How often the machines that generate get new weights, and how fast."""
+    """The interval and the rate of weight updates for the machines that generate text."""
 
     every: Real = integer(doc="steps from one set of weights to the next")
     bandwidth: Real = quantity(
@@ -35,7 +35,7 @@ def blocks() -> list[type]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
-    """Spread the time of handing weights over the steps between two times."""
+    """Spread the time of a weight update over the steps between two updates."""
     rollouts = study.get(Rollouts)
     if rollouts is None:  # the spec does not ask for any
         return

@@ -22,11 +22,11 @@ class AllPairs(Collective):
     source = "Cowan et al. 2023, MSCCLang: All Pairs"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where all ranks stand on one node."""
+        """Return the rule that all ranks are on one node."""
         return group.shape[0] == group.ranks
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return the requirement."""
         return "all ranks on one node"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:

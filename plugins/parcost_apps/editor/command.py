@@ -24,7 +24,7 @@ _MOST_PORTS = 65535
 @click.option(
     "--tcp",
     metavar="HOST:PORT",
-    help="Wait for one editor on a port of this machine, 127.0.0.1:2087; stdin and stdout if not.",
+    help="Wait for one editor on a local port, 127.0.0.1:2087, in place of stdin and stdout.",
 )
 @options.selection
 def command(tcp: str | None, selection: PluginSelection) -> int:

@@ -2,7 +2,7 @@
 
     propose(analysis, text, offset)   # [Proposal("device = ", ...), ...]
 
-A block takes attributes that it does not have yet and blocks that stand inside it; a value takes
+A block takes attributes that it does not have yet and blocks that belong inside it; a value takes
 what its declaration allows; an import takes entries of catalogues and files beside the spec.
 """
 
@@ -286,7 +286,7 @@ def _not_imported(
 
 
 def place_of_imports(tree: s.Block) -> int:
-    """Return the offset of the line behind the last import, or of the first item."""
+    """Return the offset of the line after the last import, or of the first item."""
     at = tree.items[0].span.start if tree.items else 0
     for item in tree.items:
         match item:

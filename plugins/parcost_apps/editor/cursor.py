@@ -30,7 +30,7 @@ class CursorToken:
 
 @define(eq=False)
 class Cursor:
-    """The blocks around the cursor, the item that it stands in, and the word being typed.
+    """The blocks around the cursor, the item around it, and the word being typed.
 
     *blocks* are the words of each header, outermost first. *item* are the tokens of the item
     before *typed*, which starts at *start*. *inside* is "comment", "string" or "".

@@ -118,9 +118,7 @@ class Documents:
     def store_result(
         self, job: EvaluationJob, found: FileEvaluation | None
     ) -> DocumentState | None:
-        """Store the result of a job; return None if the text has changed since or there is no
-        result.
-        """
+        """Store the result of a job; return None without a result or if the text has changed."""
         state = self._states.get(key_of(job.path))
         if state is None or state.job is not job or job.stop.is_set() or found is None:
             return None

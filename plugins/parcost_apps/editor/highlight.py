@@ -77,7 +77,7 @@ def _name(text: str, ahead: str, behind: str, rest: Sequence[str]) -> Any:
 
 
 def _rest(kinds: Sequence[str], after: dict[int, int], at: int) -> list[str]:
-    """Return the kinds of the tokens behind *at* on its line, a few at most."""
+    """Return the kinds of the next few tokens after *at* on its line."""
     found: list[str] = []
     while at in after and len(found) < 12:
         at = after[at]

@@ -1,4 +1,4 @@
-"""Computed defaults of a block, shown behind its opening brace."""
+"""Computed defaults of a block, shown after its opening brace."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _computed_values(
 
 
 def _place(block: s.Block) -> int:
-    """Return the place of the hint: behind the opening brace, or the end of a one-line block."""
+    """Return the place of the hint: after the opening brace, or at the end of a one-line block."""
     if "\n" not in block.span.text:
         return block.span.end
     return block.span.start + block.span.text.index("{") + 1

@@ -75,7 +75,7 @@ class Lines:
         return self.text[:start] + text + self.text[max(start, end) :]
 
     def _end_of(self, line: int) -> int:
-        """Return the offset behind the last character of a line, before its line break."""
+        """Return the offset after the last character of a line, before its line break."""
         if line + 1 >= len(self._starts):
             return len(self.text)
         end = self._starts[line + 1]

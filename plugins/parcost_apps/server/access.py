@@ -124,7 +124,7 @@ class Guard:
         it.
         """
         if not self.address.admits(given):
-            return refuse(401, "no-token", "the token is not that of this server", _ENTRANCE)
+            return refuse(401, "no-token", "the token belongs to another server", _ENTRANCE)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(self.address.cookie, given, httponly=True, samesite="lax", path="/")
         return answer

@@ -180,14 +180,14 @@ def _answer(text: str, status: int = 200) -> Response:
 
 
 def _overtime_answer(_: Request, __: Exception, seconds: float) -> Response:
-    message = f"the evaluation took longer than {seconds:g} s, and was ended"
+    message = f"the evaluation was stopped after the time limit of {seconds:g} s"
     help = "make a sweep smaller, or start `parcost serve` with a larger `--time-limit`"
     return refuse(504, "evaluation-out-of-time", message, help)
 
 
 def _process_end_answer(_: Request, __: Exception) -> Response:
-    message = "the process that evaluates ended"
-    return refuse(503, "evaluation-ended", message, "try again; it is started anew")
+    message = "the evaluation process ended"
+    return refuse(503, "evaluation-ended", message, "try again, which starts a new process")
 
 
 def _busy_answer(_: Request, error: Exception) -> Response:

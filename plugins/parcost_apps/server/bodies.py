@@ -98,7 +98,7 @@ def change_of(body: Mapping[str, Any]) -> FormChange:
     """Return the values that a body sets.
 
     Raises:
-        BodyError: It has no attributes with texts, or imports a name that is no catalogue entry.
+        BodyError: It has no attributes with texts, or imports a name that is not a catalogue entry.
     """
     values, uses = body.get("set", {}), body.get("use", [])
     if not isinstance(values, dict) or len(values) > _MOST_VALUES:
@@ -113,7 +113,7 @@ def search_order_of(body: Mapping[str, Any]) -> SearchOrder:
     """Return the search that a body requests.
 
     Raises:
-        BodyError: The body is no valid search.
+        BodyError: The body is not a valid search.
     """
     budget, objective = body.get("budget_seconds"), body.get("objective", "")
     number = isinstance(budget, (int, float)) and not isinstance(budget, bool)

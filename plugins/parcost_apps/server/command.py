@@ -115,8 +115,8 @@ def command(
         raise click.UsageError(f"{error}") from error
     if not is_loopback(host):
         write_message(
-            f"warning: other machines reach {host}; who sees the token in the address, or the "
-            "traffic, can use the page"
+            f"warning: other machines reach {host}; anyone who sees the token in the address, or "
+            "the traffic, can use the page"
         )
     address = address_of(made, host)
 

@@ -120,7 +120,7 @@ class EvaluationProcess:
                 raise OutOfTimeError("it takes too long")
             found = connection.recv_bytes()
         except (EOFError, OSError) as error:
-            raise EndedError("the process that evaluates has ended") from error
+            raise EndedError("the evaluation process has ended") from error
         return found[:1], found[1:].decode()
 
     def _close(self) -> None:

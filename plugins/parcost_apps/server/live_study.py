@@ -1,4 +1,4 @@
-"""The study of a page, in the process that evaluates it: its reports, its form, its searches."""
+"""The study of a page, in the evaluation process: its reports, its form, its searches."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to *host*, at a free port if *port* is 0.
 
     Raises:
-        AddressError: The port is in use, or the host is not one of this machine, or every one.
+        AddressError: The port is in use, the host is not an address of this machine, or it means
+        all addresses.
     """
     try:
         family, _, _, _, where = socket.getaddrinfo(
@@ -89,7 +90,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise AddressError(f"`{host}` is not an address") from None
     if ipaddress.ip_address(str(where[0]).partition("%")[0]).is_unspecified:
         message = (
-            f"`{host}` stands for all addresses of this machine; write the address that clients use"
+            f"`{host}` means all addresses of this machine; write the address that clients use"
         )
         raise AddressError(message)
     made = socket.socket(family, socket.SOCK_STREAM)

@@ -67,7 +67,7 @@ class Turns:
 
     def _check(self, page: str, ticket: object) -> None:
         if self._newest.get(page) is not ticket:
-            raise SupersededError("the page has asked for something newer")
+            raise SupersededError("the page has sent a newer request")
 
     def _end(self, run: tuple[str, object]) -> None:
         """Kill a run that is still going on."""

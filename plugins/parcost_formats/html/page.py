@@ -139,7 +139,7 @@ def _hash(script: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return data as JSON that can stand in a ``<script>``: no text can close the element."""
+    """Return data as JSON that is safe inside a ``<script>`` element."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 

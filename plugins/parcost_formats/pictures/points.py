@@ -384,7 +384,7 @@ def _front(points: PointTable) -> Iterator[Chart]:
     bounds = any("bound" in row for row in runs)
     yield Chart(
         name="front",
-        title="Time against memory",
+        title="Pareto front of step time and memory",
         place=30,
         notes=[
             "Pareto front of step time and memory.",

@@ -138,7 +138,7 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
         found.use("precisions.fp32", key)
     elif kind == "fp8":
         answers = ("--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed")
-        found.ask("precision", "the recipe of 8 bits is that of the script", answers, key)
+        found.ask("precision", "the script sets the recipe for 8 bits", answers, key)
     elif kind == "bf16" and not sharded:
         answers = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
         found.ask("precision", "the script loads the weights of replicas in 4 or 2 B", answers, key)
@@ -154,7 +154,7 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
 
 
 def _deepspeed(found: SettingCollector) -> None:
-    """Read the settings of DeepSpeed that stand in this file."""
+    """Read the settings of DeepSpeed in this file."""
     found.use(FRAMEWORK, "distributed_type")
     other = "deepspeed_config.deepspeed_config_file"
     if other in found:

@@ -106,7 +106,7 @@ def _model(found: SettingCollector) -> None:
         return
     sizes = next((key for key in _SIZES if key in found), "")
     if sizes:
-        reason = "the class of the model takes sizes of its own"
+        reason = "the class of the model sets its own sizes"
         found.ask("model", reason, ["--use config.json", "--use catalog.models.gpt2_small"], sizes)
 
 
@@ -151,7 +151,7 @@ def _strategy(found: SettingCollector, dp: int | None, cp: int) -> None:
     word = str(found.value(key, "fsdp2")).rpartition(".")[2].lower() if key else "fsdp2"
     stage = _TABLE["strategies"].get(word)
     if stage is None:
-        found.problem(key, f"`{word}` is not known", "known are fsdp2, megatron_fsdp, ddp")
+        found.problem(key, f"`{word}` is not known", "supported: fsdp2, megatron_fsdp, ddp")
         return
     level = f"{_MESH}zero_dp_strategy"
     if word.startswith("megatron") and found.whole(level, least=0) is not None:
@@ -189,7 +189,7 @@ def _pipeline(found: SettingCollector) -> None:
     if kind not in ("one_f_one_b", "gpipe"):
         layers = found.whole(each)
         near = each if layers is not None else key
-        reason = f"`{near}` cuts the layers of the model, whose number is not in the file"
+        reason = f"`{near}` splits the layers, and the file does not state their number"
         found.ask("schedule.chunks", reason, ["--set schedule.chunks=2"], near)
 
 
@@ -228,7 +228,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
     dp = _size(found, "dp_size")
     if whole is not None and each is not None and dp and whole % (each * dp):
         message = f"{whole} is not a multiple of local_batch_size {each} x dp_size {dp}"
-        found.problem(_GLOBAL, message, "Automodel stops at such a batch")
+        found.problem(_GLOBAL, message, "Automodel rejects this batch")
     for key in ("packed_sequence.packed_sequence_size", "dataset.seq_length", "dataset.seq_len"):
         if key in found and found.value(key) != 0:
             length = found.whole(key)
@@ -318,7 +318,9 @@ def _recompute(found: SettingCollector) -> None:
         found.set("training", "recompute", "none", key)
     else:
         answers = ["--set training.recompute=full", "--set training.recompute=none"]
-        found.ask("training.recompute", f"what `{value}` keeps is not known", answers, key)
+        found.ask(
+            "training.recompute", f"the tensors kept by `{value}` are not known", answers, key
+        )
 
 
 def _rest(found: SettingCollector) -> None:

@@ -69,7 +69,7 @@ class SettingCollector:
         return key in self._entries and self._entries[key].value is not None
 
     def keys_below(self, section: str) -> list[str]:
-        """Return the keys of the file that are, or stand below, a section."""
+        """Return the keys of the file that are a section or below one."""
         return [key for key in self._entries if f"{key}.".startswith(f"{section}.")]
 
     def value(self, key: str, default: Any = None) -> Any:
@@ -123,7 +123,7 @@ class SettingCollector:
         settings = self._blocks.setdefault(block, {})
         before = settings.get(name)
         if before is not None and before.end and before.value != value:
-            message = f"`{before.key}` and `{key}` set the same to different values"
+            message = f"`{before.key}` and `{key}` set the same attribute to different values"
             for start, end in ((before.start, before.end), (entry.start, entry.end)):
                 self._problems.append(ImportProblem(message=message, start=start, end=end))
             return
@@ -149,7 +149,7 @@ class SettingCollector:
     ) -> None:
         """Assume each of *defaults*, by path of the attribute; *blocks* are the names of blocks.
 
-        *version* is that of the tool, which the reasons then begin with.
+        *version* is the version of the tool, with which the reasons begin.
         """
         for path, default in defaults.items():
             block, _, attribute = path.rpartition(".")

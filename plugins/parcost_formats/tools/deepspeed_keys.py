@@ -140,7 +140,8 @@ class DeepSpeedKeys:
             found.set("training", "recompute", "full", interval)
             if every > 1:
                 found.leave_open(
-                    interval, f"checkpoints of {every} layers cannot be written: of one layer each"
+                    interval,
+                    f"checkpoints of {every} layers are not supported; one layer each is assumed",
                 )
         elif found.value(number) or found.value(f"{prefix}.partition_activations"):
             found.value(number)
@@ -149,7 +150,7 @@ class DeepSpeedKeys:
             )
             found.assume("training", "recompute", "full", why)
             if number in found:
-                found.ignore(number, "the model makes the checkpoints, as a rule one of each layer")
+                found.ignore(number, "the model makes the checkpoints, usually one per layer")
         if found.switch(on_host):
             found.set("offload", "activations", "100 %", on_host)
             why = (
@@ -186,12 +187,12 @@ class DeepSpeedKeys:
         overlap = self.key("zero_optimization.overlap_comm")
         hides: bool | None = None if found.is_auto(overlap) else found.switch(overlap)
         if pipelined and hides is not None:
-            found.ignore(overlap, "a pipeline of DeepSpeed reduces gradients behind backward")
+            found.ignore(overlap, "a pipeline of DeepSpeed reduces gradients after backward")
             hides = False
         elif hides is not None and stage:
             found.set("overlap", "gradients", "on" if hides else "off", overlap)
         elif hides is not None:
-            found.ignore(overlap, "without ZeRO gradients are reduced behind backward")
+            found.ignore(overlap, "without ZeRO gradients are reduced after backward")
             hides = False
         elif not pipelined:
             hides = stage == 3
@@ -266,7 +267,7 @@ class DeepSpeedKeys:
             else:
                 found.ignore(device, "nothing is offloaded")
         else:
-            found.problem(device, f"`{where}` is not known", "known are cpu, nvme, none")
+            found.problem(device, f"`{where}` is not known", "supported: cpu, nvme, none")
 
     def _is_enabled(self, name: str) -> bool:
         return self._settings.switch(f"{name}.enabled") is True

@@ -262,7 +262,7 @@ def _checkpoints(found: SettingCollector) -> None:
         return
     found.set("training", "recompute", "full" if on else "none", key)
     if on and every is not None and every > 1:
-        why = f"checkpoints of {every} layers cannot be written: of one layer each"
+        why = f"checkpoints of {every} layers are not supported; one layer each is assumed"
         found.leave_open("checkpoint_num_layers", why)
     if on and found.switch("checkpoint_in_cpu"):
         found.set("offload", "activations", "100 %", "checkpoint_in_cpu")

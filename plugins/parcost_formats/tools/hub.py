@@ -14,7 +14,7 @@ _EXAMPLE = "--use catalog.models.llama31_8b"
 def find_entry(name: str) -> tuple[str, str]:
     """Return the catalogue entry of a model, and a reason if the match is an assumption.
 
-    The entry is empty for an unknown model. A name of the Hub is no assumption; the name of a
+    The entry is empty for an unknown model. A name of the Hub is not an assumption; the name of a
     folder, or of a copy by someone else, is one.
 
     >>> find_entry("meta-llama/Llama-3.1-8B-Instruct"), find_entry("someone/else")

@@ -108,7 +108,7 @@ class Job:
     def number(self, path: str, value: Real) -> int:
         """Return a value as an integer; raise :class:`JobError` if it is not one."""
         if abs(float(value) - round(float(value))) > 1e-9:
-            raise JobError(path, f"`{path}` is {float(value):g}, and no whole number")
+            raise JobError(path, f"`{path}` is {float(value):g}, not a whole number")
         return round(float(value))
 
     @property

@@ -58,7 +58,7 @@ def read_object(text: str) -> Mapping[str, JsonEntry]:
         digits = max(re.finditer(r"\d+", text), key=lambda found: found.end() - found.start())
         raise JsonTextError("a number has too many digits", digits.start()) from None
     except RecursionError:
-        raise JsonTextError("it nests too deeply", 0) from None
+        raise JsonTextError("it is nested too deeply", 0) from None
     return entries
 
 
@@ -73,7 +73,7 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> i
             at = _object(text, at, f"{prefix}{key}.", entries)
         else:
             if f"{prefix}{key}" in entries:
-                raise JsonTextError(f"the key `{prefix}{key}` stands here a second time", start)
+                raise JsonTextError(f"the key `{prefix}{key}` is defined twice", start)
             if len(entries) >= MOST_KEYS:
                 message = f"a configuration has {MOST_KEYS:,} keys at most"
                 raise JsonTextError(message, start)

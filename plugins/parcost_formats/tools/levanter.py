@@ -130,7 +130,7 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
         return rules
     if not rules:
         key = "model.type"
-        message = f"`{kind}` is not read: known are {', '.join(table(TOOL)['models'])}"
+        message = f"`{kind}` is not supported; supported: {', '.join(table(TOOL)['models'])}"
         found.problem(key if key in found else "model", message)
         return rules
     for attribute, value in rules["attributes"].items():
@@ -170,7 +170,7 @@ def _vocabulary(found: SettingCollector) -> None:
     answers = ["--set model.vocabulary=50257", "--set model.vocabulary=128256"]
     found.ask(
         "model.vocabulary",
-        "the vocabulary size is that of the tokenizer, which is not known",
+        "the vocabulary size depends on the tokenizer, which is not known",
         answers,
     )
 
@@ -181,7 +181,7 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
     whole = "512"
     if isinstance(found.value(key), list):
         answer = "--set 'training.global_batch=512 sequences'"
-        reason = "it is a schedule, and parcost evaluates one batch size"
+        reason = "it is a schedule of batch sizes, and parcost evaluates one batch size"
         found.ask("training.global_batch", reason, [answer], key)
     elif (size := found.whole(key)) is not None:
         whole = digits(size)
@@ -222,7 +222,7 @@ def _layout(found: SettingCollector) -> None:
     key, axes = f"{_TRAINER}model_axis_size", f"{_TRAINER}tensor_parallel_axes"
     size = found.whole(key) or 1
     if size > 1 and not found.value(axes):
-        message = "without `tensor_parallel_axes` the ranks of this axis compute the same"
+        message = "without `tensor_parallel_axes` all ranks of this axis do the same work"
         found.problem(key, message, "set model_axis_size to 1, or name the axes")
     found.value(axes)
     if key in found:
@@ -272,7 +272,7 @@ def _precision(found: SettingCollector) -> None:
         recipe = kinds.get(f"{weights} {products}") if parts.keys() <= known else None
     kind = str(found.value("optimizer.type", "adam")).lower()
     if kind not in table(TOOL)["optimizers"]["names"]:
-        reason = f"precision recipes are of Adam, and the optimizer is {kind}"
+        reason = f"precision recipes are for Adam, and the optimizer is {kind}"
         found.ask("precision", reason, _ANSWERS, "optimizer.type")
     if recipe is None:
         found.ask("precision", f"the policy `{text}` is not known", _ANSWERS, key)

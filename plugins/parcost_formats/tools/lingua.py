@@ -73,7 +73,7 @@ def _model(found: SettingCollector) -> None:
         found.set(_MODEL, "vocabulary", digits(rows), "model.vocab_size")
     else:
         answers = ["--set model.vocabulary=32000", "--set model.vocabulary=128256"]
-        found.ask("model.vocabulary", "the vocabulary size is that of the tokenizer", answers)
+        found.ask("model.vocabulary", "the vocabulary size is the size of the tokenizer", answers)
 
 
 def _batch(found: SettingCollector) -> None:

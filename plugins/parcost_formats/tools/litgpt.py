@@ -1,6 +1,6 @@
 """The YAML of LitGPT: pretraining and full fine-tuning with FSDP through Lightning Fabric.
 
-A model is named; its sizes are those of the catalogue.
+A model is named; its sizes come from the catalogue.
 """
 
 from __future__ import annotations

@@ -78,7 +78,9 @@ def _model(found: SettingCollector) -> None:
             ask_for_model(found, key)
         return
     if kind not in ("mpt_causal_lm", "mosaic_gpt"):
-        found.problem("model.name", f"`{kind}` is not read: known are mpt_causal_lm, hf_causal_lm")
+        found.problem(
+            "model.name", f"`{kind}` is not supported; supported: mpt_causal_lm, hf_causal_lm"
+        )
         return
     rules = table(TOOL)
     hidden, ratio = found.whole("model.d_model") or 2048, found.value("model.expansion_ratio")

@@ -23,7 +23,7 @@ def read_name(
     """
     sizes = [key for key in _TABLE["model"] if key in found and key != "vocab_size"]
     if sizes:
-        reason = f"`{sizes[0]}` stands beside `model_name`: {name} with other sizes"
+        reason = f"`{sizes[0]}` is set beside `model_name`: {name} with other sizes"
         found.ask("model", reason, _answers(), sizes[0])
     entry = _TABLE["names"].get(name)
     if entry is not None:
@@ -167,7 +167,7 @@ def _parts(found: SettingCollector, block: str) -> None:
 
 
 def _attention(found: SettingCollector, block: str, decoder: str) -> None:
-    """Set attention windows, and the norms behind attention and FFN."""
+    """Set attention windows, and the norms after attention and FFN."""
     window = found.whole("sliding_window_size", least=0)
     kind = found.value("attention_type")
     if window and ("full_every" in _TABLE["decoders"][decoder] or kind == "local_sliding"):

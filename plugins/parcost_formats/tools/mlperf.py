@@ -37,7 +37,7 @@ class MlPerf(JobImporter):
         return self.read(ImportFile(name, text))
 
     def read(self, file: ImportFile) -> Translation:
-        """Return the settings of the variables; files that it sources may stand beside it."""
+        """Return the settings of the variables; files that it sources may be beside it."""
         try:
             environment = dict(file.options.environment)
             script = read_script(file.text, environment, file.neighbor, file.name)
@@ -79,7 +79,7 @@ def _model(found: SettingCollector, text: str) -> None:
             found.assume("training", "sequence", length, f"MLPerf Training 5.1: {entry}")
             return
     answers = [f"--use catalog.models.{one[0]}" for one in table(TOOL)["benchmarks"].values()]
-    found.ask("model", "the benchmark is that of the folder", answers)
+    found.ask("model", "the folder determines the benchmark", answers)
     answers = ["--set training.sequence=2048", "--set training.sequence=8192"]
     found.ask("training.sequence", "the benchmark has it: 2,048 of GPT-3, 8,192 of Llama", answers)
 
@@ -112,7 +112,7 @@ def _layout(found: SettingCollector) -> None:
         value = "on" if (found.whole("TENSOR_MODEL_PARALLEL") or 1) > 1 else "off"
         found.assume("layout", "sequence_parallel", value, why)
     answers = ["--set training.recompute=none", "--set training.recompute=selective"]
-    found.ask("training.recompute", "no variable that is read states it", answers)
+    found.ask("training.recompute", "no variable in the file states it", answers)
 
 
 def _precision(found: SettingCollector) -> None:

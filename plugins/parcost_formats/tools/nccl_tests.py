@@ -61,9 +61,7 @@ class CollectiveLog(Importer):
         ordered = sorted(tables, key=lambda one: one.nodes > 1)
         levels = [_level(one, PurePath(name).name, text) for one in ordered]
         missing = _missing(ordered)
-        ignored = [
-            ImportedKey(name="in-place", reason="times of calls that are out of place are read")
-        ]
+        ignored = [ImportedKey(name="in-place", reason="times of out-of-place calls are used")]
         devices = dict.fromkeys(one.device for one in ordered if one.device)
         for device in devices:
             at = text.find(device)
@@ -191,8 +189,8 @@ def _missing(tables: Sequence[Timings]) -> list[ImportedKey]:
         return []
     each = first.ranks // first.nodes
     why = (
-        f"the log has {each} ranks in a node and no times inside of one: import such a log ahead "
-        f"of it, or write `level node {{ size = {each} devices, bandwidth = ..., latency = ... }}`"
+        f"the log has {each} ranks in a node and no times inside a node: import such a log "
+        f"first, or write `level node {{ size = {each} devices, bandwidth = ..., latency = ... }}`"
     )
     return [ImportedKey(name="level node", reason=why)]
 

@@ -18,12 +18,12 @@ NEEDS: Mapping[str, str] = {
 
 
 class IncompleteJobImporter(Importer):
-    """An importer of files that say nothing of the machine."""
+    """An importer of files that do not describe the machine."""
 
     needs = NEEDS
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:
-        """Return the option for an attribute; the fabric is that of the device of the job.
+        """Return the option for an attribute; the fabric follows from the device of the job.
 
         If its device has none, or several have others, a placeholder stands for the name.
         """

@@ -270,7 +270,7 @@ class _NeMoReader:
         kind = str(found.value(key, "")).rpartition(".")[2]
         start = max((one for one in families if kind.startswith(one)), key=len, default="")
         if not start:
-            reason = f"what `{kind}` takes for keys that are left out is not known"
+            reason = f"the defaults of `{kind}` are not known"
             found.ask("model", reason, [_ANSWERS["model"], "--use config.json"], key)
             return
         for name, value in families[start].items():
@@ -377,7 +377,7 @@ class _NeMoReader:
             shards = found.word(strategy, self._table["shards"]) or "3"
             found.set("layout", "zero", shards, strategy if strategy in found else "model.fsdp")
             if name is not None:
-                found.ignore(name, "FSDP shares out its state")
+                found.ignore(name, "FSDP shards its state")
         elif name is not None and stage is not None:
             found.set("layout", "zero", stage, name)
         for prefix in ("optim.config.", "trainer.strategy.ddp."):

@@ -29,7 +29,7 @@ def _of_trainer(found: SettingCollector) -> None:
         found.use(
             "precisions.fp8_param_gather" if gathered else "precisions.fp8_delayed", "model.fp8"
         )
-        found.ignore(key, "the recipe of 8 bits has it")
+        found.ignore(key, "the recipe for 8 bits sets it")
     elif kind != "fp32" and found.switch("model.megatron_amp_O2") is not True:
         why = "without megatron_amp_O2 weights and gradients stay in fp32, under autocast"
         found.use("precisions.bf16_fsdp", key, why)
@@ -39,7 +39,7 @@ def _of_trainer(found: SettingCollector) -> None:
         _reduction(found)
     elif kind == "bf16" and found.value("model.optim.grad_sync_dtype") == "bf16":
         found.use("precisions.bf16_nemo", "model.optim.grad_sync_dtype")
-        found.ignore(key, "the recipe with gradients of 16 bits has it")
+        found.ignore(key, "the recipe with 16-bit gradients sets it")
     else:
         found.use(f"precisions.{kind}", key)
 

@@ -333,7 +333,7 @@ class _NeMoLibrary(CodeLibrary):
         strange = next((one for one in keywords if one not in places and one not in others), None)
         if strange is not None or len(arguments) > len(_FIRST):
             shown = f"`{strange}`" if strange is not None else "arguments without a name"
-            raise PythonTextError(f"what {shown} of `{name}` sets is not known", start, end)
+            raise PythonTextError(f"the settings of {shown} of `{name}` are not known", start, end)
         given = {one: cell.value for one, cell in keywords.items()}
         whole = {**_LIBRARY["common"], **values}
         fast = given.get("performance_mode", False)
@@ -342,7 +342,7 @@ class _NeMoLibrary(CodeLibrary):
             whole = {**whole, **faster, "without": faster.get("without", whole.get("without", ()))}
             why = f"{why} with performance_mode"
         elif fast is not False:
-            raise PythonTextError("whether performance_mode is on is not known", start, end)
+            raise PythonTextError("the value of performance_mode is not known", start, end)
         recipe = Entity(made, node)
         for path, value in whole.items():
             if path != "without" and path not in whole.get("without", ()):

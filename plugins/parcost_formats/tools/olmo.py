@@ -145,7 +145,7 @@ def _sharding(found: SettingCollector, *, without: bool) -> None:
             why = "a hybrid strategy shards within a node, and the file has no devices of a node"
             found.ask(group, why, [f"--set {group}=8"], key)
     if found.value("fsdp.wrapping_strategy") is None and kind != "ddp":
-        why = "without a wrapping strategy the whole model is gathered at once, which is not read"
+        why = "without a wrapping strategy all layers are gathered at once, which is not supported"
         found.ask("layout.zero", why, ["--set layout.zero=3"])
 
 

@@ -521,7 +521,7 @@ def _precision(found: SettingCollector) -> None:
     narrow = f"{_MODULE}.float8_config.enabled"
     kind = str(found.value(f"{_MODULE}.optim", "")).rpartition(".")[2]
     if kind not in table(TOOL)["optimizers"]["names"]:
-        reason = f"precision recipes are of Adam, and the optimizer is {kind or 'unknown'}"
+        reason = f"precision recipes are for Adam, and the optimizer is {kind or 'unknown'}"
         found.ask("precision", reason, _ANSWERS)
     elif found.keys_below(f"{_MODULE}.float8_config") and found.value(narrow, True) is not False:
         reason = "products in 8 bits by torchao, of a recipe that is not read"
@@ -536,7 +536,9 @@ def _precision(found: SettingCollector) -> None:
             found.set(block, "reduction", "2 B", types[1])
             found.assume("training", "precision", "olmo", "the recipe of this file")
     elif weights in (None, "float32") and cast is None:
-        found.use("precisions.fp32", why=f"{_VERSION}: param_dtype is that of the model, float32")
+        found.use(
+            "precisions.fp32", why=f"{_VERSION}: param_dtype is the type of the model, float32"
+        )
     else:
         found.ask("precision", "the types of parameters and products are not read", _ANSWERS)
     if found.switch(f"{_MODULE}.compile_model"):

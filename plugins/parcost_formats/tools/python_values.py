@@ -138,7 +138,7 @@ def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     try:
         return _value(node, names)
     except RecursionError:
-        raise UnreadError("it nests too deeply") from None
+        raise UnreadError("it is nested too deeply") from None
 
 
 def dotted(node: ast.expr) -> str:

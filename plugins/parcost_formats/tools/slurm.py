@@ -78,7 +78,9 @@ def _topology(text: str) -> Translation:
     )
     blocks = [ImportedBlock(kind="level", label="node")]
     blocks += [_level(one, number) for number, one in enumerate(sizes)]
-    why = "a hostfile or SLURM_GPUS_ON_NODE has it: import it ahead, or write `level node { size }`"
+    why = (
+        "a hostfile or SLURM_GPUS_ON_NODE has it: import it first, or write `level node {{ size }}`"
+    )
     missing = [ImportedKey(name="level node: size", reason=why), _rates("node")]
     missing += [_rates(one.name) for one in sizes]
     fabric = ImportedBlock(kind="fabric", label=FABRIC, blocks=blocks)
@@ -116,7 +118,7 @@ def _hosts(text: str) -> Translation:
     """Return the device count of a hostfile."""
     hosts = list(_read_hosts(text))
     if not hosts:
-        message = "neither switches, nor blocks, nor hosts with slots, nor variables of Slurm"
+        message = "no switches, blocks, hosts with slots or variables of Slurm were found"
         return Translation(problems=[ImportProblem(message=message, end=max(len(text), 1))])
     first = hosts[0]
     for host in hosts:
@@ -252,7 +254,7 @@ def _cluster(node: ImportedValue, devices: ImportedValue, nodes: int) -> Transla
     missing: Sequence[ImportedKey] = [_rates("node")]
     if nodes > 1:
         why = (
-            f"the network of {nodes} nodes: import a topology.conf behind this file, or write "
+            f"the network of {nodes} nodes: import a topology.conf after this file, or write "
             "`level network { bandwidth = ... per_direction, latency = ... }`"
         )
         missing = [*missing, ImportedKey(name="level network", reason=why)]

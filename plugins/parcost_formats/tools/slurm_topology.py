@@ -107,7 +107,7 @@ def _tree(switches: Sequence[TopologyLine]) -> list[LevelSize]:
     for line in switches:
         for name in _names(line, "switchname"):
             if name in by_name:
-                raise TopologyError(f"the switch `{name}` stands here a second time", line)
+                raise TopologyError(f"the switch `{name}` is defined twice", line)
             by_name[name] = line
     units: dict[int, list[tuple[int, TopologyLine]]] = {}
     heights: dict[str, int] = {}

@@ -54,7 +54,7 @@ class TopologyMatrix(Importer):
                 name=word.text,
                 start=word.start,
                 end=word.end,
-                reason="where a rank's host memory is changes no cost",
+                reason="the place of a rank's host memory has no effect",
             )
             for word in matrix.rest
         ]
@@ -134,7 +134,7 @@ def _fabric(
         size = ImportedValue(name="size", value=f"{count} devices", key="GPU", **place)
         levels.append(ImportedBlock(kind="level", label="node", settings=(size,)))
     else:
-        why = f"a node is a part of its domain, whose size is that of `{name}`"
+        why = f"a node is part of a larger domain; the domain size is that of `{name}`"
         missing.append(ImportedKey(name=f"level {preset['level']}: size", reason=why, **place))
     close = matrix.close_cards() if matrix.has_cards() else []
     cards = close or matrix.cards
@@ -145,13 +145,13 @@ def _fabric(
             key="NIC",
             assumption=""
             if close
-            else "no card is close to a device, and all of them count"
+            else "no network card is close to a device, so all cards are counted"
             if matrix.has_cards()
-            else "rows of devices are missing, and all cards count",
+            else "rows of devices are missing, so all network cards are counted",
             **place,
         )
         levels.append(ImportedBlock(kind="level", label="network", settings=(ports,)))
-    why = f"the matrix has no rate of a network card: that of `{name}` is taken"
+    why = f"the matrix does not give the rate of a network card; the rate of `{name}` is used"
     missing.append(ImportedKey(name="level network: bandwidth", reason=why, **place))
     fabric = ImportedBlock(kind="fabric", label=f"{FABRIC} extends {name}", blocks=levels)
     return [fabric], missing

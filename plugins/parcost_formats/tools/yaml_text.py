@@ -60,7 +60,7 @@ def read_mapping(text: str) -> Mapping[str, JsonEntry]:
     except yaml.YAMLError as error:
         raise YamlTextError(" ".join(str(error).split()), getattr(error, "position", 0)) from None
     except RecursionError:
-        raise YamlTextError("it nests too deeply") from None
+        raise YamlTextError("it is nested too deeply") from None
     if root is None or _kind(root) != "map":
         raise YamlTextError("a mapping is expected", 0, len(text))
     return _EntryReader().entries(root)
@@ -97,7 +97,7 @@ class _EntryReader:
         found: dict[str, JsonEntry] = {}
         for name, entry in self._mapping(root, "", 0):
             if name in found:
-                message = f"the key `{name}` stands here a second time"
+                message = f"the key `{name}` is defined twice"
                 raise YamlTextError(message, entry.start, entry.end)
             found[name] = entry
         return found
@@ -152,7 +152,7 @@ class _EntryReader:
             message = f"it has more than {MOST_VALUES:,} values, aliases expanded"
             raise YamlTextError(message, start, end)
         if depth > _DEEPEST:
-            raise YamlTextError("it nests too deeply", start, end)
+            raise YamlTextError("it is nested too deeply", start, end)
 
     def _name(self, key: Node) -> str:
         if _kind(key) in ("map", "seq"):

@@ -2,8 +2,8 @@
 
     iteration 30/ 100 | elapsed time per iteration (ms): 4102.3 | global batch size: 256 | ...
 
-Steps after a start, with NaN, skipped, or of another batch are no measurement. Each is named by its
-line, and the others count.
+Steps after a start, with NaN, skipped, or of another batch are not measurements. Each is named by
+its line, and the others count.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def _left_out(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
         )
     if len(excluded) > most:
         name = f"{len(excluded) - most} more lines"
-        yield ImportedKey(name=name, reason="steps that are no measurement, as those before")
+        yield ImportedKey(name=name, reason="steps excluded for the same reasons")
 
 
 def _warm_up(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:

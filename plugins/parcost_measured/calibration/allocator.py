@@ -65,7 +65,7 @@ def fragmentation(
     value = median(shares.values())
     if not constant.low <= value <= constant.high:
         limits = f"{constant.text(constant.low)} to {constant.text(constant.high)}"
-        reason = f"the log says {constant.text(value)}, outside of its bounds, {limits}"
+        reason = f"the log says {constant.text(value)}, outside its bounds, {limits}"
         return [], flaws, [f"`{whole}`: {reason}: {kind.why}"]
     low, high = min(shares.values()), max(shares.values())
     found = FrameworkConstant(

@@ -45,7 +45,7 @@ def evaluate_anchors(
     report = scenario.evaluate()
     found = None if report.axes else anchoring(report.result.study)
     if found is None:
-        message = "anchors are of one run: the spec of the job needs a step, and no sweep"
+        message = "an anchor needs one run: the spec must have a training step and no sweep"
         raise click.UsageError(message)
     return report, _text(report.result, found)
 

@@ -39,8 +39,8 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 @click.option(
     "--constants",
     metavar="NAME,...",
-    help="Constants to fit to runs: h100_sxm.sustained, or sustained for every device. By "
-    "default those that the catalogue marks as fitted.",
+    help="Constants to fit to runs: h100_sxm.sustained, or sustained for all devices; by "
+    "default the constants marked as fitted in the catalogue.",
 )
 @click.option(
     "--bounds",
@@ -52,10 +52,10 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
     "--leave",
     type=click.Choice(["models", "sources", "rows"]),
     multiple=True,
-    help="The unit of cross-validation: models by default.",
+    help="What a fold of cross-validation leaves out: models by default.",
 )
 @click.option("--folds", type=click.IntRange(2, 100), default=8, show_default=True,
-              help="Number of parts in cross-validation; each source is one part.")  # fmt: skip
+              help="Number of folds in cross-validation; each source is one fold.")  # fmt: skip
 @click.option(
     "--format",
     "format_",
@@ -80,7 +80,9 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 )
 @click.option("--ranks", type=click.IntRange(2), help="Number of ranks, if a log does not have it.")
 @click.option("--nodes", type=click.IntRange(1), help="Number of nodes of the ranks.")
-@click.option("--ports", type=click.IntRange(1), help="Network ports of a node; one per rank.")
+@click.option(
+    "--ports", type=click.IntRange(1), help="Network ports per node; by default one per rank."
+)
 @click.option(
     "--algorithm",
     metavar="NAME",
@@ -93,14 +95,14 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
     type=click.Choice(["auto", "line", "curve"]),
     default="auto",
     show_default=True,
-    help="Fit a latency and a bandwidth, or keep every point; auto fits a line if it is close.",
+    help="line fits a latency and a bandwidth, curve keeps every point, auto chooses.",
 )
 @click.option(
     "--anchor",
     "anchors",
     multiple=True,
     metavar="FILE|TEXT",
-    help="A measured run of the job of PATH, in place of fitting: a log of Megatron-LM, "
+    help="A measured run of the job in the spec: a log of Megatron-LM, "
     "NeMo, torchtitan or the HF Trainer, rows of runs, a spec with an `anchor`, or "
     "--anchor 'step_time = 4.1 s'. May be repeated.",
 )
@@ -130,10 +132,10 @@ def command(
 
     Runs are rows in the format of `parcost validate`. Tables (.jsonl) are written by
     benchmarks/measure: products, attention, element-wise passes, host and collectives. A log
-    of Megatron-LM says what its allocator reserves. Any other file is a log of nccl-tests or
-    rccl-tests, or two columns of size and time. A
-    directory stands for its .jsonl and .log files. The default is the published runs of the
-    package. With --anchor, measured runs of the job in the spec PATH correct its predictions.
+    of Megatron-LM gives the memory that its allocator reserves. Any other file is a log of
+    nccl-tests or rccl-tests, or two columns of size and time. A directory stands for its .jsonl
+    and .log files. The default is the published runs of the package. With --anchor, the argument
+    is a spec, and measured runs of its job correct its predictions.
     """
     import re
 
@@ -202,7 +204,9 @@ def _write_messages(work: _Calibration, report: CalibrationReport) -> None:
     for text in work.explicit:
         write_message(f"error[not-carried]: {text}")
     if not report.text:
-        write_message("error[nothing-fitted]: the data carry no constant, and no file is written")
+        write_message(
+            "error[nothing-fitted]: the data determine no constant, so no file is written"
+        )
 
 
 def _anchor(
@@ -224,7 +228,7 @@ def _anchor(
         target.put(render(report, "" if out else text, format_, target.paper()))
         target.finish()
     if not text:
-        write_message("error[no-anchor-counts]: no anchor counts, and no file is written")
+        write_message("error[no-anchor-counts]: every anchor was excluded, so no file is written")
     elif out is not None:
         _write(text, out)
     return _FLAWED if flawed or not text else 0

@@ -120,9 +120,11 @@ def kinds(plugins: Plugins) -> list[ConstantKind]:
 
 def _checked(kind: ConstantKind) -> ConstantKind:
     if kind.unit not in SCALES:
-        raise ValueError(f"the unit `{kind.unit}` is none of {', '.join(filter(None, SCALES))}")
+        raise ValueError(f"the unit `{kind.unit}` is not one of {', '.join(filter(None, SCALES))}")
     if not 0 < kind.low < kind.high:
-        raise ValueError(f"bounds rise from above 0, and these are {kind.low} and {kind.high}")
+        raise ValueError(
+            f"bounds must be above 0 and ascend, and these are {kind.low} and {kind.high}"
+        )
     return kind
 
 
@@ -240,9 +242,9 @@ def _bounds(text: str, parts: Sequence[Any], constant: Constant) -> tuple[float,
 
 
 def bounds_errors(found: Sequence[Constant]) -> list[str]:
-    """Return an error for each constant whose value is outside of its bounds."""
+    """Return an error for each constant whose value is outside its bounds."""
     return [
-        f"`{c.name}` is {c.text(c.start)}, outside of its bounds, {c.text(c.low)} to "
+        f"`{c.name}` is {c.text(c.start)}, outside its bounds, {c.text(c.low)} to "
         f"{c.text(c.high)}: {c.kind.why}"
         for c in found
         if not c.low * (1 - 1e-9) <= c.start <= c.high * (1 + 1e-9)

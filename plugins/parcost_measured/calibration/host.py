@@ -73,7 +73,7 @@ def issue_constants(
             continue
         if not constant.low <= value <= constant.high:
             reasons.append(
-                f"`{name}`: the rows say {constant.text(value)}, outside of its bounds, "
+                f"`{name}`: the rows say {constant.text(value)}, outside its bounds, "
                 f"{constant.text(constant.low)} to {constant.text(constant.high)}: {meant.why}"
             )
             continue

@@ -127,7 +127,7 @@ def _kind_error(path: Path) -> str:
     kinds = "; ".join(
         f"{content}: {', '.join(fields)}" for content, fields in dict(reversed(_FIELDS)).items()
     )
-    return f"no table that is known has rows of {names}; {kinds}"
+    return f"no known table has rows of {names}; {kinds}"
 
 
 def objects(one: Input) -> Iterator[TableRow | Flaw]:
@@ -199,7 +199,7 @@ def number(row: Mapping[str, Any], name: str, *, above: float = 0.0) -> float:
     if not is_number(value):
         raise FieldError(f"`{name}` is {_value_text(value)}, not a number")
     if value <= above:
-        raise FieldError(f"`{name}` is {value:g}, and has to be above {above:g}")
+        raise FieldError(f"`{name}` is {value:g}, and must be above {above:g}")
     return float(value)
 
 

@@ -99,7 +99,7 @@ class Tables:
                 continue
             id = one.value.get("id")
             if isinstance(id, str) and id in self._seen:
-                reason = f"the id `{id}` is that of {self._seen[id]} too"
+                reason = f"the id `{id}` is also used by {self._seen[id]}"
                 self.flaws.append(one.flaw(reason, "duplicate"))
                 continue
             if isinstance(id, str):
@@ -142,14 +142,14 @@ class Tables:
         if recipe is None:
             raise SkippedRowError(f"no recipe multiplies in `{dtype}`")
         if row.get("held"):
-            raise SkippedRowError("timed at the power limit: no rate of the best product")
+            raise SkippedRowError("timed at the power limit, so the best rate is unknown")
         plain = self._study(device, recipe, None)
         precision = plain[Training].precision
         for type_ in {precision.compute, precision.narrow} - {"none"}:
             if getattr(plain[Cluster].device, type_) is None:
                 raise SkippedRowError(f"{device} multiplies nothing in {type_}")
         if seconds < SHORTEST * len(shapes):
-            raise SkippedRowError("shorter than 100 us a product: a launch is what takes long")
+            raise SkippedRowError("shorter than 100 us per product: the launch time dominates")
         kind = next(k for k in self.table if "products" in k.reads and recipe in k.recipes)
         place = self._constant(kind.attribute, device)
         (axis,) = axes_of([self.constants[place]])
@@ -182,11 +182,13 @@ class Tables:
         moved, kernels = 0.0, 0.0
         runs = row.get("runs")
         if not isinstance(runs, list) or not runs:
-            raise FieldError("`runs` is not a list of what was timed")
+            raise FieldError("`runs` is not a list of timed runs")
         for run in runs:
             traffic = _traffic(run)
             if traffic is None:
-                raise FieldError(f"`runs`: {run} is no operator, implementation and direction")
+                raise FieldError(
+                    f"`runs`: {run} is not an operator, an implementation and a direction"
+                )
             share = 1.0
             if traffic.kind != "plain":
                 share = float(getattr(chosen, f"{traffic.kind}_efficiency"))
@@ -198,9 +200,9 @@ class Tables:
         start = kernels * float(chosen.start)
         memory = moved / (rate * constant.start)
         if memory < _MEMORY_PART * (memory + start) or memory < start / (1 - _MEMORY_PART):
-            raise SkippedRowError("so short that starting the kernel is what takes long")
+            raise SkippedRowError("so short that the launch time dominates")
         if row.get("clock") == "events" and seconds < 2 * SHORTEST:
-            raise SkippedRowError("timed with events, and so short that these count")
+            raise SkippedRowError("timed with events, and so short that the events dominate")
         (axis,) = axes_of([constant])
         predicted = moved / (rate * axis) + start
         shape = f"{text(row, 'shape') if 'shape' in row else elements} {runs}"
@@ -291,7 +293,9 @@ class Tables:
             return name
         entry = entry_of(Hardware(gpu=name, gpus=1))
         if entry is None:
-            raise FieldError(f"the device `{name}` is none of {device_names()}; --device names one")
+            raise FieldError(
+                f"the device `{name}` is not one of {device_names()}; choose one with --device"
+            )
         return entry.device
 
     def _constant(

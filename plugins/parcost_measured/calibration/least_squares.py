@@ -60,7 +60,7 @@ def fit(
     if alpha < 0:
         alpha, beta = 0.0, _single_parameter(columns[:, 1])
     elif beta <= 0:
-        raise ValueError("time does not grow with size: there is no bandwidth to be fitted")
+        raise ValueError("time does not grow with size, so no bandwidth can be fitted")
     errors = columns @ np.array([alpha, beta]) - 1.0
     worst = int(np.argmax(np.abs(errors)))
     a, b = _half_widths(columns, errors) if len(t) > 2 else (float("inf"), float("inf"))

@@ -165,7 +165,7 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
     if len(devices) > 1:
         raise click.UsageError(
             f"the logs are of {', '.join(devices)}, and a level joins devices of one kind: "
-            "calibrate from those of one machine"
+            "calibrate from the logs of one machine"
         )
     line = logs[0].line if len(logs) == 1 else _common_line(logs)
     rates = [log.line.bandwidth / log.shared for log in logs]

@@ -272,7 +272,7 @@ def _evaluate_mesh(
         if "scenario" in locals():
             scenario.forget()
     if not np.isfinite(step).all():
-        return "the step takes for ever"
+        return "the step time is infinite"
     prediction = Prediction(
         step_time=float(step.flat[0]),
         memory=0.0,

@@ -7,8 +7,8 @@ The study of a log has the ranks of the log on a fabric of the catalogue, and no
     cluster { devices = 16 }
 
 Each size is estimated by every algorithm of the library, and by the fastest. Bus bandwidth is
-defined as in nccl-tests: size over time, times a factor of the operation. The factor is that of a
-ring for any algorithm.
+defined as in nccl-tests: size over time, times a factor of the operation. The factor of a ring is
+used for any algorithm.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _TITLES = {
 _NAMES = {
     ("all", "all"): "all rows",
     ("once", "once"): "each configuration once",
-    ("core", "core"): "core subset of the rows",
+    ("core", "core"): "balanced subset (`core`)",
     ("composed", "composed"): "composed step times (not above)",
     ("framework", GENERIC.framework): "not stated",
 }
@@ -155,7 +155,7 @@ def _profiles(summary: Summary) -> Iterator[Item]:
     if not summary.profiles:
         return
     yield Heading("Profiles of frameworks")
-    yield Line("A profile describes releases of some years. Younger rows may run other code.")
+    yield Line("A profile describes releases of certain years. Newer rows may run different code.")
     columns = [Column("profile"), *(Column(t, "right") for t in _AGES), Column("checked by")]
     rows = []
     for one in summary.profiles:
@@ -178,11 +178,11 @@ def _ranking(summary: Summary) -> Iterator[Item]:
     assert summary.chance is not None
     noise = f"{100 * NOISE:g} %"
     yield Line(
-        f"A group has {FEWEST_LAYOUTS} or more layouts of one model, sequence, batch, precision "
-        "and recomputation on as many devices of a source. Repeats count by their median, and "
-        f"layouts whose repeats differ by more than {noise} are left out. Regret: how much longer "
-        f"the layout predicted to be best takes than the best. Pairs: those more than {noise} "
-        "apart, and the share in the right order."
+        f"A group has {FEWEST_LAYOUTS} or more layouts of one source with equal model, sequence, "
+        "batch, precision, recomputation and number of devices. Repeats count by their median; "
+        f"layouts whose repeats differ by more than {noise} are left out. Regret: additional step "
+        "time of the layout predicted to be best, compared with the best. Pairs: layouts that "
+        f"differ by more than {noise}, and the share in the right order."
     )
     rows = [
         _rank_row(source, found)
@@ -233,16 +233,16 @@ def _intervals(summary: Summary) -> Iterator[Item]:
         yield Line("Predictions have no intervals.")
         return
     yield Line(
-        "Of measured values, the share that lies in the interval of the prediction, and half of "
-        "what lies between its ends, of the prediction; the median of the rows. The intervals "
-        "that ship are made of the rows that ship."
+        "Coverage: share of measured values inside the predicted interval. Half-width: half of "
+        "the interval / prediction, median over rows. The shipped intervals are computed from "
+        "the shipped rows."
     )
     for figure, found in summary.left_out.items():
         held = found.left_out
         yield Line(
-            f"Made of these rows without the model of each, in {FOLDS} folds of models, intervals "
-            f"of the {figure.replace('_', ' ')} hold {_percent(held.share)} of {held.n:,} rows, "
-            f"with a half-width of {_percent(held.half_width)}."
+            f"Cross-validation in {FOLDS} folds of models: intervals of the "
+            f"{figure.replace('_', ' ')} hold {_percent(held.share)} of {held.n:,} rows, with a "
+            f"half-width of {_percent(held.half_width)}."
         )
     columns = [Column("rows"), *(Column(title, "right") for title in _HELD)]
     dimensions = ("all", "model", "device", "framework", "source")

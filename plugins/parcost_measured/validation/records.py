@@ -123,7 +123,7 @@ def _check_range(attribute: Attribute[Any], value: float, where: str) -> Reading
     if least is not None and value < least:
         return Reading(None, (f"`{where}` is {value:g}, and {least:g} is the least",))
     if over is not None and value <= over:
-        return Reading(None, (f"`{where}` is {value:g}, and has to be above {over:g}",))
+        return Reading(None, (f"`{where}` is {value:g}, and must be above {over:g}",))
     return Reading(value)
 
 

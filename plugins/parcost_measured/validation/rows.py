@@ -319,7 +319,7 @@ def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
     """Return the rows of *files*, given by name in messages and path.
 
     Raises:
-        SpecError: A file is missing, no regular file, too large or not UTF-8.
+        SpecError: A file is missing, not a regular file, too large or not UTF-8.
     """
     return _read((name, read_lines(path, RUNS)) for name, path in files)
 
@@ -447,7 +447,7 @@ def _measurements(row: RunRow) -> Iterator[str]:
     m = row.measured
     for name, value in (("mfu", m.mfu), ("hfu", m.hfu)):
         if value is not None and value > 1:
-            yield f"`measured.{name}` is {value:g}: nothing computes beyond its peak"
+            yield f"`measured.{name}` is {value:g}: no device exceeds its peak"
     peak = row.peak_tflops_assumed
     if peak is not None and m.tflops_per_gpu is not None and m.tflops_per_gpu > peak:
         yield f"{m.tflops_per_gpu:g} TFLOP/s are beyond the peak of {peak:g}"

@@ -54,13 +54,13 @@ def condition(text: str) -> Condition:
     """
     found = re.fullmatch(r"\s*([\w.]+)\s*(!=|>=|<=|=|>|<)\s*(.+?)\s*", text)
     if not found:
-        raise MalformedError(f"`{text}` selects nothing; write `source_key=torchtitan`")
+        raise MalformedError(f"`{text}` is not a condition; write `source_key=torchtitan`")
     name, relation, rest = found.groups()
     if relation in _COMPARISONS:
         try:
             float(rest)
         except ValueError:
-            raise MalformedError(f"`{text}` compares with no number") from None
+            raise MalformedError(f"the value in `{text}` is not a number") from None
         return Condition(name, relation, (rest,))
     return Condition(name, relation, tuple(part.strip() for part in rest.split(",")))
 

@@ -713,7 +713,7 @@ def write(row: RunRow) -> StudyText:
     """
     entry = entry_of(row.hardware)
     if entry is None:
-        message = f"the device `{row.hardware.gpu}` is none of {device_names()}"
+        message = f"the device `{row.hardware.gpu}` is not one of {device_names()}"
         raise UnmodelledError(message)
     kind = (row.model.attn_type or "mha").lower()
     if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):

@@ -140,7 +140,7 @@ class ProfileAge:
             return ""
         return (
             f"`{self.name}` describes releases up to {self.last_year}, and {self.younger:,} of its "
-            f"{self.rows:,} rows are younger"
+            f"{self.rows:,} rows are newer"
         )
 
 

@@ -117,7 +117,7 @@ def _interval(
 
 
 def _basis(found: ObservedErrors, spread: tuple[Real, str] | None) -> str:
-    """Return what an interval of the step time is made of, and so why it is wide, in words."""
+    """Return the sources of an interval of the step time, as text."""
     if is_array(found.low, found.high):
         return ""
     kind = {"any": "", "dense": "dense ", "experts": "MoE "}[found.model]

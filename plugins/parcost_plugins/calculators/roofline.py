@@ -14,10 +14,10 @@ from parcost.numeric import maximum
 from parcost_plugins.vocabulary import Level, Roofline
 
 _NOTE = (
-    "{compute} peak over bandwidth in one direction: work with fewer FLOPs per byte is limited "
-    "for the level"
+    "{compute} peak / bandwidth in one direction; work with fewer FLOPs per byte is limited by "
+    "the level"
 )
-_SOURCE = "Williams, Waterman, Patterson 2009, with a link in the place of the memory"
+_SOURCE = "Williams, Waterman, Patterson 2009, with a link in place of the memory"
 
 
 @hookimpl
@@ -71,7 +71,7 @@ def _peak_check(asked: Roofline, label: str) -> Check:
 def _ridge(label: str, name: str, peak: Real, rate: Real) -> Figure:
     return Figure(
         name=f"{label}.{name}",
-        title=f"ridge point of {name}",
+        title=f"{label}: ridge point of {name}",
         value=formula("F / B", F=(peak, "FLOP/s"), B=(rate, "B/s"), source=_SOURCE),
         unit="",
         note="FLOP/B",

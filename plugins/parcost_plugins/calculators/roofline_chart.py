@@ -15,7 +15,7 @@ _WIDER = 10.0  # times the ridges that the axis reaches to either side
 def ridge_chart(
     asked: Roofline, label: str, peak: Real, rates: list[tuple[str, Real]], source: str
 ) -> Iterator[Chart]:
-    """Yield the picture of one machine, none of a sweep."""
+    """Yield the picture of one machine; a sweep has none."""
     if is_array(peak, *(rate for _, rate in rates)):
         return
     yield Chart(

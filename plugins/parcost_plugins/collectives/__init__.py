@@ -1,7 +1,7 @@
 """Algorithms of collective operations, one plugin each, under the alpha-beta-gamma model.
 
-``seconds = rounds * alpha + bytes / B + reduced * gamma``. Rounds are sequential. Bytes are those
-of the busiest port in one direction; ports are full duplex. Reduced bytes are those that a rank
+``seconds = rounds * alpha + bytes / B + reduced * gamma``. Rounds are sequential. Bytes are counted
+at the busiest port in one direction; ports are full duplex. Reduced bytes are those that a rank
 adds on the critical path. *n* is always the large buffer of one rank: the output of an all-gather
 or gather; the input of a reduce-scatter or scatter; all blocks of one rank in an all-to-all,
 including the one that it keeps. Gamma is a property of the group; it is 0 on accelerators, where

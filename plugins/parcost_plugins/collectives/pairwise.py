@@ -19,9 +19,9 @@ from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
 
 _FORMULAS = {
-    "all_to_all": "max(k alpha' + (k + x (P - k - 1)) n / (P B') + max(M alpha), "
-    "max(M (alpha + n / (P B))) + k alpha'), k messages within a unit, M that leave it at "
-    "each level, x of those relayed inside",
+    "all_to_all": "max(m alpha' + (m + r (P - m - 1)) n / (P B') + max(M alpha), "
+    "max(M (alpha + n / (P B))) + m alpha'), m messages within a unit, M that leave it at "
+    "each level, r the share of those relayed inside",
     "reduce_scatter": "(P - 1) alpha + n (P - 1) / P / B",
 }
 
@@ -66,8 +66,8 @@ class Pairwise(PhasedAlgorithm):
         (inner, near), *outer = _messages(group)
         used = [(str(link.name), link, M) for link, M in outer if any_of(M > 0)]
         symbols = {
-            "k": near,
-            "x": relayed_share(group),
+            "m": near,
+            "r": relayed_share(group),
             "M": {name: M for name, _, M in used},
             "alpha": ({name: link.latency for name, link, _ in used}, "s"),
             "B": ({name: link.bandwidth for name, link, _ in used}, "B/s"),

@@ -1,8 +1,8 @@
 """Bucket algorithms on a torus, whose nodes have a link in each direction of each dimension.
 
-A level is a torus if it has ``kind = torus`` and ``dimensions``; its bandwidth is that of one link
-in one direction. A group takes the nearest dimensions in order; in a partly used dimension it has
-no wrap-around ring. Groups that the dimensions do not divide cannot run.
+A level is a torus if it has ``kind = torus`` and ``dimensions``; its bandwidth is the bandwidth of
+one link in one direction. A group takes the nearest dimensions in order; in a partly used dimension
+it has no wrap-around ring. Groups that the dimensions do not divide cannot run.
 
 ``bucket`` processes one dimension after another through one port. ``torus`` splits the buffer and
 sends each part through the dimensions in another order, so all links work at once: exact for equal

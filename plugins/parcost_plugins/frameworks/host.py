@@ -10,7 +10,7 @@ of all passes of a step takes almost no time. Experts of a layer are part of its
 capacity fixes their shapes.
 
 With ``kernels.launch_blocking`` the host waits for every kernel: both times add up. They also add
-up for lists of shards, one for each rank, which are gathered behind a synchronization.
+up for lists of shards, one for each rank, which are gathered after a synchronization.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
     The host cannot issue ahead: the device is idle until the next kernel is issued.
     """
     seconds = formula(
-        "tau, of the first kernel behind the counts", tau=(framework.issue, "s"), source=SOURCE
+        "tau, of the first kernel after the counts", tau=(framework.issue, "s"), source=SOURCE
     )
     passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
     for pass_, recomputed in passes:

@@ -41,8 +41,8 @@ def figures_of(
 
 
 _SIDE_BY_SIDE = (
-    "compute and memory run side by side: the longer counts, and then communication; the host's "
-    "launches count where they outlast all of it"
+    "compute and memory overlap, so the longer one counts; communication is added; launches of "
+    "the host count if they take longer than the sum"
 )
 
 
@@ -181,7 +181,7 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
     yield from _messages(replica, next_, sheet)
     yield sheet(
         "crossover_batch",
-        "batch from which products take longer than weights",
+        "batch above which products take longer than reading the weights",
         "",
         "w peak / (2 B)",
     )

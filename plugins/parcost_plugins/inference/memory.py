@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary import MemoryBudget
 
 @frozen(kw_only=True, eq=False)
 class ServingMemory:
-    """Bytes on one device, except *per_token* and *weights*, which are those of the whole model.
+    """Bytes on one device, except *per_token* and *weights*, which are of the whole model.
 
     *sequence* is the cache of one sequence of maximum length on one device, *cache* that of all
     sequences. *room* is the memory left by weights and overheads.

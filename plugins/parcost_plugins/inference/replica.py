@@ -1,7 +1,7 @@
 """One replica of a model as a study of its own, described by the same plugins as in training.
 
 The study does not train. It yields the parameters of a rank, the FLOPs of a token, and the groups
-of ranks. Its placement is that of a job with these degrees.
+of ranks. It is placed like a job with these degrees.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Replica:
     def all_reduces(self) -> Real:
         """All-reduces of a token on its way through all layers, over the ranks of tp.
 
-        One behind attention and one behind a dense MLP, or one for both with a parallel residual.
+        One after attention and one after a dense MLP, or one for both with a parallel residual.
         Shared experts need one more if the routed experts are on other ranks.
         """
         model = self.serving.model

@@ -78,7 +78,7 @@ def _replica_checks(serving: Serving) -> Iterator[Check]:
         id="serving-replicas",
         holds=divides(1.0, replicas) & (replicas >= 1),
         subject=f"{name}.attention_replicas",
-        message="`attention_replicas` is {replicas}, and has to be a whole number: by default it "
+        message="`attention_replicas` is {replicas}, and must be a whole number: by default it "
         "is "
         "ep / tp = {ep} / {tp}",
         inputs={"replicas": replicas, "tp": serving.tp, "ep": serving.ep},

@@ -25,7 +25,7 @@ def core(operator: FusedAttention, study: Study) -> Formula:
     """Estimate fused attention."""
     rate = attention(operator, study)
     return formula(
-        "p (1 + f / k) FLOPs / (peak eta), p for heads that are padded to the size of a kernel, "
+        "p (1 + f / k) FLOPs / (peak eta), p for padding of heads, "
         "k keys that a query attends to and f that a block of them costs beside",
         p=padding(operator, study),
         FLOPs=(operator.flops, "FLOP"),
@@ -52,7 +52,7 @@ def stream(operator: Stream, study: Study) -> Formula:
     if operator.step_kind:
         return formula(
             "max(bytes / (B eta_m), N t / S) + k start, N elements that S multiprocessors make "
-            "one by one, k kernels that each fill and drain the device",
+            "one by one, k kernels with a start each",
             symbols,
             N=operator.steps,
             t=(getattr(choice, f"{operator.step_kind}_time"), "s"),
@@ -61,7 +61,7 @@ def stream(operator: Stream, study: Study) -> Formula:
             origins=partial(_stream_origins, operator, machine),
         )
     return formula(
-        "bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
+        "bytes / (B eta_m) + k start, k kernels with a start each",
         symbols,
         source=ROOFLINE,
         origins=partial(_stream_origins, operator, machine),

@@ -67,7 +67,7 @@ def _recipe(study: Study) -> Iterator[Figure]:
     yield sheet("state_total", "training state of the whole model", "GB", "N bytes_per_parameter")
     yield sheet(
         "devices_for_state",
-        "fewest devices whose memory holds the state",
+        "smallest number of devices that hold the state",
         "",
         f"ceil(state_total / M - {_ROUNDING})",
     )
@@ -92,8 +92,8 @@ def _largest_model(study: Study, sheet: Sheet) -> Figure:
         "largest_model",
         "largest model whose state this layout holds",
         "G",
-        "ratio(M tp pp, w weights / W + gradients / G + o optimizer / O), shared out over so many "
-        "ranks, w and o what stays on the device",
+        "ratio(M tp pp, w weights / W + gradients / G + o optimizer / O), W, G and O ranks of "
+        "the shards, w and o the shares on the device",
         note="computed as for a dense model: experts are sharded over fewer ranks" if mixed else "",
     )
 
@@ -131,7 +131,7 @@ def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield sheet(
         "activation_share",
-        "activations over the capacity of a device",
+        "activations / capacity of a device",
         "%",
         "activation_memory / M",
     )

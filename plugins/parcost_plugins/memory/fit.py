@@ -19,7 +19,7 @@ _MOMENTS = {
 
 @hookimpl
 def capacities(study: Study) -> list[Real]:
-    """Return the largest predicted bytes of a device that are accepted; a tight step is."""
+    """Return the largest accepted memory of a device in bytes, including tight steps."""
     return [memory_limits(study).most]
 
 

@@ -24,7 +24,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
     sheet = Sheet(L=sum(rank.layers), again=sum(recomputed_layers(study)))
     yield sheet(
         "parameters_per_stage",
-        "parameters that a rank holds of the fullest virtual stage",
+        "parameters of a rank on the largest virtual stage",
         "",
         "max(psi), of each stage, padding and copies included",
         psi=stages,
@@ -38,7 +38,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
             f"{kind}_flops_per_token",
             f"forward FLOPs of {title} per token",
             "FLOP",
-            "sum(C), by definition, nothing recomputed",
+            "sum(C), by definition, without recomputation",
             C=(counted, "FLOP"),
         )
     spans = [(windowed, span) for windowed, span in rank.attention_spans if any(span.count)]
@@ -54,7 +54,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
     )
     yield sheet(
         "recomputed_share",
-        "layers that backward runs forward again as a whole",
+        "layers that are fully recomputed",
         "%",
         "again / L",
     )

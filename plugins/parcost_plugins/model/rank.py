@@ -181,9 +181,9 @@ class Rank:
 
     @property
     def stops_early(self) -> bool:
-        """Return whether what a dense layer adds to the stream last is not made again.
+        """Return whether the last addition of a dense layer to the stream is not recomputed.
 
-        Backward reads it where dropout masks it or a norm stands behind it.
+        Backward reads it where dropout masks it or a norm follows it.
         """
         read = self.training.dropout or self.model.norms > 2
         return self.training.framework.stops_early and not read

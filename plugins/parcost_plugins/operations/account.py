@@ -177,7 +177,7 @@ def _energy(
                     value=formula(
                         "E g",
                         E=(formula("P T", P=(site, "W"), T=(seconds, "s")), "J"),
-                        g=(energy.intensity, "g/J"),
+                        g=(energy.intensity, "g/kWh"),
                     ),
                     unit="kg",
                     brief="",

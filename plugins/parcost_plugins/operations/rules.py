@@ -146,7 +146,7 @@ def _reliability(study: Study) -> Iterator[Check]:
         id="mtbf-known-twice",
         holds=reliability.mtbf is None or reliability.device_mtbf is None,
         subject="reliability.mtbf",
-        message="`mtbf` is the value of the whole job, and `device_mtbf` gives it a second time",
+        message="`mtbf` and `device_mtbf` both give the mean time between failures of the job",
         inputs={"devices": devices if devices is not None else "all"},
         help="leave one out: `mtbf` is `device_mtbf` / {devices} devices",
     )

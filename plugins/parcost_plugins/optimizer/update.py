@@ -1,9 +1,9 @@
 """The end of a step: the gradient norm, clipping, and the optimizer update.
 
 Under ZeRO a rank processes only its shard. These kernels read and write more than any other, so
-they run at the rate of large streams. Each device has a norm of its own, one number, and the
-devices of a worker add them up. Optimizer state on the host is updated there, or moves to the
-device and back. The memory plugins estimate its transfers.
+they run at the rate of large streams. Each device has its own norm, one number, and the devices of
+a worker add them up. Optimizer state on the host is updated there, or moves to the device and back.
+The memory plugins estimate its transfers.
 """
 
 from __future__ import annotations

@@ -230,10 +230,10 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         ),
         (
             "pp_time_per_boundary",
-            "time of the messages over a boundary",
+            "time of the messages across a boundary",
             "s",
             "2 m v c",
-            "one after another; the two directions may run at once",
+            "in sequence; both directions can overlap",
         ),
         (
             "pp_volume",
@@ -382,7 +382,7 @@ def _limits(study: Study) -> Iterator[Check]:
             "most": LONGEST_ORDER,
             "fewer": LONGEST_ORDER // virtual,
         },
-        help="use larger micro-batches, at most {fewer} of them",
+        help="use larger micro-batches, at most {fewer} per step",
         reads=_PASSES,
     )
     if study.has_structures:

@@ -39,7 +39,7 @@ def _classes(study: Study) -> list[_Class]:
         ),
         _Class("gradients", recipe.gradients, recipe.gradients, "never narrow"),
         _Class("saved inputs of linear layers", recipe.kept, wide, ""),
-        _Class("parameter all-gather", recipe.gather, wide, "narrow with narrow weights alone"),
+        _Class("parameter all-gather", recipe.gather, wide, "narrow only with narrow weights"),
         _Class("gradient reduction", recipe.reduction, recipe.reduction, "never narrow"),
         _Class("tensor-parallel all-gather", recipe.tensor_gather, wide, "narrow if cast before"),
         _Class("tensor-parallel sums", wide, wide, "partial sums stay wide"),

@@ -51,7 +51,7 @@ def recipe(study: Study) -> Iterator[Check]:
         message="`{recipe}` has scaling factors of blocks of {block} elements, which the matrix "
         "units of `{device}` do not apply",
         inputs={"recipe": name, "block": precision.scale_block, "device": block_name(device)},
-        help="choose a recipe whose factors are applied outside of the matrix units, such as "
+        help="choose a recipe whose factors are applied outside the matrix units, such as "
         "catalog.precisions.fp8_current, or a device with `microscaling = on`",
     )
     yield Check(
@@ -77,7 +77,7 @@ def _without_narrow_type(precision: Precision) -> Iterator[Check]:
             id="narrow-without-type",
             holds=_is_absent(getattr(precision, attribute)),
             subject=f"{name}.{attribute}",
-            message="`{attribute}` is for a narrow type, and the recipe has none: {complaint}",
+            message="`{attribute}` needs a narrow type, and the recipe has none: {complaint}",
             inputs={"attribute": attribute, "complaint": complaint},
             help="`narrow = fp8` or `narrow = fp4` selects the type of linear layers",
         )

@@ -1,6 +1,6 @@
 """Efficiency over the batch size: compute grows with it, traffic does not.
 
-Intensity is FLOP per byte sent; the ridge is that of the machine, peak over bandwidth. Their ratio
+Intensity is FLOP per byte sent; the ridge point is peak / bandwidth of the machine. Their ratio
 is r. The efficiency is min(r, 1) if traffic hides under compute, and r / (1 + r) if it does not.
 The batch at the ridge is the critical batch, in samples.
 """
@@ -27,8 +27,8 @@ def figures(scaling: BatchScaling) -> Iterator[Figure]:
         B=(scaling.bandwidth, "B/s"),
         t=scaling.target,
     )
-    yield sheet("intensity", "compute over traffic", "FLOP/B", "F b / n")
-    yield sheet("ridge", "compute over traffic at which both take as long", "FLOP/B", "peak / B")
+    yield sheet("intensity", "compute / traffic", "FLOP/B", "F b / n")
+    yield sheet("ridge", "compute / traffic at which both take equal time", "FLOP/B", "peak / B")
     sheet.symbols["r"] = sheet.formula("intensity / ridge")
     samples = "samples, per device"
     yield sheet(
@@ -38,23 +38,23 @@ def figures(scaling: BatchScaling) -> Iterator[Figure]:
         "ratio(b, r), r intensity over ridge point",
         note=samples,
     )
-    yield sheet("efficiency", "efficiency where traffic hides under compute", "%", "min(r, 1)")
+    yield sheet("efficiency", "efficiency with overlap", "%", "min(r, 1)")
     yield sheet(
         "efficiency_exposed",
-        "efficiency where traffic hides under nothing",
+        "efficiency without overlap",
         "%",
         "r / (1 + r)",
     )
     yield sheet(
         "batch_for_target",
-        "batch for the target where traffic hides",
+        "batch for the target with overlap",
         "",
         "t critical_batch",
         note=samples,
     )
     yield sheet(
         "batch_for_target_exposed",
-        "batch for the target where traffic hides under nothing",
+        "batch for the target without overlap",
         "",
         "t critical_batch / (1 - t)",
         note=samples,

@@ -53,7 +53,7 @@ def figures(study: Study) -> Iterator[Figure]:
         return
     yield Figure(
         name="jitter.deviations",
-        title="slowest rank above the mean, in standard deviations",
+        title="slowest rank, in standard deviations above the mean",
         value=_deviations(ranks),
         unit="",
         note="limit for many ranks (Gumbel), 1 % too high at 1,000 ranks",

@@ -51,7 +51,7 @@ def figures(law: ScalingLaw) -> Iterator[Figure]:
         "growth of the model size for the improvement",
         "",
         "g^(1 / a)",
-        note="improvement: by which the loss above the floor is divided",
+        note="improvement: factor by which the loss above the floor falls",
     )
     if law.small is not None and law.large is not None:
         yield sheet("size_ratio", "larger size / smaller size", "", "X / x")

@@ -1,7 +1,7 @@
 """Looped breadth-first: every micro-batch through a chunk before the next chunk starts.
 
 Lamy-Poirier 2023. Chunk c of device r is virtual stage ``c p + r``. All forward passes of a chunk
-precede those of the next; backward is in reverse. The bubble is that of interleaving, and all
+precede those of the next; backward is in reverse. The bubble equals interleaving, and all
 micro-batches are in flight. Work once per chunk is early: of v chunks all but one have their
 gradients ready while others still compute.
 """

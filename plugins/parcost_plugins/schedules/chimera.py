@@ -27,7 +27,7 @@ class Chimera(Schedule):
         if why := one_chunk(chunks):
             return why
         if stages % 2:
-            return f"devices mirror one another in pairs: pp = {multiples(stages, 2)}"
+            return f"devices are used in mirrored pairs: pp = {multiples(stages, 2)}"
         if micro_batches % stages:
             fitting = multiples(micro_batches, stages)
             return f"micro-batches pass in units of pp = {stages}: use {fitting} micro-batches"

@@ -29,7 +29,7 @@ class DualPipe(Schedule):
         if chunks != 1:
             return "its two stages per device are its two directions: chunks = 1"
         if stages % 2:
-            return f"devices mirror one another in pairs: pp = {multiples(stages, 2)}"
+            return f"devices are used in mirrored pairs: pp = {multiples(stages, 2)}"
         if micro_batches % 2 or micro_batches < 2 * stages:
             fitting = multiples(micro_batches, 2, 2 * stages)
             return (

@@ -1,8 +1,8 @@
 """Interleaved 1F1B: several model chunks per device (Narayanan et al. 2021, Megatron-LM).
 
 Chunk c of device r is virtual stage c p + r. Micro-batches pass in groups, each group through every
-chunk before the next group starts. So the bubble is that of a chunk and not of a stage. The cost is
-messages: as many as there are virtual stages.
+chunk before the next group starts. So the bubble is the bubble of a chunk and not of a stage. The
+cost is messages: as many as there are virtual stages.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _rail(group: Group) -> Iterator[Figure]:
         share = "1, by way of the device on the other rail"
         symbols: dict[str, Real] = {}
         if not level.pxn:
-            share = "a / u, a 1 where members have the same places in their units of u"
+            share = "a / u, a is 1 if members have the same positions in their units of u"
             u = _members(group, at)
             symbols = {"a": rail_share(group, at) * u, "u": u}
         yield sheet(
@@ -114,7 +114,7 @@ def _machine(study: Study) -> Iterator[Figure]:
             "device_share",
             "bandwidth of a device, if all communicate, of",
             "k B_port",
-            "while all of its neighbours communicate as well",
+            "if all of its neighbours communicate too",
         ),
     ):
         yield sheet(name, f"{title} `{node.name}`", "GB/s", text, note=note)
@@ -144,7 +144,7 @@ def _group(group: Group) -> Iterator[Figure]:
         f"{group.name}_units",
         f"number of `{group.links[0].name}` units that {group.name} spans",
         "",
-        f"{' '.join(outer) or '1'}, the most that one group spans",
+        f"{' '.join(outer) or '1'}, largest number of one group",
         outer,
     )
 

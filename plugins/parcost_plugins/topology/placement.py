@@ -212,7 +212,7 @@ class _Boundaries:
 
     A message uses the outermost level that separates the two neighbours. In groups that are not
     aligned with the units these boundaries differ from group to group, and groups of several axes
-    are no chain; *hop* is then the link of every boundary.
+    are not a chain; *hop* is then the link of every boundary.
     """
 
     crossing: _Crossing

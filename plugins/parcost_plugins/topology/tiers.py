@@ -56,8 +56,8 @@ class Tier:
     are the ports of the unit below per device. *share* is the share of ports usable after
     oversubscription of the levels below. *rate* is the bandwidth of one port, of the longest
     message if it was measured. *to_all* and *to_one* are the parts of a port usable by traffic to
-    all units, and to a single one. *latency* is that of the longest path through the level, with
-    *switches* switches.
+    all units, and to a single one. *latency* is the latency of the longest path through the level,
+    with *switches* switches.
     """
 
     name: str
@@ -212,7 +212,7 @@ def rate_of(level: Level) -> Real:
 def switches(level: Level, endpoints: Real, reach: Real) -> Real:
     """Return the switches on the path between neighbours, among *endpoints* of *level*.
 
-    *reach* is how many endpoints lie between them at most. In a fat tree half of the ports
+    *reach* is the largest number of endpoints between them. In a fat tree half of the ports
     of a switch go down, except at the top: of R ports, one switch joins R endpoints, two
     levels R^2 / 2, three R^3 / 4.
 

@@ -66,7 +66,7 @@ def read_settings(text: str) -> Mapping[str, str]:
     """Return the attributes in a list of settings, by path.
 
     Raises:
-        ValueError: A part of it is no `NAME = VALUE`.
+        ValueError: A part of it is not `NAME = VALUE`.
 
     >>> read_settings("layout.tp = 4; training.recompute = full")
     {'layout.tp': '4', 'training.recompute': 'full'}
@@ -75,7 +75,7 @@ def read_settings(text: str) -> Mapping[str, str]:
     for part in filter(None, (one.strip() for one in text.split(";"))):
         name, equals, value = (word.strip() for word in part.partition("="))
         if not (name and equals and value):
-            message = f"`{part}` is no `NAME = VALUE`"
+            message = f"`{part}` is not `NAME = VALUE`"
             raise ValueError(message)
         if name in found:
             message = f"`{name}` is given twice"

@@ -28,7 +28,7 @@ _LARGEST = 1e12
 def divisors(of: Real, near: Real) -> str:
     """Return the divisors of *of* nearest to *near*, as text.
 
-    That is "" for a sweep, of no whole number, and of one that takes too long to divide.
+    Return "" for a sweep, a fraction, or a number that takes too long to divide.
 
     >>> divisors(8.0, 3.0), divisors(8.0, 9.0)
     ('2 or 4', '8')

@@ -40,7 +40,7 @@ class Gemm(Operator):
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
 
     *role* is its place in the model, which decides whether it runs in low precision; a *wide* one
-    never does. If the sizes are those of the busiest rank, *load* is its work over the mean of all
+    never does. If the sizes are of the busiest rank, *load* is its work over the mean of all
     ranks.
     """
 

@@ -22,7 +22,7 @@ def plausibility(
     """Yield warnings if *value* is beyond the plausible range; none if either is unknown.
 
     *attribute* is the maximum in the block `plausible`, and `least_` + *attribute* the minimum. The
-    id of the rule is made of it. The message has values divided by *scale*, in *unit*.
+    id of the rule is derived from it. The message has values divided by *scale*, in *unit*.
     """
     known = study.get(PlausibleRange)
     if value is None or known is None:

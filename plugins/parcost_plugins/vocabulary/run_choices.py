@@ -99,7 +99,7 @@ def blocks_on_transfers(study: Study) -> bool:
 
 
 def stage_messages(study: Study) -> str:
-    """Return what a tensor-parallel rank sends to the next stage: a mode such as ``whole``.
+    """Return the message of a tensor-parallel rank to the next stage: a mode such as ``whole``.
 
     With sequence parallelism the whole hidden state of a rank is already a shard.
     """

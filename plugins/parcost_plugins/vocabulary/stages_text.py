@@ -39,9 +39,9 @@ def stages(text: str) -> Sequence[Stage]:
         whole = _unrolled(repeat, whole)
     if not re.fullmatch(r"[Etm|L]*", whole):
         strange = re.sub(r"[Etm|L]", "", whole)[:1]
-        raise StagesTextError(f"`{strange}` is not a layer: E, t, m and L are")
+        raise StagesTextError(f"`{strange}` is not a layer; use E, t, m and L")
     if not re.fullmatch(r"E[^EL]*L", whole):
-        raise StagesTextError("one E stands first, and one L last")
+        raise StagesTextError("E must be first and L last, each once")
     return [Stage(one.count(_LAYER), one.count(_PREDICTING)) for one in whole.split("|")]
 
 

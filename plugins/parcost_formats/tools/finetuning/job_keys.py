@@ -162,7 +162,7 @@ def _of_launch(
 class _Command:
     """The keys of a command, from its words one after another.
 
-    *key* is that of the last flag, *place* the flag, and *values* are the words behind it.
+    *key* is the key of the last flag, *place* the flag, and *values* are the words after it.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class _Command:
             self.strays.append(word)
 
     def finish(self, *, conditional: bool) -> None:
-        """Add the last flag with the words behind it."""
+        """Add the last flag with the words after it."""
         key, values = self.key, self.values
         self.key, self.values = "", []
         if not key:

@@ -189,7 +189,7 @@ def _read_dtensor(found: SettingCollector) -> None:
 
 
 def _read_megatron(entries: Mapping[str, JsonEntry], assumed: Mapping[str, str]) -> Translation:
-    """Return the job of the Megatron backend, whose keys are those of Megatron-Bridge."""
+    """Return the job of the Megatron backend, with the keys of Megatron-Bridge."""
     sections: dict[str, JsonEntry] = {}
     names: dict[str, str] = {}
 

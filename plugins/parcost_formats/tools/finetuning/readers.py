@@ -186,7 +186,7 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
         weights, why = "2 B", f"{version}: torch_dtype is that of the checkpoint, bfloat16"
     else:
         weights = None
-        why = f"`{key}` is left out, and is that of the checkpoint"
+        why = f"`{key}` is not set, so the checkpoint decides it"
     if weights == "2 B" and not keys.has("bf16"):
         keys.assume_bf16(f"{version}: bf16 follows from torch_dtype")
     keys.sharding(weights, why)

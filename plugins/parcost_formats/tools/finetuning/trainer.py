@@ -300,7 +300,7 @@ class TrainerKeys:
     def fuse_loss(self) -> None:
         """Read a fused head and loss, as in Liger: logits exist only in chunks.
 
-        A chunk has so many tokens that its logits are no larger than the hidden states.
+        A chunk has so many tokens that its logits are not larger than the hidden states.
         """
         why = f"{self.rules['liger']}: a chunk of logits is as large as the hidden states"
         chunks = "ceil(training.model.vocabulary / training.model.hidden)"

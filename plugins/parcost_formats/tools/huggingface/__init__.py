@@ -211,7 +211,7 @@ def _unknown_type(
         return problem_at(entry, message, f"{found}{known}")
     message = f"models of the type `{model_type}` are not known"
     if not model_type:
-        message = "the file has no `model_type`, whose code decides norms, biases and heads"
+        message = "the file has no `model_type`, which decides norms, biases and heads"
         if isinstance(getattr(keys.get("model_type"), "value", None), list):
             message = "`model_type` is one word, such as `llama`"
     for key, what in TABLE["lacking"]["keys"].items():

@@ -187,7 +187,7 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
     read_devices(draft, line)
     for stray in line.strays:
         if stray.unread == ARGUMENTS:
-            draft.ignore(stray, "what a user adds to the flags")
+            draft.ignore(stray, "flags added by the user")
         else:
             draft.leave(stray, stray.unread)
     for option in line.repeated:

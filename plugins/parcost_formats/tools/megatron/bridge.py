@@ -614,7 +614,7 @@ class _RecipeReader:
             options.pop(name, None)
         if value.kind.startswith("?"):
             place = cell or Cell(None, value.node, "mixed_precision")
-            why = f"what {value.kind[1:]} returns is in another file"
+            why = f"{value.kind[1:]} is defined in another file"
             self._found.precision = self._option("", place).evolve(unread=why)
         if value.kind == "mixed_precision":  # attributes alone, of a recipe that is not known
             assert cell is not None
@@ -717,7 +717,7 @@ class _RecipeReader:
             return  # one of both sections turns it on
         texts, unread = _texts(name, value)
         if section == "tokenizer" and (found.model is not None or before is not None):
-            why = "the vocabulary is that of the model"
+            why = "the vocabulary of the model is used"
             found.ignored.append(option.evolve(assumption=why))
             return
         if renamed.startswith("not ") and texts in (("true",), ("false",)):

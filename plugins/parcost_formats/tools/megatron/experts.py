@@ -44,7 +44,7 @@ def read_experts(options: ToolOptions) -> None:
         elif not draft.has("model.top_k"):
             options.default("moe_router_topk", "model.top_k", "2", "2 experts of each token")
         if options.copy("moe_ffn_hidden_size", "model.expert_ffn", 1) is None:
-            why = "as wide as the MLP of a dense layer"
+            why = "the size of the MLP of a dense layer"
             options.default("moe_ffn_hidden_size", "model.expert_ffn", "ffn", why)
         if deepspeed and options.copy("expert_interval", "model.moe_every", 1) is None:
             draft.assume("model.moe_every", "2", "Megatron-DeepSpeed: expert_interval is 2")
@@ -85,7 +85,7 @@ def _layers(options: ToolOptions) -> None:
         return
     found = period(numbers)
     if found is None:
-        why = "behind some dense layers, the last of each n layers can have experts"
+        why = "after the dense layers, only the last of every n layers can have experts"
         draft.problem(option, "these layers follow no pattern that can be written", why)
         return
     if found.every > 1:
@@ -100,7 +100,7 @@ def _shared(options: ToolOptions) -> None:
     option = options.get("moe_shared_expert_intermediate_size")
     gate = options.get("moe_shared_expert_gate")
     if width and option is not None:
-        why = "one of the width of all, which costs the same"
+        why = "one with the total hidden size, which has the same cost"
         draft.set("model.shared_ffn", digits(width), option)
         draft.assume("model.shared_experts", "1", why, option)
         if gate is not None and gate.text != "false":
@@ -163,7 +163,9 @@ def _dispatcher(options: ToolOptions) -> None:
     elif backend.text in _BACKENDS:
         draft.set("routing.dispatcher", _BACKENDS[backend.text], backend)
     else:
-        draft.problem(backend, f"`{backend.text}` is not modelled", "deepep and hybridep are")
+        draft.problem(
+            backend, f"`{backend.text}` is not modelled", "supported: deepep and hybridep"
+        )
 
 
 def _capacity(options: ToolOptions) -> None:

@@ -82,7 +82,7 @@ def command_line(file: ImportFile) -> CommandLine:
     help = f"choose one: {' | '.join(answers)}" if answers else "keep only one of them in the file"
     twice = [
         ImportProblem(
-            message="another command with arguments of Megatron-LM stands ahead of this one",
+            message="an earlier command has arguments of Megatron-LM too",
             start=field.start,
             end=field.end,
             help=help,
@@ -310,14 +310,16 @@ def _read(
         if first is option:
             continue
         if first.texts == option.texts or _has_no_effect(option.name):
-            repeated.append(option.evolve(assumption="it stands there twice"))
+            repeated.append(option.evolve(assumption="it is set twice"))
         elif ordered and first.key == option.key:
             one, other = (" ".join(it.texts)[:40] or "set" for it in (first, option))
-            why = f"`{first.key}` is stated twice, {one} and then {other}: the last counts"
+            why = (
+                f"`{first.key}` is set twice, first {one} and then {other}: the last value is used"
+            )
             repeated.append(first.evolve(assumption=why))
             options[option.name] = option
         else:
-            repeated.append(first.evolve(assumption="it stands there twice"))
+            repeated.append(first.evolve(assumption="it is set twice"))
             problems += _conflict(first, option)
     return CommandLine(options, launcher, strays, repeated, problems)
 

@@ -20,7 +20,7 @@ def read_layout(options: ToolOptions) -> None:
             tp = found
     etp = options.copy("expert_tensor_parallel_size", "layout.etp", 1)
     if etp is None and (draft.has("model.experts") or options.has("num_shared_experts")):
-        why = "expert_tensor_parallel_size is that of tensor_model_parallel_size"
+        why = "expert_tensor_parallel_size equals tensor_model_parallel_size"
         options.default("expert_tensor_parallel_size", "layout.etp", str(tp or 1), why)
     option = options.get("sequence_parallel")
     if option is not None:

@@ -260,7 +260,7 @@ class _MindSpeed:
             texts = (str(degree), str(cp // degree))
             self._options[name] = sizes.evolve(name=name, texts=texts)
         else:
-            self._draft.problem(sizes, f"cp {cp} is no multiple of it")
+            self._draft.problem(sizes, f"cp {cp} is not a multiple of it")
 
     def _attention(self) -> None:
         """Read windows, padding of latent attention, and the specification of layers."""

@@ -103,7 +103,7 @@ def _attention(options: ToolOptions) -> None:
     elif grouped:
         options.default("num_query_groups", "model.kv_heads", "1", "one group")
     elif groups is not None:
-        why = "without --group-query-attention every query head has keys of its own"
+        why = "without --group-query-attention every query head has its own keys"
         draft.ignore(groups, why)
     elif options.copy("num_key_value_heads", "model.kv_heads", 1) is None:  # of Megatron-DeepSpeed
         options.check_default("model.kv_heads")
@@ -120,7 +120,7 @@ def _vocabulary(options: ToolOptions) -> None:
         for name in ("vocab_size", "make_vocab_size_divisible_by"):
             option = options.get(name)
             if option is not None:
-                draft.ignore(option, "--padded-vocab-size is what the embedding has")
+                draft.ignore(option, "--padded-vocab-size is the size of the embedding")
         return
     why = "rows of the embedding are a multiple of 128 x tp"
     if options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
@@ -149,7 +149,7 @@ def _vocabulary(options: ToolOptions) -> None:
     near = tokenizer or options.get("num_layers")
     if near is not None:
         lacking = near.evolve(key="--vocab-size", texts=())
-        why = "not stated, and no tokenizer that is known has it"
+        why = "not stated, and no known tokenizer has it"
         options.ask("model.vocabulary", lacking, why)
 
 
@@ -200,7 +200,7 @@ def _positions(options: ToolOptions) -> None:
     if norm is not None and norm.text != "false":
         draft.set("model.embedding_norm", "on", norm)
     if kind is not None and word in ("mrope", "relative", "none"):
-        draft.leave(kind, "positions are taken as rotated")
+        draft.leave(kind, "positions are assumed to be rotary")
 
 
 def _window(options: ToolOptions) -> None:

@@ -29,7 +29,7 @@ def read_matrix(
 ) -> BridgeRecipe | ImportProblem:
     """Return the run *choice*, such as ``h100.num_gpus_64.bf16``, or the only run of a matrix.
 
-    *name* is that of the file: ``llama3_70b_llm_pretrain.yaml``.
+    *name* is the name of the file: ``llama3_70b_llm_pretrain.yaml``.
     """
     runs = _runs(entries)
     wanted = choice or (runs[0] if len(runs) == 1 else "")
@@ -81,7 +81,7 @@ def read_matrix(
 
 
 def _ambiguous(entries: Mapping[str, JsonEntry], runs: Sequence[str], choice: str) -> ImportProblem:
-    """Return the error of a *choice* that is none of the *runs*, or "" of several."""
+    """Return the error of a *choice* that is not one of the *runs*, or "" for several."""
     message = f"the file has {len(runs)} runs"
     if choice:
         near = did_you_mean(choice, runs)

@@ -118,7 +118,7 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
         optimizer, changed = optimizer - 4, kind
         draft.set("precision.optimizer", f"{optimizer} B", kind)
     elif kind is not None and kind.text != "adam":
-        draft.leave(kind, "its state and its update are taken as those of Adam")
+        draft.leave(kind, "its state and its update are modeled as Adam")
     elif aware and changed is not None and optimizer != 12:
         draft.set("precision.optimizer", f"{optimizer} B", changed)
     if changed is None:

@@ -240,7 +240,7 @@ class Follower:
         except UnreadError as error:
             return UnreadValue(str(error))
         except RecursionError:
-            return UnreadValue("it nests too deeply")
+            return UnreadValue("it is nested too deeply")
 
     def _value(self, node: ast.expr, names: dict[str, Any]) -> Any:
         if isinstance(node, ast.Constant):

@@ -50,7 +50,7 @@ def read_schedule(options: ToolOptions) -> None:
         if chunks and chunks > 1 and option.text != "false":
             draft.set("schedule.transfers", "blocking", option)
         else:
-            draft.ignore(option, "without interleaving, Megatron-LM waits for messages anyway")
+            draft.ignore(option, "without interleaving, Megatron-LM always waits for messages")
 
 
 def _method(options: ToolOptions) -> None:
@@ -111,7 +111,7 @@ def _interleave(options: ToolOptions, option: Option, chunks: int) -> None:
         options.draft.set("schedule.kind", "interleaved", option)
         options.draft.set("schedule.chunks", str(chunks), option)
     else:
-        options.draft.ignore(option, "one chunk of each device is no interleaving")
+        options.draft.ignore(option, "one chunk per device means no interleaving")
 
 
 def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
@@ -156,7 +156,7 @@ def _predicts(options: ToolOptions, option: Option, found: Sequence[Stage]) -> b
         options.draft.problem(option, message)
         return False
     if count != found[-1].predict:
-        why = "layers that predict further tokens stand beside the head here"
+        why = "layers that predict further tokens are on the stage of the head here"
         options.draft.leave(option, why)
     return True
 

@@ -150,7 +150,7 @@ def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | 
     job = ToolJob("flagscale")
     backend = entries.get("experiment.task.backend")
     if backend is not None and backend.value != "megatron":
-        why = f"backend `{backend.value}` of FlagScale is not read: `megatron` is"
+        why = f"backend `{backend.value}` of FlagScale is not supported; `megatron` is"
         return ImportProblem(message=why, start=backend.start, end=backend.end)
     places = {key: (entry.start, entry.end) for key, entry in entries.items()}
     merged = dict(entries)

@@ -110,7 +110,7 @@ def _layers(options: ToolOptions, count: Option | None) -> None:
     elif word == "block" and count is not None and number == 0:
         draft.set("training.recompute", "none", count, "block: none of the layers")
     elif count is not None and number is not None and number > 1:
-        why = "inputs of every layer are kept here, and of every n-th in Megatron-LM"
+        why = "inputs of every layer are kept here, and of every n-th layer in Megatron-LM"
         draft.leave(count, why)
 
 
@@ -126,7 +126,7 @@ def _modules(options: ToolOptions, option: Option, modules: Option | None) -> No
         if _PARTS.get(text):
             draft.set(_PARTS[text], "on", modules)
         elif text not in _PARTS:
-            why = f"`{text}` is not recomputed by itself here"
+            why = f"`{text}` cannot be recomputed alone here"
             draft.leave(modules, why)
 
 
@@ -213,11 +213,13 @@ def _implementation(options: ToolOptions, framework: str) -> None:
         return
     if option is None or option.text != "local":
         if option is not None:
-            draft.ignore(option, "the layers of Transformer Engine are those of the estimate")
+            draft.ignore(option, "the estimate models the layers of Transformer Engine")
         if flash is not None:
             draft.ignore(flash, "with Transformer Engine, --attention-backend selects the kernel")
         return
-    draft.leave(option, "`training.framework` has earlier releases, whose other kernels differ too")
+    draft.leave(
+        option, "`training.framework` has earlier releases, which differ in other kernels too"
+    )
     if flash is not None and flash.text != "false":
         draft.set("kernels.attention", "flash_2", flash, "its layers before Megatron-Core")
     elif not draft.has("kernels.attention"):

@@ -263,7 +263,7 @@ def _schedule(job: Job, same: dict[str, str]) -> Flags:
         if blocks_on_transfers(job.study):
             flags["no_overlap_p2p_communication"] = []
     elif choice.kind == "interleaved":
-        same["schedule.kind"] = "one chunk of each device is no interleaving"
+        same["schedule.kind"] = "one chunk per device means no interleaving"
     return flags
 
 

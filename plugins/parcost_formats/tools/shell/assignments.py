@@ -119,7 +119,7 @@ class VariableAssigner(WordExpander):
 
     def _unset_piece(self, name: str, node: Assignment) -> Piece:
         """Return an empty piece: ``NAME+=`` on a variable that the file does not set."""
-        why = f"`{name}` is not set in the file: nothing stands ahead of what is added"
+        why = f"`{name}` is not set in the file before it is extended"
         return Piece("", *self.source.place(node.start, node.end), "", why)
 
     def _answer(self, name: str, value: list[Piece]) -> None:

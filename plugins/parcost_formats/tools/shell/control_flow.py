@@ -58,7 +58,7 @@ _MOST_ROUNDS = 1000
 _MOST_PASSES = 5
 _DEEPEST = 60
 _NOT_PRINTED = "what is printed is not known"
-IN_LOOP = "is set in a loop, which parcost does not evaluate"
+IN_LOOP = "is set inside a loop, which parcost does not evaluate"
 
 
 class ControlFlow(FileWriter):
@@ -92,7 +92,7 @@ class ControlFlow(FileWriter):
         self.count(1)
         self._nesting += 1
         if self._nesting > _DEEPEST:
-            raise ShellTextError("commands in this file nest too deeply", 0, 1)
+            raise ShellTextError("commands in this file are nested too deeply", 0, 1)
         found = self._dispatch(node)
         self._nesting -= 1
         return found
@@ -464,7 +464,7 @@ class ControlFlow(FileWriter):
         layer, written = self._written_names(names, body, step)
         for name in written:
             self.layer.variables[name] = self._loop_variable(name)
-        decision = Decision(None, "", (), "in a loop, which parcost does not evaluate")
+        decision = Decision(None, "", (), "inside a loop, which parcost does not evaluate")
         self.layer.commands += [
             one._replace(decision=one.decision or decision) for one in layer.commands
         ]

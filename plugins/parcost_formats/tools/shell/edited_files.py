@@ -44,7 +44,7 @@ class _FileText(NamedTuple):
 
 
 class FileEditor(ControlFlow):
-    """Stores the texts of files behind copies and simple edits."""
+    """Stores the texts of files after copies and simple edits."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class FileEditor(ControlFlow):
         return f"{self._folder}/{plain}"
 
     def _edit(self, node: SimpleCommand, fields: Sequence[ShellValue]) -> bool:
-        """Store the text of a file behind a copy or a simple edit; return False for others."""
+        """Store the text of a file after a copy or a simple edit; return False for others."""
         texts = [text_of(value) for value in fields]
         key = posixpath.basename(texts[0])
         if key not in _EDITORS or any(unread_piece(value) is not None for value in fields):
@@ -220,7 +220,7 @@ class FileEditor(ControlFlow):
 
 
 def _edit_json(before: _FileText, words: Sequence[str]) -> _FileText | None:
-    """Return a JSON text behind assignments of ``jq``."""
+    """Return a JSON text after assignments of ``jq``."""
     given: dict[str, Any] = {}
     rest = list(words)
     expression = ""

@@ -320,7 +320,7 @@ class WordExpander:
 
     def _alternatives(self, items: Sequence[WordPart], depth: int) -> list[list[WordPart]]:
         if depth > _DEEPEST:
-            raise ShellTextError("braces nest too deeply", 0, 1)
+            raise ShellTextError("braces are nested too deeply", 0, 1)
         self.count(len(items))
         for opening, (commas, closing) in sorted(_braces(items).items()):
             item = items[opening]
@@ -569,10 +569,10 @@ class WordExpander:
             return Piece("", *self.source.place(part.start, part.end))
         start, _ = self.source.place(part.start, part.end)
         if self._assigned().get(name, start) < start:
-            why = f"`{name}` is empty: no way through the script that is taken sets it"
+            why = f"`{name}` is empty: no executed branch of the script sets it"
             return Piece("", *self.source.place(part.start, part.end), "", why)
         if name == self.extended:
-            why = f"`{name}` is not set in the file: nothing stands ahead of what is added"
+            why = f"`{name}` is not set in the file before it is extended"
             return Piece("", *self.source.place(part.start, part.end), "", why)
         why = f"`{name}` is not set in the file"
         if name.isdigit():
@@ -750,7 +750,7 @@ class WordExpander:
         """Call *part* one level deeper; raise if the nesting is too deep."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise ShellTextError("references nest too deeply", 0, 1)
+            raise ShellTextError("references are nested too deeply", 0, 1)
         found = part()
         self._depth -= 1
         return found

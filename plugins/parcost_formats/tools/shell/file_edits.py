@@ -1,4 +1,4 @@
-"""Texts of files behind simple edits of a shell script: ``sed``, ``jq`` and ``envsubst``."""
+"""Texts of files after simple edits of a shell script: ``sed``, ``jq`` and ``envsubst``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 def edit_by_sed(text: str, words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
-    """Return the text behind ``sed -i`` with plain substitutions, and the files that it edits.
+    """Return the text after ``sed -i`` with plain substitutions, and the files that it edits.
 
-    *words* are those behind ``sed``. Return None for other expressions.
+    *words* are the words after ``sed``. Return None for other expressions.
 
     >>> edit_by_sed('{"stage": 2}', ["-i", 's/"stage": [0-9]*/"stage": 3/', "ds.json"])
     ('{"stage": 3}', ['ds.json'])
@@ -54,7 +54,7 @@ def edit_by_sed(text: str, words: Sequence[str]) -> tuple[str, Sequence[str]] | 
 
 
 def _substitute(text: str, expression: str, *, extended: bool) -> str | None:
-    """Return a text behind one ``s/old/new/g``, None if the expression is another."""
+    """Return a text after one ``s/old/new/g``, None if the expression is another."""
     if len(expression) < 4 or expression[0] != "s" or expression[1].isalnum():
         return None
     mark = expression[1]
@@ -100,7 +100,7 @@ def _pattern(text: str, *, extended: bool) -> re.Pattern[str] | None:
 
 
 def edit_by_jq(text: str, expression: str, given: dict[str, Any]) -> str | None:
-    """Return a JSON text behind assignments such as ``.a.b = 3 | .c = $x``; None for others.
+    """Return a JSON text after assignments such as ``.a.b = 3 | .c = $x``; None for others.
 
     *given* are the variables of ``--arg`` and ``--argjson``.
 
@@ -133,7 +133,7 @@ def edit_by_jq(text: str, expression: str, given: dict[str, Any]) -> str | None:
 
 
 def references(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a text between references to variables, with the name behind each.
+    """Yield the parts of a text between references to variables, with the name after each.
 
     >>> list(references("a $B c"))
     [('a ', 'B'), (' c', '')]

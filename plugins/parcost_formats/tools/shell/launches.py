@@ -1,4 +1,4 @@
-"""The program that a command launches, behind launchers such as ``torchrun`` and ``srun``."""
+"""The program that a command launches by launchers such as ``torchrun`` and ``srun``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ScriptLaunch(NamedTuple):
     """A program that a script launches.
 
     *kind* is ``script`` (a file of Python), ``module`` or ``command``. *name* is the file, the
-    module, or the command with its first word: ``swift sft``. *launcher* are the words ahead of it,
-    and *arguments* those behind it. *conditional* are words that only some branches of undecided
+    module, or the command with its first word: ``swift sft``. *launcher* are the words before it,
+    and *arguments* the words after it. *conditional* are words that only some branches of undecided
     tests add. *decision* is the test that the launch itself depends on. *environment* are
     assignments ahead of the command. *written* are the texts of files that the script writes by
     here-documents before it, by path.
@@ -114,7 +114,7 @@ def _program_name(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
 
 
 def _after_marker(words: Sequence[ShellField]) -> int:
-    """Return the index behind ``--``, which ends the options of a program that submits jobs."""
+    """Return the index after ``--``, which ends the options of a program that submits jobs."""
     texts = [word.text for word in words]
     for place in range(len(texts) - 1):
         following = texts[place + 1].rpartition("/")[2]

@@ -112,7 +112,8 @@ def _quote(text: str) -> str:
 def _merged(
     name: str, found: Sequence[Variable | None], decision: Decision, why: str
 ) -> Variable | None:
-    """Return what a variable is behind branches that leave it *found* so; None where none sets it.
+    """Return the value of a variable after branches that leave it *found* so; None where none sets
+    it.
 
     Branches that differ make it a text or an array with a choice in it, if all are of that kind.
     """

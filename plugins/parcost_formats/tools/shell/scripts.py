@@ -206,7 +206,7 @@ class _ScriptReader(BuiltinReader):
             self.run(parse_script(text))
             self._run_written()
         except RecursionError:
-            raise ShellTextError("commands in this file nest too deeply", 0, 1) from None
+            raise ShellTextError("commands in this file are nested too deeply", 0, 1) from None
         calls = [self._call(one) for one in [*self.layer.commands, *self._exited]]
         variables = {
             name: variable

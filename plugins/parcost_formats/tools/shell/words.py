@@ -331,7 +331,7 @@ class _WordReader:
         elif kind == "escape":
             parts.append(WordPart("text", text[at + 1 : end], at, end, True))
         elif kind == "other" and text[at] == "'":
-            raise ShellTextError("this quote has no end", at, at + 1)
+            raise ShellTextError("this quote is not closed", at, at + 1)
         elif kind == "process" and not self._bare:
             self._inner_commands(end)
             parts.append(WordPart("process", text[at : self.at], at, self.at))
@@ -344,7 +344,7 @@ class _WordReader:
             parts.append(WordPart("text", text[at:end], at, end))
 
     def quotation(self, at: int, *, closed: bool = True) -> list[WordPart]:
-        """Return the parts up to the closing double quote, and advance behind it."""
+        """Return the parts up to the closing double quote, and advance past it."""
         parts: list[WordPart] = []
         start = at - 1
         while at < self.stop:
@@ -363,7 +363,7 @@ class _WordReader:
                 parts.append(WordPart("text", found.group(), at, end, True))
             at = end
         if closed:
-            raise ShellTextError("this quote has no end", start, start + 1)
+            raise ShellTextError("this quote is not closed", start, start + 1)
         self.at = at
         return parts
 
@@ -386,7 +386,7 @@ class _WordReader:
         if text[at] == "`":
             found = re.compile(r"(?:[^`\\]|\\[\s\S])*`").match(text, end, self.stop)
             if found is None:
-                raise ShellTextError("this quote has no end", at, at + 1)
+                raise ShellTextError("this quote is not closed", at, at + 1)
             self.at = found.end()
             commands = self._parser(end, self.at - 1).script() if "\\" not in found[0] else ()
             return WordPart("command", text[at : self.at], at, self.at, quoted, commands)
@@ -401,13 +401,13 @@ class _WordReader:
 
     def _parser(self, at: int, end: int) -> _ScriptParser:
         if self.depth >= _DEEPEST:
-            raise ShellTextError("references nest too deeply", at - 1, at)
+            raise ShellTextError("references are nested too deeply", at - 1, at)
         parser = _ScriptParser(self.text, end, self.depth + 1)
         parser.at = at
         return parser
 
     def _closing_brace(self, at: int) -> int:
-        """Return the offset behind the brace that closes the one ahead of *at*."""
+        """Return the offset after the brace that closes the one before *at*."""
         start, depth, quoted = at - 1, 1, False
         while at < self.stop:
             char = self.text[at]
@@ -419,7 +419,7 @@ class _WordReader:
                 depth += 1
                 at += 1
                 if depth > _DEEPEST:
-                    raise ShellTextError("references nest too deeply", start, start + 1)
+                    raise ShellTextError("references are nested too deeply", start, start + 1)
             elif char == "}" and (depth > 1 or not quoted):
                 depth -= 1
                 if not depth:
@@ -428,7 +428,7 @@ class _WordReader:
         raise ShellTextError("this `{` has no `}`", start, start + 1)
 
     def _closing_round(self, at: int) -> int | None:
-        """Return the offset behind the parenthesis that closes the one ahead of *at*, if any."""
+        """Return the offset after the parenthesis that closes the one before *at*, if any."""
         close = _round_pairs(self.text).get(at - 1, self.stop)
         if close >= self.stop or self.text.find(";", at, close) >= 0:
             return None
@@ -459,7 +459,7 @@ class _WordReader:
 
 
 class _ScriptParser(_WordReader):
-    """Parses words into commands. *at* is the offset behind the lookahead token."""
+    """Parses words into commands. *at* is the offset after the lookahead token."""
 
     def __init__(self, text: str, end: int, depth: int = 0) -> None:
         super().__init__(text, end, depth=depth)
@@ -508,7 +508,7 @@ class _ScriptParser(_WordReader):
         return found
 
     def body(self, closing: str) -> Sequence[ShellNode]:
-        """Return the commands up to a closing token, and advance behind it."""
+        """Return the commands up to a closing token, and advance past it."""
         start = self.at
         found = self._sequence((closing,))
         token = self._next()

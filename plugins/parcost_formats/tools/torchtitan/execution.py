@@ -33,7 +33,7 @@ def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
         draft.ignore(offload, "it is off")
     name = options.get("optimizer.name")
     if name is not None and name.text in ("Adam", "AdamW"):
-        draft.ignore(name, "the recipes of the catalogue are those of Adam")
+        draft.ignore(name, "the recipes of the catalogue are for Adam")
     elif name is not None:
         reason = (
             f"precision recipes have the optimizer state of Adam, and the optimizer is {name.text}"
@@ -50,7 +50,7 @@ def _recompute(options: TitanOptions) -> None:
         return
     budget = options.get("activation_checkpoint.memory_budget")
     if mode is not None and word == "memory_budget":
-        message = "what a compiler recomputes for a budget is not known ahead"
+        message = "the compiler decides what to recompute for a budget"
         draft.problem(mode, message, "full, selective and none are modelled")
         return
     if budget is not None:
@@ -190,7 +190,7 @@ def _kernels(options: TitanOptions, pp: int) -> None:
         compiled = option.text != "false" and "model" in words
         draft.set("kernels.mode", "compiled" if compiled else "eager", option)
     if parts is not None and option is not None and option.text != "false":
-        draft.ignore(parts, f"read with {option.key}: a compiled loss is taken as an eager one")
+        draft.ignore(parts, f"read with {option.key}: a compiled loss is modeled as an eager one")
     elif parts is not None:
         draft.ignore(parts, "nothing is compiled")
     off = options.get("training.disable_cuda_graphs")

@@ -211,7 +211,7 @@ def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None
         return
     draft.set("training.global_batch", f"{digits(number)} sequences", option)
     if degrees.pp > 1 and degrees.replicas and number > local * degrees.replicas:
-        why = "the pipeline runs once over the whole batch here, and for each local batch there"
+        why = "the pipeline runs once per global batch here, and once per local batch in the tool"
         draft.leave(option, why)
 
 

@@ -84,7 +84,7 @@ def _replicas_of_2024(options: TitanOptions) -> None:
     if kind is None or kind.text == "fsdp":
         return
     answers = ["--set layout.zero=0", "--set layout.zero=3"]
-    options.ask(kind, f"ranks of `{kind.text[:20]}` are taken as FSDP", answers)
+    options.ask(kind, f"ranks of `{kind.text[:20]}` are assumed to use FSDP", answers)
 
 
 def integer(options: TitanOptions, name: str) -> int | None:

@@ -70,7 +70,7 @@ class _JobReader:
         return found
 
     def _add(self, options: Iterable[Option]) -> None:
-        """Add fields that no file read before has; null hides those of the files after it."""
+        """Add fields that earlier files lack; null hides fields of later files."""
         for option in options:
             found, empty = substitute(option, self._environment)
             self._fields.setdefault(found.name, found.evolve(value=None) if empty else found)
@@ -84,7 +84,7 @@ class _JobReader:
         elif option.key.startswith(_TURBO):
             self._draft.ignore(option, "the framework decides how products run")
         elif "sink_level" in option.key:
-            self._draft.ignore(option, "it decides what is logged")
+            self._draft.ignore(option, "it only affects the log")
         else:
             return option.value is not None
         return False

@@ -1,6 +1,6 @@
 """TOML with the place of every key.
 
-The standard library reads the values, and gives no places: a key's place is that of its line.
+The standard library reads the values, and gives no places: a key's place is its line.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def read_toml(text: str) -> Mapping[str, TomlEntry]:
         digits = max(re.finditer(r"\w+", text), key=lambda found: found.end() - found.start())
         raise TomlTextError("a number has too many digits", *digits.span()) from None
     except RecursionError:
-        raise TomlTextError("it nests too deeply", 0, 1) from None
+        raise TomlTextError("it is nested too deeply", 0, 1) from None
     places = dict(_places(text))
     return {key: TomlEntry(value, *places.get(key, (0, 0))) for key, value in values.items()}
 

@@ -175,7 +175,7 @@ def _pipeline(job: Job, same: dict[str, str]) -> Fields:
     name, stages = known.get(choice.kind, ("", 0))
     if not name:
         message = f"the schedules of PyTorch have no `{choice.kind}`"
-        raise JobError("schedule.kind", message, f"they have {', '.join(known)}")
+        raise JobError("schedule.kind", message, f"known: {', '.join(known)}")
     fields: Fields = {"parallelism.pipeline_parallel_schedule": name}
     dealt = job.stages
     usual = deal(job.model.layers, job.pp * stages, 1, 1)

@@ -38,7 +38,7 @@ class Chakra(TimelineFileExporter):
             help = "pick one with `--study` or `--set`"
             raise SpecError([Diagnostic("trace-steps", message, help=help, place=first.path)])
         if first.part:
-            message = f"pipeline `{first.part}` has no ranks, nor bytes: it has no Chakra traces"
+            message = f"pipeline `{first.part}` has no ranks or bytes, so it has no Chakra traces"
             help = "write `--format perfetto`, or a study with `training`"
             raise SpecError([Diagnostic("trace-ranks", message, help=help, place=first.path)])
         save_traces(first, path)

@@ -1,6 +1,6 @@
 """The files of Chakra execution traces: one for each rank, and the groups beside them.
 
-A file has messages of protobuf, each behind its length as a varint: the metadata, then every node.
+A file has messages of protobuf, each after its length as a varint: the metadata, then every node.
 Most of a node is the same on all ranks of a device. It is encoded once, and the fields of a rank
 are appended: protobuf fields may be in any order.
 """

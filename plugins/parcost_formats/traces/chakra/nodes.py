@@ -6,9 +6,9 @@ the nodes that it depends on. By these rules a replay takes the step time of the
 - A pass is a chain: kernels between collectives are one compute node, and an exposed collective
   is one node per call. A partly hidden transfer has its exposed share in the chain. The hidden
   share is a chain beside the pass; the next pass depends on it.
-- A message is a send behind the pass and a receive before the pass that needs it.
+- A message is a send after the pass and a receive before the pass that needs it.
 - Terms once per step are placed as in the trace: ``fill`` before the first pass of a stage,
-  ``drain`` behind its last, ``end`` behind all passes of the device.
+  ``drain`` after its last, ``end`` after all passes of the device.
 - Other exposed time, such as that of the host, is a compute node without operations. Hidden time
   other than collectives has no node.
 

@@ -24,12 +24,12 @@ _SEARCHED = (1e-3, 1e3)  # times the present bandwidth
 _GRID = 61  # points of each of two passes
 
 _RATIO = (
-    "to compute: seconds that the level is busy over seconds that the device computes; "
-    "beyond 1 no overlap hides it"
+    "to compute: busy seconds of the level / seconds of compute; above 1 it cannot be hidden "
+    "completely"
 )
 _WOULD_DO = (
-    "sufficient: the least bandwidth of a port at which the step is within {slack:.0%} of one "
-    "on a link without limit, with the overlap that there is"
+    "sufficient: the lowest bandwidth of a port with a step time within {slack:.0%} of an "
+    "unlimited link, at the present overlap"
 )
 
 
@@ -104,7 +104,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             )
         yield Figure(
             name=f"communication_to_computation.{at.name}",
-            title=f"communication over computation, {at.name}",
+            title=f"communication / computation, {at.name}",
             value=formula("busy / compute", busy=(at.busy, "s"), compute=(at.compute, "s")),
             unit="",
             note="busy seconds of a step, hidden or exposed",
@@ -112,7 +112,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         if (needed := wanted.get(at.name)) is not None:
             yield Figure(
                 name=f"needed_bandwidth.{at.name}",
-                title=f"bandwidth of {at.name} that is enough",
+                title=f"sufficient bandwidth of {at.name}",
                 value=Formula(
                     text="least B at which the step is within the slack of one on endless B",
                     inputs={"slack": study[Targets].slack},

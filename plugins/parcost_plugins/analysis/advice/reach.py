@@ -61,7 +61,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
         title="Changes that reach the targets",
         columns=("change", "step", "MFU", "bubble"),
         rows=rows,
-        notes=[*notes, "each change alone, everything written in terms of it following"],
+        notes=[*notes, "each change alone; values that depend on it change too"],
     )
 
 

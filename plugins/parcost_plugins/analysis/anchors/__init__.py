@@ -172,7 +172,7 @@ def _notes(found: Anchoring) -> Iterator[str]:
     step = found.step
     if found.causes is not None:
         factors = ", ".join(f"{name} x {f:.3f}" for name, f in found.causes.factors.items())
-        yield f"by cause, which predicts each layout better by the others: {factors}"
+        yield f"by cause, because it predicts each layout better from the others: {factors}"
     elif step.layouts:
         yield (
             f"w = {step.weight:.2f}: measured / predicted of other layouts is exp(w r) = "
@@ -180,7 +180,7 @@ def _notes(found: Anchoring) -> Iterator[str]:
             f"deviation {100 * step.deviation:.1f} %"
         )
     if any(one.reason for one in found.compared):
-        yield "an anchor that does not count weighs nothing"
+        yield "an excluded anchor has weight 0"
 
 
 def _without(outcome: Outcome, tags: tuple[str, ...]) -> Formula:

@@ -282,7 +282,9 @@ def _without_contradictions(compared: Sequence[Comparison], spread: Spread) -> l
     layouts = list(residuals)
     for i in outliers(list(residuals.values()), spread):
         factor = exp(residuals[layouts[i]] - median(residuals.values()))
-        reason = f"anchors disagree: measured / predicted is {factor:.2f} times that of the others"
+        reason = (
+            f"anchors disagree: measured / predicted is {factor:.2f} times the value of the others"
+        )
         found = _reject(found, layouts[i], reason)
     if disagree(list(_residuals(found).values()), spread):
         ratios = [exp(one) for one in _residuals(found).values()]

@@ -107,4 +107,6 @@ def _sum_of_work(each: Mapping[str, Real], cut: Pipeline) -> Formula:
     """Return the executed FLOPs of all micro-batches, averaged over the stages."""
     executed = {name: flops for name, flops in each.items() if any_of(flops != 0)}
     symbols = {"D": (executed, "FLOP"), "m": cut.micro_batches, "p": cut.stages}
-    return formula("sum(D) m / p, D of a micro-batch on all stages", symbols)
+    return formula(
+        "sum(D) m / p, D of one micro-batch and one tensor-parallel rank on all stages", symbols
+    )

@@ -70,14 +70,14 @@ def sizes(study: Study) -> Iterator[Figure]:
         yield sheet("replica_nodes", "nodes of one replica", "", "ceil(tp cp pp / node)", node=node)
     yield sheet(
         "norm_share",
-        "part of the activations of norms and dropout that a rank keeps",
+        "share of the activations of norms and dropout on a rank",
         "",
         "1 / tp, with sequence parallelism" if layout.sequence_parallel else "1",
     )
     if model.experts:
         yield sheet(
             "expert_sparsity",
-            "routed experts over those that a token visits",
+            "routed experts / experts per token",
             "",
             "E / k",
             note="parameters / compute of their layers",
@@ -95,7 +95,7 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
     sheet.symbols |= {"sent": sent, "idle": idle}
     yield sheet(
         "communication_overhead",
-        "exposed communication over the rest of the busy time",
+        "exposed communication / rest of the busy time",
         "%",
         "ratio(sent, T - sent - idle)",
         note="may exceed 100 %; `exposed_communication` is the share of the step",

@@ -85,10 +85,10 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         )
     yield Figure(
         name="bubble_overhead",
-        title="bubble over ideal pipeline time",
+        title="bubble / ideal pipeline time",
         value=formula("ratio(bubble, ideal)", symbols),
         unit="%",
-        note="idle time over busy time of the busiest device",
+        note="idle time / busy time of the busiest device",
     )
     yield Figure(
         name="exposed_communication",

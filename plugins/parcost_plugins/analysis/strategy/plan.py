@@ -1,6 +1,6 @@
 """Choice of a parallelism strategy: one device, one node, many nodes.
 
-The order is that of the usual decision tree, with computed answers. Each strategy is laid out for
+The order follows the usual decision tree, with computed answers. Each strategy is laid out for
 this model, machine and batch, and evaluated like any other study. The simplest one that fits in
 memory is named, and the fastest.
 """

@@ -28,37 +28,35 @@ _ROWS = 64  # of a readable timeline
 def figures(b: BucketSketch) -> Iterator[Figure]:
     """Yield the figures of a ``buckets`` block."""
     sheet = _sheet(b)
-    yield sheet("bucket", "gradients of a bucket", "MB", "G / N")
-    yield sheet(
-        "volume_time", "time of all gradients at the bandwidth of a bucket", "ms", "f G / B"
-    )
-    yield sheet("transfer_time", "time of a bucket without its latency", "ms", "f G / (N B)")
+    yield sheet("bucket", "gradients per bucket", "MB", "G / N")
+    yield sheet("volume_time", "transfer time of all gradients, without latency", "ms", "f G / B")
+    yield sheet("transfer_time", "transfer time of a bucket, without latency", "ms", "f G / (N B)")
     yield sheet(
         "bucket_time", "time of a bucket", "ms", "tau, f G / (N B) + alpha where it is not given"
     )
     yield sheet("communication", "time of all buckets", "ms", "N tau")
     yield sheet(
         "slower",
-        "additional time over one message without overhead",
+        "additional time compared with one message without overhead",
         "%",
         "N tau / (f G / W) - 1",
         W=(b.whole_bandwidth, "B/s"),
     )
-    yield sheet("share", "communication over backward", "%", "N tau / T")
+    yield sheet("share", "communication / backward time", "%", "N tau / T")
     event = "max(tau, N tau - (1 - 1/N) T)"
     yield sheet("exposed", "time exposed after backward", "ms", event)
     yield sheet("hidden", "time hidden under backward", "ms", "N tau - exposed")
     yield sheet(
         "efficiency",
-        "share of the communication that could hide",
+        "share of the communication that can overlap with backward",
         "%",
-        "min(1, T / (N tau)), what hides but for the last bucket is `hidden`",
+        "min(1, T / (N tau)), includes the last bucket, unlike `hidden`",
     )
     yield sheet(
         "hidden_by_share",
-        "communication times its share of backward",
+        "communication x communication / backward time",
         "ms",
-        "min(1, N tau / T) N tau, an efficiency turned round: it falls as more could hide",
+        "min(1, N tau / T) N tau, falls as more of the communication can overlap",
     )
     yield sheet(
         "cost",
@@ -66,12 +64,14 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
         "ms",
         "exposed + kappa N tau",
     )
-    yield sheet("achieved", "step with its communication", "ms", "step + cost", step=(b.step, "s"))
+    yield sheet(
+        "achieved", "step time with exposed communication", "ms", "step + cost", step=(b.step, "s")
+    )
     yield sheet(
         "needs_backward",
         "shortest backward pass that hides all but the last bucket",
         "ms",
-        "N > 1 ? N tau : 0, a micro-batch that computes as long has free overlap",
+        "N > 1 ? N tau : 0, a micro-batch with this backward time hides all but the last bucket",
     )
     yield from _optima(sheet)
 
@@ -107,7 +107,7 @@ def section(b: BucketSketch) -> Iterator[Section]:
         title=f"Timeline, {block_name(b)}",
         columns=("bucket", "full", "sent from", "to"),
         rows=rows,
-        notes=["in the order in which backward fills them: the last layers' first"],
+        notes=["In the order of backward: the last layers first."],
     )
 
 
@@ -124,27 +124,26 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
     # Without start-up time the best number of buckets is infinite.
     yield sheet(
         "most_count",
-        "most buckets that hide all but the last",
+        "largest number of buckets that hides all but the last bucket",
         "",
-        "alpha > 0 ? max((T - V) / alpha, 1) : infinity, fewest seconds show here, while all else "
-        "hides and nothing is lost to traffic",
+        "alpha > 0 ? max((T - V) / alpha, 1) : infinity, best if nothing slows compute",
     )
     yield sheet(
         "bound_count",
-        "best number of buckets where the wire is the limit",
+        "best number of buckets if bandwidth is the limit",
         "",
         "sqrt(T / alpha), least N alpha + V - T (1 - 1/N)",
     )
     yield sheet(
         "contended_count",
-        "best number of buckets where traffic slows compute",
+        "best number of buckets if traffic slows compute",
         "",
         "kappa alpha > 0 ? sqrt(V / (kappa alpha)) : infinity, least alpha + V/N + "
         "kappa (N alpha + V)",
     )
     yield sheet(
         "launch_count",
-        "best number of buckets where each start-up delays compute",
+        "best number of buckets if each launch delays compute",
         "",
         "alpha > 0 ? sqrt(V / alpha) : infinity, least V/N + N alpha",
     )
@@ -153,7 +152,7 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
         "best number of buckets",
         "",
         "alpha + V > T ? bound_count : kappa > 0 ? contended_count : min(launch_count, "
-        "most_count), the wire is the limit, traffic slows compute, or start-up times alone do",
+        "most_count), the limit is bandwidth, slowdown of compute, or launches",
     )
     symbols = sheet.symbols
     symbols["N"] = sheet.formula("max(best_count, 1)")
@@ -162,11 +161,11 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
         "best_cost",
         "cost at the best number of buckets",
         "ms",
-        "max(alpha + V / N, S + V - (1 - 1 / N) T) + kappa (S + V), S all start-up times",
+        "max(alpha + V / N, S + V - (1 - 1 / N) T) + kappa (S + V), S the sum of start-up times",
     )
     yield sheet(
         "crossover",
-        "size at which the bytes of a bucket take as long as its overhead",
+        "bucket size whose transfer takes as long as its overhead",
         "MB",
         "alpha B / f, smaller buckets are mostly overhead",
     )

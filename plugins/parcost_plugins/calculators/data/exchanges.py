@@ -1,6 +1,6 @@
 """Bytes that a rank sends to reduce gradients, by method, and costs elsewhere.
 
-Volumes are those of bandwidth-optimal algorithms: rings for sums and gathers, and direct exchange
+Volumes assume bandwidth-optimal algorithms: rings for sums and gathers, and direct exchange
 for all-to-alls.
 """
 
@@ -41,7 +41,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         "ratio",
         "compression ratio of the message",
         "",
-        "ratio(e, c), indices and scales included",
+        "ratio(e, c), with indices and scales",
     )
     yield sheet("per_element", "sent by a rank for one gradient", "B", f"{often} c, {remark}")
     yield sheet(

@@ -30,7 +30,7 @@ def figures(z: ZeroSketch) -> Iterator[Figure]:
         if not isinstance(z.ranks, float) or z.ranks > 1:
             yield sheet(
                 f"against_replicas_{stage}",
-                f"traffic over that of replicas, ZeRO {stage}",
+                f"traffic / traffic of plain replicas, ZeRO {stage}",
                 "",
                 f"traffic_{stage} / traffic_0",
             )
@@ -90,4 +90,4 @@ def _traffic_text(z: ZeroSketch, stage: int) -> str:
     reduced = "m r" if z.accumulate == "shard" else "r"
     passes = "2 m a" if z.reshard else "m a"
     each = ("2 r", "r + a", f"{reduced} + a", f"{reduced} + {passes}")[stage]
-    return f"(N - 1) / N psi ({each}), reduced with r and gathered with a bytes for each"
+    return f"(N - 1) / N psi ({each}), reduced with r and gathered a bytes per element gathered"

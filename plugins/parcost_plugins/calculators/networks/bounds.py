@@ -64,10 +64,8 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
         note="often quoted, but not a limit: each device has its own port",
     )
     if network.compute is not None:
-        yield sheet("of_compute", "lower bound over compute time", "%", "bound / C")
-        yield sheet(
-            "of_step", "lower bound over a step without overlap", "%", "bound / (bound + C)"
-        )
+        yield sheet("of_compute", "lower bound / compute time", "%", "bound / C")
+        yield sheet("of_step", "lower bound / step without overlap", "%", "bound / (bound + C)")
 
 
 def _ends(network: Network) -> Formula:

@@ -44,7 +44,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     )
     yield sheet(
         "crossing",
-        "links that cross a half cut",
+        "links across the bisection",
         "%",
         "floor(G^2 / 4) / (G max(G - 1, 1) / 2), of all links",
     )
@@ -74,7 +74,7 @@ def _size_limit(sheet: Sheet, network: Network) -> Iterator[Figure]:
         yield sheet("most_groups", "groups of the largest such dragonfly", "", "a h + 1")
         yield sheet(
             "balanced_per_router",
-            "devices, and global links, per router where it is balanced",
+            "devices (and global links) per router in a balanced network",
             "",
             "a / 2",
         )

@@ -47,7 +47,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     )
     symbols = sheet.symbols
     symbols["n"] = sheet.formula("ceil(D / g), devices of a tree")
-    symbols["d"] = sheet.formula("floor(R o / (1 + o)), ports of a leaf that lead down")
+    symbols["d"] = sheet.formula("floor(R o / (1 + o)), downlinks of a leaf")
     yield sheet(
         "levels", "levels of switches", "", "n <= R ? 1 : n <= d R ? 2 : 3, 3 up to d R^2 / 2"
     )
@@ -55,7 +55,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield sheet("most_two_levels", "devices of two levels", "", "g d R")
     yield sheet("most_three_levels", "devices of three levels", "", "g d R^2 / 2")
     symbols["L"] = sheet.formula("ceil(n / per_leaf), leaves of a tree")
-    symbols["u"] = sheet.formula("R - d, ports of a leaf that lead up")
+    symbols["u"] = sheet.formula("R - d, uplinks of a leaf")
     symbols["M"] = sheet.formula("levels == 3 ? ceil(2 L u / R) : 0, in the middle of a tree")
     symbols["T"] = sheet.formula("levels == 1 ? 0 : ceil(L u / R), at the top of a tree")
     yield sheet("leaves", "leaf switches", "", "g L")
@@ -75,7 +75,7 @@ def _routes(sheet: Sheet, network: Network, *, levels: Real) -> Iterator[Figure]
         "B/s",
         "g (levels == 1 ? n B_port : L u B) / 2"
         if any_of(levels == 1)
-        else "g L u B / 2, u ports of a leaf that lead up",
+        else "g L u B / 2, u uplinks of a leaf",
         note="sum over rails, without traffic between them" if network.kind == "rail" else "",
     )
     yield sheet("hops", "switches on the longest route", "", "2 levels - 1")

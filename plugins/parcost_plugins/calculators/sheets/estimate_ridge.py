@@ -17,31 +17,31 @@ def ridges(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
         return
     yield sheet(
         "intensity",
-        "FLOPs for a byte of gradients",
+        "FLOPs per byte of gradients",
         "",
         "ratio(6 s samples / (tp pp), 2 w / shards)",
-        note="FLOP/B, whatever N is",
+        note="FLOP/B, independent of N",
     )
     rate = e.outer if e.outer is not None else e.inner
     if e.peak is None or rate is None:
         return
     yield sheet(
         "ridge",
-        "FLOPs for a byte at which the link keeps up",
+        "FLOPs per byte at the ridge point of the link",
         "",
         "peak / B",
         B=(rate, "B/s"),
     )
     yield sheet(
         "fed",
-        "share of the peak that the link can feed",
+        "largest share of the peak, limited by the link",
         "%",
         "min(1, intensity / ridge)",
     )
     yield sheet("batch_at_ridge", "batch at the ridge point", "", "ratio(batch ridge, intensity)")
     yield sheet(
         "batch_for_target",
-        "batch that feeds the target share of the peak",
+        "batch for the target share of the peak",
         "",
         "target batch_at_ridge",
         target=e.target,

@@ -41,10 +41,10 @@ def _work(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
     if e.stream is not None:
         yield sheet(
             "streaming",
-            "weights over the streaming link",
+            "transfer time of the weights",
             "s",
             "streaming",
-            note="transfer time of offload; no compute",
+            note="offloaded weights; excludes compute",
         )
     yield sheet("busy", "busy time", "s", "busy")
 
@@ -56,7 +56,7 @@ def _traffic(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
     if e.inner is not None:
         yield sheet("tensor", "all-reduces of tensor parallelism", "s", "tensor")
     if e.message is not None:
-        yield sheet("sent", "bytes of all messages", "GB", "k n")
+        yield sheet("sent", "bytes sent in all messages", "GB", "k n")
 
 
 def _seconds(sheet: Sheet) -> Iterator[Figure]:
@@ -65,21 +65,21 @@ def _seconds(sheet: Sheet) -> Iterator[Figure]:
     yield sheet("step_time", "step time", "s", "T")
     yield sheet(
         "hideable",
-        "communication that the busy time could hide",
+        "communication that can overlap with busy time",
         "s",
         "min(communication, busy)",
     )
 
 
 def _shares(sheet: Sheet) -> Iterator[Figure]:
-    yield sheet("overhead", "communication over busy time", "%", "ratio(communication, busy)")
-    yield sheet("communication_share", "communication, of the step", "%", "ratio(communication, T)")
+    yield sheet("overhead", "communication / busy time", "%", "ratio(communication, busy)")
+    yield sheet("communication_share", "communication / step time", "%", "ratio(communication, T)")
     yield sheet(
         "bubble",
         "bubble share",
         "%",
         "(p - 1) / (m + p - 1)",
-        note="of a step without communication",
+        note="of the step without communication",
     )
     yield sheet("efficiency", "scaling efficiency", "%", "efficiency")
 
@@ -94,16 +94,16 @@ def _rates(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
 def _comparison(now: Sheet, before: Sheet) -> Iterator[Figure]:
     yield now(
         "efficiency_gain",
-        "scaling efficiency gained, in points",
+        "gain in scaling efficiency, in points",
         "%",
-        "efficiency - before, that of the baseline",
+        "efficiency - before, before is the efficiency of the baseline",
         before=before.symbols["efficiency"],
     )
     yield now(
         "speedup",
         "speed-up over the baseline",
         "",
-        "ratio(before, T), before by the baseline",
+        "ratio(before, T), before is the step time of the baseline",
         before=before.symbols["T"],
     )
 

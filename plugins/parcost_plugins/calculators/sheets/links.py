@@ -69,7 +69,7 @@ def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
         )
     if link.demand is not None:
         sheet.symbols["demand"] = (link.demand, "B/s")
-        yield sheet("headroom", "capacity of the link over its demand", "", "total / demand")
+        yield sheet("headroom", "link capacity / demand", "", "total / demand")
         yield sheet("occupied", "share of the link in use", "%", "demand / total")
 
 

@@ -41,12 +41,12 @@ def counts(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
         "p > 1 ? 2 m : 0",
         note="both directions",
     )
-    yield sheet("boundaries", "boundaries of stages", "", "p v - 1")
+    yield sheet("boundaries", "stage boundaries", "", "p v - 1")
     yield sheet(
         "transfers",
         "messages of a replica",
         "",
-        "2 c, c changes of device of all micro-batches",
+        "2 c, c device boundaries passed by all micro-batches",
         note="both directions",
         c=_count_formula(sketch, float(_changes(sketch, schedule))),
     )
@@ -103,10 +103,10 @@ def boundary_traffic(
         "traffic",
         "sent over all boundaries",
         "GB",
-        "2 c n, c changes of device of all micro-batches",
+        "2 c n, c device boundaries passed by all micro-batches",
         note=note,
     )
-    yield sheet("boundary_rate", "mean rate over a boundary", "GB/s", "2 m n / T", note=note)
+    yield sheet("boundary_rate", "mean rate across a boundary", "GB/s", "2 m n / T", note=note)
 
 
 def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
@@ -139,7 +139,7 @@ def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figur
         if sketch.capacity is not None:
             yield sheet(
                 "activation_share",
-                f"activations over the memory of {asked}",
+                f"activations / memory of {asked}",
                 "%",
                 "activations / M",
                 M=(sketch.capacity, "B"),
@@ -147,9 +147,9 @@ def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figur
     for name, title, number, note in (
         (
             "warm_up",
-            f"forward passes of {asked} before it alternates",
+            f"warm-up forward passes of {asked}",
             first - 1,
-            "less the last of them",
+            "without the first pass of the steady phase",
         ),
         ("first_stage", f"first virtual stage of {asked}", held[0] + 1, "counted from 1"),
         ("last_stage", f"last virtual stage of {asked}", held[-1] + 1, "counted from 1"),

@@ -167,7 +167,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     yield sheet("idle", "idle time", "s", "T - busy")
     yield sheet(
         "bubble",
-        "bubble over step time",
+        "bubble / step time",
         "%",
         "(T - busy) / T",
         note="(p - 1) / (m v + p - 1), p stages, m micro-batches, v chunks"
@@ -176,7 +176,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     )
     yield sheet(
         "bubble_overhead",
-        "bubble over busy time",
+        "bubble / busy time",
         "%",
         "(T - busy) / busy",
         note="(p - 1) / (m v), p stages, m micro-batches, v chunks"
@@ -227,7 +227,7 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
     )
     yield sheet(
         "span_bubble",
-        "bubble over the longest span",
+        "bubble / longest span",
         "%",
         "1 - busy / longest_span",
         note="without a barrier before the optimizer",
@@ -261,7 +261,7 @@ def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Fi
     )
     yield sheet(
         "most_stages",
-        "most stages with a bubble of at most the target",
+        "largest number of stages with a bubble of at most the target",
         "",
         f"floor(x m v + {_ROUNDING}) + 1",
         note="if p stages idle for (p - 1) / v passes",

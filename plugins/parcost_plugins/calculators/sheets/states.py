@@ -99,7 +99,7 @@ def _device_figures(state: StateSheet) -> Iterator[Figure]:
             f"{name} of a device",
             "GB",
             f"N {symbol} / (tp pp{' dp' if state.zero >= stage else ''})",
-            note=f"shared out from ZeRO {stage} on",
+            note=f"sharded from ZeRO {stage} on",
         )
     yield sheet(
         "per_device",
@@ -121,7 +121,7 @@ def _device_figures(state: StateSheet) -> Iterator[Figure]:
         "gradients of a stage",
         "GB",
         "N g / pp",
-        note="of its tp ranks together",
+        note="all its tp ranks together",
     )
     yield sheet(
         "copies",
@@ -154,13 +154,13 @@ def _traffic_figures(state: StateSheet) -> Iterator[Figure]:
     )
     yield sheet(
         "traffic_against_replicas",
-        "traffic of a device over that of plain data parallelism",
+        "traffic of a device / traffic of plain data parallelism",
         "",
         "traffic / (2 g)",
     )
     yield sheet(
         "traffic_in_parameters",
-        "traffic of a device over the bytes of its parameters",
+        "traffic of a device / bytes of its parameters",
         "",
         "traffic / w",
     )
@@ -183,14 +183,14 @@ def _room(state: StateSheet, room: Formula) -> Iterator[Figure]:
     }
     yield sheet(
         "devices_needed",
-        "fewest devices whose memory holds the state",
+        "smallest number of devices that hold the state",
         "",
         f"ceil(state / M - {_ROUNDING})",
-        note="with nothing else in it",
+        note="without anything else in memory",
     )
     yield sheet("capacity", "memory of all devices", "GB", "D M")
-    yield sheet("fits", "whether all devices together hold the state", "", "state <= D M")
-    yield sheet("filled", "state over the memory of all devices", "%", "state / (D M)")
+    yield sheet("fits", "all devices together hold the state", "", "state <= D M")
+    yield sheet("filled", "state / memory of all devices", "%", "state / (D M)")
     yield sheet(
         "largest",
         "largest model whose state they hold",

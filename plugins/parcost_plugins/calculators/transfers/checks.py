@@ -84,7 +84,7 @@ def _algorithm_checks(transfer: Transfer, group: Group, algorithm: Collective) -
 
 
 def shard(study: Study, transfer: Transfer) -> bool:
-    """Return whether the size is that of one rank's shard."""
+    """Return whether the size describes one rank's shard."""
     return _size_qualifier(study, transfer) == "shard"
 
 
@@ -235,5 +235,5 @@ def _ranks(transfer: Transfer) -> Iterator[Check]:
                 "P": P,
             },
             help="write dimensions whose product is the number of ranks; for a part of a larger "
-            "torus, write those of the part",
+            "torus, write the dimensions of the part",
         )

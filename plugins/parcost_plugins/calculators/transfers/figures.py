@@ -115,12 +115,12 @@ def _amounts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     text = SENT[priced.transfer.operation]
     yield sheet(
         "volume",
-        "bytes sent by all ranks, at least",
+        "lower bound of the bytes sent by all ranks",
         "B",
-        f"{text}, and more by some algorithms",
+        f"{text}, or more in some algorithms",
     )
     if _is_repeated(priced):
-        title = "bytes sent by all ranks, at least, all calls"
+        title = "lower bound of the bytes sent by all ranks, all calls"
         yield sheet("total_volume", title, "B", "times volume")
 
 
@@ -174,13 +174,13 @@ def _parts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     yield sheet("latency_seconds", "part of the time: start-up", "s", waiting)
     yield sheet("bandwidth_seconds", "part of the time: bytes / bandwidth", "s", moving)
     if priced.transfer.gamma is not None:
-        yield sheet("reduced", "bytes that a rank adds", "B", _count_formula(priced, moved.reduced))
+        yield sheet("reduced", "bytes a rank reduces", "B", _count_formula(priced, moved.reduced))
         yield sheet(
             "reduction_seconds", "part of the time: reduction on the device", "s", "gamma reduced"
         )
     yield sheet(
         "crossover",
-        "size where start-up and bytes take as long",
+        "size at which start-up and transfer take equal time",
         "B",
         "bandwidth_seconds > 0 ? latency_seconds n / bandwidth_seconds : 0",
     )
@@ -198,7 +198,7 @@ def _chunks(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
         "additional time of chunks",
         "%",
         "whole > 0 ? seconds / whole - 1 : 0",
-        note="against one call without overhead",
+        note="compared with one call without overhead",
     )
     if priced.moved is not None:
         yield sheet(

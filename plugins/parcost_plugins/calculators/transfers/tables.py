@@ -155,7 +155,7 @@ def ring(priced: TransferPrice) -> Section:
             rows.append((f"{_SHORT[phase]} {step + 1}", *sent))
     notes = [
         "each cell: the chunk that the rank sends, and to whom; a chunk is n / P",
-        "a reduce-scatter adds what it receives; rank i ends with the sum of chunk i",
+        "a reduce-scatter adds received chunks; rank i ends with the sum of chunk i",
     ]
     if not phases:
         notes = [f"`{operation}` does not go around a ring in chunks"]

@@ -62,7 +62,7 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
     sheet.source = ULYSSES
     yield sheet(
         "cp_ring_over_ulysses",
-        "forward bytes of a ring over those of all-to-alls",
+        "forward bytes of a ring / bytes of all-to-alls",
         "",
         "ratio((c - 1) w, sum(width) (c - 1) / c)",
     )
@@ -104,20 +104,18 @@ def _ring(sheet: Sheet, found: ContextExchange) -> Iterator[Figure]:
     """Yield the buffer and the overlap of one message of a ring."""
     sheet.source = RING
     twice = "2 " if any_of(found.cp > 1) and found.context.double_buffer else ""
-    yield sheet("cp_buffer", "blocks held under way, forward", "MB", f"c > 1 ? {twice}cp_block : 0")
-    yield sheet(
-        "cp_buffer_share", "ring buffer over the memory of the device", "%", "cp_buffer / M"
-    )
+    yield sheet("cp_buffer", "blocks held in flight, forward", "MB", f"c > 1 ? {twice}cp_block : 0")
+    yield sheet("cp_buffer_share", "ring buffer / memory of the device", "%", "cp_buffer / M")
     yield sheet("cp_send", "time to send a block", "s", _send(found))
-    yield sheet("cp_work", "time to work on a block", "s", "T / r")
+    yield sheet("cp_work", "time to compute with a block", "s", "T / r")
     yield sheet(
         "cp_overlap",
-        "time to send a block over time to compute with it",
+        "time to send a block / time to compute with it",
         "",
         "ratio(cp_send, cp_work), hidden up to 1",
     )
     yield sheet(
-        "cp_free_from", "tokens on a rank from which a ring is free", "", _break_even_tokens(found)
+        "cp_free_from", "tokens per rank from which a ring is hidden", "", _break_even_tokens(found)
     )
 
 
@@ -141,7 +139,8 @@ def regime(found: ContextExchange, outcome: Outcome) -> Section:
         if found.kind == "ring":
             notes = []
         notes.append(
-            "sending grows with the tokens and working with their square: longer blocks hide more"
+            "sending grows with the number of tokens, and compute with its square, so longer "
+            "blocks hide more"
         )
         notes.append(_regime_text(found, float(tokens), float(free)))
     return Section(
@@ -152,12 +151,12 @@ def regime(found: ContextExchange, outcome: Outcome) -> Section:
 def _regime_text(found: ContextExchange, tokens: float, free: float) -> str:
     """Return the regime as text."""
     if not found.context.double_buffer:
-        return "without a double buffer every block is waited for, whatever its length"
+        return "without a double buffer every block of any size is exposed"
     if tokens >= free:
-        return f"free overlap: {tokens:.0f} tokens on a rank, and {free:.0f} are enough"
+        return f"free overlap: {tokens:.0f} tokens per rank; {free:.0f} are enough"
     degree = int(found.study[Training].sequence // free)
     enough = f"cp = {degree} has that many" if degree else "the whole sequence has fewer"
-    return f"exposed: {tokens:.0f} tokens on a rank, and {free:.0f} would do; {enough}"
+    return f"exposed: {tokens:.0f} tokens per rank; {free:.0f} are needed; {enough}"
 
 
 def _tokens(found: ContextExchange) -> Real:
@@ -186,7 +185,7 @@ def _break_even_tokens(found: ContextExchange) -> Formula:
     link = found.outer.hop
     tokens = _tokens(found)
     return formula(
-        "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), where working takes as long as sending",
+        "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), at which computing and sending take equal time",
         f=formula("T / (r X^2)", T=(_core(found), "s"), r=found.rounds, X=tokens),
         n=formula(
             "N / (X B)",

@@ -1,6 +1,6 @@
 """Volumes of data parallelism per step: bytes and calls, compared with plain replicas.
 
-Volumes are those of algorithms that send every byte once. They are exact sums over the collectives
+Volumes assume algorithms that send every byte once. They are exact sums over the collectives
 that the terms estimate, repetitions per micro-batch included. So full sharding costs 1.5 times
 plain replicas with one micro-batch, and 1.5 m times with m.
 """
@@ -59,7 +59,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield sheet(
         "dp_volume_against_replicas",
-        "data-parallel traffic over that of plain replicas",
+        "data-parallel traffic / traffic of plain replicas",
         "",
         "ratio(dp_volume, dp_volume_replicas)",
     )
@@ -77,7 +77,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield sheet(
         "gradient_chunk",
-        "gradients that a ring sends at a time",
+        "gradients per ring step",
         "MB",
         "psi c / (dp cp), cut by tensor and pipeline parallelism, then by the ring"
         if study[Compression].method != "top_k"
@@ -86,7 +86,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     if study[Compression].method != "none":
         yield sheet(
             "equivalent_step_time",
-            "step time, times the steps that make the same progress",
+            "step time x steps for the same progress",
             "s",
             "T steps",
         )
@@ -235,13 +235,13 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
     if any_of(wire > 0):  # fully hidden if nothing is reduced
         yield sheet(
             "overlap_efficiency",
-            "share of that reduction that hides",
+            "hidden share of that reduction",
             "%",
             "ratio(sum(hidden), reduction_time)",
         )
     yield sheet(
         "micro_batch_for_overlap",
-        "micro-batch whose backward pass is as long as the reduction",
+        "micro-batch whose backward time equals the reduction time",
         "",
         "max(ceil(b reduction_time / max(sum(backward) / m, 1e-300)), 1)",
     )

@@ -42,7 +42,7 @@ def copies(study: Study) -> Iterator[Stream]:
 def _elements_by_count(study: Study) -> Iterator[tuple[str, tuple[float, ...], Real]]:
     """Yield groups of parameters with equal counts per stage: name, counts, elements on a rank.
 
-    The name is that of the first tensor.
+    The name is the name of the first tensor.
     """
     held: dict[tuple[float, ...], tuple[str, Real]] = {}
     for parameters in study.parameters:

@@ -48,7 +48,7 @@ def _sharding(study: Study) -> Iterator[Check]:
         subject="sharding.shard",
         message="`shard = {shard}` has no effect on {replicas} ranks without ZeRO",
         inputs=inputs,
-        help="write `layout {{ zero = 1 }}`, 2 or 3, or leave the shard out",
+        help="write `layout {{ zero = 1 }}`, 2 or 3, or remove the shard",
     )
     yield Check(
         id="shard-of-experts",
@@ -57,7 +57,7 @@ def _sharding(study: Study) -> Iterator[Check]:
         message="with ep {ep}, experts are sharded over all ranks that hold the same ones, and "
         "sharding over {shard} of {replicas} ranks is not modeled",
         inputs=inputs,
-        help="leave the shard out",
+        help="remove the shard",
     )
 
 

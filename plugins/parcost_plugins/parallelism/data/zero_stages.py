@@ -63,7 +63,7 @@ def _stages(study: Study, outcome: Outcome) -> Section | None:
 
 def _recommendation(fitting: list[tuple[float, int]], as_fast: Real) -> str:
     if not fitting:
-        return "none of them fits: the model has to be cut as well"
+        return "none of them fits: the model must be split as well"
     fastest = min(seconds for seconds, _ in fitting)
     least = min(zero for seconds, zero in fitting if seconds <= fastest * (1.0 + as_fast))
     return f"take ZeRO {least}: of those that fit, none is more than {100 * as_fast:g} % faster"

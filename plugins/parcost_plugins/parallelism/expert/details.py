@@ -92,7 +92,7 @@ def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
         "x": (exchange.dispatch_bytes, "B"),
         "y": (exchange.combine_bytes, "B"),
     }
-    met = "G (1 - q), q the odds that a unit has none of the k experts"
+    met = "G (1 - q), q the probability that a unit has none of the k experts"
     yield sheet(
         "expert_units",
         "units of the fastest level that a token visits",
@@ -103,7 +103,7 @@ def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
     yield sheet("combine_bytes", "bytes that a rank sends back per layer", "B", "c y")
     yield sheet(
         "exchange_bytes",
-        "bytes that leave a rank in a layer and micro-batch: there and back, twice",
+        "bytes sent by a rank per layer and micro-batch: dispatch, combine and their gradients",
         "B",
         "2 c (x + y)",
     )

@@ -36,13 +36,13 @@ _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds"
 class Dispatch:
     """One dispatch of tokens from some ranks to experts spread evenly over them."""
 
-    ranks: Real = integer(doc="ranks that send, and that hold the experts")
+    ranks: Real = integer(doc="ranks that send tokens and hold the experts")
     experts: Real = integer(doc="experts over all ranks")
-    tokens: Real = integer(doc="tokens of each rank")
-    top_k: Real = integer(default=1, maximum=1e4, doc="experts that a token visits")
-    token: Real = quantity(BYTES, positive=True, doc="one copy of a token")
-    units: Real = integer(default=1, doc="nodes, or other units, that the ranks are spread over")
-    unit_limit: Real | None = integer(default=None, doc="most units that one token is sent to")
+    tokens: Real = integer(doc="tokens per rank")
+    top_k: Real = integer(default=1, maximum=1e4, doc="experts per token")
+    token: Real = quantity(BYTES, positive=True, doc="bytes sent for one copy of a token")
+    units: Real = integer(default=1, doc="nodes, or other units, of the ranks")
+    unit_limit: Real | None = integer(default=None, doc="limit of units to which one token is sent")
     concentration: Real | None = quantity(
         ONE,
         default=None,
@@ -50,7 +50,7 @@ class Dispatch:
         doc="the sum of the parameters of a Dirichlet distribution of the experts' popularity",
     )
     capacity_factor: Real | None = quantity(
-        ONE, default=None, positive=True, doc="places of an expert over its mean load"
+        ONE, default=None, positive=True, doc="capacity of an expert relative to its mean load"
     )
     bandwidth: Real | None = link_rate(default=None, doc="bandwidth of the port of a rank")
     message: Real = quantity(
@@ -169,14 +169,14 @@ def _volumes(one: Dispatch) -> Iterator[Figure]:
         "units_per_token",
         "units that a token visits",
         "",
-        f"{met if one.unit_limit is None else f'min(limit, {met})'}, q_G the odds that a unit has "
-        "none of the k experts",
+        f"{met if one.unit_limit is None else f'min(limit, {met})'}, q_G the chance that a unit "
+        "has none of the k experts",
     )
     yield sheet(
         "ranks_per_token",
         "ranks that a token visits",
         "",
-        "P (1 - q), q the odds that a rank has none of the k experts",
+        "P (1 - q), q the probability that a rank has none of the k experts",
     )
     yield sheet(
         "outer_bytes",
@@ -199,7 +199,7 @@ def _loads(one: Dispatch) -> Iterator[Figure]:
         "peers",
         "peers that a rank sends to",
         "",
-        "(P - 1) (1 - q^T), q the odds that a rank has none of the k experts of a token",
+        "(P - 1) (1 - q^T), q the probability that a rank has none of the k experts of a token",
     )
     yield sheet("density", "share of peers that a rank sends to", "%", "peers / max(P - 1, 1)")
     yield sheet(

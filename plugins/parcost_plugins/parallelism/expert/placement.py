@@ -169,7 +169,7 @@ def _rules(one: Placement) -> Iterator[Check]:
         id="placement-empty",
         holds=sum(map(sum, (s.tokens for s in one.sources))) > 0,
         subject=name,
-        message="no source of `{name}` sends a token",
+        message="no source of `{name}` sends tokens",
         inputs={"name": name},
         help="list the measured tokens of each expert",
     )
@@ -267,11 +267,11 @@ def _gains(one: Placement, times: _PlacementTimes) -> Iterator[Figure]:
     yield sheet("speedup", "time of the exchange before / after", "", "ratio(before, after)")
     sheet.symbols["saved"] = sheet.formula("ratio(before - after, before)")
     if one.exchange_share is not None:
-        yield sheet("gain", "throughput gained", "%", "ratio(1, 1 - share saved) - 1")
+        yield sheet("gain", "throughput gain", "%", "ratio(1, 1 - share saved) - 1")
     if one.throughput_gain is not None:
         yield sheet(
             "implied_share",
-            "of the step that the exchange took, if the gain is right",
+            "implied share of the exchange in the step",
             "%",
             "ratio(1 - 1 / (1 + claim), saved)",
         )

@@ -38,7 +38,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tensor-parallel collectives of a layer",
         "",
         "q (f + w), f forward and w backward",
-        note="forward and backward of one micro-batch; the gather of saved inputs is one",
+        note="forward and backward of one micro-batch, with the gather of saved inputs",
     )
     yield sheet(
         "tp_collectives_forward",
@@ -52,7 +52,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tensor-parallel collectives of a step",
         "",
         "(f + w) k m, k pairs of products in the model, m micro-batches",
-        note="of all layers and micro-batches of a replica; embedding, head and loss have more",
+        note="all layers and micro-batches of a replica, without embedding, head and loss",
     )
     yield sheet("tp_message", "tensor-parallel message", "MB", "n", note="the whole buffer")
     yield sheet(
@@ -74,7 +74,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tensor-parallel volume of a step",
         "GB",
         "V l m, V of each of l pairs of products on a stage, m micro-batches",
-        note="sent by one rank for its layers, a mean over stages",
+        note="sent by one rank for its layers; mean over stages",
     )
     yield from _times(outcome)
 
@@ -150,7 +150,7 @@ def _times(outcome: Outcome) -> Iterator[Figure]:
     yield sheet("tp_exposed", "exposed TP communication", "s", "sum(exposed)")
     yield sheet(
         "tp_over_compute",
-        "tensor-parallel communication over compute",
+        "tensor-parallel communication / compute",
         "",
         "ratio(tp_seconds, sum(compute))",
     )

@@ -131,7 +131,7 @@ def overlap(study: Study) -> Iterator[Check]:
         id="pipelined-needs-shards",
         holds=layout.sequence_parallel,
         subject="overlap.tensor",
-        message="an all-reduce of whole activations cannot be pipelined with a product",
+        message="an all-reduce of complete activations cannot be overlapped with its product",
         help="`layout.sequence_parallel = on` replaces it by an all-gather and a reduce-scatter",
     )
     q = study[Overlap].chunks
