@@ -46,8 +46,8 @@ from .megatron_files import (
             "--recompute-activations --recompute-granularity full",
             "--recompute-activations is selective, and --recompute-granularity is full",
         ),
-        ("--bf16 --fp16", "--bf16 and --fp16 do not go together"),
-        ("--bf16 --fp8-format hybrid --fp4-format e2m1", "do not go together"),
+        ("--bf16 --fp16", "--bf16 and --fp16 cannot be combined"),
+        ("--bf16 --fp8-format hybrid --fp4-format e2m1", "cannot be combined"),
         (
             "--tensor-model-parallel-size",
             "a whole number from 1 on is expected, and nothing follows",
@@ -78,7 +78,7 @@ from .megatron_files import (
         ("--window-size wide", "two whole numbers are expected"),
         ("--hybrid-override-pattern M*M*", "Mamba layers are not in the language"),
         ("--deepspeed --ds-sequence-parallel-fpdt", "FPDT"),
-        ("--use-torch-fsdp2 --use-distributed-optimizer", "does not go together with"),
+        ("--use-torch-fsdp2 --use-distributed-optimizer", "cannot be combined with"),
         ("--hidden-dropout often", "a number is expected, and often follows"),
     ],
 )

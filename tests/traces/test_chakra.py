@@ -225,7 +225,7 @@ def test_too_many_nodes_are_refused_with_the_arithmetic(
         save_traces(trace(), tmp_path)
     (problem,) = caught.value.diagnostics
     assert " x 8 = " in problem.message
-    assert "100 nodes are the most" in str(problem.help)
+    assert "100 is the limit of nodes" in str(problem.help)
     monkeypatch.setattr(files, "_MOST_NODES", 10)
     with pytest.raises(SpecError, match="64 passes on 8 ranks"):
         save_traces(trace(), tmp_path)

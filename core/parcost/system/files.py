@@ -200,9 +200,9 @@ def _read_all(file: BinaryIO, kind: Kind, name: str) -> bytes:
 
 
 def _too_large(name: str, kind: Kind, size: int = 0) -> SpecError:
-    has = f"has {size:,} bytes" if size else f"has more than {kind.limit:,} bytes"
-    most = f", and {kind.limit:,} are the most" if size else ", which are the most"
-    message = f"`{name}` {has}{most} for a {kind.name}"
+    limit = f"{kind.limit:,} bytes"
+    has = f"has {size:,} bytes, more than {limit}" if size else f"has more than {limit}"
+    message = f"`{name}` {has}, the limit for a {kind.name}"
     return failure("file-too-large", message, name)
 
 

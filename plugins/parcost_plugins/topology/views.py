@@ -211,7 +211,7 @@ def _ranks_of_job(study: Study) -> Ranks:
         raise SpecError([Diagnostic("show-sweep", message, help=help, place=study.path)])
     if devices > _MOST_RANKS:
         message = f"{devices:,.0f} ranks are too many to list"
-        help = f"{_MOST_RANKS:,} are the most"
+        help = f"the limit is {_MOST_RANKS:,}"
         raise SpecError([Diagnostic("show-size", message, help=help, place=study.path)])
     return Ranks.of(study)
 

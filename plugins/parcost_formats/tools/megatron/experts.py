@@ -134,7 +134,7 @@ def read_exchange(options: ToolOptions) -> None:
         else:
             draft.set("routing.hide", "pair", pair)
         if shared is not None and shared.text != "false":
-            draft.problem(shared, f"it does not go together with {pair.key}")
+            draft.problem(shared, f"it cannot be combined with {pair.key}")
     elif shared is not None and shared.text != "false":
         draft.set("routing.hide", "shared_experts", shared)
 

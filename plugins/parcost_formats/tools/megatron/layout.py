@@ -47,7 +47,7 @@ def _sharding(options: ToolOptions) -> None:
         if keeps is not None and keeps.text != "false":
             draft.set("sharding.reshard", "off", keeps)
         for one in used[1:]:
-            draft.problem(one, "it does not go together with --use-torch-fsdp2")
+            draft.problem(one, "it cannot be combined with --use-torch-fsdp2")
     elif megatron in used and megatron is not None:
         strategies = _WORDS["data_parallel_sharding_strategy"]
         word = options.word("data_parallel_sharding_strategy", *strategies)

@@ -41,11 +41,11 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
         for name in wide:
             option = options.get(name)
             if option is not None:
-                draft.problem(option, "--bf16 and --fp16 do not go together")
+                draft.problem(option, "--bf16 and --fp16 cannot be combined")
         return None, None
     if len(narrow) > 1:
         for one in narrow:
-            draft.problem(one, "--fp8-format and --fp4-format do not go together")
+            draft.problem(one, "--fp8-format and --fp4-format cannot be combined")
         return None, None
     recipe = options.get("fp8_recipe") or options.get("fp4_recipe")
     if not narrow:

@@ -31,7 +31,7 @@ def read_schedule(options: ToolOptions) -> None:
     if len([one for one in ways if one.name != _LAYOUT]) > 1:
         shown = " and ".join(one.key for one in ways)
         for one in ways:
-            draft.problem(one, f"{shown} do not go together", "keep only one of them")
+            draft.problem(one, f"{shown} cannot be combined", "keep only one of them")
         return
     chunks = _chunks(options, pp)
     if any(one.name == _LAYOUT for one in ways):

@@ -110,7 +110,7 @@ def _check_nodes(trace: StepTrace, nodes: Sequence[TraceNode], device: int, rank
 
 def _refuse(trace: StepTrace, what: str) -> None:
     message = f"the traces of `{trace.name}` have {what}"
-    help = f"{_MOST_NODES:,} nodes are the most: take fewer micro-batches, or some `--ranks`"
+    help = f"{_MOST_NODES:,} is the limit of nodes: take fewer micro-batches, or some `--ranks`"
     raise SpecError([Diagnostic("trace-size", message, help=help, place=trace.path)])
 
 
