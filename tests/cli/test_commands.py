@@ -1213,7 +1213,7 @@ def test_check_says_what_eval_says_of_all_but_prices(run: Run) -> None:
     done = run("check", "long.par", long=long)
     assert done.code == 1
     assert "error[schedule-length]: 50000 micro-batches on pp 4 are 200000 passes" in done.out
-    assert "help: use larger micro-batches, at most 32768 of them" in done.out
+    assert "help: use larger micro-batches, at most 32768 per step" in done.out
     claims = "expect {\n  mfuu >= 1 %\n  memory >= 3 s\n  mfu = 40 %\n}\n"
     done = run("check", "claims.par", claims=GOOD + claims)
     assert done.code == 2

@@ -70,7 +70,7 @@ def test_a_stage_of_zero_that_pipelines_of_deepspeed_lack() -> None:
     (refused,) = refusals(spec("deepspeed", "tp = 2, pp = 4, zero = 3"))
     assert "with pp above 1" in refused.message
     assert refused.help is not None
-    assert refused.help.startswith("take 1;")
+    assert refused.help.startswith("use 1,")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_framework_of_ones_own_says_what_it_has() -> None:
     assert "`ours` 1.0 has no `layout.tp = 8`" in found.message
     assert [*found.notes] == ["it has `1`, `2`, `4`; 8 since 1.1"]  # and no source
     assert found.help is not None
-    assert found.help.startswith("take 4;")
+    assert found.help.startswith("use 4,")
 
 
 @pytest.mark.slow
