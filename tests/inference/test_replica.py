@@ -130,8 +130,8 @@ def test_what_a_replica_holds_and_computes() -> None:
 @pytest.mark.parametrize(
     ("said", "rate"),
     [
-        ({}, 1000 * 0.8 * 0.5 * 0.75),
-        ({"compute": "fp8"}, 2000 * 0.6 * 0.5 * 0.75),
+        ({}, 1000 * 0.8 * 0.5 * 0.9 * 0.75),
+        ({"compute": "fp8"}, 2000 * 0.6 * 0.5 * 0.7 * 0.75),
         ({"gemm_efficiency": 0.7}, 700),
         ({"gemm_efficiency": 0.7, "matmul_efficiency": 0.3}, 300),
     ],
@@ -140,6 +140,8 @@ def test_the_peak_of_a_product(
     said: dict[str, Any], rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica, "clock", lambda *_: 0.75)
+    held = {"bf16": 0.9, "fp8": 0.7}
+    monkeypatch.setattr(replica, "held_share", lambda *given: held[given[-1]])
     assert stub(**said).peak == pytest.approx(rate)
 
 

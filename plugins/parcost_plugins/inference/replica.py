@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary import (
     Serving,
     Training,
 )
-from parcost_plugins.vocabulary.clocks import clock
+from parcost_plugins.vocabulary.clocks import clock, held_share
 from parcost_plugins.vocabulary.partition import (
     Counts,
     LayerKind,
@@ -73,7 +73,8 @@ class Replica:
         narrow = serving.compute in ("fp8", "fp4")
         name = f"{serving.compute}_matmul_efficiency" if narrow else "matmul_efficiency"
         best: Real = getattr(serving.device, name)
-        return best * kernels.shape_efficiency * clock(serving.device, kernels)
+        held = held_share(serving.device, kernels, serving.compute)
+        return best * kernels.shape_efficiency * held * clock(serving.device, kernels)
 
     @property
     def bandwidth(self) -> Real:
