@@ -1072,6 +1072,7 @@ def test_catalog_lists_and_shows(run: Run) -> None:
     whole = run("catalog", "h100_sxm").out  # and not `h100_sxm_96g`, whose name begins with it
     assert re.search(r"memory_bandwidth +3.35 TB/s +vendor: ", whole)
     assert "h100_sxm_96g" not in whole
+    assert "use catalog.frameworks.NAME" in run("catalog", "frameworks.nemo*").out
     missing = run("catalog", "h100_smx")
     assert missing.code == 2
     assert "did you mean `h100_sxm`?" in missing.err

@@ -326,3 +326,15 @@ def test_errors_of_the_file_stand_beside_those_of_an_override() -> None:
     messages = " ".join(d.message for d in caught.value.diagnostics)
     assert "`network.bandwidth`" in messages
     assert "`levl`" in messages
+
+
+@pytest.mark.parametrize(
+    ("entry", "help"),
+    [
+        ("catalog.fabrics.hgx_h100", "write `hgx_h100`, which is imported"),
+        ("catalog.fabrics.aws_p5", "import it: `use catalog.fabrics.aws_p5`"),
+    ],
+)
+def test_a_whole_path_of_the_catalogue_leads_to_its_name(entry: str, help: str) -> None:
+    found = diagnostics_of(cluster=f"cluster {{ devices = 64, fabric = {entry} }}")
+    assert help in [d.help for d in found]

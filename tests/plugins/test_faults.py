@@ -280,7 +280,12 @@ class Broken(Collective):
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"), [(None, "raised KeyError: 'warp'"), ("soon", "is 'soon', where seconds")]
+    ("answer", "said"),
+    [
+        (None, "raised KeyError: 'warp'"),
+        ("soon", "is 'soon', where seconds"),
+        (-1.0, "is -1.0, where seconds from 0 on are expected"),
+    ],
 )
 def test_an_algorithm_that_fails_is_left_out_and_named(answer: Any, said: str) -> None:
     library = Library(name="ours", source="us", algorithms={"all_reduce": ("broken", "ring")})

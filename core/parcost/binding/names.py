@@ -187,7 +187,10 @@ class NameResolver:
                 message = f"the study has {len(known)} blocks `{target}`: which one?"
                 hint = " or ".join(f"`{scope.name.rsplit('.')[-1]} = {k}`" for k in known[:4])
         else:
-            hint = self.binder.loader.import_hint(node.text, target, known) or hint
+            entry = node.parts[-1].text  # of a whole path, its name
+            hint = self.binder.loader.import_hint(entry, target, known) or hint
+            if entry in known and len(node.parts) > 1:
+                hint = f"write `{entry}`, which is imported"
             hint = hint or "`parcost catalog` lists what can be imported"
         span = node.span
         if not _in_files(span) and scope.definition and scope.definition.header:

@@ -89,13 +89,15 @@ def _whole(name: str, blocks: list[Block]) -> list[Item]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether *pattern* is a part of *name*, or matches it whole with wildcards.
+    """Return whether *pattern* is a part of *name*, or matches its last names with wildcards.
 
     >>> matches("catalog.devices.h100_sxm", "h100"), matches("catalog.models.gpt3", "*.gpt*")
     (True, True)
+    >>> matches("catalog.models.gpt3", "models.*"), matches("catalog.models.gpt3", "pt*")
+    (True, False)
     """
     if any(character in pattern for character in "*?["):
-        return fnmatchcase(name, pattern)
+        return fnmatchcase(name, pattern) or fnmatchcase(name, f"*.{pattern}")
     return pattern.lower() in name.lower()
 
 

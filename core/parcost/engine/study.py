@@ -429,10 +429,11 @@ def _times(
     for one in offered:
         try:
             time = call(one.seconds, operation, size, group, passing=ParcostError)
-            if time.__class__ is float or isinstance(time, (float, int)) or array_kind(time):
+            is_number = time.__class__ is float or isinstance(time, (float, int))
+            if (is_number and not time < 0) or array_kind(time):
                 found.append((one, time))
                 continue
-            complaint = f"is {quote(time)}, where seconds are expected"
+            complaint = f"is {quote(time)}, where seconds from 0 on are expected"
         except CallError as error:
             complaint = str(error)
         plugin, _ = study.plugins.offers("collectives")[one.name]
