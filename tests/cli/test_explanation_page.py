@@ -146,10 +146,13 @@ def test_labels_are_nouns_of_what_they_head(explain: Run, term: str, facts: list
 @pytest.mark.parametrize(
     ("term", "overlap"),
     [
-        ({"when": "drain"}, "under pipeline fill and drain"),
+        ({"when": "drain"}, "under the idle time of the stage in pipeline drain"),
         (
             {"when": "drain", "beside": 0.99, "tail": 871e-6},
-            "under pipeline fill and drain and 99 % of one micro-batch; 871 us are always exposed",
+            (
+                "under the idle time of the stage in pipeline drain and 99 % of its last micro-batch"
+                "; 871 us cannot overlap"
+            ),
         ),
         ({"when": "end"}, "none: every stage has drained"),
     ],
