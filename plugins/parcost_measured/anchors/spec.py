@@ -35,17 +35,17 @@ _DIMENSIONS = ("layers", "hidden", "heads", "kv_heads", "ffn", "experts", "top_k
 def read_spec(label: str, name: str, text: str) -> Translation:
     """Return the anchors of a spec, each with the attributes of its run."""
 
-    def problem(message: str) -> Translation:
+    def rejection(message: str) -> Translation:
         return Translation(problems=[ImportProblem(message=message, end=min(1, len(text)))])
 
     try:
         scenarios = load_text(text, name)
         if len(scenarios) != 1:
-            return problem(f"the spec has {len(scenarios)} studies, and one is measured")
+            return rejection(f"the spec has {len(scenarios)} studies, and one is measured")
         study = scenarios[0].first
         anchors = study.all(Anchor)
         if not anchors:
-            return problem("the spec has no `anchor` block: add `anchor { step_time = 4.1 s }`")
+            return rejection("the spec has no `anchor` block: add `anchor { step_time = 4.1 s }`")
         if not study.get(Training):
             return Translation(blocks=[_plain(one, len(text)) for one in anchors])
         blocks = []
@@ -54,9 +54,9 @@ def read_spec(label: str, name: str, text: str) -> Translation:
             full = label if own == "anchor" else label_of(f"{label}_{own}")
             blocks.append(_imported(full, whole_anchor(study, one), len(text)))
     except SpecError as error:
-        return problem(error.diagnostics[0].message if error.diagnostics else str(error))
+        return rejection(error.diagnostics[0].message if error.diagnostics else str(error))
     except ValueError as error:
-        return problem(str(error))
+        return rejection(str(error))
     return Translation(blocks=blocks)
 
 
