@@ -3,8 +3,8 @@
 If a step does not fit or is tight, every change that the framework supports is made in the spec.
 The changed spec is evaluated like any study. A change is listed if the step then fits, or is tight
 and did not fit before. The order is by step time; changes that need more devices come last. For
-each attribute only the cheapest value is listed. If no single change is enough without memory on
-the host or more devices, pairs of the most effective ones are tried.
+each attribute only the cheapest value is listed. Pairs of the most effective changes are tried if
+no single one is enough. A change that needs memory on the host, or more devices, does not count.
 
 Take 70 billion parameters on 64 devices. `recompute.norms = on` may save 5 GiB for 20 ms, and
 `layout.cp = 2` 25 GiB for 100 ms. Both are rows, the former first.
