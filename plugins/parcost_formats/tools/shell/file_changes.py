@@ -66,14 +66,7 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
     """
     program, rest = posixpath.basename(words[0]), words[1:]
     if program in _PREFIXES:
-        at = next((at for at, one in enumerate(rest) if one in _WRITING), len(rest))
-        if at == len(rest):
-            return []
-        found = written_paths(rest[at:], document)
-        if program in ("find", "xargs") and rest[at] in _IN_PLACE and found:
-            names = [other for one, other in pairwise(rest) if one in ("-name", "-iname")]
-            return names or [f"*{ending}" for ending in DECIDING]
-        return found
+        return _paths_behind(program, rest, document)
     plain = [one for one in rest if not one.startswith("-")]
     if program in _IN_PLACE:
         writing = _WRITING_WORDS.get(program, r"-[a-zA-Z]*i.*")
@@ -87,9 +80,24 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
         return [other for one, other in pairwise(rest) if one in _OUTPUTS[program]]
     if program not in _COPYING:
         return _output_files(rest)
-    if len(plain) < 2 or "-t" in rest:
+    return _copied_paths(plain) if len(plain) > 1 and "-t" not in rest else []
+
+
+def _paths_behind(program: str, words: Sequence[str], document: str) -> Sequence[str]:
+    """Return the files that a command behind a prefix such as ``sudo`` or ``find`` writes."""
+    at = next((at for at, one in enumerate(words) if one in _WRITING), len(words))
+    if at == len(words):
         return []
-    *sources, target = plain
+    found = written_paths(words[at:], document)
+    if program in ("find", "xargs") and words[at] in _IN_PLACE and found:
+        names = [other for one, other in pairwise(words) if one in ("-name", "-iname")]
+        return names or [f"*{ending}" for ending in DECIDING]
+    return found
+
+
+def _copied_paths(operands: Sequence[str]) -> Sequence[str]:
+    """Return the files that a command copies to a known path, or into this folder."""
+    *sources, target = operands
     if target.endswith(DECIDING):
         is_same = "$" in target and posixpath.basename(sources[-1]) == posixpath.basename(target)
         return [] if is_same else [target]
