@@ -74,9 +74,9 @@ def _decorate(make: Callable[..., type], cls: type | None, options: Mapping[str,
     # attrs keeps methods that a class has already, unless they are asked for.
     asked = {"slots": False, "init": True, "eq": eq, **({"unsafe_hash": True} if hashed else {})}
     options = {**options, **asked}
-    unmade = _Unmade(cls, partial(make, **options))
+    late = _LateClass(cls, partial(make, **options))
     for name in names:
-        setattr(cls, name, _Placeholder(unmade, name))
+        setattr(cls, name, _Placeholder(late, name))
     return cls
 
 
@@ -86,7 +86,7 @@ def _covers_property(cls: type) -> bool:
     return any(isinstance(vars(base).get(n), property) for base in cls.__mro__[1:] for n in named)
 
 
-class _Unmade:
+class _LateClass:
     """A class that is not made yet; only one thread makes it."""
 
     lock = RLock()  # one for all: to make a class makes its bases
@@ -100,19 +100,23 @@ class _Unmade:
         with self.lock:
             make, self.make = self.make, None
             if make is not None:
-                make(self.cls)
+                try:
+                    make(self.cls)
+                except BaseException:
+                    self.make = make  # the next use reports the same error
+                    raise
 
 
 class _Placeholder:
     """A member of a class that is made when the member is read."""
 
-    def __init__(self, unmade: _Unmade, name: str) -> None:
-        self.unmade, self.name = unmade, name
+    def __init__(self, late: _LateClass, name: str) -> None:
+        self.late, self.name = late, name
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the member of the class that is made; a subclass may have another."""
-        self.unmade.finish()
-        found = vars(self.unmade.cls)[self.name]
+        self.late.finish()
+        found = vars(self.late.cls)[self.name]
         return found.__get__(instance, owner) if hasattr(found, "__get__") else found
 
 

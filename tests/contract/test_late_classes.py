@@ -122,3 +122,14 @@ def test_threads_make_a_class_once() -> None:
         for thread in threads:
             thread.join()
         assert found == [Shared(1)] * 4
+
+
+def test_a_class_that_cannot_be_made_reports_the_cause_at_each_use() -> None:
+    @record
+    class Wrong:
+        a: int = 1
+        b: str  # type: ignore[misc]
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="No mandatory attributes allowed after"):
+            Wrong()
