@@ -125,10 +125,10 @@ def problems(text: str, name: str = "run.args") -> list[str]:
     return [problem.message for problem in Megatron().translate(name, text).problems]
 
 
-def figures(folder: Path, text: str, devices: int, name: str = "run.args") -> Any:
+def figures(folder: Path, text: str, devices: int, name: str = "run.args", more: str = "") -> Any:
     (folder / name).write_text(text, encoding="utf-8")
     spec = (
-        f'use "{name}"\nuse catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n'
+        f'use "{name}"\nuse catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n{more}'
         f"cluster {{ devices = {devices} }}\n"
     )
     (study,) = parcost.load_text(spec, str(folder / "job.par"))

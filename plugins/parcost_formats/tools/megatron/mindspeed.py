@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parcost_formats.tools.drafts import Draft, Option, digits
-from parcost_formats.tools.megatron.patterns import LayerListError, pattern
+from parcost_formats.tools.megatron.patterns import MOST_LAYERS, LayerListError, pattern
 from parcost_formats.tools.megatron.tools import ToolJob
 from parcost_formats.tools.tables import table
 
@@ -25,14 +25,22 @@ _OVERRULED = {
 _OF_CONTEXT = (
     *("context_parallel_algo", "ulysses_degree_in_cp", "cp_window_size"),
     *("use_cp_send_recv_overlap", "context_parallel_kv_cache_policy", "use_ulysses_allgather_kv"),
+    "kv_head_repeat_before_uly_alltoall",
 )
 
 
 def mindspeed_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
     """Return the job of a script with flags of MindSpeed, as flags of Megatron-LM; else None."""
-    if not any(name in options for name in _TABLE["signs"]):
+    shared = sum(name in options for name in _TABLE["signs"])
+    if shared < int(_TABLE["least"]) and not any(name in options for name in _TABLE["own"]):
         return None
     return _MindSpeed(draft, options).job()
+
+
+def _integer(text: str) -> int | None:
+    """Return an integer of less than ten characters, None for another text."""
+    text = text.strip("'\"")
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 10 else None
 
 
 class _MindSpeed:
@@ -60,6 +68,8 @@ class _MindSpeed:
         self._context()
         self._attention()
         self._kernels()
+        self._accumulation()
+        self._optimizer()
         self._recompute(chunks)
         for name, found in _TABLE["sets"].items():
             if (option := self._options.pop(name, None)) is not None:
@@ -76,8 +86,7 @@ class _MindSpeed:
     def _number(self, name: str) -> int | None:
         """Return the value of a flag as an integer, None if it is missing or no integer."""
         option = self._options.get(name)
-        text = option.text.strip("'\"") if option is not None and not option.unread else ""
-        return int(text) if text.removeprefix("-").isdecimal() and len(text) < 10 else None
+        return _integer(option.text) if option is not None and not option.unread else None
 
     def _degree(self, name: str) -> int | None:
         """Return a degree of parallelism: 1 without its flag, None if its value is not known."""
@@ -97,6 +106,11 @@ class _MindSpeed:
     def _layers(self, chunks: int | None) -> None:
         """Leave out layers that do nothing; read which layers have experts, and the stages."""
         layers = self._number("num_layers")
+        listed = {"noop_layers", "first_k_dense_replace"} & self._options.keys()
+        if listed and layers is not None and layers > MOST_LAYERS:
+            why = f"at most {MOST_LAYERS:,} layers can be listed one by one"
+            self._draft.problem(self._options["num_layers"], why)
+            return
         idle = self._idle_layers(layers)
         self._kinds(layers, idle)
         counts = self._options.pop("num_layer_list", None)
@@ -104,17 +118,16 @@ class _MindSpeed:
             self._stages(counts, layers)
             return
         option = self._options["noop_layers"]
-        pp = self._degree("pipeline_model_parallel_size")
-        if layers is None or pp is None or not chunks or layers % (pp * chunks):
+        stages = (self._degree("pipeline_model_parallel_size") or 0) * (chunks or 0)
+        if layers is None or stages < 1 or layers % stages:
             why = f"{layers or 'the'} layers do not divide into {chunks or 'the'} x pp stages"
             self._draft.problem(option, why)
             return
-        each = layers // (pp * chunks)
-        left = [
-            each - sum(stage * each <= one < stage * each + each for one in idle)
-            for stage in range(pp * chunks)
-        ]
-        if pp * chunks > 1:
+        each = layers // stages
+        left = [each] * stages
+        for one in idle:
+            left[one // each] -= 1
+        if stages > 1:
             self._draft.set("schedule.stages", str(left), option)
         per = self._options.pop(_PER_VIRTUAL, None)
         if per is not None:
@@ -132,14 +145,16 @@ class _MindSpeed:
         option = self._options.get("noop_layers")
         if option is None or option.unread:
             return frozenset()
-        parts = option.text.strip("'\"").split(",")
-        if not all(part.isdecimal() and int(part[:9]) < (layers or 0) for part in parts):
+        places = [_integer(part) for part in option.text.strip("'\"").split(",")]
+        idle = frozenset(one for one in places if one is not None and 0 <= one < (layers or 0))
+        if not idle.issuperset(places):
             self._draft.problem(option, f"places from 0 to {layers} - 1 are expected", "such as 61")
             return frozenset()
-        return frozenset(int(part) for part in parts)
+        return idle
 
     def _kinds(self, layers: int | None, idle: frozenset[int]) -> None:
         """Write which layers have experts as a list, if the first ones have none."""
+        dense = self._number("first_k_dense_replace")
         first = self._options.pop("first_k_dense_replace", None)
         option = first or self._options.get("noop_layers")
         if "num_experts" not in self._options or option is None or layers is None:
@@ -147,24 +162,25 @@ class _MindSpeed:
                 self._draft.ignore(first, "it has no effect without --num-experts")
             return
         every = self._options.get("moe_layer_freq")
-        dense = first.text if first is not None else "0"
         interval = self._number("moe_layer_freq") if every is not None else 1
         try:
             listed = [] if interval else pattern(" ".join(every.texts) if every else "")
         except LayerListError:
             return  # which the flag itself reports
-        if first is not None and (first.unread or not dense.removeprefix("-").isdecimal()):
+        if first is not None and first.unread:
             self._options["first_k_dense_replace"] = first
-            self._draft.ask(
-                "model.dense_first",
-                f"`{first.key}`: {first.unread or 'no number'}",
-                [*first.answers, "--set model.dense_first=1"],
-                first,
-            )
+            why = f"`{first.key}`: {first.unread}"
+            answers = [*first.answers, "--set model.dense_first=1"]
+            self._draft.ask("model.dense_first", why, answers, first)
+            return
+        if first is not None and dense is None:
+            why = f"a whole number is expected, and {first.text[:40] or 'nothing'} follows"
+            self._draft.problem(first, why)
             return
         kinds = [
             int(
-                place >= int(dense) and (place % interval == 0 if interval else bool(listed[place]))
+                place >= (dense or 0)
+                and (place % interval == 0 if interval else bool(listed[place]))
             )
             for place in range(layers if interval else min(layers, len(listed)))
             if place not in idle
@@ -179,12 +195,11 @@ class _MindSpeed:
         """Read the layers of each stage."""
         if counts is None:
             return
-        parts = counts.text.strip("'\"").split(",")
-        numbers = [int(part[:9]) if part.isdecimal() else 0 for part in parts]
+        numbers = [_integer(part) or 0 for part in counts.text.strip("'\"").split(",")]
         pp = self._degree("pipeline_model_parallel_size")
         if counts.unread or pp is None or layers is None:
             self._draft.leave(counts, counts.unread or "it needs the layers and the stages")
-        elif sum(numbers) != layers or len(numbers) != pp or not all(numbers):
+        elif sum(numbers) != layers or len(numbers) != pp or min(numbers) < 1:
             self._draft.problem(counts, f"{pp} stages with {layers} layers in sum are expected")
         elif pp > 1:
             self._draft.set("schedule.stages", str(numbers), counts)
@@ -251,6 +266,7 @@ class _MindSpeed:
             self._draft.problem(option, f"`{option.text[:40]}` is not modelled", known)
             return
         self._options["cp_comm_type"] = option.evolve(name="cp_comm_type", texts=(word,))
+        self._repeated_heads(word, option)
         if sizes is None:
             return
         if word != "a2a+p2p":
@@ -261,6 +277,15 @@ class _MindSpeed:
             self._options[name] = sizes.evolve(name=name, texts=texts)
         else:
             self._draft.problem(sizes, f"cp {cp} is not a multiple of it")
+
+    def _repeated_heads(self, word: str, algorithm: Option) -> None:
+        """Name the copies of keys and values for an all-to-all, which are made by default."""
+        flag = self._options.pop("kv_head_repeat_before_uly_alltoall", None)
+        if word.startswith("a2a") and "group_query_attention" in self._options:
+            why = f"{_VERSION} repeats keys and values for all heads before the all-to-all"
+            self._draft.leave(flag or algorithm, f"{why}: the bytes of the copies are left out")
+        elif flag is not None:
+            self._draft.ignore(flag, "it has an effect on grouped queries in an all-to-all")
 
     def _attention(self) -> None:
         """Read windows, padding of latent attention, and the specification of layers."""
@@ -312,6 +337,38 @@ class _MindSpeed:
         elif self._degree("context_parallel_size") == 1:
             why = f"{_VERSION}: without --use-flash-attn scores are written to memory"
             self._draft.assume("kernels.attention", "unfused", why)
+
+    def _accumulation(self) -> None:
+        """Read whether products of experts add to the gradients of earlier micro-batches."""
+        fused = self._options.pop("gemm_gradient_accumulation_fusion", None)
+        grouped = self._options.get("moe_grouped_gemm")
+        if "no_gradient_accumulation_fusion" in self._options:
+            if fused is not None:
+                why = "`kernels { fused_accumulation }` is for all layers: experts alone are fused"
+                self._draft.leave(fused, why)
+        elif fused is not None:
+            self._draft.set("kernels.fused_accumulation", "on", fused)
+        elif grouped is not None and grouped.text != "false" and "num_experts" in self._options:
+            why = "without --gemm-gradient-accumulation-fusion gradients of experts are added apart"
+            self._draft.leave(
+                grouped, f"{why}: `kernels {{ fused_accumulation }}` is for all layers"
+            )
+
+    def _optimizer(self) -> None:
+        """Name optimizer state that is kept twice, and optimizers with further state."""
+        twice = self._options.pop("enable_high_availability", None)
+        single = "distributed_optimizer_no_replica" in self._options
+        if twice is not None and single:
+            self._draft.ignore(twice, "optimizer state is kept once")
+        elif twice is not None:
+            why = (
+                "optimizer state is kept twice, by halves of the data-parallel ranks: not modelled"
+            )
+            self._draft.leave(twice, why)
+        kind = self._options.get("optimizer_selection")
+        if kind is not None and kind.text.strip("'\"") not in _TABLE["optimizers"]:
+            why = "state beside two moments is not read: `precision { optimizer }` has the bytes"
+            self._draft.leave(self._options.pop(kind.name), kind.unread or why)
 
     def _recompute(self, chunks: int | None) -> None:
         """Read the recomputed layers of a device, where the flag counts them by device."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _SYMBOL = re.compile(r"\s*(\d+|[-+*,()\[\]])")
-_MOST = 100_000  # layers
 _DEEPEST = 20
+#: Layers that a list can have.
+MOST_LAYERS = 100_000
 
 
 class LayerListError(ValueError):
@@ -135,6 +136,6 @@ class _ListExpression:
 
 def _short(count: int) -> int:
     """Return *count*; raise if a list would be too long."""
-    if count > _MOST:
+    if count > MOST_LAYERS:
         raise LayerListError
     return count
