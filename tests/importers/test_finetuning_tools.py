@@ -319,6 +319,17 @@ def test_a_way_to_run_that_is_not_in_the_language_is_rejected(
     assert any(message in problem.message for problem in read(tool, old, new).problems)
 
 
+@pytest.mark.parametrize("name", ["adam", "adamw", "AdamW", "adamw_torch", "adamw_torch_fused"])
+def test_adam_by_any_of_its_names_has_the_recipe_of_the_catalogue(name: str) -> None:
+    """Moments of 8 bits are another recipe, which this trainer does not have."""
+    found = read("llamafactory_v1", "out\n", f"out\noptim_config: {{name: {name}}}\n")
+    assert not found.questions
+    assert not found.problems
+    assert "precisions.bf16_pure" in uses(found)
+    narrow = read("llamafactory_v1", "out\n", "out\noptim_config: {name: adamw_8bit}\n")
+    assert any("other than Adam" in problem.message for problem in narrow.problems)
+
+
 def test_ring_attention_of_axolotl_runs_in_deepspeed(run_command: Run) -> None:
     """The engine itself has Ulysses alone, and the trainer brings the ring."""
     name, text = FILES["axolotl"]

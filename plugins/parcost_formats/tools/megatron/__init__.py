@@ -216,13 +216,7 @@ def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> No
         return
     if line.script is not None and not place.assumption:
         place = place.evolve(assumption=line.script.assumption(place.text, 0, len(text)))
-    found = read_engine(text, place)
-    if isinstance(found, ImportProblem):
-        options.draft.problem(place, found.message)
-        return
-    options.add(found.options, found.recipe)
-    if found.rest:
-        options.draft.leave(place, f"what the file has of {found.rest} is not read")
+    read_engine(options, text, place)
 
 
 def _is_stated(option: Option, line: CommandLine) -> bool:
@@ -330,9 +324,9 @@ def read_options(options: ToolOptions, framework: str, entry: Option | None = No
     options.check_switches(sorted(switch_names()))
     for name, found in table(TOOL)["elsewhere"].items():
         option = options.get(name)
-        if option is not None and options.recipe and name.startswith("deepspeed"):
-            options.draft.ignore(option, "its configuration is read")
-        elif option is not None and option.text != "false":
+        if options.has_engine and name.startswith("deepspeed"):
+            continue
+        if option is not None and option.text != "false":
             options.doubt(option, found["why"], found["about"])
             options.draft.leave(option, found["why"], _SET_ELSEWHERE.get(name, ""))
     other = next((one for one in table(TOOL)["other_models"] if options.has(one)), "")

@@ -31,22 +31,27 @@ def topic(path: str) -> str:
 class ToolOptions(OptionSet):
     """The options of a file, and which of its settings are uncertain.
 
-    *tool* is the tool with its version, as written in assumptions. *recipe* is the precision of a
-    bf16 job whose engine has a configuration, "" for that of Megatron-LM. A default is assumed only
-    for attributes that no key makes uncertain.
+    *tool* is the tool with its version, as written in assumptions. *has_engine* says that the
+    configuration of DeepSpeed is read; *recipe* is the precision of its bf16 jobs, "" for that of
+    Megatron-LM. A default is assumed only for attributes that no key makes uncertain.
     """
 
     def __init__(self, draft: Draft, options: Mapping[str, Option], tool: str) -> None:
         super().__init__(draft, options)
         self.tool = tool
         self.recipe = ""
+        self.has_engine = False
         self._doubts: dict[str, tuple[Option, str]] = {}
         self._asked: set[str] = set()
 
-    def add(self, options: Mapping[str, Option], recipe: str) -> None:
+    def add_engine(self, options: Mapping[str, Option], recipe: str) -> None:
         """Add the options of an engine, which decide over flags, and its *recipe* of bf16."""
+        for name in options:
+            flag = self._options.get(name)
+            if flag is not None and flag.unread:
+                self.draft.ignore(flag, "the configuration of DeepSpeed has the value")
         self._options = {**self._options, **options}
-        self.recipe = recipe
+        self.recipe, self.has_engine = recipe, True
 
     def doubt(self, option: Option, reason: str, about: Iterable[str]) -> None:
         """Mark the topics or attributes *about* as uncertain: *option* may set them."""

@@ -2,56 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from itertools import chain
-from typing import NamedTuple
 
 from parcost import ImportProblem
 from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.tables import table
 
 _RULES = table("megatron")["engine"]
-_ZERO = "zero_optimization"
+_STAGE = "zero_optimization.stage"
 
 
-class DeepSpeedOptions(NamedTuple):
-    """What a configuration decides: *options* by name, and the *recipe* of a bf16 job.
+def read_engine(options: ToolOptions, text: str, place: Option) -> None:
+    """Add what the configuration *text* decides; *place* is the flag that names it.
 
-    *rest* are its keys that may affect cost and are not read.
+    A flag with another value is an error. Keys that may affect cost and are not read are listed.
     """
-
-    options: Mapping[str, Option]
-    recipe: str
-    rest: str
-
-
-def read_engine(text: str, place: Option) -> DeepSpeedOptions | ImportProblem:
-    """Return the options of a configuration; *place* is the flag that names it."""
+    draft = options.draft
     entries = read_configuration("deepspeed.json", text)
     if isinstance(entries, ImportProblem):
-        message = f"`{place.text}`: {entries.message}"
-        return ImportProblem(message=message, start=place.start, end=place.end)
+        draft.problem(place, f"`{place.text}`: {entries.message}")
+        return
     values = {key: entry.value for key, entry in entries.items()}
-    stage = values.get(f"{_ZERO}.stage", 0)
-    if stage not in (0, 1, 2, 3) or "nvme" in values.values():
-        what = "the stages of ZeRO are 0 to 3" if stage not in (0, 1, 2, 3) else _RULES["disk"]
-        message = f"`{place.text}`: {what}"
-        return ImportProblem(message=message, start=place.start, end=place.end)
-    narrow = any(values.get(f"{kind}.enabled") is True for kind in ("bf16", "bfloat16"))
-    wide = str(values.get("data_types.grad_accum_dtype", "")) in ("fp32", "float32")
+    stage = values.get(_STAGE, 0)
+    is_stage = type(stage) is int and 0 <= stage <= 3
+    if not is_stage or "nvme" in values.values():
+        what = _RULES["disk"] if is_stage else "the stages of ZeRO are 0 to 3"
+        draft.problem(place, f"`{place.text}`: {what}")
+        return
     found: dict[str, Option] = {}
-    if stage:
-        found["zero_stage"] = place.evolve(texts=(str(stage),))
-    elif narrow:
-        found["zero_stage"] = place.evolve(texts=("1",), assumption=_RULES["sharded"])
+    for key, name in _RULES["options"].items():
+        if key in entries and name not in found:
+            line = text.count("\n", 0, entries[key].start) + 1
+            where = f"{key} ({place.text}:{line})"
+            value = json.dumps(entries[key].value)
+            found[name] = place.evolve(name=name, key=where, texts=(value,))
+    key = f"{_STAGE} ({place.text})"
+    none = place.evolve(name="zero_stage", key=key, texts=("0",))
+    is_narrow = "bf16" in found and found["bf16"].text == "true"
+    for name, one in {"zero_stage": none, **found}.items():
+        if _agrees(options, one):
+            found.pop(name, None)
+    if stage == 0 and is_narrow:
+        found["zero_stage"] = none.evolve(texts=("1",), assumption=_RULES["sharded"])
     for name, keys in _RULES["offload"].items():
         if any(values.get(key) in (True, "cpu") for key in keys):
-            found[name] = place.evolve(texts=())
-    recipe = "bf16_deepspeed" if stage == 0 or (stage == 1 and wide) else "bf16_zero_paper"
-    if stage in (2, 3) and wide:
+            found[name] = place.evolve(name=name, texts=())
+    is_summed = str(values.get("data_types.grad_accum_dtype", "")) in ("fp32", "float32")
+    recipe = "bf16_deepspeed" if stage == 0 or (stage == 1 and is_summed) else "bf16_zero_paper"
+    if stage in (2, 3) and is_summed:
         recipe = "bf16"
-    read = {*_RULES["read"], f"{_ZERO}.stage", *chain.from_iterable(_RULES["offload"].values())}
+    options.add_engine(found, recipe)
+    offload = chain.from_iterable(_RULES["offload"].values())
+    read = {*_RULES["options"], *offload, "data_types.grad_accum_dtype"}
     heads = tuple(_RULES["ignored"])
     rest = [key for key in values if key not in read and not key.startswith(heads)]
-    return DeepSpeedOptions(found, recipe, ", ".join(rest[:6]))
+    if rest:
+        draft.leave(place, f"what the file has of {', '.join(rest[:6])} is not read")
+
+
+def _agrees(options: ToolOptions, one: Option) -> bool:
+    """Return whether a flag has the value of *one* too; another value is an error at both."""
+    flag = options.lookup(one.name)
+    if flag is None or flag.unread:
+        return False
+    here = flag.text or "true"
+    if here != one.text:
+        help = "the flag and the configuration must agree"
+        options.draft.problem(flag, f"it is {here} here, and {one.key} is {one.text}", help)
+        options.draft.problem(one, f"it is {one.text}, and {flag.key} is {here}", help)
+    return here == one.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.tables import table
 
@@ -59,7 +60,7 @@ def _sharding(options: ToolOptions) -> None:
                 draft.set("layout.zero", "3", megatron, options.why(why))
     elif optimizer in used and optimizer is not None:
         draft.set("layout.zero", "1", optimizer)
-    elif stage is not None and stage.text in ("1", "2", "3"):
+    elif stage is not None and options.word("zero_stage", "0", "1", "2", "3") != "0":
         options.copy("zero_stage", "layout.zero", 1)
     else:
         why = "no distributed optimizer: every rank keeps all of the optimizer state"
@@ -74,12 +75,17 @@ def _sharding(options: ToolOptions) -> None:
         draft.set("sharding.shard", f"layout.dp * layout.cp / {instances}", option)
 
 
+def _is_ulysses(degree: Option) -> bool:
+    """Return whether the degree is the flag of Megatron-DeepSpeed, which has all-to-all."""
+    return degree.key.replace("_", "-") == "--ds-sequence-parallel-size"
+
+
 def _context(options: ToolOptions) -> None:
     """Read the communication of context parallelism: ring, all-gather or all-to-all."""
     draft = options.draft
     degree = options.get("context_parallel_size")
-    if degree is not None and "ds" in degree.key and degree.texts != ("1",):
-        draft.set("context.algorithm", "ulysses", degree)  # of Megatron-DeepSpeed
+    if degree is not None and _is_ulysses(degree) and degree.texts != ("1",):
+        draft.set("context.algorithm", "ulysses", degree)
     kind, sizes = options.get("cp_comm_type"), options.get("hierarchical_context_parallel_sizes")
     if kind is not None:
         words, known = set(kind.texts), _WORDS["cp_comm_type"]

@@ -38,10 +38,10 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
     for one in narrow:
         options.word(one.name, *_FORMATS[one.name])
     if len(wide) > 1:
-        for name in wide:
-            option = options.get(name)
-            if option is not None:
-                draft.problem(option, "--bf16 and --fp16 cannot be combined")
+        both = [option for name in wide if (option := options.get(name))]
+        for option in both:
+            keys = " and ".join(one.key for one in both)
+            draft.problem(option, f"{keys} cannot be combined")
         return None, None
     if len(narrow) > 1:
         for one in narrow:

@@ -22,13 +22,17 @@ def read_training(options: ToolOptions, framework: str) -> None:
     options.copy("seq_length", "training.sequence", 1)
     if options.copy("micro_batch_size", "training.micro_batch", 1) is None:
         options.require("micro_batch_size", "training.micro_batch")
+    steps = options.copy("engine_accumulation_steps", "training.micro_batches", 1)
     batch = options.whole("global_batch_size", 1)
     option = options.get("global_batch_size")
     if batch is not None and option is not None:
         draft.set("training.global_batch", f"{digits(batch)} sequences", option)
     else:
-        why = "one micro-batch of each replica"
-        value = "(micro_batch * layout.dp) sequences"
+        product = f"{digits(steps)} * micro_batch" if steps else "micro_batch"
+        why = (
+            f"{steps} micro-batches of each replica" if steps else "one micro-batch of each replica"
+        )
+        value = f"({product} * layout.dp) sequences"
         options.default("global_batch_size", "training.global_batch", value, why)
     _dropout(options)
     _recompute(options)

@@ -9,6 +9,9 @@ from parcost_formats.tools.torchtitan.options import TitanOptions
 from parcost_formats.tools.torchtitan.parallel import ParallelDegrees
 
 _OWN = "own"
+_WIDE_GRADIENTS = "rowwise_with_gw_hp"
+#: Recipes of torchao 0.15: float8/config.py.
+_SCALED = ("tensorwise", "rowwise", _WIDE_GRADIENTS)
 _NARROW = ("--use catalog.precisions.mxfp8", "--use catalog.precisions.bf16_fsdp")
 
 
@@ -109,15 +112,17 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     converters, names = _converters(options)
     narrow = "float8" in names
     gathers = options.get("float8.enable_fsdp_float8_all_gather")
-    recipe = options.get("float8.recipe_name")
+    name = "float8.recipe_name"
+    recipe = options.get(name)
     if converters is not None and narrow and base == "bf16_fsdp":
         base, option = "fp8_torchao", converters
-        if recipe is not None and recipe.text not in ("", "tensorwise"):
+        if recipe is not None and recipe.text and options.word(name, *_SCALED) != "tensorwise":
             base = "fp8_torchao_rows"
-            if recipe.text == "rowwise":
-                draft.ignore(recipe, f"as `{base}` has it")
+            if recipe.text == _WIDE_GRADIENTS:
+                reason = "weight gradients in high precision need fewer casts than a recipe has"
+                options.ask(recipe, reason, [f"--use catalog.precisions.{base}", *_NARROW])
             else:
-                draft.leave(recipe, "is taken as `rowwise`")
+                draft.ignore(recipe, f"as `{base}` has it")
             if gathers is not None:
                 draft.ignore(gathers, "weights scaled by rows are gathered in bf16")
         elif gathers is None or gathers.text == "false":
