@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -83,14 +83,11 @@ def blocks(name: str, entries: Sequence[SpecEntry]) -> str:
                 inside.setdefault(constant.label, []).append(entry)
     for table, kernels in tables.items():
         imports[f"attention_tables.{table}"] = None
-        inner: list[str] = []
-        for kernel, heads in kernels.items():
-            rates = [
-                line
-                for head, found in heads.items()
-                for line in block_lines(f"head_rate {head}", map(_attribute, found))
-            ]
-            inner += block_lines(f"attention_kernel {kernel}", inner=rates)
+        inner = [
+            line
+            for kernel, heads in kernels.items()
+            for line in block_lines(f"attention_kernel {kernel}", inner=_each("head_rate", heads))
+        ]
         texts.append(_block("attention_table", name, table, inner=inner))
     for device, found in devices.items():
         imports[f"devices.{device}"] = None
@@ -104,12 +101,18 @@ def blocks(name: str, entries: Sequence[SpecEntry]) -> str:
         texts.append(_block("framework", name, label, map(_attribute, found)))
     for label, inside in fabrics.items():
         imports[f"fabrics.{label}"] = None
-        inner = []
-        for level, found in inside.items():
-            inner += block_lines(f"level {level}", map(_attribute, found))
-        texts.append(_block("fabric", name, label, inner=inner))
+        texts.append(_block("fabric", name, label, inner=_each("level", inside)))
     uses = "".join(f"use catalog.{one}\n" for one in sorted(imports))
     return "\n".join([uses, *texts]) if uses else ""
+
+
+def _each(kind: str, values: Mapping[str, Iterable[SpecEntry]]) -> list[str]:
+    """Return the lines of a block of that *kind* for each label."""
+    return [
+        line
+        for label, found in values.items()
+        for line in block_lines(f"{kind} {label}", map(_attribute, found))
+    ]
 
 
 def _block(
