@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -1056,6 +1057,79 @@ def test_a_file_beside_that_a_command_may_change_is_a_question(command: str) -> 
     found = read_on_disk(command)
     (asked,) = [one for one in found.questions if one.attribute == "layout.zero"]
     assert "`ds.json`, which the script writes" in asked.reason
+
+
+EDIT = "sed -i s/2/3/ ds.json"
+LONG_WORD = "x" * 60_000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("sed s/2/3/ ds.json | sponge ds.json", "mv ds.json old.json", "mv ds.json old/"),
+        *("mv -t old ds.json", 'sed -i \'s/"stage": [0-9]\\{1\\}/"stage": 3/\' ds.json'),
+        *(
+            'sed -i "s/}\\\\\'/}/" ds.json',
+            "sed -i 's/$/,/' ds.json",
+            "sed -i 's/[9-0]/3/' ds.json",
+        ),
+        f"sed -i {'-e s/e/ee/g ' * 30}ds.json",
+        f"echo '{'a' * 60_000}' > ds.json\nsed -i 's/a*b*Z/3/' ds.json",
+        f"sed -i 's/2/{LONG_WORD}/g' ds.json",
+        f"sed -i {'-e s/a.*b.*Z/3/ ' * 9000}ds.json",
+        f"for i in {{1..900}}; do {EDIT}; done",
+        f"export X={LONG_WORD}\necho '{'$X ' * 20_000}' > t.json\nenvsubst < t.json > ds.json",
+    ],
+)
+def test_an_edit_that_is_not_followed_is_a_question_soon(command: str) -> None:
+    """Other edits, and edits that take long or make long texts, are asked for in a moment."""
+    start = time.process_time()
+    found = read_on_disk(command)
+    assert time.process_time() - start < 5
+    (asked,) = [one for one in found.questions if one.attribute == "layout.zero"]
+    assert "`ds.json`, which the script writes" in asked.reason
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "stage"),
+    [
+        (f"cd conf; {EDIT}; cd ..", "ds.json", "2"),
+        (f"cd conf; {EDIT}; cd ..", "conf/ds.json", "3"),
+        (f"cd conf; {EDIT}; cd -", "./conf/ds.json", "3"),
+        (f"pushd conf; {EDIT}; popd", "ds.json", "2"),
+        (f"(cd conf && {EDIT})", "conf/ds.json", "3"),
+        (f"cp ds.json conf/ds.json; cd conf && {EDIT}; cd ..", "conf/ds.json", "3"),
+        ("mkdir conf; cp zero3.json conf/ds.json; cd conf", "ds.json", "3"),
+        (f"cd conf; {EDIT}", "ds.json", "3"),
+        (f"cd conf; {EDIT}", "../ds.json", "2"),
+        (f"{EDIT}; cd conf", "ds.json", "2"),
+        (f"{EDIT}; cd conf", "../ds.json", "3"),
+        ("cd conf; sed -i s/2/3/ ../ds.json; cd ..", "ds.json", "3"),
+        (f"cd $DIR; {EDIT}; cd -", "ds.json", ""),
+        (f"[ -d $DIR ] && cd conf; {EDIT}", "ds.json", ""),
+        (f"if [ $X = 1 ]; then cd conf; {EDIT}; fi; cd ..", "ds.json", ""),
+        (f"cd conf; {EDIT}; cd $DIR", "ds.json", ""),
+        ("cd conf; sed -i s/2/$Q/ *.json; cd ..", "conf/ds.json", ""),
+        ("find . -name '*.json' -exec sed -i s/2/3/ {} +; cd conf", "ds.json", ""),
+        ("mv zero3.json t.json; cp zero3.json ds.json", "ds.json", ""),
+        ("cat zero3.json > /w/ds.json; cd /w", "ds.json", "3"),
+        ("cat zero3.json > /w/ds.json; cd /w", "/w/ds.json", "3"),
+        ("cat zero3.json > /w/ds.json; cd /w; gen > /w/ds.json", "ds.json", ""),
+        ("cat zero3.json > /w/ds.json; cd /w; cp $DIR/a /w/ds.json", "ds.json", ""),
+        ("cat zero3.json > ds.json; cd $DIR", "ds.json", "3"),
+        (f"cat zero3.json > ds.json; (cd $DIR; {EDIT})", "ds.json", ""),
+        ("cd $DIR; cat > ds.json <<E\n" + ON_DISK["zero3.json"] + "\nE", "ds.json", "3"),
+        ("for i in $LIST; do cd conf; done; " + EDIT, "ds.json", ""),
+    ],
+)
+def test_an_edited_file_is_the_one_in_its_folder(command: str, path: str, stage: str) -> None:
+    """Both files have stage 2 ahead of the edit; a folder that is not known is a question."""
+    one = next(one for one in importers() if one.name == "trl")
+    beside = {**ON_DISK, "conf/ds.json": ON_DISK["ds.json"]}
+    launch = DEEPSPEED.replace("--deepspeed ds.json", f"--deepspeed {path}")
+    found = one.read(ImportFile("run.sh", f"{command}\n{launch}", PLAIN, beside.get))
+    asked = [one for one in found.questions if one.attribute == "layout.zero"]
+    assert ("" if asked else settings(found)["layout.zero"]) == stage
 
 
 @pytest.mark.parametrize(

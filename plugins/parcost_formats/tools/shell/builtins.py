@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from parcost_formats.tools.shell.arithmetic import ArithmeticTextError, assigned_names
-from parcost_formats.tools.shell.assignments import ASSIGNED, NAME
+from parcost_formats.tools.shell.assignments import ASSIGNED, FILE_PREFIX, NAME
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS, WRAPPERS, Builtin, CommandReader
 from parcost_formats.tools.shell.conditions import UNDECIDED
 from parcost_formats.tools.shell.expansion import ArgumentFrame, ScriptSource
@@ -166,10 +166,25 @@ class BuiltinReader(CommandReader):
         words = [text_of(value) for value in fields[1:] if text_of(value) not in ("--", "-P")]
         path = words[0].rstrip("/") if words else "~"
         known = not any(unread_piece(value) for value in fields[1:])
-        self._folder = self._relative(path) if known and words else "?"
-        if path in (".", "./"):
-            self._folder = ""
+        before, self._folder = self._folder, self._folder_of(path) if known and words else "?"
+        self._last_folder = before
+        if text_of(fields[0]) == "pushd":
+            self._folders = [*self._folders, before]
         return Decision(True)
+
+    def _do_popd(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
+        del node, fields
+        self._last_folder = self._folder
+        self._folder = self._folders[-1] if self._folders else "?"
+        self._folders = self._folders[:-1]
+        return Decision(True)
+
+    def _folder_of(self, path: str) -> str:
+        """Return the folder that ``cd`` changes to, "?" if it is not known."""
+        if path.startswith(("-", "+")):
+            return self._last_folder if path == "-" else "?"
+        found = self._file_name(path).removeprefix(FILE_PREFIX)
+        return "" if found == "." else "?" if found == "?/.." else found
 
     def _do_pwd(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
         del fields
@@ -179,10 +194,6 @@ class BuiltinReader(CommandReader):
         else:
             self._print([Piece(f"{self._folder or '.'}\n", *place)])
         return Decision(True)
-
-    def _started_here(self) -> bool:
-        """Return whether the current folder is known relative to this file."""
-        return not self._folder.startswith(("?", "/", "~"))
 
     def _do_set(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
         del node
@@ -260,7 +271,7 @@ class BuiltinReader(CommandReader):
             return Decision(True)
         text: ScriptSource | None = None
         if unread_piece(fields[1]) is None:
-            if path in self._files:
+            if self._file_name(path) in self._files:
                 text = self._script_text(path, fields[1])
             else:
                 found = self._neighbor(self._relative(path))
@@ -305,6 +316,7 @@ class BuiltinReader(CommandReader):
         **dict.fromkeys(("source", "."), _do_source),
         **dict.fromkeys(WRAPPERS, _do_wrapper),
         **dict.fromkeys(("cd", "pushd"), _do_cd),
+        "popd": _do_popd,
         **dict.fromkeys(("trap", "alias"), _do_trap),
         "echo": _do_echo,
         "printf": _do_printf,

@@ -240,7 +240,7 @@ class CommandReader(FileEditor):
         for path in written_paths(texts, document):
             self._mark_on_disk(path, node.start, node.end)
         for name in files:
-            if may_change(name.removeprefix(FILE_PREFIX), texts, document):
+            if any(may_change(one, texts, document) for one in self._paths_from_here(name)):
                 self._mark_file(name, files, node.start, node.end)
 
     # Programs and scripts that are started
@@ -283,7 +283,7 @@ class CommandReader(FileEditor):
                 self._subshell(lambda: self._run_script(found, given, path, handed))
                 return UNDECIDED
         words = [*self._ahead, *fields]
-        self.layer.commands.append(ScriptCommand(words, environment, files=self._written_files()))
+        self.layer.commands.append(ScriptCommand(words, environment, files=self._files_of_launch()))
         del node
         return UNDECIDED
 
@@ -302,13 +302,16 @@ class CommandReader(FileEditor):
 
     def _script_text(self, path: str, value: ShellValue) -> ScriptSource | None:
         """Return the script that a command starts; list it as missing if it is not there."""
-        if path in self._files:
-            self._started.add(path)
-            file = self.layer.get(f"{FILE_PREFIX}{posixpath.normpath(path)}")
+        name = self._file_name(path)
+        if name not in self._files and not self._started_here():
+            name = f"{FILE_PREFIX}{posixpath.normpath(path)}"
+        if name in self._files:
+            self._started.add(name)
+            file = self.layer.get(name)
             texts = file.values[0] if file is not None and file.values else []
             branches = any(one.unread and one.text.startswith(_WRITTEN_FILE) for one in texts)
             if file is None or not (file.unread or branches):
-                return composed(self._files[path])
+                return composed(self._files[name])
             self._lacking.append(field_of([*value])._replace(assumption="", unread=""))
             return None
         if not path.endswith(SCRIPT_ENDINGS):

@@ -72,7 +72,8 @@ class ControlFlow(FileWriter):
         self._loose: list[bool] = []
         self._output: list[Piece] | None = None
         self._nesting = 0
-        self._folder = ""
+        self._last_folder = "?"  # of `cd -`
+        self._folders: list[str] = []  # of `popd`
         self._assumed: dict[str, ShellField] = {}  # by the assumption
 
     @abstractmethod
@@ -175,9 +176,11 @@ class ControlFlow(FileWriter):
     def _branch(self, part: Callable[[], Decision]) -> tuple[Layer, Decision]:
         """Read commands in a new layer; return the layer and their exit status."""
         outer, self.layer = self.layer, Layer(self.layer)
+        folder = self._folder
         printed_before = len(self._output) if self._output is not None else 0
         status = part()
         branch, self.layer = self.layer, outer
+        branch.folder, self._folder = self._folder, folder
         if self._output is not None and len(self._output) != printed_before:
             self._unknown_output("an undecided test")
         return branch, status
@@ -197,6 +200,9 @@ class ControlFlow(FileWriter):
                     self._loose[-1] = True
                 branch.ended = ""
                 live.append(branch)
+        folders = {self._folder if one.folder is None else one.folder for one in live}
+        if live:
+            self._folder = folders.pop() if len(folders) == 1 else "?"
         if not live:
             self.layer.ended = branches[0].ended
         elif len(live) == 1:
@@ -265,6 +271,7 @@ class ControlFlow(FileWriter):
             if variable is not None:
                 variable.values = assumed_values(variable.values, why)
         self.layer.adopt(branch)
+        self._folder = self._folder if branch.folder is None else branch.folder
 
     def _if(self, node: IfCommand) -> Decision:
         branches: list[tuple[Decision, Sequence[ShellNode]]] = []
@@ -462,6 +469,7 @@ class ControlFlow(FileWriter):
     ) -> Decision:
         """Read a loop of unknown rounds: its variables become unknown."""
         layer, written = self._written_names(names, body, step)
+        self._folder = self._folder if layer.folder == self._folder else "?"
         for name in written:
             self.layer.variables[name] = self._loop_variable(name)
         decision = Decision(None, "", (), "inside a loop, which parcost does not evaluate")
@@ -490,10 +498,10 @@ class ControlFlow(FileWriter):
     def _subshell(self, part: Callable[[], Decision]) -> Decision:
         """Read commands in a subshell, whose variables are discarded."""
         outer, self.layer = self.layer, Layer(self.layer)
-        folder = self._folder
+        folders = self._folder, self._last_folder, self._folders
         status = part()
         inner, self.layer = self.layer, outer
-        self._folder = folder
+        self._folder, self._last_folder, self._folders = folders
         self.layer.commands += inner.commands
         for name, variable in inner.variables.items():
             if name.startswith(FILE_PREFIX):

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 from parcost_formats.tools.shell.assignments import FILE_PREFIX
 from parcost_formats.tools.shell.control_flow import ControlFlow
 from parcost_formats.tools.shell.expansion import ScriptSource
-from parcost_formats.tools.shell.file_changes import DECIDING
-from parcost_formats.tools.shell.file_edits import edit_by_jq, edit_by_sed, references
+from parcost_formats.tools.shell.file_changes import DECIDING, written_paths
+from parcost_formats.tools.shell.file_edits import LONGEST, edit_by_jq, edit_by_sed, references
 from parcost_formats.tools.shell.values import (
     Decision,
     Piece,
     ShellValue,
+    Variable,
     assumption_of,
     field_of,
     text_of,
@@ -29,8 +30,10 @@ from parcost_formats.tools.shell.words import (
     ShellToken,
     SimpleCommand,
 )
+from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN
 
 _EDITORS = {"cp", "mv", "sed", "cat", "jq", "envsubst"}
+_MOST_EDITS = 200  # of files of a script: behind more, their texts are not known
 _INPUT = "/dev/stdin"
 _COPY_OPTIONS = {"-f", "-v", "-a", "-p"}
 _IN_PLACE = re.compile(r"-[a-zA-Z]*i.*|--in-place")
@@ -55,12 +58,35 @@ class FileEditor(ControlFlow):
     ) -> None:
         super().__init__(source, pins, name)
         self._neighbor = neighbor
+        self._edits = 0
 
-    def _relative(self, path: str) -> str:
-        plain = re.sub(r"^(\./)+", "", path)
-        if not self._folder or path.startswith("/"):
-            return plain
-        return f"{self._folder}/{plain}"
+    def _files_of_launch(self) -> dict[str, Variable | None]:
+        """Return the written files by their paths from the folder of a launch.
+
+        A file with the name of a written one is read in the folder of the launch, or not known.
+        """
+        files = {name: one for name, one in self._written_files().items() if one is not None}
+        found: dict[str, Variable | None] = {}
+        unsure: set[str] = set()
+        paths = {name: self._path_from_here(name) for name in files}
+        exact = {name for name, path in paths.items() if self._file_name(path) == name}
+        for name in sorted(files, key=exact.__contains__):
+            if name not in exact and name[len(FILE_PREFIX)] in UNKNOWN:
+                unsure.add(paths[name])
+                continue
+            for path in self._paths_from_here(name):
+                found[f"{FILE_PREFIX}{path}"] = files[name]
+        plain = {posixpath.basename(one) for one in files} if self._folder else set()
+        for path in (*unsure, *plain, *(f"../{one}" for one in plain)):
+            name = f"{FILE_PREFIX}{path}"
+            if not path.endswith(DECIDING) or name in found:
+                continue
+            place = self._file_name(path).removeprefix(FILE_PREFIX)
+            text = None if path in unsure else self._neighbor(place)
+            found[name] = Variable([] if text is None else [[Piece(text, 0, 0)]])
+            if text is None:
+                found[name] = Variable([], unread=f"`cd` to another folder {MAY_CHANGE}")
+        return found
 
     def _edit(self, node: SimpleCommand, fields: Sequence[ShellValue]) -> bool:
         """Store the text of a file after a copy or a simple edit; return False for others."""
@@ -82,6 +108,11 @@ class FileEditor(ControlFlow):
             return False
         text = Piece(done.text, 0, 0, assumption=assumption or done.assumption)
         self._write([Piece(target, 0, 0)], [text], adds=False)
+        for path in written_paths(texts) if key == "mv" else ():
+            if path != target:
+                name = self._file_name(path)
+                self._files.setdefault(name, ())
+                self._set_unknown(name, node.start, node.end)
         return True
 
     def _copy(self, words: Sequence[str]) -> tuple[str, _FileText | None]:
@@ -191,11 +222,15 @@ class FileEditor(ControlFlow):
 
     def _text_on_disk(self, path: str) -> _FileText | None:
         """Return the text of a file as it is now; None if it is not known."""
-        file = self.layer.get(f"{FILE_PREFIX}{posixpath.normpath(path)}") if path else None
+        self._edits += 1
+        if self._edits > _MOST_EDITS:
+            return None
+        name = self._file_name(path)
+        file = self.layer.get(name) if path else None
         if file is not None:
             found = field_of(file.values[0] if file.values else [])
             return None if file.unread or found.unread else _FileText(found.text, found.assumption)
-        text = self._neighbor(self._relative(path)) if path not in self._files else None
+        text = None if name in self._files else self._neighbor(name.removeprefix(FILE_PREFIX))
         return _FileText(text) if text is not None else None
 
     def _substitute(self, before: _FileText, names: Sequence[str]) -> _FileText | None:
@@ -203,7 +238,11 @@ class FileEditor(ControlFlow):
         wanted = {name for one in names for _, name in references(one) if name}
         parts: list[str] = []
         why = before.assumption
+        size = 0
         for text, name in references(before.text):
+            size += len(text) + (len(parts[-1]) if parts else 0)
+            if size > LONGEST:
+                return None
             parts.append(text)
             if not name:
                 continue

@@ -31,7 +31,8 @@ DECIDING = (".json", ".yaml", ".yml", ".toml", ".sh", ".bash", ".sbatch", ".slur
 _PREFIXES = {"sudo", "srun", "pdsh", "docker", "xargs", "find", "mpirun", "ssh", "time", "env"}
 _COPYING = ("cp", "mv", "install", "ln", "rsync", "scp")
 _LONG = 1000  # characters of a line in which no command is looked for
-_WRITING = {*_IN_PLACE, *_COPYING, "tee"}
+_SAVING = ("tee", "sponge")  # write their input into files
+_WRITING = {*_IN_PLACE, *_COPYING, *_SAVING}
 
 
 def may_change(path: str, words: Sequence[str], document: str = "") -> bool:
@@ -63,6 +64,8 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
 
     >>> written_paths(["tee", "a.json"]), written_paths(["cp", "conf/b.json", "."])
     (['a.json'], ['b.json'])
+    >>> written_paths(["mv", "a.json", "old/"])
+    ['a.json', 'old/']
     """
     program, rest = posixpath.basename(words[0]), words[1:]
     if program in _PREFIXES:
@@ -71,7 +74,7 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
     if program in _IN_PLACE:
         writing = _WRITING_WORDS.get(program, r"-[a-zA-Z]*i.*")
         return plain if any(re.fullmatch(writing, one) for one in rest) else []
-    if program == "tee":
+    if program in _SAVING:
         return plain
     if program.startswith("python"):
         opened = [one[1] for text in (*rest, document) for one in _OPENED.findall(text)]
@@ -80,7 +83,8 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
         return [other for one, other in pairwise(rest) if one in _OUTPUTS[program]]
     if program not in _COPYING:
         return _output_files(rest)
-    return _copied_paths(plain) if len(plain) > 1 and "-t" not in rest else []
+    copied = _copied_paths(plain) if len(plain) > 1 and "-t" not in rest else []
+    return [*plain, *copied] if program == "mv" else copied
 
 
 def _paths_behind(program: str, words: Sequence[str], document: str) -> Sequence[str]:

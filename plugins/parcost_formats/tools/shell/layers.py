@@ -42,6 +42,7 @@ class Layer:
         self.variables: dict[str, Variable | None] = {}
         self.commands: list[ScriptCommand] = []
         self.ended = ""
+        self.folder: str | None = None  # in which a branch ends
 
     def get(self, name: str) -> Variable | None:
         """Return a variable, or None if it is not set."""

@@ -87,7 +87,7 @@ class Script(NamedTuple):
         unread = (
             one
             for key, one in self.written.items()
-            if one.unread and (key.endswith(f"/{path}") or ("*" in key and fnmatchcase(path, key)))
+            if one.unread and (key.endswith(f"/{path}") or _matches(path, key))
         )
         return self.written.get(posixpath.normpath(path)) or next(unread, None)
 
@@ -241,6 +241,16 @@ class _ScriptReader(BuiltinReader):
             if file is not None
         }
         return ScriptCall(found.certain, found.conditional, environment, command.decision, written)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Return whether a pattern is of a path, or of a plain name in another folder.
+
+    >>> _matches("conf/ds.json", "*.json"), _matches("ds.json", "conf/*.json")
+    (True, True)
+    """
+    plain = pattern if "/" in path else posixpath.basename(pattern)
+    return "*" in pattern and fnmatchcase(path, plain)
 
 
 def _whole_text(file: Variable) -> ShellField:

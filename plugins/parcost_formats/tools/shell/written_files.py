@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, VariableAssigner
@@ -12,6 +13,9 @@ from parcost_formats.tools.shell.values import Piece, ShellValue, Variable, text
 from parcost_formats.tools.shell.words import Redirection, SimpleCommand
 
 MAY_CHANGE = "may change it"  # ends the reason of a file whose text is not known
+UNKNOWN = ("?", "~")  # start folders of which no path to the script is known
+_FROM_ELSEWHERE = ("/", "~", "$")
+_DEEP = "/-" * 64  # a folder from which `..` does not leave the tree
 
 
 class FileWriter(VariableAssigner):
@@ -19,7 +23,41 @@ class FileWriter(VariableAssigner):
 
     def __init__(self, source: ScriptSource, pins: Mapping[str, str], name: str) -> None:
         super().__init__(source, pins, name)
-        self._files: dict[str, Sequence[Piece]] = {}
+        self._files: dict[str, Sequence[Piece]] = {}  # by the names of variables in layers
+        self._folder = ""
+
+    def _relative(self, path: str) -> str:
+        """Return the path of a file from the folder of the script."""
+        plain = re.sub(r"^(\./)+", "", path)
+        if not self._folder or path.startswith(_FROM_ELSEWHERE):
+            return plain
+        return f"{self._folder}/{plain}"
+
+    def _started_here(self) -> bool:
+        """Return whether the current folder is known relative to this file."""
+        return not self._folder.startswith(("?", "/", "~"))
+
+    def _file_name(self, path: str) -> str:
+        """Return the name under which layers hold the text of a file: it has the folder."""
+        found = posixpath.normpath(self._relative(path))
+        if self._folder[:1] in UNKNOWN and not path.startswith(_FROM_ELSEWHERE):
+            found = found if found[:1] == self._folder[:1] else f"?/{posixpath.basename(path)}"
+        return f"{FILE_PREFIX}{found}"
+
+    def _path_from_here(self, name: str) -> str:
+        """Return the path of a written file from the current folder, if that is known."""
+        path = name.removeprefix(FILE_PREFIX)
+        if not self._folder and _root_of(path) == "":
+            return path
+        if _root_of(path) != _root_of(self._folder):
+            return path.removeprefix("?/")
+        found = posixpath.relpath(f"{_DEEP}/{path}", f"{_DEEP}/{self._folder}")
+        return posixpath.basename(found) if "*" in found and found[0] == "." else found
+
+    def _paths_from_here(self, name: str) -> set[str]:
+        """Return the paths by which a command may name a written file."""
+        path = name.removeprefix(FILE_PREFIX)
+        return {self._path_from_here(name), *([path] if path.startswith("/") else [])}
 
     def _document(self, node: SimpleCommand) -> list[Piece] | None:
         for redirection in node.redirections:
@@ -31,12 +69,11 @@ class FileWriter(VariableAssigner):
 
     def _write(self, target: ShellValue, pieces: Sequence[Piece], *, adds: bool) -> None:
         """Store the text that a command writes into a file; a branch is undone with its layer."""
-        path = text_of(target)
-        before = self._files.get(path, ()) if adds else ()
-        self._files[path] = [*before, *pieces]
+        name = self._file_name(text_of(target))
+        before = self._files.get(name, ()) if adds else ()
+        self._files[name] = [*before, *pieces]
         if unread_piece(target) is not None:
             return
-        name = f"{FILE_PREFIX}{posixpath.normpath(path)}"
         known = self.layer.get(name) if adds else None
         first = known.values[0] if known is not None and known.values else []
         found = Variable([[*first, *pieces]], unread=known.unread if known is not None else "")
@@ -45,8 +82,7 @@ class FileWriter(VariableAssigner):
 
     def _written_files(self) -> dict[str, Variable | None]:
         """Return the files that the script has written so far, by variable name."""
-        names = (f"{FILE_PREFIX}{posixpath.normpath(path)}" for path in self._files)
-        return {name: self.layer.get(name) for name in names}
+        return {name: self.layer.get(name) for name in self._files}
 
     def _mark_targets(
         self, redirections: Sequence[Redirection], files: Mapping[str, Variable | None]
@@ -59,15 +95,15 @@ class FileWriter(VariableAssigner):
             is_read = unread_piece(target) is None
             self._mark_on_disk(text_of(target), one.target.start, one.target.end)
             for name in files:
-                path = name.removeprefix(FILE_PREFIX)
-                if is_target(path, text_of(target), is_read=is_read):
+                paths = self._paths_from_here(name)
+                if any(is_target(path, text_of(target), is_read=is_read) for path in paths):
                     self._mark_file(name, files, one.target.start, one.target.end)
 
     def _mark_on_disk(self, path: str, start: int, end: int) -> None:
         """Mark a file that decides a job as not known, if the script has no text of it."""
-        name = f"{FILE_PREFIX}{posixpath.normpath(path)}"
+        name = self._file_name(path)
         if path.endswith(DECIDING) and self.layer.get(name) is None:
-            self._files.setdefault(path, ())
+            self._files.setdefault(name, ())
             self._set_unknown(name, start, end)
 
     def _mark_file(
@@ -84,3 +120,7 @@ class FileWriter(VariableAssigner):
         found = Variable([], "text", f"`{shown}` in line {line} {MAY_CHANGE}")
         found.exported = True
         self.layer.variables[name] = found
+
+
+def _root_of(path: str) -> str:
+    return path[:1] if path.startswith((*UNKNOWN, *_FROM_ELSEWHERE)) else ""
