@@ -306,6 +306,11 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
             ],
         ),
         (
+            '{"zero_optimization": {"stage": 2}}',
+            "--use-distributed-optimizer",
+            ["`--use-distributed-optimizer`: it is ZeRO 1, and DeepSpeed has stage 2: remove one"],
+        ),
+        (
             '{"zero_optimization": {"stage": true}}',
             "",
             ["`--deepspeed_config`: `ds.json`: the stages of ZeRO are 0 to 3"],

@@ -60,6 +60,10 @@ def _sharding(options: ToolOptions) -> None:
                 draft.set("layout.zero", "3", megatron, options.why(why))
     elif optimizer in used and optimizer is not None:
         draft.set("layout.zero", "1", optimizer)
+        if stage is not None and stage.text not in ("0", "1"):
+            draft.problem(
+                optimizer, f"it is ZeRO 1, and DeepSpeed has stage {stage.text}: remove one"
+            )
     elif stage is not None and options.word("zero_stage", "0", "1", "2", "3") != "0":
         options.copy("zero_stage", "layout.zero", 1)
     else:
