@@ -192,33 +192,44 @@ class FileEditor(ControlFlow):
             return False
         target = self.value(outputs[0].target.parts)
         text: _FileText | None = None
-        for at, command in enumerate(commands):
-            if not isinstance(command, SimpleCommand) or command.assignments:
-                return False
-            inputs = command.redirections if command is not last else ()
-            first = command.words[0] if command.words else None
-            plain = first.plain if isinstance(first, ShellToken) else ""
-            known = plain in _EDITORS and all(one.operator == "<" for one in inputs)
-            if not known or (at and inputs):
-                return False
-            tokens = [one for one in command.words[1:] if isinstance(one, ShellToken)]
-            fields = [value for token in tokens for value in self.fields(token)]
-            if any(unread_piece(value) is not None for value in fields):
-                return False
-            words: Sequence[str] = [text_of(value) for value in fields]
-            if self._is_read(target, words, inputs):
-                return False
-            if at == 0:
-                text, words = self._input(plain, words, inputs)
-            text = self._filter(plain, words, text)
+        for command in commands:
+            text = self._filtered_text(command, text, target, is_last=command is last)
             if text is None:
                 return False
-            notes = (note for value in fields if (note := assumption_of(value)))
-            text = text._replace(assumption=text.assumption or next(notes, ""))
         if text is None or unread_piece(target) is not None:
             return False
         self._write(target, [Piece(text.text, 0, 0, assumption=text.assumption)], adds=False)
         return True
+
+    def _filtered_text(
+        self, command: ShellNode, before: _FileText | None, target: ShellValue, *, is_last: bool
+    ) -> _FileText | None:
+        """Return the text that a filter of a pipeline writes; None if it is not known.
+
+        *before* is the text of the filter before it, or None for the first, which reads a file.
+        """
+        if not isinstance(command, SimpleCommand) or command.assignments:
+            return None
+        inputs = () if is_last else command.redirections
+        first = command.words[0] if command.words else None
+        plain = first.plain if isinstance(first, ShellToken) else ""
+        known = plain in _EDITORS and all(one.operator == "<" for one in inputs)
+        if not known or (before is not None and inputs):
+            return None
+        tokens = [one for one in command.words[1:] if isinstance(one, ShellToken)]
+        fields = [value for token in tokens for value in self.fields(token)]
+        if any(unread_piece(value) is not None for value in fields):
+            return None
+        words: Sequence[str] = [text_of(value) for value in fields]
+        if self._is_read(target, words, inputs):
+            return None
+        if before is None:
+            before, words = self._input(plain, words, inputs)
+        text = self._filter(plain, words, before)
+        if text is None:
+            return None
+        notes = (note for value in fields if (note := assumption_of(value)))
+        return text._replace(assumption=text.assumption or next(notes, ""))
 
     def _text_on_disk(self, path: str) -> _FileText | None:
         """Return the text of a file as it is now; None if it is not known."""
