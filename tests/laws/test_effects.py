@@ -42,6 +42,7 @@ WITHOUT: Mapping[str, str] = {
         ("device.microscaling", "precision.microscaled"),
         "says which specs are rejected, and changes no number of the others",
     ),
+    "device.fabric": "proposes a fabric to readers of other files, and changes no number",
     "term.source": "stands beside a formula, and changes no number",
     "layout.dp": "follows from the devices and the other degrees; another value is rejected",
     "training.micro_batches": "follows from the batch; another value is rejected",
@@ -49,6 +50,9 @@ WITHOUT: Mapping[str, str] = {
 
 #: A framework of its own for a study.
 _FRAMEWORK = 'framework own {{ version = "1"\n{} }}\ntraining {{ framework = own }}\n'
+
+#: A model with sinks, in context parallelism.
+_SINKS = "model small { sinks = on }\nlayout { tp = 1, cp = 2, sequence_parallel = off }"
 
 #: Heads that are not a multiple of 16 bytes, in products of their own.
 _ODD_HEADS = "kernels { attention = unfused }\nmodel small { head_dim = 108 }"
@@ -118,6 +122,16 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "dense",
         "device other extends h100_sxm { memory_bandwidth = 1 TB/s }",
         "device other extends h100_sxm { memory_bandwidth = 1 TB/s }\ncluster { device = other }",
+    ),
+    "framework.bucket_growth": (
+        "dense",
+        _FRAMEWORK.format("bucket = 1_000_000"),
+        _FRAMEWORK.format("bucket = 1_000_000, bucket_growth = 20_000_000"),
+    ),
+    "framework.sink_context": (
+        "dense",
+        _FRAMEWORK.format("") + _SINKS,
+        _FRAMEWORK.format("sink_context = ulysses") + _SINKS,
     ),
     "cluster.fabric": (
         "dense",

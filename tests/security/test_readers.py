@@ -287,6 +287,7 @@ def test_files_are_opened_in_one_place() -> None:
         "plugins/parcost_apps/editor/texts.py",  # the same
         "core/parcost/plugins/rule_pages.py",  # ships with a plugin
         "core/parcost/testing/plugins.py",  # the code of a plugin that is tested
+        "plugins/parcost_measured/anchors/log.py",  # ships with us
         "plugins/parcost_plugins/analysis/anchors/causes.py",  # ships with us
         "plugins/parcost_formats/html/page.py",  # ships with us
         "plugins/parcost_formats/tools/keys/__init__.py",  # ships with us
