@@ -331,7 +331,7 @@ def test_how_the_job_runs(sections: dict[str, str], attributes: dict[str, str]) 
     assert attributes.items() <= values(read(toml(**sections))).items()
 
 
-def scaled(recipe: str) -> str:
+def float8_by(recipe: str) -> str:
     """Return a job in float8 whose scaling factors a *recipe* decides."""
     model = 'flavor = "405B"\nconverters = ["quantize.linear.float8"]'
     return toml(model=model, **{"quantize.linear.float8": f'recipe_name = "{recipe}"'})
@@ -339,12 +339,12 @@ def scaled(recipe: str) -> str:
 
 def test_weight_gradients_in_high_precision_are_a_question() -> None:
     """Rows are cast twice for two products, and once without the weight gradient."""
-    found = questions(read(scaled("rowwise_with_gw_hp")))
+    found = questions(read(float8_by("rowwise_with_gw_hp")))
     assert "weight gradients in high precision" in found["precision"]
 
 
 def test_a_recipe_of_float8_with_a_typo_is_an_error() -> None:
-    (problem,) = Torchtitan().translate("run.toml", scaled("rowwize")).problems
+    (problem,) = Torchtitan().translate("run.toml", float8_by("rowwize")).problems
     assert "rowwize is not known" in problem.message
     assert problem.help == "known are tensorwise, rowwise, rowwise_with_gw_hp"
 

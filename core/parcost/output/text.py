@@ -104,7 +104,7 @@ def _wrapped(line: Line, paper: Paper) -> list[str]:
         return [""]
     margin = _MARGIN + " " * line.indent
     if line.verbatim:
-        return [margin + part for part in _folded(line.text, paper.width - len(margin) - 2)]
+        return [margin + part for part in _fold(line.text, paper.width - len(margin) - 2)]
     return wrap(
         line.text,
         max(paper.width, 2 * _NARROWEST),
@@ -115,7 +115,7 @@ def _wrapped(line: Line, paper: Paper) -> list[str]:
     )
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _fold(text: str, width: int) -> list[str]:
     """Return the lines of a command to copy, with a backslash at the end of all but the last.
 
     A line has *width* columns where options allow it. Other texts are one line.

@@ -209,7 +209,7 @@ def text(row: Mapping[str, Any], name: str) -> str:
     Raises:
         FieldError: The field is missing or invalid.
     """
-    return _typed(row, name, str, "not a text")
+    return _value_of_type(row, name, str, "not a text")
 
 
 def boolean(row: Mapping[str, Any], name: str) -> bool:
@@ -218,10 +218,10 @@ def boolean(row: Mapping[str, Any], name: str) -> bool:
     Raises:
         FieldError: The field is missing or invalid.
     """
-    return _typed(row, name, bool, "neither true nor false")
+    return _value_of_type(row, name, bool, "neither true nor false")
 
 
-def _typed(row: Mapping[str, Any], name: str, kind: type[T], otherwise: str) -> T:
+def _value_of_type(row: Mapping[str, Any], name: str, kind: type[T], otherwise: str) -> T:
     if name not in row:
         raise FieldError(f"`{name}` is missing{_hint(name, row)}")
     value = row[name]

@@ -53,12 +53,12 @@ class VariableAssigner(WordExpander):
             kept = {id(piece) for value in before.values for piece in value} if before else set()
             variable.values = assumed_values(variable.values, self._context, kept)
         if pinned and name in self.pins and variable.kind == "text":
-            variable = self._pinned(name, variable)
+            variable = self._pin(name, variable)
         if before is not None:
             variable.exported = variable.exported or before.exported
         self.layer.variables[name] = variable
 
-    def _pinned(self, name: str, variable: Variable) -> Variable:
+    def _pin(self, name: str, variable: Variable) -> Variable:
         text = self.pins[name]
         value = variable.values[0] if variable.values else []
         place = (value[0].start, value[-1].end) if value else (0, 0)

@@ -182,8 +182,8 @@ class CommandReader(FileEditor):
         for restored, variable in self._locals.pop().items():
             inner.variables[restored] = variable
             for one in self._returned[-1]:
-                _flattened(one, parent).variables[restored] = variable
-        branches = [_flattened(one, parent) for one in self._returned.pop()]
+                _flatten(one, parent).variables[restored] = variable
+        branches = [_flatten(one, parent) for one in self._returned.pop()]
         for branch in branches:
             branch.ended = ""
         if branches:
@@ -270,7 +270,7 @@ class CommandReader(FileEditor):
             return UNDECIDED
         wrap = next((value for value in fields if text_of(value).startswith("--wrap")), None)
         if key == "sbatch" and wrap is not None:
-            return self._wrapped(fields, wrap)
+            return self._read_in_wrapper(fields, wrap)
         script = _started_script(fields)
         if script is not None:
             path = text_of(fields[script])
@@ -287,7 +287,7 @@ class CommandReader(FileEditor):
         del node
         return UNDECIDED
 
-    def _wrapped(self, fields: list[list[Piece]], wrap: list[Piece]) -> Decision:
+    def _read_in_wrapper(self, fields: list[list[Piece]], wrap: list[Piece]) -> Decision:
         text = text_of(wrap)
         if "=" in text:
             first = wrap[0]
@@ -431,7 +431,7 @@ def _places_of(path: str) -> Sequence[str]:
     return ["/".join(parts[at:]) for at in range(first, len(parts)) if parts[at]]
 
 
-def _flattened(layer: Layer, base: Layer) -> Layer:
+def _flatten(layer: Layer, base: Layer) -> Layer:
     """Return one layer over *base*, with all layers between merged."""
     chain: list[Layer] = []
     at: Layer | None = layer

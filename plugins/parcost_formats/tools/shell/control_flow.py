@@ -162,9 +162,9 @@ class ControlFlow(FileWriter):
                     self._merge([branch, Layer(self.layer)], status)
                 status = combined([status, following], is_and=wanted)
             elif status.value != wanted:
-                self._note(status, command)
+                self._record_decision(status, command)
             else:
-                self._note(status, command)
+                self._record_decision(status, command)
                 before = self._context
                 self._context = before or status.assumption
                 following = self._execute(command)
@@ -210,7 +210,7 @@ class ControlFlow(FileWriter):
         else:
             self.count(merge(self.layer, live, decision, why))
 
-    def _decided(self, branches: Sequence[tuple[Decision, Sequence[ShellNode]]]) -> Decision:
+    def _choose_branch(self, branches: Sequence[tuple[Decision, Sequence[ShellNode]]]) -> Decision:
         """Read the branch that the tests select, or all possible ones if they are undecided."""
         possible: list[Layer] = []
         undecided: list[Decision] = []
@@ -218,7 +218,7 @@ class ControlFlow(FileWriter):
         status = Decision(True)
         for decision, body in branches:
             if decision.value is not None and body:
-                self._note(decision, body[0])
+                self._record_decision(decision, body[0])
             if decision.value is False:
                 continue
             if decision.value and not undecided:
@@ -245,7 +245,7 @@ class ControlFlow(FileWriter):
         self._merge(possible, joined)
         return joined._replace(value=None)
 
-    def _note(self, decision: Decision, node: ShellNode) -> None:
+    def _record_decision(self, decision: Decision, node: ShellNode) -> None:
         """Store the assumption on which a command depends."""
         why = decision.assumption
         if why and why not in self._assumed:
@@ -286,7 +286,7 @@ class ControlFlow(FileWriter):
             excluded = excluded or decision.assumption
         else:
             branches.append((Decision(True, excluded), node.otherwise))
-        return self._decided(branches)
+        return self._choose_branch(branches)
 
     def _case(self, node: CaseCommand) -> Decision:
         word = self.value(node.word.parts)
@@ -305,7 +305,7 @@ class ControlFlow(FileWriter):
             branches.append((decision, body))
             if decision.value:
                 break
-        return self._decided(branches)
+        return self._choose_branch(branches)
 
     def _matches(self, operand: Operand, token: ShellToken) -> Decision:
         pattern = self.pattern(token.parts)
