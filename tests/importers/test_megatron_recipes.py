@@ -747,6 +747,61 @@ def test_a_layout_of_stages_in_code_matters_with_a_pipeline(degree: int, asks: b
     assert ("schedule.stages" in {one.attribute for one in found.questions}) is asks
 
 
+_LAYOUTS = """
+def place(model, layout=None, *, alone=False):
+    if layout is not None:
+        model.pipeline_model_parallel_layout = layout
+        return
+    ends = ["mtp"] * (getattr(model, "mtp_num_layers", 1) or 0) + ["loss"]
+    ways = {
+        (1, 1): None,
+        (4, 1): [["embedding"] + ["decoder"] * 10] + [["decoder"] * 9] * 2 + [["decoder"] * 8 + ends],
+    }
+    if alone:
+        model.pipeline_model_parallel_layout = build(model)
+    elif (model.pipeline_model_parallel_size, 1) in ways:
+        model.pipeline_model_parallel_layout = ways[(model.pipeline_model_parallel_size, 1)]
+
+def listed(pp, vp):
+    known = {(4, 1): [["embedding", "decoder"]] + [["decoder"] * 17] * 2 + [["decoder", "loss"]]}
+    if (pp, vp) not in known:
+        raise ValueError(f"{pp} and {vp} are not known")
+    found = known[(pp, vp)]
+    return list([list(one) for one in found])
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "stages"),
+    [
+        ("place(cfg.model)", "[10, 9, 9, 8]"),
+        ("cfg.model.pipeline_model_parallel_layout = listed(4, 1)", "[1, 17, 17, 1]"),
+    ],
+)
+def test_stages_that_a_function_of_the_file_picks_by_degrees_are_read(
+    line: str, stages: str
+) -> None:
+    body = (
+        'cfg = _pretrain_common(); cfg.model = AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B")'
+        ".to_megatron_provider(); cfg.model.pipeline_model_parallel_size = 4; "
+        f"cfg.model.mtp_num_layers = 0; {line}"
+    )
+    found = translate(Megatron(), "recipe.py", recipe(body) + _LAYOUTS)
+    assert values(found)["schedule.stages"] == stages
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "cfg = kimi_k2_pretrain_512gpu_h100_bf16_config()",
+        "cfg = llama3_8b_pretrain_config(); cfg.optimizer, plan = distributed_muon(max_lr=3e-4)",
+    ],
+)
+def test_a_recipe_with_muon_is_rejected(body: str) -> None:
+    found = Megatron().translate("recipe.py", recipe(body))
+    assert "the optimizer Muon is not in the language" in found.problems[0].message
+
+
 def test_values_that_functions_of_another_file_return_raise_questions() -> None:
     body = (
         'cfg = _pretrain_common(); cfg.model = AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B")'

@@ -38,6 +38,8 @@ _TABLE: Mapping[str, Any] = table("megatron")["bridge"]
 _CLASSES: Mapping[str, Any] = table("bridge_classes")
 _SECTIONS: Mapping[str, Sequence[str]] = _TABLE["sections"]
 _TYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "half": "fp16", "uint8": "fp8"}
+_LAYOUT = "pipeline_model_parallel_layout"
+_MODULES = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 _ONE_TEXT = ("moe_layer_freq", "window_attn_skip_freq")
 _DEVICES = re.compile(r"(?:^|_)(\d{1,7})gpu(?:s)?_")
 _CONTAINER = "ConfigContainer"
@@ -263,12 +265,24 @@ class _BridgeLibrary(CodeLibrary):
             found = arguments[0] if arguments else keywords.get("hf_model_id")
             value = found.value if isinstance(found, Cell) else found
             return Entity("hf", node, {"hf": Cell(value, node, "from_hf_pretrained")})
-        if last.startswith("distributed_") and "adam" in last:
+        if last.startswith("distributed_") and ("adam" in last or "muon" in last):
             why = f"{VERSION}: {last}"
-            on = Cell(True, node, f"{last}()", why)
-            parts = {"use_distributed_optimizer": on}
+            set_here: Mapping[str, Any] = {"use_distributed_optimizer": True}
+            if "muon" in last:
+                set_here = {"optimizer": "dist_muon"}
+            parts = {one: Cell(it, node, f"{last}()", why) for one, it in set_here.items()}
             return [Entity("OptimizerConfig", node, parts), Entity("SchedulerConfig", node)]
-        if last in ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance"):
+        if last in (
+            "getattr",
+            "hasattr",
+            "bool",
+            "int",
+            "float",
+            "str",
+            "len",
+            "isinstance",
+            "list",
+        ):
             return _builtin(last, arguments)
         if last[:1].isupper():
             return Entity(last, node, {**_class_cells(last, node), **keywords})
@@ -794,6 +808,8 @@ def _builtin(name: str, arguments: Sequence[Any]) -> Any:
             pass
     elif name == "len" and isinstance(first, list):
         return len(first)
+    elif name == "list" and isinstance(first, list):
+        return list(first)
     return UnreadValue("it is code, which parcost does not run")
 
 
@@ -815,12 +831,23 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
         return ("true" if value else "false",), ""
     if isinstance(value, list):
         unread = next(_unread_reasons(value), "")
+        if name == _LAYOUT and value and all(isinstance(one, list) for one in value):
+            return (_stage_letters(value),), unread
         if name in _ONE_TEXT:
             return (f"[{','.join(str(one) for one in value)}]",), unread
         return tuple(str(one) for one in value), unread
     if isinstance(value, (int, float, str)):
         return (str(value),), ""
     return (), "it is code, which parcost does not run"
+
+
+def _stage_letters(stages: Sequence[Sequence[Any]]) -> str:
+    """Return lists of the modules of each stage in the letters of Megatron-LM.
+
+    >>> _stage_letters([["embedding", "decoder"], ["decoder", "mtp", "loss"]])
+    'Et|tmL'
+    """
+    return "|".join("".join(_MODULES.get(str(one), "?") for one in stage) for stage in stages)
 
 
 def _unread_reasons(values: Sequence[Any]) -> Iterator[str]:

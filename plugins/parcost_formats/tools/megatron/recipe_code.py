@@ -33,8 +33,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.GtE: lambda one, other: bool(one >= other),
     ast.Lt: lambda one, other: bool(one < other),
     ast.LtE: lambda one, other: bool(one <= other),
-    ast.In: lambda one, other: one in other,
-    ast.NotIn: lambda one, other: one not in other,
+    ast.In: lambda one, other: _key(one) in other,
+    ast.NotIn: lambda one, other: _key(one) not in other,
     ast.Is: lambda one, other: one is other,
     ast.IsNot: lambda one, other: one is not other,
 }
@@ -157,7 +157,9 @@ class Follower:
     def _branch(self, statement: ast.If, names: dict[str, Any]) -> None:
         test = self._truth(self.value(statement.test, names))
         if test is None:
-            self._merge([statement.body, statement.orelse], names)
+            bodies = [statement.body, statement.orelse]
+            going = [one for one in bodies if not (one and isinstance(one[-1], ast.Raise))]
+            self._merge(going or bodies, names)  # a body that ends in an error makes no recipe
         else:
             self.run(statement.body if test else statement.orelse, names)
 
@@ -283,10 +285,22 @@ class Follower:
             if test is not None:
                 return self.value(node.body if test else node.orelse, names)
         elif isinstance(node, ast.Subscript):
-            owner, key = self.value(node.value, names), self.value(node.slice, names)
-            if isinstance(owner, dict) and isinstance(key, str) and key in owner:
+            owner, key = self.value(node.value, names), _key(self.value(node.slice, names))
+            if isinstance(owner, dict) and key is not None and key in owner:
                 return owner[key]
+        elif isinstance(node, ast.ListComp):
+            return self._comprehension(node, names)
         raise UnreadError(_CODE)
+
+    def _comprehension(self, node: ast.ListComp, names: dict[str, Any]) -> list[Any]:
+        """Return the list of a comprehension with one loop over a known list."""
+        loop = node.generators[0]
+        values = _known_value(self.value(loop.iter, names))
+        plain = len(node.generators) == 1 and not loop.ifs and isinstance(loop.target, ast.Name)
+        if not plain or not isinstance(values, list):
+            raise UnreadError(_CODE)
+        name = dotted(loop.target)
+        return [self.value(node.elt, {**names, name: one}) for one in values]
 
     def _bool(self, node: ast.BoolOp, names: dict[str, Any]) -> Any:
         ends = isinstance(node.op, ast.Or)
@@ -316,8 +330,8 @@ class Follower:
                 if isinstance(one, dict):
                     found.update(one)
                 continue
-            name = self.value(key, names)
-            if isinstance(name, str):
+            name = _key(self.value(key, names))
+            if name is not None:
                 found[name] = one
         return found
 
@@ -444,6 +458,18 @@ def _are_equal(one: Any, other: Any) -> bool:
     if isinstance(one, Entity) or isinstance(other, Entity):
         return one is other
     return type(one) is type(other) and bool(one == other)
+
+
+def _key(value: Any) -> Any:
+    """Return a key of a dictionary: a constant, or a tuple of constants; None for other values.
+
+    >>> _key([4, 1]), _key("a"), _key([None])
+    ((4, 1), 'a', None)
+    """
+    parts = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, (str, int, float)) for one in parts):
+        return None
+    return tuple(parts) if isinstance(value, list) else value
 
 
 def _known_value(value: Any) -> Any:
