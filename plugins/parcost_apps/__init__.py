@@ -1,1 +1,1 @@
-"""Programs around the predictions: editor server, live page, executors, new plugins."""
+"""Programs around the predictions: editor, live page, diff, timeline, executors, new plugins."""

@@ -30,11 +30,9 @@ FLOORS = (
     "report",
     "expectations",
     "engine",
-    "traces",
     "search",
     "output",
     "batch",
-    "diff",
     "testing",
     "cli",
     "",  # the package itself, which has the public names

@@ -11,7 +11,7 @@ import pytest
 from parcost import Op
 from parcost.cli import main
 from parcost.contract.pipelines import Activity
-from parcost.output.timeline import draw
+from parcost_formats.traces.drawing import draw
 
 pytestmark = pytest.mark.slow
 

@@ -129,7 +129,7 @@ OPEN_TO = {
 
 
 #: Programs around the core, which is open to them.
-PROGRAMS = {"parcost_apps.editor", "parcost_apps.server"}
+PROGRAMS = {f"parcost_apps.{name}" for name in ("diff", "editor", "server", "timeline")}
 
 
 @try_each("path", PLUGINS, ids=module)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.diff.changes import NumberChange
-from parcost.diff.thresholds import Threshold, ThresholdError
+from parcost_apps.diff.changes import NumberChange
+from parcost_apps.diff.thresholds import Threshold, ThresholdError
 
 Run = Callable[..., Any]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from parcost.cli import main
-from parcost.diff import revisions
-from parcost.diff.git import _environment
+from parcost_apps.diff import revisions
+from parcost_apps.diff.git import _environment
 
 from ..rows import mark_most
 
@@ -315,7 +315,7 @@ def test_nested_trees_end(
 def test_nested_trees_without_a_file_end(
     repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parcost.diff.git._MOST_SECONDS", 0.5)
+    monkeypatch.setattr("parcost_apps.diff.git._MOST_SECONDS", 0.5)
     tree = write_tree(repository, b"")
     for _ in range(12):
         entries = b"".join(entry("40000", f"{n:02}", tree) for n in range(20))

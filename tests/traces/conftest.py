@@ -14,7 +14,7 @@ from parcost import Edge, Formula, Memory, Once, Pipeline, StepTrace, Work
 from parcost.contract.plugin import Plugin
 from parcost.engine.reduce import reduce
 from parcost.plugins.discovery import load
-from parcost.traces.step_trace import step_trace
+from parcost_apps.timeline.step_trace import step_trace
 
 PLUGIN, FORMULA = Plugin("test"), Formula(text="given", source="by hand")
 STUDY: Any = SimpleNamespace()

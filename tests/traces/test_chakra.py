@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost import SpecError, StepTrace, communications_of
-from parcost.traces.step_trace import step_trace
+from parcost_apps.timeline.step_trace import step_trace
 from parcost_formats.traces.chakra import files
 from parcost_formats.traces.chakra.files import save_traces
 from parcost_formats.traces.chakra.schema import messages

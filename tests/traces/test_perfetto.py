@@ -14,7 +14,7 @@ import parcost
 from parcost import SpecError, StepTrace
 from parcost.cli import main
 from parcost.contract.page import Paper
-from parcost.traces.step_trace import step_trace
+from parcost_apps.timeline.step_trace import step_trace
 from parcost_formats.traces import perfetto
 from parcost_formats.traces.perfetto import Perfetto
 

@@ -28,7 +28,7 @@ from parcost.testing.formula_text import compute
 
 _OTHERS = ("parcost_apps", "parcost_formats", "parcost_measured")  # packages beside the plugins
 #: Packages of the core that a plugin has no use for: they may change with each version.
-CLOSED = ("binding", "diff", "engine", "references", "search")
+CLOSED = ("binding", "engine", "references", "search")
 _ROUNDING = 1e-9
 _EQUAL = 1e-12
 

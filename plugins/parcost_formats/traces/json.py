@@ -9,7 +9,7 @@ from parcost import StepTrace, TimelineExporter, hookimpl
 from parcost.contract.page import Paper
 from parcost.language.escapes import escape_json
 from parcost.output.json import header
-from parcost.output.timeline import data
+from parcost_formats.traces.drawing import data
 
 
 class TimelineJson(TimelineExporter):

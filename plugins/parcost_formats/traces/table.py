@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from parcost import StepTrace, TimelineExporter, hookimpl
 from parcost.contract.page import Paper
 from parcost.output.text import draw
-from parcost.output.timeline import page
+from parcost_formats.traces.drawing import page
 
 
 class TimelineTable(TimelineExporter):

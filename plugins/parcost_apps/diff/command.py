@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parcost.contract.importers import ImportOptions
-    from parcost.diff.studies import Difference, Side
-    from parcost.diff.thresholds import Threshold
     from parcost.plugins.selection import PluginSelection
+    from parcost_apps.diff.studies import Difference, Side
+    from parcost_apps.diff.thresholds import Threshold
 
 _SEVERAL = 2
 
@@ -69,8 +69,8 @@ def command(
     """
     from attrs import evolve
 
-    from parcost.diff.page import difference_data, difference_page
-    from parcost.diff.studies import differences
+    from parcost_apps.diff.page import difference_data, difference_page
+    from parcost_apps.diff.studies import differences
 
     values = options.parse_overrides(overrides)
     thresholds = list(_thresholds(limits))
@@ -104,7 +104,7 @@ def command(
 
 
 def _thresholds(limits: Sequence[str]) -> Iterator[Threshold]:
-    from parcost.diff.thresholds import Threshold, ThresholdError
+    from parcost_apps.diff.thresholds import Threshold, ThresholdError
 
     for text in limits:
         try:
@@ -117,8 +117,8 @@ def _sides(
     names: Sequence[str], values: Mapping[str, str], reading: ImportOptions, stack: ExitStack
 ) -> tuple[Side, Side]:
     """Return the two sides: two paths, two revisions, or a file with and without overrides."""
-    from parcost.diff.revisions import is_revision, repository_paths
-    from parcost.diff.studies import Side
+    from parcost_apps.diff.revisions import is_revision, repository_paths
+    from parcost_apps.diff.studies import Side
 
     first, *rest = names
     if Path(first).exists() and len(names) <= _SEVERAL:
@@ -161,8 +161,8 @@ def _revision_side(
     reading: ImportOptions,
     stack: ExitStack,
 ) -> Side:
-    from parcost.diff.revisions import files_of
-    from parcost.diff.studies import Side
+    from parcost_apps.diff.revisions import files_of
+    from parcost_apps.diff.studies import Side
 
     folder = stack.enter_context(files_of(revision))
     return Side(title=revision, paths=paths, folder=folder, overrides=values, reading=reading)

@@ -8,7 +8,7 @@ in constant memory.
                node     |   all-gather  all-gather|   ...        |
                send     |                         F0 -> 1 | F1 -> 1 |
 
-Once-per-step terms are in :mod:`parcost.traces.once_per_step`.
+Once-per-step terms are in :mod:`parcost_apps.timeline.once_per_step`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, hops_of
 from parcost.engine.trace import replay_activities
 from parcost.records import record
-from parcost.traces.once_per_step import PlacedStep, place_step
-from parcost.traces.pass_layout import PassKey, PassLayout, pass_layout
+from parcost_apps.timeline.once_per_step import PlacedStep, place_step
+from parcost_apps.timeline.pass_layout import PassKey, PassLayout, pass_layout
 
 _NAMES = {"work": "{}", "slowdown": "slowdown by {}", "rest": "rest of {}"}  # of slices
 

@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
 from parcost.binding.sources import call_files
-from parcost.diff.git import contents, git_line, tree_entries
 from parcost.language.errors import SpecError
 from parcost.system.files import SPEC, failure
 from parcost.system.temporary import temporary_folder
+from parcost_apps.diff.git import contents, git_line, tree_entries
 
 _MOST_FILES = 100_000
 _MOST_BYTES = 256 * 2**20  # of all files of a revision

@@ -160,7 +160,7 @@ class _Traces:
     def _of(self, report: Report) -> Iterator[StepTrace]:
         """Yield the traces of a report."""
         from parcost.output.explanation import point_options
-        from parcost.traces.step_trace import replay_trace, step_trace
+        from parcost_apps.timeline.step_trace import replay_trace, step_trace
 
         for result in report.results:
             name, path, at = report.name, report.path, result.at

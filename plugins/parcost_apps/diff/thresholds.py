@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from operator import ge, gt, le, lt
 from typing import Self
 
-from parcost.diff.changes import NumberChange, StudyChange
 from parcost.records import record
+from parcost_apps.diff.changes import NumberChange, StudyChange
 
 _RELATIONS: Mapping[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 _TEXT = re.compile(

@@ -9,7 +9,7 @@ from parcost.contract.terms import Pass, Work
 from parcost.contract.traces import COMPUTE_STREAM
 from parcost.engine.load import Load
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.traces.streams import ROUNDING, stream_of
+from parcost_apps.timeline.streams import ROUNDING, stream_of
 
 _LANES = 8  # of one stream; what more would take is its rest
 #: The kinds of the ops of a pass, each with the copy of a virtual stage that it runs on.

@@ -16,7 +16,7 @@ from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import PipelinePlan
 from parcost.engine.step_costs import TermGroup, When
 from parcost.engine.trace import activities
-from parcost.traces.streams import ONCE, ROUNDING, stream_of
+from parcost_apps.timeline.streams import ONCE, ROUNDING, stream_of
 
 
 class PlacedStep(NamedTuple):

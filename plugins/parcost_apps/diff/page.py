@@ -11,8 +11,8 @@ from parcost.language.json_encoding import plain_data
 from parcost.language.numbers import quantity
 
 if TYPE_CHECKING:
-    from parcost.diff.changes import AttributeChange, NumberChange, StudyChange
-    from parcost.diff.studies import Difference
+    from parcost_apps.diff.changes import AttributeChange, NumberChange, StudyChange
+    from parcost_apps.diff.studies import Difference
 
 _MOST = 8  # rows of a table, unless all are wanted
 _POINTS = 20

@@ -1,1 +1,0 @@
-"""Start and end of every term of a step, for pictures and trace viewers."""

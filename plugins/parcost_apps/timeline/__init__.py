@@ -1,0 +1,1 @@
+"""``parcost timeline``: start and end of every term of a step, for pictures and trace viewers."""
