@@ -120,52 +120,24 @@ if TYPE_CHECKING:
     from parcost.engine.session import evaluate as evaluate
     from parcost.engine.session import load as load
     from parcost.engine.session import load_text as load_text
-    from parcost.language.diagnostics import (
-        Diagnostic as Diagnostic,
-    )
-    from parcost.language.diagnostics import (
-        did_you_mean as did_you_mean,
-    )
+    from parcost.language.diagnostics import Diagnostic as Diagnostic
+    from parcost.language.diagnostics import did_you_mean as did_you_mean
     from parcost.language.errors import MissingExtraError as MissingExtraError
     from parcost.language.errors import ParcostError as ParcostError
     from parcost.language.errors import PluginError as PluginError
     from parcost.language.errors import SpecError as SpecError
-    from parcost.language.units import (
-        BIT_RATE as BIT_RATE,
-    )
-    from parcost.language.units import (
-        BITS as BITS,
-    )
-    from parcost.language.units import (
-        BYTES as BYTES,
-    )
-    from parcost.language.units import (
-        DOLLARS as DOLLARS,
-    )
-    from parcost.language.units import (
-        FLOP as FLOP,
-    )
-    from parcost.language.units import (
-        FLOPS as FLOPS,
-    )
-    from parcost.language.units import (
-        GRAMS as GRAMS,
-    )
-    from parcost.language.units import (
-        JOULES as JOULES,
-    )
-    from parcost.language.units import (
-        ONE as ONE,
-    )
-    from parcost.language.units import (
-        RATE as RATE,
-    )
-    from parcost.language.units import (
-        SECONDS as SECONDS,
-    )
-    from parcost.language.units import (
-        WATTS as WATTS,
-    )
+    from parcost.language.units import BIT_RATE as BIT_RATE
+    from parcost.language.units import BITS as BITS
+    from parcost.language.units import BYTES as BYTES
+    from parcost.language.units import DOLLARS as DOLLARS
+    from parcost.language.units import FLOP as FLOP
+    from parcost.language.units import FLOPS as FLOPS
+    from parcost.language.units import GRAMS as GRAMS
+    from parcost.language.units import JOULES as JOULES
+    from parcost.language.units import ONE as ONE
+    from parcost.language.units import RATE as RATE
+    from parcost.language.units import SECONDS as SECONDS
+    from parcost.language.units import WATTS as WATTS
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
     from parcost.records import record as record
@@ -176,131 +148,53 @@ if TYPE_CHECKING:
     from parcost.search.result import SearchedLayout as SearchedLayout
     from parcost.search.result import SearchResult as SearchResult
 
-#: The public names by the module, below parcost, that defines them.
+#: The public names, by the module below parcost that defines them.
 HOMES = {
-    "search.layout_search": ("search_layouts",),
-    "search.result": ("SearchResult", "SearchedLayout"),
-    "language.diagnostics": ("Diagnostic", "did_you_mean"),
-    "language.errors": ("MissingExtraError", "ParcostError", "PluginError", "SpecError"),
-    "engine.replay": ("longest_span", "makespan"),
-    "contract.formulas": (
-        "Formula",
-        "FormulaError",
-        "attribute",
-        "formula",
-        "symbols_of",
-        "plain_of",
-    ),
-    "contract.hookspecs": ("API_VERSION", "hookimpl"),
-    "numeric": ("Mask", "Real"),
-    "contract.queries": ("pure_function",),
-    "records": ("record",),
-    "contract.outcome": ("Outcome", "exposed_seconds"),
+    "search.layout_search": "search_layouts",
+    "search.result": "SearchResult SearchedLayout",
+    "language.diagnostics": "Diagnostic did_you_mean",
+    "language.errors": "MissingExtraError ParcostError PluginError SpecError",
+    "engine.replay": "longest_span makespan",
+    "contract.formulas": "Formula FormulaError attribute formula symbols_of plain_of",
+    "contract.hookspecs": "API_VERSION hookimpl",
+    "numeric": "Mask Real",
+    "contract.queries": "pure_function",
+    "records": "record",
+    "contract.outcome": "Outcome exposed_seconds",
     "contract.schema": (
-        "Curve",
-        "Rate",
-        "block",
-        "block_type",
-        "block_name",
-        "children",
-        "fraction",
-        "integer",
-        "integers",
-        "quantity",
-        "reference",
-        "resolver",
-        "switch",
-        "string",
-        "word",
+        "Curve Rate block block_type block_name children fraction integer integers quantity "
+        "reference resolver switch string word"
     ),
-    "contract.sheet": ("Sheet",),
-    "contract.study": ("Call", "Collective", "KernelModel", "Replay", "Schedule", "Study"),
-    "contract.charts": ("Chart", "PassTimeline", "PointFigure", "PointTable"),
-    "contract.checks": ("Check",),
-    "contract.figures": ("Figure", "Interval", "MissingFigure", "Section"),
-    "contract.groups": (
-        "ClosedForm",
-        "Communication",
-        "Group",
-        "Library",
-        "Link",
-        "Phase",
-        "link_resources",
-    ),
+    "contract.sheet": "Sheet",
+    "contract.study": "Call Collective KernelModel Replay Schedule Study",
+    "contract.charts": "Chart PassTimeline PointFigure PointTable",
+    "contract.checks": "Check",
+    "contract.figures": "Figure Interval MissingFigure Section",
+    "contract.groups": "ClosedForm Communication Group Library Link Phase link_resources",
     "contract.importers": (
-        "DecidingSubject",
-        "ImportedBlock",
-        "ImportFile",
-        "ImportOptions",
-        "ImportProblem",
-        "ImportQuestion",
-        "Importer",
-        "ImportedKey",
-        "ImportedValue",
-        "Translation",
+        "DecidingSubject ImportedBlock ImportFile ImportOptions ImportProblem ImportQuestion "
+        "Importer ImportedKey ImportedValue Translation"
     ),
-    "contract.settings": ("SettingsProblem", "SettingsWriter", "ToolSettings"),
+    "contract.settings": "SettingsProblem SettingsWriter ToolSettings",
     "contract.offers": (
-        "Catalogue",
-        "Exporter",
-        "FileExporter",
-        "TimelineExporter",
-        "TimelineFileExporter",
-        "Rulebook",
-        "LiveExporter",
+        "Catalogue Exporter FileExporter TimelineExporter TimelineFileExporter Rulebook "
+        "LiveExporter"
     ),
-    "contract.pipelines": (
-        "LONGEST_ORDER",
-        "Activity",
-        "Case",
-        "Op",
-        "Pair",
-        "Pipeline",
-        "PipelineShape",
-        "Times",
-    ),
-    "contract.searches": (
-        "Axis",
-        "Goal",
-        "Limit",
-        "Objective",
-    ),
+    "contract.pipelines": "LONGEST_ORDER Activity Case Op Pair Pipeline PipelineShape Times",
+    "contract.searches": "Axis Goal Limit Objective",
     "contract.terms": (
-        "Cause",
-        "Edge",
-        "FlopCount",
-        "Memory",
-        "Moment",
-        "Names",
-        "Once",
-        "Operator",
-        "ParameterGroup",
-        "Pass",
-        "StageCounts",
-        "Work",
+        "Cause Edge FlopCount Memory Moment Names Once Operator ParameterGroup Pass "
+        "StageCounts Work"
     ),
-    "contract.traces": ("Slice", "StageMessage", "StepTrace", "communications_of"),
-    "language.units": (
-        "BITS",
-        "BIT_RATE",
-        "BYTES",
-        "DOLLARS",
-        "FLOP",
-        "FLOPS",
-        "GRAMS",
-        "JOULES",
-        "ONE",
-        "RATE",
-        "SECONDS",
-        "WATTS",
-    ),
-    "engine.session": ("Session", "evaluate", "load", "load_text"),
-    "report.plots": ("Plot",),
-    "report.report": ("Report",),
-    "report.result": ("Result",),
-    "engine.scenario": ("Scenario",),
+    "contract.traces": "Slice StageMessage StepTrace communications_of",
+    "language.units": "BITS BIT_RATE BYTES DOLLARS FLOP FLOPS GRAMS JOULES ONE RATE SECONDS WATTS",
+    "engine.session": "Session evaluate load load_text",
+    "report.plots": "Plot",
+    "report.report": "Report",
+    "report.result": "Result",
+    "engine.scenario": "Scenario",
 }
-_HOME = {name: f"parcost.{module}" for module, names in HOMES.items() for name in names}
+_HOME = {name: f"parcost.{module}" for module, names in HOMES.items() for name in names.split()}
 
 __all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605
 

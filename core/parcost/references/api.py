@@ -101,7 +101,7 @@ def api_reference() -> str:
     for title, modules in SECTIONS:
         parts.append(f"## {title}\n")
         for module in modules:
-            names = sorted(_names(module), key=str.lower)
+            names = sorted(parcost.HOMES[module].split(), key=str.lower)
             parts += [_entry(name, getattr(parcost, name)) for name in names]
     return "\n".join(parts)
 
@@ -144,11 +144,6 @@ def package_reference(package: str) -> str:
             parts += [f"## `{found.name}`\n", f"{title}\n"]
             parts += [_entry(name, value) for name, value in functions.items()]
     return "\n".join(parts)
-
-
-def _names(module: str) -> Sequence[str]:
-    """Return the public names that a module of parcost defines."""
-    return parcost.HOMES[module]
 
 
 def _entry(name: str, value: Any) -> str:
