@@ -18,7 +18,7 @@ from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType, Curve, Field
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
-from parcost.language.errors import SpecError
+from parcost.language.errors import SpecError, error_at
 from parcost.language.numbers import quantity as shown
 from parcost.language.text import Span
 from parcost.language.units import (
@@ -155,16 +155,12 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
     items = value.items if isinstance(value, v.Items) else (value,)
     name, span = node.name.text, node.value.span
     if not items:
-        raise SpecError(
-            [
-                problem(
-                    "empty-list",
-                    f"the list of `{name}` is empty",
-                    span,
-                    help="leave the attribute out to use its default",
-                    notes=[f"{name}: {field.doc}"],
-                )
-            ]
+        raise error_at(
+            "empty-list",
+            f"the list of `{name}` is empty",
+            span,
+            help="leave the attribute out to use its default",
+            notes=[f"{name}: {field.doc}"],
         )
     whole: list[int] = []
     for item in items:
@@ -176,20 +172,16 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
             or abs(item.number) >= 2**31
         ):
             complaint = f"`{name}` must be a list of whole numbers"
-            raise SpecError([problem("wrong-kind", complaint, span)])
+            raise error_at("wrong-kind", complaint, span)
         whole.append(int(item.number))
     if field.minimum is not None and min(whole) < field.minimum:
-        raise SpecError(
-            [
-                problem(
-                    "out-of-range",
-                    f"numbers of `{name}` must be at least {field.minimum:g}",
-                    _span_of(node.value, whole.index(min(whole))),
-                    f"this is {min(whole)}",
-                    help=f"the nearest legal value is {field.minimum:g}",
-                    notes=[f"{name}: {field.doc}"],
-                )
-            ]
+        raise error_at(
+            "out-of-range",
+            f"numbers of `{name}` must be at least {field.minimum:g}",
+            _span_of(node.value, whole.index(min(whole))),
+            f"this is {min(whole)}",
+            help=f"the nearest legal value is {field.minimum:g}",
+            notes=[f"{name}: {field.doc}"],
         )
     return tuple(whole)
 
@@ -299,44 +291,31 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
     if wanted == RATE and value.dimension == BIT_RATE:
         return evolve(value, number=value.number / 8.0, dimension=RATE)
     if wanted == BYTES and value.dimension == BITS:
-        raise SpecError(
-            [
-                problem(
-                    "bit-for-byte",
-                    f"`{name}` is measured in bytes, and this is in bits",
-                    span,
-                    f"this is {shown(value.number / 8.0, 'B')}",
-                    help=f"write `{span.text.replace('bit', 'B').replace('b', 'B')}` "
-                    "if bytes are meant, or `bytes(...)` to convert",
-                )
-            ]
+        raise error_at(
+            "bit-for-byte",
+            f"`{name}` is measured in bytes, and this is in bits",
+            span,
+            f"this is {shown(value.number / 8.0, 'B')}",
+            help=f"write `{span.text.replace('bit', 'B').replace('b', 'B')}` "
+            "if bytes are meant, or `bytes(...)` to convert",
         )
     if value.dimension == ONE:
-        raise SpecError(
-            [
-                problem(
-                    "missing-unit",
-                    f"`{name}` needs a unit",
-                    span,
-                    "this is a plain number",
-                    help=_items_with_unit(node, wanted)
-                    or f"units of {wanted} are {_examples(wanted)}",
-                )
-            ]
+        raise error_at(
+            "missing-unit",
+            f"`{name}` needs a unit",
+            span,
+            "this is a plain number",
+            help=_items_with_unit(node, wanted) or f"units of {wanted} are {_examples(wanted)}",
         )
     measured = "must be a plain number" if wanted == ONE else f"must be in {wanted}"
     kinds = (wanted, BIT_RATE) if wanted == RATE else (wanted,)
     under = [u for kind in kinds if wanted != ONE for u in _under(value.dimension, kind)]
-    raise SpecError(
-        [
-            problem(
-                "wrong-dimension",
-                f"`{name}` {measured}",
-                span,
-                f"this is {v.describe(value)}",
-                help=_per(node, "s" if wanted == RATE else under[0]) if under else None,
-            )
-        ]
+    raise error_at(
+        "wrong-dimension",
+        f"`{name}` {measured}",
+        span,
+        f"this is {v.describe(value)}",
+        help=_per(node, "s" if wanted == RATE else under[0]) if under else None,
     )
 
 
@@ -353,28 +332,20 @@ def _qualified(
     units = {item.unit if isinstance(item, s.Number) else "" for item in items}
     said += [unit for unit in sorted(units) if unit in field.qualifiers]
     if len(said) > 1:
-        raise SpecError(
-            [
-                problem(
-                    "duplicate",
-                    f"`{name}` cannot be both {said[0]} and {said[1]}",
-                    node.qualifiers[-1].span if node.qualifiers else node.value.span,
-                )
-            ]
+        raise error_at(
+            "duplicate",
+            f"`{name}` cannot be both {said[0]} and {said[1]}",
+            node.qualifiers[-1].span if node.qualifiers else node.value.span,
         )
     if not said:
         if field.must_qualify and value.literal and not isinstance(node.value, SetValue):
             choices = " or ".join(f"`{q}`" for q in field.qualifiers)
-            raise SpecError(
-                [
-                    problem(
-                        "ambiguous-quantity",
-                        f"`{name}` must say {choices}",
-                        node.value.span,
-                        "which one is this?",
-                        help=_qualified_ways(node.value.span.text, field.qualifiers),
-                    )
-                ]
+            raise error_at(
+                "ambiguous-quantity",
+                f"`{name}` must say {choices}",
+                node.value.span,
+                "which one is this?",
+                help=_qualified_ways(node.value.span.text, field.qualifiers),
             )
         return value, ""
     word = said[0]
@@ -385,7 +356,7 @@ def _qualified(
         if not isinstance(by, v.Quantity):
             message = f"`{name} = {word}` needs `{factor}`"
             help = f"write `{factor} = ...` beside it"
-            raise SpecError([problem("not-given", message, node.span, help=help)])
+            raise error_at("not-given", message, node.span, help=help)
         return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word
     return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
 
@@ -448,17 +419,13 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
         if is_share and not percent and 2 <= worst <= 100:
             hint = f"write `{number_text(worst)} %`"
     if complaint:
-        raise SpecError(
-            [
-                problem(
-                    id,
-                    complaint,
-                    node.value.span,
-                    f"this is {number_text(worst)}",
-                    help=hint or None,
-                    notes=[f"{name}: {field.doc}"],
-                )
-            ]
+        raise error_at(
+            id,
+            complaint,
+            node.value.span,
+            f"this is {number_text(worst)}",
+            help=hint or None,
+            notes=[f"{name}: {field.doc}"],
         )
 
 
@@ -479,17 +446,13 @@ def _check_magnitude(name: str, number: Any, node: s.Attribute, field: Field) ->
     large = size > v.LARGEST
     unit = "" if field.dimension == ONE else f" {field.dimension}"
     near = f"{v.LARGEST if large else v.SMALLEST:g}{unit}"
-    raise SpecError(
-        [
-            problem(
-                "out-of-range",
-                f"`{name}` is too {'large' if large else 'small'} to compute with",
-                node.value.span,
-                f"this is {size:g}{unit}",
-                help=f"the nearest legal value is {near}",
-                notes=[f"{name}: {field.doc}"],
-            )
-        ]
+    raise error_at(
+        "out-of-range",
+        f"`{name}` is too {'large' if large else 'small'} to compute with",
+        node.value.span,
+        f"this is {size:g}{unit}",
+        help=f"the nearest legal value is {near}",
+        notes=[f"{name}: {field.doc}"],
     )
 
 

@@ -16,7 +16,7 @@ from parcost.binding.modules import Module, base_of, label_of, unknown_statement
 from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
-from parcost.language.errors import SpecError
+from parcost.language.errors import SpecError, error_at
 from parcost.records import define
 
 Key = tuple[str, str]
@@ -183,15 +183,8 @@ class Definitions:
             what = f"there is no `{kind}` called `{base.text}`"
             if found is not None:
                 what = f"`{base.text}` is a `{found[1].kind.text}`, not a `{kind}`"
-            raise SpecError(
-                [
-                    problem(
-                        "unknown-name",
-                        what,
-                        base.span,
-                        help=did_you_mean(base.text, filter(None, known)),
-                    )
-                ]
+            raise error_at(
+                "unknown-name", what, base.span, help=did_you_mean(base.text, filter(None, known))
             )
         self._lay(definition, found[1], found[0])
 

@@ -14,7 +14,7 @@ from parcost.binding.scope import Binding, BrokenError, Scope, SetValue, Sweep, 
 from parcost.contract.schema import Curve
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
-from parcost.language.errors import SpecError
+from parcost.language.errors import SpecError, error_at
 from parcost.language.units import ONE, known_units, unit
 from parcost.records import define
 
@@ -38,9 +38,7 @@ class Expressions:
         self._depth += 1
         try:
             if self._depth > DEEPEST:
-                raise SpecError(
-                    [problem("nesting-too-deep", "this is nested too deeply", node.span)]
-                )
+                raise error_at("nesting-too-deep", "this is nested too deeply", node.span)
             return self._inner(node, scope)
         finally:
             self._depth -= 1
@@ -81,11 +79,9 @@ class Expressions:
         try:
             number = float(node.text)
         except ValueError:
-            raise SpecError([problem("not-a-number", "this is not a number", node.span)]) from None
+            raise error_at("not-a-number", "this is not a number", node.span) from None
         if number in (float("inf"), float("-inf")):
-            raise SpecError(
-                [problem("not-finite", "this number is too large to compute with", node.span)]
-            )
+            raise error_at("not-finite", "this number is too large to compute with", node.span)
         if not node.unit:
             return v.Quantity(number, ONE, v.NO_AXES, True)
         try:
@@ -96,9 +92,7 @@ class Expressions:
             raise SpecError([_unknown_unit(error.args[0], node, scope)]) from None
         scaled = number * size
         if scaled == float("inf"):
-            raise SpecError(
-                [problem("not-finite", "this number is too large to compute with", node.span)]
-            )
+            raise error_at("not-finite", "this number is too large to compute with", node.span)
         return v.Quantity(scaled, dimension, v.NO_AXES, True)
 
     def _conditional(self, node: s.Conditional, scope: Scope) -> v.Value:
@@ -140,7 +134,7 @@ class Expressions:
         if not node.items:
             if scope.field is not None and scope.field.kind == "integers":
                 return v.Items(())
-            raise SpecError([problem("empty-list", _EMPTY, node.span, help=_FILL)])
+            raise error_at("empty-list", _EMPTY, node.span, help=_FILL)
         field = scope.field
         items = tuple(self.evaluate(item, scope) for item in node.items)
         nested = any(isinstance(item, s.List) for item in node.items)
@@ -149,21 +143,17 @@ class Expressions:
                 return v.Items(items)
         elif nested:
             message = "a list of values is a sweep: its items cannot be lists"
-            raise SpecError([problem("wrong-kind", message, node.span)])
+            raise error_at("wrong-kind", message, node.span)
         return self._sweep(items, node, scope)
 
     def _sweep(self, items: tuple[v.Value, ...], node: Any, scope: Scope) -> v.Value:
         if not items:
-            raise SpecError([problem("empty-list", _EMPTY, node.span, help=_FILL)])
+            raise error_at("empty-list", _EMPTY, node.span, help=_FILL)
         first = items[0]
         apart = not all(isinstance(item, v.Quantity) for item in items)
         if not apart and any(item.dimension != first.dimension for item in items):  # type: ignore[union-attr]
-            raise SpecError(
-                [
-                    problem(
-                        "mixed-dimensions", "the values of a sweep have different units", node.span
-                    )
-                ]
+            raise error_at(
+                "mixed-dimensions", "the values of a sweep have different units", node.span
             )
         inner = v.NO_AXES.union(*(item.axes for item in items))
         shown = [_axis_value(item) for item in items]

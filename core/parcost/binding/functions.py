@@ -23,8 +23,8 @@ from parcost.binding.values import (
 )
 from parcost.contract.schema import Curve
 from parcost.language import syntax as s
-from parcost.language.diagnostics import did_you_mean, problem
-from parcost.language.errors import SpecError
+from parcost.language.diagnostics import did_you_mean
+from parcost.language.errors import error_at
 from parcost.language.units import BIT_RATE, BITS, BYTES, ONE, RATE, SECONDS
 from parcost.numeric import maximum, minimum
 
@@ -39,29 +39,20 @@ def call(node: s.FunctionCall, arguments: list[Value]) -> Value:
     name = node.function.text
     function = _FUNCTIONS.get(name)
     if function is None:
-        raise SpecError(
-            [
-                problem(
-                    "unknown-function",
-                    f"there is no function `{name}`",
-                    node.function.span,
-                    help=did_you_mean(name, _FUNCTIONS)
-                    or "the functions are " + ", ".join(f"`{f}`" for f in sorted(_FUNCTIONS)),
-                )
-            ]
+        raise error_at(
+            "unknown-function",
+            f"there is no function `{name}`",
+            node.function.span,
+            help=did_you_mean(name, _FUNCTIONS)
+            or "the functions are " + ", ".join(f"`{f}`" for f in sorted(_FUNCTIONS)),
         )
     least, most, apply = function
     if not least <= len(arguments) <= most:
         wanted = str(least) if least == most else f"at least {least}"
-        raise SpecError(
-            [
-                problem(
-                    "wrong-arguments",
-                    f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, "
-                    f"not {len(arguments)}",
-                    node.span,
-                )
-            ]
+        raise error_at(
+            "wrong-arguments",
+            f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(arguments)}",
+            node.span,
         )
     return apply(node, arguments)
 
@@ -105,15 +96,11 @@ def _elementwise(name: str, *, plain: bool) -> Callable[[s.FunctionCall, list[Va
     def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
         operand = number(arguments[0], node.arguments[0].span)
         if plain and operand.dimension != ONE:
-            raise SpecError(
-                [
-                    problem(
-                        "wrong-dimension",
-                        f"`{name}` takes a plain number",
-                        node.arguments[0].span,
-                        f"this is {describe(operand)}",
-                    )
-                ]
+            raise error_at(
+                "wrong-dimension",
+                f"`{name}` takes a plain number",
+                node.arguments[0].span,
+                f"this is {describe(operand)}",
             )
         import numpy as np
 
@@ -145,7 +132,7 @@ def _range(node: s.FunctionCall, arguments: list[Value]) -> Value:
     for bound, argument in zip(bounds[1:], node.arguments[1:], strict=True):
         same_dimension("count from", bounds[0], bound, node.arguments[0].span, argument.span)
     if step <= 0:
-        raise SpecError([problem("out-of-range", "the step of a range must be above 0", node.span)])
+        raise error_at("out-of-range", "the step of a range must be above 0", node.span)
     count = math.floor((last - first) / step + 1e-9) + 1 if last >= first else 0
     _check_length(count, node.span)
     dimension = bounds[0].dimension
@@ -155,14 +142,10 @@ def _range(node: s.FunctionCall, arguments: list[Value]) -> Value:
 def _divisors(node: s.FunctionCall, arguments: list[Value]) -> Value:
     count = _scalar(number(arguments[0], node.arguments[0].span), node.span)
     if count < 1 or count != int(count) or count > 1e12:
-        raise SpecError(
-            [
-                problem(
-                    "out-of-range",
-                    "`divisors` needs a whole number from 1 to 10^12",
-                    node.arguments[0].span,
-                )
-            ]
+        raise error_at(
+            "out-of-range",
+            "`divisors` needs a whole number from 1 to 10^12",
+            node.arguments[0].span,
         )
     whole = int(count)
     low = [d for d in range(1, math.isqrt(whole) + 1) if whole % d == 0]
@@ -178,42 +161,30 @@ def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
         pair = value.items if isinstance(value, Items) else ()
         size, point = (*pair, None, None)[:2]
         if len(pair) != 2 or not isinstance(size, Quantity) or not isinstance(point, Quantity):
-            raise SpecError(
-                [
-                    problem(
-                        "malformed-curve",
-                        "a point of a curve must be `[size, time]` or `[size, bandwidth]`",
-                        argument.span,
-                    )
-                ]
+            raise error_at(
+                "malformed-curve",
+                "a point of a curve must be `[size, time]` or `[size, bandwidth]`",
+                argument.span,
             )
         if size.dimension != BYTES or point.dimension not in (SECONDS, RATE, BIT_RATE):
-            raise SpecError(
-                [
-                    problem(
-                        "malformed-curve",
-                        "a point of a curve must be a size in bytes, and a time or a bandwidth",
-                        argument.span,
-                        f"this is {describe(size)} and {describe(point)}",
-                    )
-                ]
+            raise error_at(
+                "malformed-curve",
+                "a point of a curve must be a size in bytes, and a time or a bandwidth",
+                argument.span,
+                f"this is {describe(size)} and {describe(point)}",
             )
         at, there = _scalar(size, argument.span), _scalar(point, argument.span)
         if at <= 0 or there <= 0 or (sizes and at <= sizes[-1]):
-            raise SpecError(
-                [
-                    problem(
-                        "malformed-curve",
-                        "sizes of a curve must ascend, and all values must be positive",
-                        argument.span,
-                        f"this is a size of {describe(size)}"
-                        + (", after a larger or equal one" if sizes and at <= sizes[-1] else ""),
-                    )
-                ]
+            raise error_at(
+                "malformed-curve",
+                "sizes of a curve must ascend, and all values must be positive",
+                argument.span,
+                f"this is a size of {describe(size)}"
+                + (", after a larger or equal one" if sizes and at <= sizes[-1] else ""),
             )
         if not (min(at, there) >= SMALLEST and max(at, there) <= LARGEST):
             message = f"numbers of a curve must be between {SMALLEST:g} and {LARGEST:g}"
-            raise SpecError([problem("malformed-curve", message, argument.span)])
+            raise error_at("malformed-curve", message, argument.span)
         rate = there / 8.0 if point.dimension == BIT_RATE else there
         sizes.append(at)
         seconds.append(there if point.dimension == SECONDS else at / rate)
@@ -224,16 +195,14 @@ def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
 
 def _scalar(value: Quantity, span: Span) -> float:
     if value.axes or not isinstance(value.number, (float, int)):
-        raise SpecError(
-            [problem("swept-argument", "this argument cannot be a sweep", span, help=_ONE)]
-        )
+        raise error_at("swept-argument", "this argument cannot be a sweep", span, help=_ONE)
     return float(value.number)
 
 
 def _check_length(count: int, span: Span) -> None:
     if count > LONGEST_LIST:
         message = f"this list has {count:,} items; the limit is {LONGEST_LIST:,}"
-        raise SpecError([problem("too-many-points", message, span)])
+        raise error_at("too-many-points", message, span)
 
 
 _ONE = "write one number here, or a study for each value"

@@ -47,7 +47,7 @@ from parcost.language.diagnostics import (
     nearest_names,
     problem,
 )
-from parcost.language.errors import SpecError
+from parcost.language.errors import SpecError, error_at
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.records import define, record
@@ -527,47 +527,37 @@ class Loader:
             imported = self._imported_block(target, alias, module)
             return
         if alias.text in module.aliases:
-            raise SpecError(
-                [problem("duplicate", f"the name `{alias.text}` is given twice", alias.span)]
-            )
+            raise error_at("duplicate", f"the name `{alias.text}` is given twice", alias.span)
         module.aliases[alias.text] = imported
 
     def _imported_file(self, target: s.Text, module: Module, root: Path | None) -> Module:
         if module.path is None:
             message = "a file of a catalogue imports by name, not by path"
-            raise SpecError([problem("import-escapes", message, target.span)])
+            raise error_at("import-escapes", message, target.span)
         root = root or project_root(module.path)
         try:
             path = (module.path.parent / target.value).resolve()
         except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
             message = f"`{target.value}` is not a path of a file"
-            raise SpecError([problem("unreadable-file", message, target.span)]) from None
+            raise error_at("unreadable-file", message, target.span) from None
         if not path.is_relative_to(root.resolve()):
-            raise SpecError(
-                [
-                    problem(
-                        "import-escapes",
-                        f"`{target.value}` is outside the project",
-                        target.span,
-                        "this path leads outside",
-                        help="import from the folder of the project, or from a catalogue by name",
-                    )
-                ]
+            raise error_at(
+                "import-escapes",
+                f"`{target.value}` is outside the project",
+                target.span,
+                "this path leads outside",
+                help="import from the folder of the project, or from a catalogue by name",
             )
         if path.suffix != sources.SUFFIX == Path(target.value).suffix:
             message = f"`{target.value}` is a link to `{path.name}`, which is not a spec"
-            raise SpecError([problem("not-a-spec", message, target.span)])
+            raise error_at("not-a-spec", message, target.span)
         key = str(path)
         if key in self._open:
             chain = self._open[self._open.index(key) :]
             names = " -> ".join(Path(k).name for k in [*chain, key])
-            raise SpecError(
-                [problem("circular-import", f"a file imports itself: {names}", target.span)]
-            )
+            raise error_at("circular-import", f"a file imports itself: {names}", target.span)
         if len(self._open) > MOST_IMPORTS:
-            raise SpecError(
-                [problem("circular-import", "imports are nested too deeply", target.span)]
-            )
+            raise error_at("circular-import", "imports are nested too deeply", target.span)
         name = sources.relative_name(path, module.source.name)
         try:
             return self.file(path, name, root)
@@ -583,24 +573,20 @@ class Loader:
         catalogue_name, *steps = [part.text for part in target.parts]
         catalogue = self.catalogues.get(catalogue_name)
         if catalogue is None:
-            raise SpecError(
-                [
-                    problem(
-                        "unknown-import",
-                        f"there is no catalogue `{catalogue_name}`",
-                        target.parts[0].span,
-                        help=self._entry_called(target.parts[-1].text)
-                        or did_you_mean(catalogue_name, self.catalogues)
-                        or "a file is imported by a path in quotes",
-                        notes=self.absences,
-                    )
-                ]
+            raise error_at(
+                "unknown-import",
+                f"there is no catalogue `{catalogue_name}`",
+                target.parts[0].span,
+                help=self._entry_called(target.parts[-1].text)
+                or did_you_mean(catalogue_name, self.catalogues)
+                or "a file is imported by a path in quotes",
+                notes=self.absences,
             )
         known = self._entries(catalogue)
         if tuple(steps) not in known:
             hint = did_you_mean(target.text, known.values()) or "`parcost catalog` lists it"
             message = f"the catalogue has no `{target.text}`"
-            raise SpecError([problem("unknown-import", message, target.span, help=hint)])
+            raise error_at("unknown-import", message, target.span, help=hint)
         imported = self.catalogue_file(catalogue, tuple(steps))
         name = (alias or target.parts[-1]).text
         for block in imported.blocks:
@@ -608,7 +594,7 @@ class Loader:
                 module.imported_blocks.append((imported, block, name))
                 return imported
         message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
-        raise SpecError([problem("unknown-import", message, target.span)])
+        raise error_at("unknown-import", message, target.span)
 
     def import_hint(self, name: str, kind: str, known: Iterable[str]) -> str | None:
         """Return a help line with the catalogue entry that is called *name*, or nearly so, or None.
@@ -740,15 +726,11 @@ def base_of(block: s.Block) -> s.Path | None:
         case [s.Path() as word, s.Path() as base] if word.text == "extends":
             return base
     first = words[0]
-    raise SpecError(
-        [
-            problem(
-                "unexpected-word",
-                "a block starts with `kind`, `kind label` or `kind label extends other`",
-                first.span,
-                help="write the label as one word" if label_of(block) else None,
-            )
-        ]
+    raise error_at(
+        "unexpected-word",
+        "a block starts with `kind`, `kind label` or `kind label extends other`",
+        first.span,
+        help="write the label as one word" if label_of(block) else None,
     )
 
 
@@ -796,13 +778,9 @@ def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
             return target, None
         case [target, s.Path() as word, s.Path(parts=[alias])] if word.text == "as":
             return target, alias
-    raise SpecError(
-        [
-            problem(
-                "malformed-use",
-                "`use` needs one name or one file",
-                item.span,
-                help='write `use catalog.devices.NAME` or `use "file.par" as NAME`',
-            )
-        ]
+    raise error_at(
+        "malformed-use",
+        "`use` needs one name or one file",
+        item.span,
+        help='write `use catalog.devices.NAME` or `use "file.par" as NAME`',
     )

@@ -13,7 +13,7 @@ from parcost.binding.scope import Binding, BrokenError, Scope
 from parcost.contract.schema import Field
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
-from parcost.language.errors import SpecError
+from parcost.language.errors import SpecError, error_at
 from parcost.language.numbers import literal
 from parcost.language.text import Span
 from parcost.numeric import is_array
@@ -135,9 +135,7 @@ class NameResolver:
             return kinds[0]
         if len(labelled) + len(kinds) > 1:
             names = ", ".join(f"`{d.called}`" for d in labelled or kinds)
-            raise SpecError(
-                [problem("ambiguous-name", f"`{word}` may be one of {names}", node.span)]
-            )
+            raise error_at("ambiguous-name", f"`{word}` may be one of {names}", node.span)
         found = find_block(s.Path((node.parts[0],), node.span), module)
         return self.binder.definitions.definition_of(*found) if found else None
 
@@ -153,15 +151,11 @@ class NameResolver:
                 if definition is not None:
                     return self._walk(v.Symbol(definition), node.parts[2:], node)
         known = [*module.lets, *(label_of(b) or b.kind.text for b in module.blocks)]
-        raise SpecError(
-            [
-                problem(
-                    "unknown-name",
-                    f"`{module.source.name}` has no `{word.text}`",
-                    word.span,
-                    help=did_you_mean(word.text, known),
-                )
-            ]
+        raise error_at(
+            "unknown-name",
+            f"`{module.source.name}` has no `{word.text}`",
+            word.span,
+            help=did_you_mean(word.text, known),
         )
 
     def _block_named(self, node: s.Path, scope: Scope, target: str) -> Definition:
@@ -196,7 +190,7 @@ class NameResolver:
         if not _in_files(span) and scope.definition and scope.definition.header:
             span = scope.definition.header.kind.span
         id = "unknown-name" if first != target or len(node.parts) > 1 else "missing-block"
-        raise SpecError([problem(id, message, span, help=hint)])
+        raise error_at(id, message, span, help=hint)
 
     def block_of_kind(
         self, word: str, target: str, module: Module, node: s.Path
@@ -221,38 +215,28 @@ class NameResolver:
                 if name.text in (child.label, child.type.kind):
                     return v.Symbol(child)
             known = [*type_.fields, *(c.called for c in definition.children.values())]
-            raise SpecError(
-                [
-                    problem(
-                        "unknown-name",
-                        f"`{definition.called}` has no `{name.text}`",
-                        name.span,
-                        help=did_you_mean(name.text, known),
-                    )
-                ]
+            raise error_at(
+                "unknown-name",
+                f"`{definition.called}` has no `{name.text}`",
+                name.span,
+                help=did_you_mean(name.text, known),
             )
         if not self.binder.is_given(definition, name.text) and name.text not in type_.defaults:
             raise BrokenError
         value = self.binder.attribute(definition, name.text).value
         if isinstance(value, v.Symbol) and value.what is None:
-            raise SpecError(
-                [
-                    problem(
-                        "not-given",
-                        f"`{definition.called}.{name.text}` has no value here, and no default",
-                        node.span,
-                        help="write it in its block, or remove the reference",
-                    )
-                ]
+            raise error_at(
+                "not-given",
+                f"`{definition.called}.{name.text}` has no value here, and no default",
+                node.span,
+                help="write it in its block, or remove the reference",
             )
         return v.reference_value(value)
 
     def _walk(self, value: v.Value, rest: Sequence[s.Name], node: s.Path) -> v.Value:
         for name in rest:
             if not isinstance(value, v.Symbol) or not isinstance(value.what, Definition):
-                raise SpecError(
-                    [problem("unknown-name", f"a number has no part `{name.text}`", name.span)]
-                )
+                raise error_at("unknown-name", f"a number has no part `{name.text}`", name.span)
             inner = self._member(value.what, name, node)
             value = evolve(inner, axes=inner.axes | value.axes) if value.axes else inner
         return value

@@ -11,8 +11,7 @@ from attrs import evolve
 from parcost.contract.origin import Origin
 from parcost.contract.schema import Curve
 from parcost.language import syntax as s
-from parcost.language.diagnostics import problem
-from parcost.language.errors import SpecError
+from parcost.language.errors import error_at
 from parcost.language.units import BITS, BYTES, ONE, Dimension
 from parcost.records import record
 
@@ -106,25 +105,19 @@ def number(value: Value, span: Span) -> Quantity:
     """
     if isinstance(value, Quantity):
         return value
-    raise SpecError(
-        [problem("not-a-number", "this must be a number", span, f"this is {describe(value)}")]
-    )
+    raise error_at("not-a-number", "this must be a number", span, f"this is {describe(value)}")
 
 
 def truth(value: Value, span: Span) -> Truth:
     """Return *value* if it is a condition."""
     if isinstance(value, Truth):
         return value
-    raise SpecError(
-        [
-            problem(
-                "not-a-condition",
-                "this must be a condition",
-                span,
-                f"this is {describe(value)}",
-                help="compare with `==`, `<` or `>`",
-            )
-        ]
+    raise error_at(
+        "not-a-condition",
+        "this must be a condition",
+        span,
+        f"this is {describe(value)}",
+        help="compare with `==`, `<` or `>`",
     )
 
 
@@ -157,9 +150,7 @@ def chain(node: s.Chain, values: list[Value], *, masked: bool) -> Value:
             result, dimension = result * operand.number, dimension * operand.dimension
         else:
             if not masked and _any(operand.number, 0.0):
-                raise SpecError(
-                    [problem("division-by-zero", "division by zero", span, "this is 0")]
-                )
+                raise error_at("division-by-zero", "division by zero", span, "this is 0")
             result, dimension = _divide(result, operand.number), dimension / operand.dimension
     return Quantity(finite(result, node.span, masked=masked), dimension, axes, literal)
 
@@ -177,9 +168,7 @@ def finite(result: Any, span: Span, *, masked: bool = False) -> Any:
 
         good = masked or bool(np.all(np.isfinite(result)))
     if not good:
-        raise SpecError(
-            [problem("not-finite", "this is too large to compute with", span, "not finite")]
-        )
+        raise error_at("not-finite", "this is too large to compute with", span, "not finite")
     return result
 
 
@@ -212,16 +201,12 @@ def check_branches(then: Value, otherwise: Value, node: s.Conditional) -> None:
     if isinstance(then, Quantity) and isinstance(otherwise, Quantity):
         same_dimension("choose between", then, otherwise, node.then.span, node.otherwise.span)
     elif type(then) is not type(otherwise):
-        raise SpecError(
-            [
-                problem(
-                    "mixed-dimensions",
-                    "both branches must be of one kind",
-                    node.otherwise.span,
-                    f"this is {describe(otherwise)}",
-                    also=[(node.then.span, f"this is {describe(then)}")],
-                )
-            ]
+        raise error_at(
+            "mixed-dimensions",
+            "both branches must be of one kind",
+            node.otherwise.span,
+            f"this is {describe(otherwise)}",
+            also=[(node.then.span, f"this is {describe(then)}")],
         )
 
 
@@ -260,17 +245,13 @@ def same_dimension(verb: str, a: Quantity, b: Quantity, first: Span, second: Spa
     hint = None
     if {a.dimension, b.dimension} == {BITS, BYTES}:
         hint = "8 bits are a byte: `bytes(x)` converts"
-    raise SpecError(
-        [
-            problem(
-                "mixed-dimensions",
-                f"cannot {verb} {a.dimension} and {b.dimension}",
-                second,
-                f"this is {describe(b)}",
-                also=[(first, f"this is {describe(a)}")],
-                help=hint,
-            )
-        ]
+    raise error_at(
+        "mixed-dimensions",
+        f"cannot {verb} {a.dimension} and {b.dimension}",
+        second,
+        f"this is {describe(b)}",
+        also=[(first, f"this is {describe(a)}")],
+        help=hint,
     )
 
 

@@ -15,7 +15,7 @@ from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
-from parcost.language.errors import SpecError
+from parcost.language.errors import SpecError, error_at
 from parcost.language.numbers import DECIMAL, quantity
 from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
@@ -118,9 +118,7 @@ def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
         if words == WITHIN:
             return item.name, WITHIN, item.value, None
         raise SpecError([_missing_tolerance(item, words)])
-    raise SpecError(
-        [problem("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)]
-    )
+    raise error_at("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)
 
 
 def _missing_tolerance(item: s.Attribute, words: str) -> Diagnostic:
@@ -143,7 +141,7 @@ def _evaluate_claim(
         return wanted, None
     slack = number(binder.claim_value(tolerance, module), tolerance.span)
     if slack.number < 0:
-        raise SpecError([problem("out-of-range", "a tolerance must be at least 0", tolerance.span)])
+        raise error_at("out-of-range", "a tolerance must be at least 0", tolerance.span)
     return wanted, slack
 
 
@@ -158,22 +156,18 @@ def _judge_claim(
     figure = known.figure(name.text)
     if figure is None:
         names, missing = known.names(), known.missing()
-        raise SpecError(
-            [
-                problem(
-                    "unknown-name",
-                    missing_message(name.text, missing),
-                    name.span,
-                    notes=[
-                        *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults),
-                        *known.absences,
-                    ],
-                    help=""
-                    if name.text in missing
-                    else did_you_mean(name.text, [*names, *missing])
-                    or _attribute(name.text, types) + _figure_names(names),
-                )
-            ]
+        raise error_at(
+            "unknown-name",
+            missing_message(name.text, missing),
+            name.span,
+            notes=[
+                *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults),
+                *known.absences,
+            ],
+            help=""
+            if name.text in missing
+            else did_you_mean(name.text, [*names, *missing])
+            or _attribute(name.text, types) + _figure_names(names),
         )
     wanted, slack = claim
     dimension = unit(figure.unit)[1] if figure.unit else ONE
@@ -259,19 +253,15 @@ def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:
     if found is None:
         having = [f"`{interval.name}`" for _, interval in known.intervals]
         listed = f"{' and '.join(having)} have one; " if having else ""
-        raise SpecError(
-            [
-                problem(
-                    "no-interval",
-                    f"`{figure.name}` has no interval",
-                    item.span,
-                    notes=[
-                        *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults),
-                        *known.absences,
-                    ],
-                    help=f"{listed}write a tolerance, such as `+- 5 %`",
-                )
-            ]
+        raise error_at(
+            "no-interval",
+            f"`{figure.name}` has no interval",
+            item.span,
+            notes=[
+                *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults),
+                *known.absences,
+            ],
+            help=f"{listed}write a tolerance, such as `+- 5 %`",
         )
     return found
 
@@ -330,15 +320,11 @@ def _absolute_tolerance(
     if slack.dimension == wanted.dimension and (figure.unit == "%" or not in_percent):
         return slack.number
     if slack.dimension != ONE:
-        raise SpecError(
-            [
-                problem(
-                    "wrong-dimension",
-                    f"this tolerance is in {slack.dimension}",
-                    item.span,
-                    help="write the tolerance in percent, or in the unit of the figure",
-                )
-            ]
+        raise error_at(
+            "wrong-dimension",
+            f"this tolerance is in {slack.dimension}",
+            item.span,
+            help="write the tolerance in percent, or in the unit of the figure",
         )
     return slack.number * abs(wanted.number)
 

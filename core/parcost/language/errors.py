@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from parcost.language.diagnostic_text import render
-from parcost.language.diagnostics import Diagnostic, one_line, type_name
+from parcost.language.diagnostics import Diagnostic, one_line, problem, type_name
+from parcost.language.text import Span
 
 
 class ParcostError(Exception):
@@ -28,6 +29,20 @@ class SpecError(ParcostError):
 
     def __str__(self) -> str:
         return "\n\n".join(render(d) for d in self.diagnostics)
+
+
+def error_at(
+    id: str,
+    message: str,
+    span: Span,
+    label: str = "",
+    *,
+    help: str | None = None,
+    notes: Iterable[str] = (),
+    also: Iterable[tuple[Span, str]] = (),
+) -> SpecError:
+    """Return an error with one diagnostic about one span, and optionally *also* about others."""
+    return SpecError([problem(id, message, span, label, help=help, notes=notes, also=also)])
 
 
 class MissingExtraError(SpecError):
