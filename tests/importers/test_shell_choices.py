@@ -32,6 +32,17 @@ def texts(fields: Sequence[ShellField]) -> str:
     return " ".join(field.text for field in fields)
 
 
+@pytest.mark.parametrize("started", [False, True])
+def test_a_variable_of_a_branch_that_is_not_executed_is_empty(started: bool) -> None:
+    inner = 'if [ "$1" != none ]; then L="--load $1"; fi\npython train.py $L --lr 1\n'
+    if started:
+        found = read_script("bash run.sh none", {}, {"run.sh": inner}.get).commands[-1]
+    else:
+        found = call(inner.replace("$1", "$D"), D="none")
+    assert texts(found.words) == "python train.py --lr 1"
+    assert not found.conditional
+
+
 def test_what_all_branches_share_holds_and_the_rest_raises_a_question() -> None:
     found = call(FP8)
     assert texts(found.words) == "python train.py --bf16 --vocab-size 100 --lr 1"

@@ -68,6 +68,7 @@ class ScriptSource:
         self.pieces = pieces
         self._place = place
         self._starts: list[int] = []
+        self._assigned: Mapping[str, int] | None = None
         at = 0
         for piece in pieces:
             self._starts.append(at)
@@ -80,6 +81,13 @@ class ScriptSource:
         if not self.pieces:
             return start, end
         return self._at(start)[0], self._at(max(end - 1, start))[1]
+
+    def assigns(self, name: str, end: int) -> bool:
+        """Return whether the text before *end* has an assignment to a name, executed or not."""
+        if self._assigned is None:
+            found = list(_ASSIGNED.finditer(self.text))
+            self._assigned = {one[1]: one.start(1) for one in reversed(found)}
+        return self._assigned.get(name, end) < end
 
     def assumption(self, start: int, end: int) -> str:
         """Return the first assumption made for *start* to *end* of this text, "" for none."""
@@ -140,7 +148,6 @@ class WordExpander:
         self._allowed = len(source.text)
         self._depth = 0
         self._last_default: tuple[Sequence[Piece], Sequence[bool]] = ((), ())
-        self._first_places: Mapping[str, int] | None = None
         self.extended = ""  # a variable that is being added to
 
     @abstractmethod
@@ -557,18 +564,11 @@ class WordExpander:
         """Return the option that sets a variable that the script does not set."""
         return (f"--set-env {name}=VALUE",)
 
-    def _assigned(self) -> Mapping[str, int]:
-        """Return the offset of the first assignment to each name, executed or not."""
-        if self._first_places is None:
-            found = list(_ASSIGNED.finditer(self._first.text))
-            self._first_places = {one[1]: one.start(1) for one in reversed(found)}
-        return self._first_places
-
     def _unset(self, part: WordPart, name: str) -> Piece:
         if self._is_known_unset(name) or self.variable(name) is not None:
             return Piece("", *self.source.place(part.start, part.end))
         start, _ = self.source.place(part.start, part.end)
-        if self._assigned().get(name, start) < start:
+        if self._first.assigns(name, start) or self.source.assigns(name, part.start):
             why = f"`{name}` is empty: no executed branch of the script sets it"
             return Piece("", *self.source.place(part.start, part.end), "", why)
         if name == self.extended:
