@@ -175,3 +175,8 @@ def test_a_model_of_the_hub_is_the_reference_of_its_class() -> None:
     found = Levanter().translate("run.yaml", text)
     assert settings(found)["training.model"] == "llama2_7b"
     assert "reference_checkpoint of llama" in assumptions(found)["training.model"]
+    assert "training.sequence" not in settings(found)
+    assert [one.attribute for one in found.questions] == ["training.sequence"]
+    stated = Levanter().translate("run.yaml", f"train_seq_len: 2048\n{text}")
+    assert settings(stated)["training.sequence"] == "2048"
+    assert not stated.questions

@@ -196,11 +196,19 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
         found.assume("training", "micro_batch", f"{whole} / layout.dp", why)
     elif (each := found.whole(key)) is not None:
         found.set("training", "micro_batch", digits(each), key)
-    length = next((one for one in ("train_seq_len", "model.seq_len") if one in found), "")
+    start = found.value("initialize_from_hf") and found.switch("use_hf_model_config")
+    keys = ("train_seq_len",) if start else ("train_seq_len", "model.seq_len")
+    length = next((one for one in keys if one in found), "")
+    if start:
+        found.ignore("model.seq_len", "use_hf_model_config replaces the model of the file")
     if length:
         number = found.whole(length)
         if number is not None:
             found.set("training", "sequence", digits(number), length)
+    elif start:
+        reason = "it is the longest sequence of the checkpoint, max_position_embeddings"
+        answers = [f"--set training.sequence={one}" for one in (4096, 8192)]
+        found.ask("training.sequence", reason, answers, "use_hf_model_config")
     elif "length" in rules:
         why = f"{_VERSION}: seq_len is {rules['length']}"
         found.assume("training", "sequence", str(rules["length"]), why)
