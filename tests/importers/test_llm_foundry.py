@@ -99,6 +99,13 @@ def test_what_a_file_leaves_open_raises_a_question(old: str, new: str, attribute
     assert [one.attribute for one in found.questions] == [attribute]
 
 
+def test_keys_of_transformer_engine_raise_no_question() -> None:
+    wrapped = "  te_checkpoint_wrapper: true\n  te_shard_fp8_weight: true\n"
+    found = LlmFoundry().translate("run.yaml", JOB + wrapped)
+    assert not found.questions
+    assert "fsdp_config.te_shard_fp8_weight" in {one.name for one in found.missing}
+
+
 @pytest.mark.parametrize(
     ("new", "message"),
     [

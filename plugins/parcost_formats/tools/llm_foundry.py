@@ -76,6 +76,8 @@ def _model(found: SettingCollector) -> None:
             read_hub_model(found, key, str(found.value(key)))
         else:
             ask_for_model(found, key)
+        if kind != "hf_causal_lm":
+            found.leave_open("model.name", "its layers are taken as those of the checkpoint")
         return
     if kind not in ("mpt_causal_lm", "mosaic_gpt"):
         found.problem(
