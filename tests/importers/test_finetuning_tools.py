@@ -1284,6 +1284,25 @@ def _read(tool: str, file: ImportFile) -> Translation:
     return one.read(file)
 
 
+def test_a_program_of_its_own_is_rejected_at_its_place() -> None:
+    text = 'M="deepspeed --num_gpus 8 mine.py --deepspeed_config=ds.json --model_name a"\neval $M\n'
+    text = "# Trainer\ncat > z.json <<E\n" + '{"zero_optimization": {"stage": 3}}\nE\n' + text
+    (problem,) = _read("trl", ImportFile("run.sh", text)).problems
+    assert problem.message.startswith("`mine.py` is not a program of TRL")
+    assert text[problem.start : problem.end] == "mine.py"
+    assert "config.json" in problem.help
+
+
+def test_tensor_parallelism_of_deepspeed_is_read() -> None:
+    own = '{"zero_optimization": {"stage": 2}, "tensor_parallel": {"autotp_size": 4}}'
+    line = (
+        "deepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-3.1-8B --bf16 True "
+        "--per_device_train_batch_size 2 --max_seq_length 4096 --deepspeed ds.json\n"
+    )
+    found = _read("trl", ImportFile("run.sh", line, neighbor={"ds.json": own}.get))
+    assert settings(found)["layout.tp"] == "4"
+
+
 def test_a_configuration_without_a_launcher_asks_what_it_shards() -> None:
     found = _read("trl", ImportFile("run.yaml", TRL_YAML))
     assert {one.attribute for one in found.questions} == {"layout.zero", "precision"}

@@ -340,6 +340,31 @@ def test_arguments_in_yaml_are_those_of_a_command() -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "attribute"),
+    [
+        ("--optimizer lamb", "precision"),
+        ("--optimizer cpu-adam", "offload.optimizer"),
+        ("--optimizer hybridadam --optimizer-offload-fraction 1.0", "offload.optimizer"),
+    ],
+)
+def test_an_optimizer_with_other_state_raises_a_question(flags: str, attribute: str) -> None:
+    text = f"python pretrain_gpt.py --bf16 {small('--micro-batch-size 1')} {flags}"
+    found = Megatron().translate("run.sh", text)
+    assert attribute in {one.attribute for one in found.questions}
+
+
+def test_an_optimizer_that_the_configuration_of_deepspeed_names_is_read() -> None:
+    flags = small("--micro-batch-size 1")
+    script = "python pretrain_gpt.py --bf16 --deepspeed --deepspeed_config ds.json " + flags
+    text = '{"bf16": {"enabled": true}, "optimizer": {"type": "KIND", "params": {"lr": 1}}}'
+    for kind, asks in (("OneBitAdam", True), ("Adam", False)):
+        file = ImportFile("run.sh", script, neighbor={"ds.json": text.replace("KIND", kind)}.get)
+        found = Megatron().read(file)
+        reasons = [one.reason for one in found.questions if one.attribute == "precision"]
+        assert any("the optimizer is onebitadam" in one for one in reasons) is asks
+
+
+@pytest.mark.parametrize(
     ("command", "missing"),
     [
         ("python pretrain_mamba.py {}", "Mamba layers are not in the language"),

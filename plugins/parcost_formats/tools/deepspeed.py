@@ -43,7 +43,7 @@ class DeepSpeed(JobImporter):
         keys.precision()
         keys.checkpoints()
         keys.optimizer()
-        _tensor_parallel(found)
+        keys.tensor_parallel()
         found.read_table()
         return found.translation()
 
@@ -54,14 +54,6 @@ def _compare_aliases(found: SettingCollector, entries: Mapping[str, JsonEntry]) 
         if one in entries and other in entries and entries[one].value != entries[other].value:
             for key, second in ((one, other), (other, one)):
                 found.problem(key, f"`{second}` is the same key, with another value")
-
-
-def _tensor_parallel(found: SettingCollector) -> None:
-    """Read the tensor-parallel degree; 0 means none."""
-    for key in ("tensor_parallel.autotp_size", "tensor_parallel.tp.tp_size"):
-        degree = None if found.is_auto(key) else found.whole(key, least=0)
-        if degree:
-            found.set("layout", "tp", str(degree), key)
 
 
 @hookimpl

@@ -17,7 +17,7 @@ RING_FRAMEWORK = "frameworks.deepspeed_ring"  # of trainers with ring attention 
 _TOOL = "DeepSpeed 0.19"
 _OWN, _RECIPE = "deepspeed", "mixed"  # labels of what the file changes
 _ON_CPU, _ON_DISK = "cpu", "nvme"
-_ADAM = ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam")
+ADAM = ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam")
 
 
 class DeepSpeedKeys:
@@ -328,13 +328,21 @@ class DeepSpeedKeys:
         found = self._settings
         return None if found.is_auto(key) else found.word(key, self._types)
 
+    def tensor_parallel(self) -> None:
+        """Read the tensor-parallel degree (AutoTP); 0 means none."""
+        found = self._settings
+        for key in ("tensor_parallel.autotp_size", "tensor_parallel.tp.tp_size"):
+            degree = None if found.is_auto(key) else found.whole(key, least=0)
+            if degree:
+                found.set("layout", "tp", str(degree), key)
+
     def optimizer(self) -> None:
         """Read the optimizer; the recipes assume the state of Adam."""
         found = self._settings
         kind: Any = found.value("optimizer.type")
         if kind is None:
             return
-        if str(kind).lower() not in _ADAM:
+        if str(kind).lower() not in ADAM:
             reason = (
                 f"precision recipes have the optimizer state of Adam, and the optimizer is {kind}"
             )

@@ -58,10 +58,11 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
         script = read_script(file.text, environment, file.neighbor, file.name)
     except ShellTextError as error:
         return ImportProblem(message=str(error), start=error.start, end=error.end)
-    found = [one for one in launches(script) if is_launch(one, rules)]
+    started = launches(script)
+    found = [one for one in started if is_launch(one, rules)]
     title = rules["title"]
     if not found:
-        return _of_text(file, rules)
+        return _reject_program(started[-1], title) if started else _of_text(file, rules)
     training = [one for one in found if any(_key_of(w.text) == "do_train" for w in one.arguments)]
     found = training or found
     texts = {tuple(word.text for word in one.arguments) for one in found}
@@ -80,18 +81,27 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
     return _of_launch(file, script, found[0], rules)
 
 
+_BY_HAND = (
+    "evaluate the `config.json` of its model, and state the rest: `parcost eval config.json` "
+    "with --use catalog.devices, catalog.fabrics and catalog.precisions, --set layout.tp, "
+    "layout.zero, training.sequence and training.global_batch"
+)
+
+
 def reject_trainer(job: JobKeys, title: str) -> Translation:
     """Return an error: the trainer in this job or file is not supported."""
     place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
     what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
     message = f"{what}: trainers of {title} are not read"
-    help = (
-        "evaluate the `config.json` of its model, and state the rest: `parcost eval config.json` "
-        "with --use catalog.devices, catalog.fabrics and catalog.precisions, --set layout.tp, "
-        "layout.zero, training.sequence and training.global_batch"
-    )
-    problem = ImportProblem(message=message, start=place.start, end=place.end, help=help)
+    problem = ImportProblem(message=message, start=place.start, end=place.end, help=_BY_HAND)
     return Translation(problems=[problem])
+
+
+def _reject_program(launch: ScriptLaunch, title: str) -> ImportProblem:
+    """Return an error: a script starts a program of its own, with arguments of its own."""
+    place = launch.program
+    message = f"`{launch.name}` is not a program of {title}, and its arguments are its own"
+    return ImportProblem(message=message, start=place.start, end=place.end, help=_BY_HAND)
 
 
 def _of_text(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:

@@ -494,6 +494,7 @@ class TrainerKeys:
         else:
             self._engine_precision()
         keys.optimizer()
+        keys.tensor_parallel()
 
     def _engine_batch(self) -> None:
         """Read the batch sizes in the file of DeepSpeed; they have to agree with the trainer's."""

@@ -7,6 +7,7 @@ from itertools import chain
 
 from parcost import ImportProblem
 from parcost_formats.tools.collector import read_configuration
+from parcost_formats.tools.deepspeed_keys import ADAM
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.tables import table
@@ -50,6 +51,10 @@ def read_engine(options: ToolOptions, text: str, place: Option) -> None:
     for name, keys in _RULES["offload"].items():
         if any(values.get(key) in (True, "cpu") for key in keys):
             found[name] = place.evolve(name=name, texts=())
+    kind = str(values.get("optimizer.type", "adam")).lower()
+    if kind not in ADAM:
+        where = f"optimizer.type ({place.text})"
+        found["optimizer"] = place.evolve(name="optimizer", key=where, texts=(kind,))
     is_summed = str(values.get("data_types.grad_accum_dtype", "")) in ("fp32", "float32")
     recipe = "bf16_deepspeed" if stage == 0 or (stage == 1 and is_summed) else "bf16_zero_paper"
     if stage in (2, 3) and is_summed:

@@ -117,8 +117,15 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
     if kind is not None and kind.text == "sgd":
         optimizer, changed = optimizer - 4, kind
         draft.set("precision.optimizer", f"{optimizer} B", kind)
-    elif kind is not None and kind.text != "adam":
-        draft.leave(kind, "its state and its update are modeled as Adam")
+    elif kind is not None and kind.text in table("megatron")["optimizers_on_host"]["names"]:
+        reason = (
+            f"{kind.text} keeps the state of the optimizer in the memory of the host, or a part"
+        )
+        answers = ("--set 'offload.optimizer=100 %'", "--set offload.optimizer=0")
+        draft.ask("offload.optimizer", reason, answers, kind)
+    elif kind is not None and kind.text not in ("adam", "adamw"):
+        reason = f"recipes have the optimizer state of Adam, and the optimizer is {kind.text[:40]}"
+        draft.ask("precision", reason, [f"--use catalog.precisions.{base}"], kind)
     elif aware and changed is not None and optimizer != 12:
         draft.set("precision.optimizer", f"{optimizer} B", changed)
     if changed is None:
