@@ -204,12 +204,12 @@ def _quantity(
     name = node.name.text
     if isinstance(value, v.Symbol) and isinstance(value.what, Curve):
         if not field.curve:
-            raise SpecError([_not_a_number(node, value)])
+            raise SpecError([_not_a_number(node, value, field)])
         return BoundValue(value, value.what, origin)
     if isinstance(value, v.Symbol) and value.what is None:
         raise BrokenError
     if not isinstance(value, v.Quantity):
-        raise SpecError([_not_a_number(node, value)])
+        raise SpecError([_not_a_number(node, value, field)])
     if value.dimension != field.dimension:
         value = _converted(node, value, field)
     if node.qualifiers or field.must_qualify:
@@ -266,12 +266,13 @@ def _attribute_in(operand: s.Expr, block: Definition) -> str:
     return ""
 
 
-def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
+def _not_a_number(node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
     return problem(
         "not-a-number",
         f"`{node.name.text}` is a number",
         node.value.span,
         f"this is {v.describe(value)}",
+        notes=[f"{node.name.text}: {field.doc}"],
     )
 
 

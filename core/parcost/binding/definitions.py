@@ -239,7 +239,7 @@ class Definitions:
                 )
 
     def _child(self, parent: Definition, block: s.Block, module: Module, key: Key) -> None:
-        type_ = self._type(block)
+        type_ = self._type(block, parent)
         if type_ is None:
             return
         if type_.inside != parent.type.kind:
@@ -270,7 +270,21 @@ class Definitions:
             made.kept = True
             module.laid[id(block)] = made
 
-    def _type(self, block: s.Block) -> BlockType | None:
+    def _block_help(self, kind: str, parent: Definition | None) -> str:
+        """Return the help line for a block of an unknown *kind* inside *parent*."""
+        if parent is not None:
+            fields = parent.type.fields.values()
+            inside = [f"`{f.target}`" for f in fields if f.kind == "children" and f.target]
+            if inside:
+                return f"`{parent.type.kind}` holds blocks of {' and of '.join(inside)}"
+        return (
+            alias_hint(kind, "", self.types)
+            or _elsewhere(kind, self.types)
+            or did_you_mean(kind, [*self.types, "study", "expect"])
+            or "docs/language.md shows the blocks, and how a list of values sweeps"
+        )
+
+    def _type(self, block: s.Block, parent: Definition | None = None) -> BlockType | None:
         type_ = self.types.get(block.kind.text)
         if type_ is None and id(block) not in self._validated:
             self._validated.add(id(block))
@@ -279,8 +293,7 @@ class Definitions:
                     "unknown-block",
                     f"there is no block `{block.kind.text}`: no plugin declares it",
                     block.kind.span,
-                    help=did_you_mean(block.kind.text, [*self.types, "study", "expect"])
-                    or "docs/language.md shows the blocks, and how a list of values sweeps",
+                    help=self._block_help(block.kind.text, parent),
                     notes=self.absences,
                 )
             )
@@ -365,6 +378,7 @@ def _unknown_attribute(
         or alias_hint(name, kind, types)
         or _by_registry(name, fields)
         or _elsewhere(name, types)
+        or _as_block(name, types)
         or did_you_mean(name, known)
         or _all(known),
     )
@@ -415,6 +429,14 @@ def _elsewhere(name: str, types: Mapping[str, BlockType]) -> str | None:
     if not 0 < len(kinds) <= _FEW_KINDS:
         return None
     return f"`{name}` is an attribute of {' and of '.join(kinds)}"
+
+
+def _as_block(name: str, types: Mapping[str, BlockType]) -> str | None:
+    """Return a help line if *name* is a block, not an attribute."""
+    if name not in types:
+        return None
+    called = "" if types[name].label == "none" else " NAME"
+    return f"`{name}` is a block of its own: write `{name}{called} {{ ... }}`"
 
 
 def _all(names: Sequence[str]) -> str:

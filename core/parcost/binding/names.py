@@ -263,10 +263,14 @@ class NameResolver:
             known += scope.definition.type.fields
         if len(node.parts) == 1 and scope.field is not None and scope.field.qualifiers:
             known += scope.field.qualifiers
+        wanted = scope.field
         return problem(
             "unknown-name",
             f"no value, block or `let` is called `{node.text}`",
             node.span,
+            notes=[f"{scope.name.rpartition(chr(46))[2]}: {wanted.doc}"]
+            if wanted is not None and wanted.doc
+            else (),
             help=did_you_mean(node.text, known)
             or f"define it with `let {node.parts[0].text} = ...`, or import its block with `use`",
         )
