@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+
+from attrs import Factory, define
 
 from parcost_formats.tools.shell.arithmetic import ArithmeticTextError
 from parcost_formats.tools.shell.expansion import ScriptSource, WordExpander, short
@@ -23,15 +25,14 @@ FILE_PREFIX = "file "  # starts the names under which layers hold texts of writt
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
+@define(slots=False, eq=False)
 class VariableAssigner(WordExpander):
     """Follows assignments and declarations."""
 
-    def __init__(self, source: ScriptSource, pins: Mapping[str, str], name: str) -> None:
-        super().__init__(source, pins, name)
-        self._context = ""  # the assumption that a branch rests on
-        self._locals: list[dict[str, Variable | None]] = []
-        self._references: set[str] = set()  # names that stand for other ones
-        self._attributed: dict[str, str] = {}  # names whose values change as they are set
+    _context: str = ""  # the assumption that a branch rests on
+    _locals: list[dict[str, Variable | None]] = Factory(list)
+    _references: set[str] = Factory(set)  # names that stand for other ones
+    _attributed: dict[str, str] = Factory(dict)  # names whose values change as they are set
 
     def assign(self, name: str, variable: Variable, *, pinned: bool = True) -> None:
         """Set a variable, unless the user has set it by an option."""

@@ -7,6 +7,8 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
+from attrs import Factory, define
+
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, NAME
 from parcost_formats.tools.shell.conditions import UNDECIDED
 from parcost_formats.tools.shell.edited_files import FileEditor
@@ -50,23 +52,17 @@ _DEEPEST_CALL = 30
 Builtin = Callable[[SimpleCommand, list[list[Piece]]], Decision]
 
 
+@define(slots=False, eq=False)
 class CommandReader(FileEditor):
     """Reads simple commands; builtins and options of a scheduler are left to subclasses."""
 
-    def __init__(
-        self,
-        source: ScriptSource,
-        pins: Mapping[str, str],
-        name: str,
-        neighbor: Callable[[str], str | None],
-    ) -> None:
-        super().__init__(source, pins, name, neighbor)
-        self._started: set[str] = set()
-        self._reading = [name]  # scripts that start one another
-        self._found: list[ShellField] = []
-        self._lacking: list[ShellField] = []
-        self._ahead: list[ShellValue] = []  # words ahead of a command in a string
-        self._calls = 0
+    _started: set[str] = Factory(set)
+    #: Scripts that start one another.
+    _reading: list[str] = Factory(lambda self: [self.name], takes_self=True)
+    _found: list[ShellField] = Factory(list)
+    _lacking: list[ShellField] = Factory(list)
+    _ahead: list[ShellValue] = Factory(list)  # words ahead of a command in a string
+    _calls: int = 0
 
     @abstractmethod
     def _builtin(self, name: str) -> Builtin | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+
+from attrs import Factory, define
 
 from parcost_formats.tools.shell.arithmetic import ArithmeticTextError
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, assumed_values
@@ -61,20 +63,19 @@ _NOT_PRINTED = "what is printed is not known"
 IN_LOOP = "is set inside a loop, which parcost does not evaluate"
 
 
+@define(slots=False, eq=False)
 class ControlFlow(FileWriter):
     """Follows the commands of a script in order; simple commands are left to a subclass."""
 
-    def __init__(self, source: ScriptSource, pins: Mapping[str, str], name: str) -> None:
-        super().__init__(source, pins, name)
-        self._functions: dict[str, tuple[ShellNode, ScriptSource]] = {}
-        self._exited: list[ScriptCommand] = []
-        self._returned: list[list[Layer]] = []
-        self._loose: list[bool] = []
-        self._output: list[Piece] | None = None
-        self._nesting = 0
-        self._last_folder = "?"  # of `cd -`
-        self._folders: list[str] = []  # of `popd`
-        self._assumed: dict[str, ShellField] = {}  # by the assumption
+    _functions: dict[str, tuple[ShellNode, ScriptSource]] = Factory(dict)
+    _exited: list[ScriptCommand] = Factory(list)
+    _returned: list[list[Layer]] = Factory(list)
+    _loose: list[bool] = Factory(list)
+    _output: list[Piece] | None = None
+    _nesting: int = 0
+    _last_folder: str = "?"  # of `cd -`
+    _folders: list[str] = Factory(list)  # of `popd`
+    _assumed: dict[str, ShellField] = Factory(dict)  # by the assumption
 
     @abstractmethod
     def _simple(self, node: SimpleCommand) -> Decision:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from attrs import define
 
 from parcost_formats.tools.shell.assignments import FILE_PREFIX
 from parcost_formats.tools.shell.control_flow import ControlFlow
-from parcost_formats.tools.shell.expansion import ScriptSource
 from parcost_formats.tools.shell.file_changes import DECIDING, written_paths
 from parcost_formats.tools.shell.file_edits import LONGEST, edit_by_jq, edit_by_sed, references
 from parcost_formats.tools.shell.values import (
@@ -46,19 +47,11 @@ class _FileText(NamedTuple):
     assumption: str = ""
 
 
+@define(slots=False, eq=False)
 class FileEditor(ControlFlow):
     """Stores the texts of files after copies and simple edits."""
 
-    def __init__(
-        self,
-        source: ScriptSource,
-        pins: Mapping[str, str],
-        name: str,
-        neighbor: Callable[[str], str | None],
-    ) -> None:
-        super().__init__(source, pins, name)
-        self._neighbor = neighbor
-        self._edits = 0
+    _edits: int = 0
 
     def _files_of_launch(self) -> dict[str, Variable | None]:
         """Return the written files by their paths from the folder of a launch.

@@ -10,6 +10,8 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from attrs import Factory, define
+
 from parcost_formats.tools.shell.arithmetic import (
     ArithmeticTextError,
     assigned_names,
@@ -132,23 +134,24 @@ class ArgumentFrame(NamedTuple):
     arguments: Sequence[ShellValue] | None
 
 
+@define(slots=False, eq=False)
 class WordExpander:
     """Expands words: replaces references. Variables are looked up in a *layer*."""
 
-    def __init__(self, source: ScriptSource, pins: Mapping[str, str], name: str) -> None:
-        self.source = source
-        self._first = source
-        self.layer = Layer()
-        self.pins = pins
-        self.name = name
-        self.frames = [ArgumentFrame(None)]
-        self.missing = ""  # a sourced file that is not there
-        self._pieces = 0
-        self._text = 0
-        self._allowed = len(source.text)
-        self._depth = 0
-        self._last_default: tuple[Sequence[Piece], Sequence[bool]] = ((), ())
-        self.extended = ""  # a variable that is being added to
+    source: ScriptSource
+    pins: Mapping[str, str]
+    name: str
+    _neighbor: Callable[[str], str | None]
+    _first: ScriptSource = Factory(lambda self: self.source, takes_self=True)
+    layer: Layer = Factory(Layer)
+    frames: list[ArgumentFrame] = Factory(lambda: [ArgumentFrame(None)])
+    missing: str = ""  # a sourced file that is not there
+    _pieces: int = 0
+    _text: int = 0
+    _allowed: int = Factory(lambda self: len(self.source.text), takes_self=True)
+    _depth: int = 0
+    _last_default: tuple[Sequence[Piece], Sequence[bool]] = ((), ())
+    extended: str = ""  # a variable that is being added to
 
     @abstractmethod
     def capture(self, part: WordPart) -> Sequence[Piece]:

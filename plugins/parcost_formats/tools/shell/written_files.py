@@ -6,8 +6,10 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 
+from attrs import Factory, define
+
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, VariableAssigner
-from parcost_formats.tools.shell.expansion import ScriptSource, short
+from parcost_formats.tools.shell.expansion import short
 from parcost_formats.tools.shell.file_changes import DECIDING, is_target
 from parcost_formats.tools.shell.values import Piece, ShellValue, Variable, text_of, unread_piece
 from parcost_formats.tools.shell.words import Redirection, SimpleCommand
@@ -18,13 +20,12 @@ _FROM_ELSEWHERE = ("/", "~", "$")
 _DEEP = "/-" * 64  # a folder from which `..` does not leave the tree
 
 
+@define(slots=False, eq=False)
 class FileWriter(VariableAssigner):
     """Stores the texts of files that a script writes."""
 
-    def __init__(self, source: ScriptSource, pins: Mapping[str, str], name: str) -> None:
-        super().__init__(source, pins, name)
-        self._files: dict[str, Sequence[Piece]] = {}  # by the names of variables in layers
-        self._folder = ""
+    _files: dict[str, Sequence[Piece]] = Factory(dict)  # by the names of variables in layers
+    _folder: str = ""
 
     def _relative(self, path: str) -> str:
         """Return the path of a file from the folder of the script."""
