@@ -16,10 +16,8 @@ from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:
     from parcost.binding.allowances import Suppression
-    from parcost.contract.importers import ImportOptions
     from parcost.engine.session import Session
     from parcost.language.diagnostics import Diagnostic
-    from parcost.plugins.selection import PluginSelection
 
 
 @click.command("check")
@@ -32,32 +30,24 @@ if TYPE_CHECKING:
     show_default=True,
     help="Format of the problems; github annotates a pull request, junit and sarif are for CI.",
 )
-@options.study
-@options.overrides
-@options.reading
-@options.selection
+@options.studies
 def command(
     paths: tuple[str, ...],
     format_: str,
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
-    selection: PluginSelection,
+    given: options.StudyOptions,
 ) -> int:
     """Find errors in syntax, names, units and rules, without an evaluation.
 
     Problems go to stdout.
     """
     from parcost.batch.checks import Suppressions, is_error, key, problems
-    from parcost.batch.scenarios import scenarios
 
-    values = options.parse_overrides(overrides)
-    session = options.session(selection)
+    session = given.session()
     found: dict[tuple[object, ...], Diagnostic] = {}
     paths_checked: dict[str, list[Diagnostic]] = {}
     switched_off = Suppressions()
     worst = files = 0
-    for spec, scenario in scenarios(paths, session, overrides=values, study=study, reading=reading):
+    for spec, scenario in given.scenarios(paths, session):
         files += 1
         of_study, code = problems(spec.path, scenario)
         of_study = switched_off.take(spec.path, scenario, of_study)
@@ -65,7 +55,7 @@ def command(
         new = {key(d): d for d in of_study if key(d) not in found}
         paths_checked.setdefault(spec.path, []).extend(new.values())
         found |= new
-    if study is None and not values:
+    if given.study is None and not given.values:
         for path, unused in switched_off.unused(session):
             paths_checked[path].append(unused)
             found[key(unused)] = unused

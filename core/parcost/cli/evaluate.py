@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from parcost.batch.shards import Shard
     from parcost.batch.worker import Worker
     from parcost.cli.formats import Format, Watch
-    from parcost.contract.importers import ImportOptions
     from parcost.output.view import Kind, Order, View
-    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
 
 
@@ -60,10 +58,7 @@ if TYPE_CHECKING:
     metavar="NAME,...",
     help="Print only these figures, in this order; `parcost figures` lists them.",
 )
-@options.study
-@options.overrides
-@options.reading
-@options.selection
+@options.studies
 @options.out
 @options.jobs
 @options.executor
@@ -94,10 +89,7 @@ def command(
     warnings: bool,
     compare: bool,
     figures: str | None,
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
-    selection: PluginSelection,
+    given: options.StudyOptions,
     out: str | None,
     jobs: int | None,
     executor: str | None,
@@ -119,16 +111,15 @@ def command(
 
     if folder and no_cache:
         raise click.UsageError("`--cache` and `--no-cache` contradict each other")
-    values = options.parse_overrides(overrides)
-    given = _shard(shard)
+    part = _shard(shard)
     engine = options.engine(jobs, executor)
-    options.check(selection)
+    options.check(given.selection)
     many = is_several(paths)
-    environment = Environment(selection)
-    uncached = no_cache or reading.anchors  # whose files may use others
+    environment = Environment(given.selection)
+    uncached = no_cache or given.reading.anchors  # whose files may use others
     cache = None if uncached or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)
-    if given is None:
+    if part is None:
         format_found.check(out)
     view = _view(
         full=full,
@@ -141,10 +132,10 @@ def command(
         many=many,
     )
     _check_options(view, format_found, order)
-    question = Question(values, study, format_found.reads, view)
-    files: Sequence[Spec | Rejection] = list(specs(paths, reading))
-    if given is not None:
-        given, files = _select_files(given, files, format_found, environment, question)
+    question = Question(given.values, given.study, format_found.reads, view)
+    files: Sequence[Spec | Rejection] = list(specs(paths, given.reading))
+    if part is not None:
+        part, files = _select_files(part, files, format_found, environment, question)
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
     run = BatchRun(question, environment, cache, engine, worker, inside.show)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
@@ -153,10 +144,10 @@ def command(
     watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat)
     with _watched_file(out, watch) as (target, interrupts):
         entries = watch(run.entries(files), interrupts)
-        if given is None:
+        if part is None:
             format_found.write(entries, target, view)
         else:
-            for line in given.lines(entries):
+            for line in part.lines(entries):
                 target.put(line)
     if cache is not None:
         cache.prune()

@@ -11,8 +11,6 @@ from parcost.cli.messages import Reporter, write_message
 from parcost.cli.pages import show
 
 if TYPE_CHECKING:
-    from parcost.contract.importers import ImportOptions
-    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 _PROPOSED = 3  # names that may be meant
@@ -21,17 +19,11 @@ _PROPOSED = 3  # names that may be meant
 @click.command("explain")
 @options.path
 @click.argument("names", nargs=-1, metavar="[FILE...] [TERM]")
-@options.study
-@options.overrides
-@options.reading
-@options.selection
+@options.studies
 def command(
     path: str,
     names: tuple[str, ...],
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
-    selection: PluginSelection,
+    given: options.StudyOptions,
 ) -> int:
     """Explain one number of a report: formula, inputs, source.
 
@@ -42,7 +34,6 @@ def command(
     point.
     Without TERM the names are listed.
     """
-    from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
 
     if len(names) > 1:
@@ -52,11 +43,9 @@ def command(
     term = names[0] if names else ""
     if term.endswith(".par") and not path.endswith(".par"):
         raise click.UsageError(f"the file comes first: `parcost explain {term} {path}`")
-    values = options.parse_overrides(overrides)
-    session = options.session(selection)
     worst = 0
     reports = []
-    for entry in evaluate([path], session, overrides=values, study=study, reading=reading):
+    for entry in given.evaluate([path], given.session()):
         if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)

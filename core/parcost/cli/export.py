@@ -11,14 +11,12 @@ from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from parcost.contract.importers import ImportOptions
     from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.output.settings import ExportedSettings
-    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
 
 
@@ -26,20 +24,14 @@ if TYPE_CHECKING:
 @click.argument("target", required=False, metavar="TOOL")
 @click.argument("paths", nargs=-1, metavar="FILE...")
 @click.option("--list", "listed", is_flag=True, help="List the tools.")
-@options.study
-@options.overrides
-@options.reading
+@options.studies
 @options.out
-@options.selection
 def command(
     target: str | None,
     paths: tuple[str, ...],
     listed: bool,
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
+    given: options.StudyOptions,
     out: str | None,
-    selection: PluginSelection,
 ) -> int:
     """Write studies as the settings of a training tool.
 
@@ -49,7 +41,7 @@ def command(
     """
     from parcost.output.settings import ExportedSettings, writer_of
 
-    session = options.session(selection)
+    session = given.session()
     if listed:
         for name, (_, one) in sorted(session.plugins.offers("settings_writers").items()):
             write_message(f"{name:18} {one.title}")
@@ -57,10 +49,9 @@ def command(
     if not target or not paths:
         raise click.UsageError("write `parcost export TOOL FILE`, or --list the tools")
     writer = writer_of(session, target)
-    values = options.parse_overrides(overrides)
     made: list[ExportedSettings] = []
     worst = 0
-    for one in _exported(paths, session, writer, values, study, reading):
+    for one in _exported(paths, session, writer, given):
         if isinstance(one, ExportedSettings):
             made.append(one)
         else:
@@ -91,19 +82,16 @@ def _exported(
     paths: tuple[str, ...],
     session: Session,
     writer: SettingsWriter,
-    values: Mapping[str, str],
-    study: str | None,
-    reading: ImportOptions,
+    given: options.StudyOptions,
 ) -> Iterator[ExportedSettings | Rejection]:
     """Yield the settings of every study, or its rejection."""
     from functools import partial
 
     from parcost.batch.rejections import attempt
-    from parcost.batch.scenarios import passed_over, scenarios
+    from parcost.batch.scenarios import passed_over
     from parcost.report.rejection import Rejection
 
-    found = scenarios(paths, session, overrides=values, study=study, reading=reading)
-    for spec, scenario in found:
+    for spec, scenario in given.scenarios(paths, session):
         if isinstance(scenario, Rejection):
             yield scenario
         elif not passed_over(scenario, spec):

@@ -13,9 +13,7 @@ from parcost.cli.pages import show
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure
-    from parcost.contract.importers import ImportOptions
     from parcost.contract.page import Item
-    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
     from parcost.report.result import Result
 
@@ -23,32 +21,23 @@ if TYPE_CHECKING:
 @click.command("figures")
 @options.path
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@options.study
-@options.overrides
-@options.reading
-@options.selection
+@options.studies
 def command(
     path: str,
     names: tuple[str, ...],
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
-    selection: PluginSelection,
+    given: options.StudyOptions,
 ) -> int:
     """List the figures of a spec with their values; claims in `expect` may use them.
 
     NAMEs select figures, and may end in `*`. A report shows the headline figures and those
     of claims. The others are volumes, counts, ratios and bounds.
     """
-    from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
 
-    values = options.parse_overrides(overrides)
-    session = options.session(selection)
     worst = 0
     found: set[str] = set()
     missing: dict[str, str] = {}
-    for entry in evaluate([path], session, overrides=values, study=study, reading=reading):
+    for entry in given.evaluate([path], given.session()):
         if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)

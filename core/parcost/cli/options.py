@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -16,9 +16,14 @@ from parcost.cli.streams import Reservation
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
+    from parcost.batch.files import Spec
+    from parcost.contract.importers import ImportOptions
+    from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
+    from parcost.report.rejection import Rejection
+    from parcost.report.report import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -185,6 +190,57 @@ def selection(command: F) -> F:
                 print_faults(_faults())
                 raise
             return _FAULT if print_faults(_faults()) and code <= _FAULT else code
+
+    return run  # type: ignore[return-value]
+
+
+class StudyOptions(NamedTuple):
+    """The options that pick studies of files, set attributes, read other tools and add plugins."""
+
+    study: str | None
+    values: Mapping[str, str]
+    reading: ImportOptions
+    selection: PluginSelection
+
+    def session(self) -> Session:
+        """Return a session with the selected plugins."""
+        return session(self.selection)
+
+    def scenarios(
+        self, paths: Sequence[str], session: Session
+    ) -> Iterator[tuple[Spec, Scenario | Rejection]]:
+        """Yield the scenarios of every spec, in order; a rejection for each without one."""
+        from parcost.batch.scenarios import scenarios
+
+        study, values, reading, _ = self
+        return scenarios(paths, session, overrides=values, study=study, reading=reading)
+
+    def evaluate(self, paths: Sequence[str], session: Session) -> Iterator[Report | Rejection]:
+        """Yield the reports of every spec, in order; a rejection for each without one."""
+        from parcost.batch.scenarios import evaluate
+
+        study, values, reading, _ = self
+        return evaluate(paths, session, overrides=values, study=study, reading=reading)
+
+
+def studies(command: F) -> F:
+    """Add the options of :class:`StudyOptions` to a *command*, as argument ``given``."""
+
+    @study
+    @overrides
+    @reading
+    @selection
+    @wraps(command)
+    def run(
+        *,
+        study: str | None,
+        overrides: tuple[str, ...],
+        reading: ImportOptions,
+        selection: PluginSelection,
+        **rest: Any,
+    ) -> Any:
+        given = StudyOptions(study, parse_overrides(overrides), reading, selection)
+        return command(given=given, **rest)
 
     return run  # type: ignore[return-value]
 

@@ -22,7 +22,6 @@ from parcost.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.cli.formats import Format
-    from parcost.contract.importers import ImportOptions
     from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from parcost.output.search import RankedLayout
     from parcost.output.settings import ExportedSettings
     from parcost.plugins.discovery import Plugins
-    from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import SearchRequest
     from parcost.search.layout_search import LayoutSearch
     from parcost.search.result import SearchResult
@@ -136,10 +134,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     type=click.IntRange(1),
     help="Rank of the layout that --emit writes; 1 by default.",
 )
-@options.study
-@options.overrides
-@options.reading
-@options.selection
+@options.studies
 @click.option("--jobs", "--executor", hidden=True, expose_value=False, callback=_refuse_processes)
 def command(
     path: str,
@@ -158,10 +153,7 @@ def command(
     out: str | None,
     emit: str | None,
     rank: int | None,
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
-    selection: PluginSelection,
+    given: options.StudyOptions,
 ) -> int:
     """Find the best layouts of a study for its model and machine.
 
@@ -183,18 +175,18 @@ def command(
 
     if budget is not None and isnan(budget):
         raise click.UsageError("`--budget nan` is not a time; write seconds, such as `--budget 60`")
-    session = options.session(selection)
+    session = given.session()
     picture = _picture(format_, session.plugins)
     _check_options(picture, format_, sample=sample, out=out, emit=emit, rank=rank)
-    values = options.parse_overrides(overrides)
     if headroom is not None:
-        values = {**values, "search.headroom": f"{_share('--headroom', headroom)!r}"}
+        share = f"{_share('--headroom', headroom)!r}"
+        given = given._replace(values={**given.values, "search.headroom": share})
     progress = Progress(elsewhere=True)  # results are written at the end
     exported: list[ExportedSettings] = []
     scenario: Scenario | None = None
     try:
         writer = writer_of(session, emit) if emit is not None else None
-        scenario = only_study(session, path, study, values, reading)
+        scenario = only_study(session, path, given.study, given.values, given.reading)
         _check_trains(scenario, path)
         wanted = layout_search(
             scenario,

@@ -21,11 +21,9 @@ from parcost.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Section
-    from parcost.contract.importers import ImportOptions
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
-    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
 
 
@@ -47,10 +45,7 @@ class _WithLists(click.Command):
 
 @click.command("show", cls=_WithLists)
 @options.job
-@options.study
-@options.overrides
-@options.reading
-@options.selection
+@options.studies
 @click.option(
     "--ranks",
     metavar="[LIST]",
@@ -70,17 +65,13 @@ class _WithLists(click.Command):
 )
 def command(
     path: str,
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
-    selection: PluginSelection,
+    given: options.StudyOptions,
     ranks: str | None,
     stages: str | None,
     format_: str,
 ) -> int:
     """Print the resolved spec: every default, and the origin of each value."""
     from parcost.batch.rejections import attempt
-    from parcost.batch.scenarios import scenarios
     from parcost.report.rejection import Rejection
 
     asked = {"ranks": ranks, "stages": stages}
@@ -89,11 +80,9 @@ def command(
     }
     if not wanted and format_ != "table":
         raise click.UsageError("--format is for --ranks and --stages; a resolved spec is a spec")
-    values = options.parse_overrides(overrides)
-    session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
-    for _, scenario in scenarios([path], session, overrides=values, study=study, reading=reading):
+    for _, scenario in given.scenarios([path], given.session()):
         pages = (
             scenario
             if isinstance(scenario, Rejection)

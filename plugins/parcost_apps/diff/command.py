@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parcost.contract.importers import ImportOptions
-    from parcost.plugins.selection import PluginSelection
     from parcost_apps.diff.studies import Difference, Side
     from parcost_apps.diff.thresholds import Threshold
 
@@ -44,21 +43,15 @@ _SEVERAL = 2
     metavar="LIMIT",
     help="Exit with 1 if a figure changes by more: --fail-on 'step_time > +2 %'. May be repeated.",
 )
-@options.study
-@options.overrides
-@options.reading
+@options.studies
 @options.out
-@options.selection
 def command(
     sides: tuple[str, ...],
     format_: str,
     full: bool,
     limits: tuple[str, ...],
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
+    given: options.StudyOptions,
     out: str | None,
-    selection: PluginSelection,
 ) -> int:
     """Compare two versions of specs: attributes, time and memory, term by term.
 
@@ -72,9 +65,9 @@ def command(
     from parcost_apps.diff.page import difference_data, difference_page
     from parcost_apps.diff.studies import differences
 
-    values = options.parse_overrides(overrides)
+    study, values, reading, _ = given
     thresholds = list(_thresholds(limits))
-    session = options.session(selection)
+    session = given.session()
     if values and is_one_job(sides, reading, lambda: session.loader):
         reading = evolve(reading, files=(*sides[1:], *reading.files))
         sides = sides[:1]

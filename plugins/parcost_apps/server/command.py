@@ -14,17 +14,12 @@ from parcost.cli.messages import Reporter, write_message
 from parcost.cli.streams import put
 
 if TYPE_CHECKING:
-    from parcost.contract.importers import ImportOptions
     from parcost.plugins.discovery import Plugins
-    from parcost.plugins.selection import PluginSelection
 
 
 @click.command("serve")
 @click.argument("path", nargs=-1, metavar="[FILE...]")
-@options.study
-@options.overrides
-@options.reading
-@options.selection
+@options.studies
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -54,10 +49,7 @@ if TYPE_CHECKING:
 )
 def command(
     path: str | None,
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
-    selection: PluginSelection,
+    given: options.StudyOptions,
     port: int,
     host: str,
     remote: bool,
@@ -96,8 +88,8 @@ def command(
         raise click.UsageError(
             f"`--host {host}` may be reached from other machines; add `--remote` to allow that"
         )
-    values = options.parse_overrides(overrides)
-    session = options.session(selection)
+    study, values, reading, selection = given
+    session = given.session()
     path = path or _example(session.plugins)
     try:
         live_exporter(session.plugins).live_page("")

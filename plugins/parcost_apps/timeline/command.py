@@ -15,22 +15,17 @@ from parcost.cli.output_files import OutputFile, OutputFolder, write_with
 from parcost.cli.pictures import draw_pictures, picture_format, unknown_format
 
 if TYPE_CHECKING:
-    from parcost.contract.importers import ImportOptions
     from parcost.contract.offers import TimelineExporter, TimelineFileExporter
     from parcost.contract.plugin import Plugin
     from parcost.contract.traces import StepTrace
     from parcost.plugins.discovery import Plugins
-    from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
     from parcost.report.report import Report
 
 
 @click.command("timeline")
 @options.job
-@options.study
-@options.overrides
-@options.reading
-@options.selection
+@options.studies
 @click.option(
     "--format",
     "format_",
@@ -51,10 +46,7 @@ if TYPE_CHECKING:
 )
 def command(
     path: str,
-    study: str | None,
-    overrides: tuple[str, ...],
-    reading: ImportOptions,
-    selection: PluginSelection,
+    given: options.StudyOptions,
     format_: str,
     out: str | None,
     ranks: str | None,
@@ -67,12 +59,9 @@ def command(
     the width. A trace has every term: perfetto for the viewers of Perfetto and Chrome, chakra for
     simulators.
     """
-    from parcost.batch.scenarios import evaluate
-    from parcost.engine.session import Session
-
-    values = options.parse_overrides(overrides)
     wanted = None if ranks is None else options.parse_numbers("ranks", ranks)
-    active = options.plugins(selection)
+    session = given.session()
+    active = session.plugins
     picture = None
     if format_ not in active.offers("timeline_exporters"):
         picture = picture_format(format_, active)
@@ -80,12 +69,9 @@ def command(
         if ranks is not None:
             raise click.UsageError(f"`--ranks` has no effect on `--format {format_}`")
         picture.check(out)
-        session = Session(active)
-        drawn = evaluate([path], session, overrides=values, study=study, reading=reading)
-        return draw_pictures(drawn, picture, out)
+        return draw_pictures(given.evaluate([path], session), picture, out)
     plugin, exporter = _format(format_, active, out, ranks)
-    entries = evaluate([path], Session(active), overrides=values, study=study, reading=reading)
-    found = _Traces(entries, wanted)
+    found = _Traces(given.evaluate([path], session), wanted)
     traces = iter(found)
     first = next(traces, None)
     if first is not None:
