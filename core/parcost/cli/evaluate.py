@@ -163,20 +163,15 @@ def _watched_file(out: str | None, watch: Watch) -> Iterator[tuple[OutputFile, I
     from parcost.language.errors import SpecError
 
     interrupts = Interrupts()
-    target = OutputFile(out, interrupts)
     try:
-        with interrupts:
+        with interrupts, OutputFile(out, interrupts) as target:
             yield target, interrupts
-            interrupts.check()
-            target.finish()
     except KeyboardInterrupt:
         watch.print_interruption()
         raise
     except (click.ClickException, SpecError):
         watch.tell_missing()  # it may be why there is nothing to write
         raise
-    finally:
-        target.abandon()
 
 
 def _view(

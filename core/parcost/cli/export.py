@@ -67,13 +67,9 @@ def command(
 
 def write(made: Sequence[ExportedSettings], out: str | None) -> None:
     """Write settings to stdout or into the file *out*, and their remarks to stderr."""
-    target = OutputFile(out)
-    try:
+    with OutputFile(out) as target:
         for place, one in enumerate(made):
             target.put("\n" + one.text if place else one.text)
-        target.finish()
-    finally:
-        target.abandon()
     for one in made:
         write_message("\n".join(one.remarks))
 

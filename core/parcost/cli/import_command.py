@@ -90,19 +90,11 @@ def command(
     translation = with_values(evolve(job.translation, uses=list(uses.values())), values)
     job = evolve(job, translation=translation)
     Reporter()(job.warnings)
-    _write(job, out)
+    with OutputFile(out) as target:
+        target.put(_text(job))
     for file in job.files:
         write_message("\n".join(map(escape_line, _remarks(file, verbose=verbose))))
     return 0
-
-
-def _write(job: ImportedJob, out: str | None) -> None:
-    target = OutputFile(out)
-    try:
-        target.put(_text(job))
-        target.finish()
-    finally:
-        target.abandon()
 
 
 def _list(session: Session) -> None:

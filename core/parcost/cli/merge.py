@@ -50,14 +50,11 @@ def command(
             f"`{shard.part}`: write them with `--format {format_}` as well"
         )
     found.check(out)
-    target = OutputFile(out)
     try:
-        entries = chain.from_iterable(map(entries_of, ordered))
-        found.write(entries, target, View(kind=shard.kind))
-        target.finish()
+        with OutputFile(out) as target:
+            entries = chain.from_iterable(map(entries_of, ordered))
+            found.write(entries, target, View(kind=shard.kind))
     except ShardError as error:
         raise click.ClickException(str(error)) from error
-    finally:
-        target.abandon()
     write_message(f"{len(ordered)} {'shard' if len(ordered) == 1 else 'shards'} joined")
     return 0

@@ -17,7 +17,7 @@ from parcost.cli.interrupts import Interrupts
 from parcost.cli.pages import paper
 from parcost.cli.streams import ClosedPipeError, put
 from parcost.system.temporary import Temporary, folder_beside
-from parcost.system.whole_files import WholeFile, umask
+from parcost.system.whole_files import WholeFile, WholeTarget, umask
 
 if TYPE_CHECKING:
     from parcost.contract.exporter_calls import AnyExporter
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
 
 
-class OutputFile:
+class OutputFile(WholeTarget):
     """The output: stdout, or a file that is replaced only when the new content is complete.
 
     A target that is not a regular file, such as a pipe, is written directly. *interrupts* are
-    deferred while a piece is written to stdout.
+    deferred while a piece is written to stdout. One that was lost is raised at the end.
     """
 
     def __init__(self, name: str | None, interrupts: Interrupts | None = None) -> None:
@@ -61,7 +61,9 @@ class OutputFile:
         return paper(None if self._file is None else self._file.file)
 
     def finish(self) -> None:
-        """Move the complete file into place."""
+        """Move the complete file into place, unless the run was interrupted."""
+        if self._interrupts is not None:
+            self._interrupts.check()
         if self._file is not None:
             with self._complaining():
                 self._file.finish()
@@ -75,7 +77,7 @@ class OutputFile:
         return _complaining(str(self.name))
 
 
-class OutputFolder:
+class OutputFolder(WholeTarget):
     """A new folder of results, which appears when it is complete.
 
     A folder that is not empty is rejected: its files would be lost, or taken for new ones.

@@ -77,12 +77,8 @@ def write_entries(entries: Iterable[Entry], format_: Format, out: str | None) ->
     from parcost.output.view import View
 
     format_.check(out)
-    target = OutputFile(out)
-    try:
+    with OutputFile(out) as target:
         format_.write(entries, target, View())
-        target.finish()
-    finally:
-        target.abandon()
 
 
 def _drawing(plugins: Plugins) -> Mapping[str, tuple[Plugin, Any]]:

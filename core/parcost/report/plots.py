@@ -57,12 +57,8 @@ class Plot:
         if (name := target.suffix.removeprefix(".")) not in drawing:
             known = ", ".join(f".{name}" for name in sorted(drawing))
             raise ValueError(f"`{target.name}` names no format of pictures; they are {known}")
-        file = WholeFile(target)
-        try:
+        with WholeFile(target) as file:
             write_items(*drawing[name], [self.entry], file, Paper())
-            file.finish()
-        finally:
-            file.abandon()
 
 
 def plot(path: str, name: str, charts: Iterable[Chart], picture: str, plugins: Any) -> Plot:

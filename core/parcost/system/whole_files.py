@@ -7,14 +7,39 @@ from collections.abc import Callable
 from contextlib import suppress
 from errno import EISDIR, ENXIO
 from pathlib import Path
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO
 
 from parcost.system.temporary import Temporary, file_beside
 
 _SPELLED = "backslashreplace"
 
 
-class WholeFile:
+class WholeTarget:
+    """A result that a ``with`` block completes: at its end it is put in place, else removed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            self.abandon()
+
+    def finish(self) -> None:
+        """Move the complete result into place."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Remove the incomplete result, if there is one."""
+        raise NotImplementedError
+
+
+class WholeFile(WholeTarget):
     """A new file, which replaces an old one when it is complete.
 
     The file that a link leads to is replaced, and the link stays. A target that is not a regular

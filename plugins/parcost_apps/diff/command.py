@@ -76,8 +76,7 @@ def command(
         found = differences(before, after, session, study)
     for _, rejection in found.rejections:
         Reporter()(rejection.diagnostics)
-    target = OutputFile(out)
-    try:
+    with OutputFile(out) as target:
         if format_ == "json":
             from parcost.language.json_encoding import encode
 
@@ -88,9 +87,6 @@ def command(
             items = list(difference_page(found, full=full))
             drawn = markdown.draw(items) if format_ == "md" else text.draw(items, target.paper())
             target.put(drawn)
-        target.finish()
-    finally:
-        target.abandon()
     failed = _report_failures(found, thresholds)
     worst = max((rejection.exit_code for _, rejection in found.rejections), default=0)
     return max(worst, int(failed))

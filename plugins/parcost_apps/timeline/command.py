@@ -113,13 +113,8 @@ def _write(
         target = OutputFolder(str(out))
     else:
         target = OutputFile(out, interrupts)
-    try:
-        with interrupts:
-            write_with(plugin, exporter, traces, target)
-            interrupts.check()
-            target.finish()
-    finally:
-        target.abandon()
+    with interrupts, target:
+        write_with(plugin, exporter, traces, target)
 
 
 class _Traces:

@@ -178,15 +178,13 @@ def command(
     for one in passed:
         write_message(f"warning[passed-over]: `{one}` is not a table that a constant is fitted to")
     interrupts = Interrupts()
-    target = OutputFile(None, interrupts)
-    with interrupts:
+    with interrupts, OutputFile(None, interrupts) as target:
         work = _Calibration(
             session, table_, picked_names, bounds, leave or ("models",), folds, interrupts
         )
         report = work.report(files, asked, device or "", framework or "generic", name)
         _write_messages(work, report)
         target.put(_text(report, format_, target, inside=out is None))
-        target.finish()
     if out is not None and report.text:
         _write(report.text, out)
     return _FLAWED if work.flaws or work.explicit or not report.text else 0
@@ -223,10 +221,8 @@ def _anchor(
     report, text = evaluate_anchors(paths, anchors, session)
     flawed = show_problems(report)
     interrupts = Interrupts()
-    target = OutputFile(None, interrupts)
-    with interrupts:
+    with interrupts, OutputFile(None, interrupts) as target:
         target.put(render(report, "" if out else text, format_, target.paper()))
-        target.finish()
     if not text:
         write_message("error[no-anchor-counts]: every anchor was excluded, so no file is written")
     elif out is not None:

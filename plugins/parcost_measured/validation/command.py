@@ -147,22 +147,16 @@ def command(
             f"warning[unknown-field]: the unknown field `{name}` of {count:,} rows is ignored"
         )
     interrupts = Interrupts()
-    target = OutputFile(out, interrupts)
-    try:
-        with interrupts, _studies(folder) as place:
-            cases = [*write_studies([*rows.placed, *rows.composed], place)]
-            priced = _price_cases(cases, selection, engine, values, elsewhere=out is not None)
-            families = families_of({device_of(placed.row) for placed in rows.placed})
-            named = {case.written.framework for case, _ in cases if case.written is not None}
-            profiles = frameworks_of(named - {GENERIC.framework}, plugins)
-            summary = summarize(priced, rows.flaws, rows.unknown, families, profiles)
-            if file is not None:
-                _write_intervals(file, label, summary)
-            target.put(_text(summary, format_, worst, target, plugins))
-            interrupts.check()
-            target.finish()
-    finally:
-        target.abandon()
+    with interrupts, OutputFile(out, interrupts) as target, _studies(folder) as place:
+        cases = [*write_studies([*rows.placed, *rows.composed], place)]
+        priced = _price_cases(cases, selection, engine, values, elsewhere=out is not None)
+        families = families_of({device_of(placed.row) for placed in rows.placed})
+        named = {case.written.framework for case, _ in cases if case.written is not None}
+        profiles = frameworks_of(named - {GENERIC.framework}, plugins)
+        summary = summarize(priced, rows.flaws, rows.unknown, families, profiles)
+        if file is not None:
+            _write_intervals(file, label, summary)
+        target.put(_text(summary, format_, worst, target, plugins))
     faults = list(dict.fromkeys(fault for case in priced for fault in case.faults))
     for fault in faults[:_MOST_REPORTED]:
         write_message(f"error: {fault}")
@@ -209,24 +203,18 @@ def _compare_log(
     from parcost_measured.validation import collective_log
 
     interrupts = Interrupts()
-    target = OutputFile(out, interrupts)
-    try:
-        with interrupts:
-            found = collective_log.compare(path, uses, values, plugins)
-            match format_:
-                case "json":
-                    text = collective_log.to_json(found)
-                case "csv":
-                    text = collective_log.to_csv(found)
-                case "md":
-                    text = collective_log.to_markdown(found)
-                case _:
-                    text = collective_log.to_table(found, target.paper())
-            target.put(text)
-            interrupts.check()
-            target.finish()
-    finally:
-        target.abandon()
+    with interrupts, OutputFile(out, interrupts) as target:
+        found = collective_log.compare(path, uses, values, plugins)
+        match format_:
+            case "json":
+                text = collective_log.to_json(found)
+            case "csv":
+                text = collective_log.to_csv(found)
+            case "md":
+                text = collective_log.to_markdown(found)
+            case _:
+                text = collective_log.to_table(found, target.paper())
+        target.put(text)
     return 0
 
 
