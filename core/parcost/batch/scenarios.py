@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
 from parcost.batch.files import Spec, specs
-from parcost.batch.rejections import attempt, reject
+from parcost.batch.rejections import attempt
 from parcost.binding.modules import label_of
 from parcost.contract.importers import PLAIN, ImportOptions
-from parcost.language.diagnostics import Diagnostic, did_you_mean
+from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
+from parcost.system.files import failure
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
@@ -69,21 +70,9 @@ def of_spec(
     study: str | None = None,
 ) -> Iterator[Scenario | Rejection]:
     """Yield the scenarios of one file, or its rejection."""
-    loaded = attempt(
-        spec.path, partial(session.load, spec.path, overrides, keep=False, reading=spec.reading)
-    )
-    if isinstance(loaded, Rejection):
-        yield loaded
-        return
-    chosen = [s for s in loaded if study in (None, s.name)]
-    if not chosen:
-        known = [s.name for s in loaded]
-        help = did_you_mean(str(study), known) or "studies: " + ", ".join(
-            f"`{name}`" for name in known
-        )
-        message = f"`{spec.path}` has no study called `{study}`"
-        yield reject(spec.path, "unknown-study", message, help)
-    yield from chosen
+    load = partial(session.load, spec.path, overrides, keep=False, reading=spec.reading)
+    found = attempt(spec.path, lambda: _studies_called(study, load(), spec.path))
+    yield from [found] if isinstance(found, Rejection) else found
 
 
 def only_study(
@@ -98,18 +87,27 @@ def only_study(
     Raises:
         SpecError: The file cannot be read, or has no such study, or several.
     """
-    loaded = session.load(path, overrides, reading=reading)
-    found = [scenario for scenario in loaded if study in (None, scenario.name)]
+    found = _studies_called(study, session.load(path, overrides, reading=reading), path)
     if len(found) == 1:
         return found[0]
-    known = [scenario.name for scenario in loaded]
-    if study is not None:
+    message = f"`{path}` has {len(found)} studies, and this command needs one"
+    help = "pick one with --study: " + ", ".join(scenario.name for scenario in found)
+    raise failure("unknown-study", message, path, help)
+
+
+def _studies_called(study: str | None, loaded: Sequence[Scenario], path: str) -> Sequence[Scenario]:
+    """Return the scenarios called *study*, or all.
+
+    Raises:
+        SpecError: There is none.
+    """
+    found = [scenario for scenario in loaded if study in (None, scenario.name)]
+    if not found:
+        known = [scenario.name for scenario in loaded]
+        listed = "studies: " + ", ".join(f"`{name}`" for name in known)
         message = f"`{path}` has no study called `{study}`"
-        help = did_you_mean(study, known) or "it has " + ", ".join(known)
-    else:
-        message = f"`{path}` has {len(known)} studies, and this command needs one"
-        help = "pick one with --study: " + ", ".join(known)
-    raise SpecError([Diagnostic("unknown-study", message, place=path, help=help)])
+        raise failure("unknown-study", message, path, did_you_mean(str(study), known) or listed)
+    return found
 
 
 def passed_over(scenario: Scenario, spec: Spec) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import rooms_of
 from parcost.language import numbers
-from parcost.output.full_report import reproduction, section_page
+from parcost.output.full_report import PASSES, reproduction, section_page
 from parcost.output.json import header
 from parcost.records import frozen
 from parcost.report.faults import fault_lines
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
 _FRONT = 12  # lines
 _LEAST_REASON = 1e-6  # of the best step, by which a term is longer elsewhere
-_PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 
 
 @frozen(kw_only=True, eq=False)
@@ -65,7 +64,7 @@ def _seconds(result: Result) -> Mapping[str, float]:
     found: dict[str, float] = {}
     for line in result.outcome.ledger if result.outcome is not None else ():
         name = line.name.partition(", stage")[0]
-        where = f" ({_PASSES[line.pass_]})" if line.pass_ in _PASSES else ""
+        where = f" ({PASSES[line.pass_]})" if line.pass_ in PASSES else ""
         found[name + where] = found.get(name + where, 0.0) + float(line.exposed)
     return found
 
@@ -95,13 +94,7 @@ def search_page(
     if len(varying_axes(found)) < len(found.best[0].values):
         yield Line("Values not listed are as in #1.", "faint")
     yield from reproduction(eval_command(space, best[0]))
-    alike = indifferent_attributes(near)
-    if alike:
-        said = [
-            setting_text(path, " or ".join(space.text(path, value) for value in values))
-            for path, values in alike.items()
-        ]
-        yield Line("No effect on #1: " + "; ".join(said) + ".", "faint")
+    yield from no_effect(space, near)
     if len(best) > 1:
         yield Heading("Why the others are slower")
         yield _why(found, best)
@@ -136,6 +129,16 @@ def indifferent_attributes(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
         if other.same:
             found.setdefault(other.path, []).append(plain_value(other.value))
     return found
+
+
+def no_effect(space: Space, near: Sequence[Neighbour]) -> Iterator[Line]:
+    """Yield a sentence with the changes of the best layout that do not change its cost."""
+    texts = [
+        setting_text(path, " or ".join(space.text(path, value) for value in values))
+        for path, values in indifferent_attributes(near).items()
+    ]
+    if texts:
+        yield Line(f"No effect on #1: {'; '.join(texts)}.", "faint")
 
 
 def layout_counts(found: SearchResult, *, brief: bool = False) -> Iterator[Line]:

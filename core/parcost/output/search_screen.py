@@ -18,8 +18,8 @@ from parcost.output.search import (
     derived_values,
     eval_words,
     faults,
-    indifferent_attributes,
     layout_counts,
+    no_effect,
     objective_values,
     pareto_front,
     setting_text,
@@ -62,9 +62,7 @@ def search_screen(
     yield from _order(found, shown)
     yield Heading("Reproduce #1", 3)
     yield Line(" ".join(eval_words(space, best[0], brief=True)), verbatim=True)
-    alike = indifferent_attributes(near)
-    if alike:
-        yield Line(no_effect(space, alike), "faint")
+    yield from no_effect(space, near)
     if reasons := list(_reasons(shown)):
         yield Heading("Why the others are slower", 3)
         yield from reasons
@@ -87,15 +85,6 @@ def _first_rows(best: Sequence[RankedLayout], space: Space) -> Sequence[RankedLa
         if len({_settings(space, x.layout.values, words) for x in found}) > _SETS:
             return found[:-1]
     return found
-
-
-def no_effect(space: Space, alike: Mapping[str, Sequence[Any]]) -> str:
-    """Return a sentence with the changes of the best layout that do not change its cost."""
-    texts = [
-        setting_text(path, " or ".join(space.text(path, value) for value in values))
-        for path, values in alike.items()
-    ]
-    return f"No effect on #1: {'; '.join(texts)}."
 
 
 def _summary(found: SearchResult, first: RankedLayout) -> str:
