@@ -387,8 +387,10 @@ def test_nemo_1_is_read() -> None:
         "layout.tp": "4",
         "layout.pp": "2",
         "layout.sequence_parallel": "on",
+        "layout.cp": "1",
         "layout.vocabulary_multiple": "128",
         "layout.zero": "1",
+        "kernels.attention": "unfused",
         "schedule.chunks": "4",
         "schedule.kind": "interleaved",
         "training.micro_batch": "1",
@@ -448,7 +450,10 @@ def test_what_nemo_1_leaves_out_has_its_defaults() -> None:
         for line in NEMO_1.splitlines()
         if not any(
             key in line
-            for key in ("normalization", "activation:", "bias:", "share_emb", "embedding_type")
+            for key in (
+                *("normalization", "activation:", "bias:", "share_emb", "embedding_type"),
+                *("dropout", "sequence_parallel", "activations_checkpoint", "tensor_model"),
+            )
         )
     ]
     found = nemo("\n".join(lines).replace("override_vocab_size: 32000", "seed: 1"))
@@ -457,6 +462,17 @@ def test_what_nemo_1_leaves_out_has_its_defaults() -> None:
     assert (values["model.biases"], values["model.tied"]) == ("on", "on")
     assert values["model.positions"] == "4096"
     assert assumptions(found)["model.norm"] == "NeMo 1: normalization is layernorm"
+    expected = {
+        "layout.tp": "1",
+        "layout.sequence_parallel": "off",
+        "training.dropout": "on",
+        "training.recompute": "none",
+        "kernels.attention": "unfused",
+    }
+    assert expected.items() <= values.items()
+    assert assumptions(found).keys() >= expected.keys()
+    fused = nemo(NEMO_1 + "  transformer_engine: True\n")
+    assert "kernels.attention" not in settings(fused)
     assert names(found.missing) == {"the vocabulary"}
 
 

@@ -7,7 +7,7 @@ are resolved; those to the environment and to other resolvers are not.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -128,8 +128,17 @@ class _NeMoReader:
         self._attention()
         read_precision(found, exported=self._exported)
         self._reject()
-        self._ask()
+        asked = self._ask()
+        if not self._exported:
+            self._assume_defaults(asked)
         return found.translation()
+
+    def _assume_defaults(self, asked: Collection[str]) -> None:
+        """Set what NeMo 1 has for keys that the file leaves out, but for attributes *asked* for."""
+        for path, default in self._table["defaults"].items():
+            block, _, attribute = path.rpartition(".")
+            if path not in asked and not self._found.has(block, attribute):
+                self._found.assume(block, attribute, default["value"], default["why"])
 
     def _reject(self) -> None:
         """Reject adapters, which would otherwise be read as full fine-tuning."""
@@ -137,8 +146,8 @@ class _NeMoReader:
             if self._found.value(key) not in (None, "none", "null", ""):
                 self._found.problem(key, "adapters are not in the language yet")
 
-    def _ask(self) -> None:
-        """Ask for attributes that a recipe computes from unknown values."""
+    def _ask(self) -> Collection[str]:
+        """Ask for attributes that a recipe computes from unknown values; return them."""
         model = self._table["model"]
         paths = {
             **{
@@ -158,6 +167,7 @@ class _NeMoReader:
                 asked.add(path)
                 answers = _ANSWERS.get(path, f"--set {path}=1")
                 self._found.ask(path, f"`{key}`: {why}", [answers], key)
+        return asked
 
     def _mandatory(self) -> None:
         """List the values that the command line must supply (``???``)."""
@@ -404,8 +414,13 @@ class _NeMoReader:
         found = self._found
         own = found.switch("model.transformer_engine")
         flash = found.switch("model.use_flash_attention")
-        if own is False and not (flash and not found.switch("model.mcore_gpt")):
-            found.set("kernels", "attention", "unfused", "model.transformer_engine")
+        if own or (flash and not found.switch("model.mcore_gpt")) or self._exported:
+            return
+        key = "model.transformer_engine"
+        if own is False:
+            found.set("kernels", "attention", "unfused", key)
+        elif key not in self._unread and key not in found:
+            found.assume("kernels", "attention", "unfused", "NeMo 1: transformer_engine is False")
 
     def _switches(self, paths: Mapping[str, str], prefixes: Sequence[str]) -> None:
         for name, path in paths.items():

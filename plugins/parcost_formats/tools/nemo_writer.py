@@ -119,7 +119,8 @@ def _execution(job: Job) -> dict[str, Any]:
         values["activations_checkpoint_num_layers"] = recompute.layers or 1
     if tensor_overlap(job.study) == "pipelined" and job.tp > 1:
         values["ub_tp_comm_overlap"] = True
-    values["megatron_amp_O2"] = True
+    values["megatron_amp_O2"] = values["mcore_gpt"] = True
+    values["transformer_engine"] = job.kernels.attention != "unfused"
     if job.precision.narrow == "fp8":
         values["fp8"] = True
         values["fp8_params"] = float(job.precision.weights) == 1.0
