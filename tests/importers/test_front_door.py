@@ -243,3 +243,11 @@ def test_the_configuration_of_a_launcher_does_not_have_the_job(run_command: Run)
     script = "accelerate launch --config_file fsdp.yaml --num_processes 8 train.py --lr 1e-4\n"
     done = run_command("eval", "job.sh", files={"job.sh": script})
     assert "its format was not recognised" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("command", ["import", "eval", "check"])
+def test_an_entry_that_the_catalogue_lacks_is_an_error(run_command: Run, command: str) -> None:
+    options = [*MACHINE, "--use", "catalog.precisions.bf17"]
+    done = run_command(command, "config.json", "--use", "ds.json", *options, files=FILES)
+    assert done.code == 2
+    assert (done.out + done.err).count("the catalogue has no `catalog.precisions.bf17`") == 1

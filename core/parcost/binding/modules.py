@@ -469,8 +469,7 @@ class Loader:
         adding = Module(Source("--use", ""), None)
         for item in _use_items(reading):
             before = len(adding.imported_blocks)
-            with suppress(SpecError):  # the module reports it
-                self._use(item, adding, None)
+            self._use(item, adding, None)
             for _, block, label in adding.imported_blocks[before:]:
                 found[block.kind.text] = (_entry_text(item), item.span, label)
         return found
