@@ -955,6 +955,14 @@ DEEPSPEED = TRL.replace("--bf16", "--bf16 --deepspeed ds.json")
             "bash -c 'cat t > ds.json'",
             "cp -t . x/ds.json",
         ),
+        *(
+            "sed -i s/2/3/ $F",
+            'sed -i s/2/3/ "$D/$N.json"',
+            "patch -p1 < a.diff",
+            "git apply a.diff",
+        ),
+        *("git checkout ds.json", "ed ds.json <<E\n1d\nE", "sd 2 3 ds.json", "git stash"),
+        "python - <<E\np = 'ds.json'\njson.dump(c, open(p, 'w'))\nE",
         *("f() { sed -i s/2/$Q/ $1; }\nf ds.json", "for i in 1 2; do cat $i >> ds.json; done"),
         *("if [ $X = 1 ]; then sed -i s/2/3/ ds.json; fi", "sed -i 's/2/3/' *.json"),
     ],
@@ -984,6 +992,7 @@ def test_a_written_file_that_a_later_command_may_change_is_not_read(command: str
             "jq . ds.json",
         ),
         *("cp ds.json out/", "cp ds.json $OUT/ds.json", "sed -n 1p ds.json", "python gen.py > log"),
+        *("git checkout main", "patch src/a.py < a.diff", "sed -i s/2/3/ $DIR/run.py"),
         *("cp t out/ds.json", "chmod 644 ds.json", "python gen.py my_ds.json ds.json.bak"),
         *("for i in 1 2; do cat ds.json; done", "cat ds.json | tee log", "sed s/2/3/ ds.json > t"),
     ],
@@ -992,6 +1001,19 @@ def test_a_command_that_only_reads_a_written_file_leaves_it(command: str) -> Non
     one = next(one for one in importers() if one.name == "trl")
     script = f"{WRITTEN}{command}\n{DEEPSPEED}mv ds.json out\nrm -f ds.json\n"
     assert settings(one.read(ImportFile("run.sh", script)))["layout.zero"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("command", "zero"), [("cd conf", "3"), ("cd other", "2"), ("cd conf\ncd ..", "2")]
+)
+def test_a_launch_reads_a_file_in_its_folder_before_one_beside_the_script(
+    command: str, zero: str
+) -> None:
+    one = next(one for one in importers() if one.name == "trl")
+    text = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": STAGE}}'
+    beside = {f"{at}ds.json": text.replace("STAGE", n) for at, n in (("", "2"), ("conf/", "3"))}
+    found = one.read(ImportFile("run.sh", f"{command}\n{DEEPSPEED}", PLAIN, beside.get))
+    assert settings(found)["layout.zero"] == zero
 
 
 ON_DISK = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from parcost import ImportFile
 from parcost_formats.tools.megatron import Megatron
 
 from .megatron_files import (
@@ -251,6 +252,14 @@ def test_the_configuration_of_deepspeed_states_what_flags_leave_out(
     found = read(engine(configuration, flags), "run.sh")
     assert attributes.items() <= values(found).items()
     assert not {"--deepspeed_config", "--deepspeed"} & reasons(found).keys()
+
+
+def test_a_configuration_that_a_command_may_change_is_asked_for_with_the_command() -> None:
+    text = "sed -i s/1/$S/ ds.json\npython pretrain_gpt.py --deepspeed --deepspeed_config ds.json "
+    beside = {"ds.json": '{"zero_optimization": {"stage": 1}}'}
+    found = Megatron().read(ImportFile("run.sh", text + small(), neighbor=beside.get))
+    (reason,) = {one.reason for one in found.questions if one.attribute == "layout.zero"}
+    assert "`sed -i s/1/$S/ ds.json` in line 1 may change it" in reason
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def read_command(file: ImportFile) -> CommandKeys | ImportProblem:
     words = [*calls[0].words, *calls[0].conditional]
     entries: dict[str, JsonEntry] = {}
     assumed: dict[str, str] = {}
-    script = script._replace(written=calls[0].written)
+    script = script.start_from(calls[0].written, calls[0].folder)
     for word in words:
         pair = _PAIR.fullmatch(word.text)
         if pair is not None and word.unread:

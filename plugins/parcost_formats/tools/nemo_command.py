@@ -18,7 +18,7 @@ from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.nemo_recipe import NeMoRecipe
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import ARGUMENTS, read_script
+from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, read_script
 from parcost_formats.tools.shell.values import ShellField
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
@@ -51,11 +51,13 @@ def read_command(file: ImportFile) -> NeMoRecipe | ImportProblem:
         match = _PROGRAM.search(file.text)
         start, end = match.span() if match else (0, 1)
         return ImportProblem(message=message, start=start, end=end)
-    script = script._replace(written=found[0].written)
-    return _read_words(evolve(file, neighbor=script.neighbor(file.neighbor)), found[0])
+    script = script.start_from(found[0].written, found[0].folder)
+    return _read_words(evolve(file, neighbor=script.neighbor(file.neighbor)), script, found[0])
 
 
-def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportProblem:
+def _read_words(
+    file: ImportFile, script: Script, launch: ScriptLaunch
+) -> NeMoRecipe | ImportProblem:
     """Return the keys in a command, merged over its configuration."""
     made = NeMoRecipe({}, {}, {})
     is_launcher = launch.name.endswith("main.py")
@@ -84,11 +86,12 @@ def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportPr
         folder = _option(launch.arguments, "config-path")
         folders = [] if folder is None else [f"{folder.text.strip('/')}/"]
         name = _option(launch.arguments, "config-name")
-    return _add_configuration(file, launch, made, name, folders) or made
+    return _add_configuration(file, script, launch, made, name, folders) or made
 
 
 def _add_configuration(
     file: ImportFile,
+    script: Script,
     launch: ScriptLaunch,
     made: NeMoRecipe,
     name: ShellField | None,
@@ -108,14 +111,16 @@ def _add_configuration(
             return ImportProblem(message=message, start=place.start, end=place.end)
         for key, entry in other.items():
             made.entries.setdefault(key, JsonEntry(entry.value, place.start, place.end))
-    elif plain == _NAME and not is_launcher:
+    elif plain == _NAME and not is_launcher and not any(map(script.find_reason, names)):
         tokenizer = any(key.startswith(_TOKENIZER) for key in made.entries)
         for key, value in table("nemo")["command"].items():
             if key not in made.entries and not (tokenizer and key.startswith(_TOKENIZER)):
                 made.entries[key] = JsonEntry(value, place.start, place.end)
                 made.assumed[key] = f"NeMo 1: {_NAME}.yaml"
     else:
-        message = f"`{plain}.yaml` has the other keys, and is not in the folder of the script"
+        changed = next(filter(None, map(script.find_reason, names)), "")
+        why = changed or "is not in the folder of the script"
+        message = f"`{plain}.yaml` has the other keys, and {why}"
         at = name or place
         return ImportProblem(message=message, start=at.start, end=at.end)
     return None

@@ -54,7 +54,7 @@ class UnreadTools(Importer):
             for call in script.commands
             for path in _configurations([word.text for word in call.words])
             if "://" not in path
-            and script._replace(written=call.written).find_written(path) is None
+            and script.start_from(call.written, call.folder).find_written(path) is None
             and file.neighbor(path) is None
         ]
         texts |= dict.fromkeys([*(one.text for one in script.lacking), *lacking], "")

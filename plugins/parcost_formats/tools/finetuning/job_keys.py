@@ -76,7 +76,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
             end=place.end,
             help=help or "keep only one of them in the file",
         )
-    script = script._replace(written=found[0].written)
+    script = script.start_from(found[0].written, found[0].folder)
     file = evolve(file, neighbor=script.neighbor(file.neighbor))
     return _of_launch(file, script, found[0], rules)
 

@@ -96,7 +96,9 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
             values = {key: JsonEntry(one, 0, 0) for key, one in keys[0].items()}
             job.assumed.update({key: keys[1] for key in values if key not in entries})
         else:
-            message = f"`{_START}` names `{name}`, which is not beside the file"
+            changed = written.unread if written is not None else ""
+            why = f"and {changed}" if changed else "which is not beside the file"
+            message = f"`{_START}` names `{name}`, {why}"
             help = "put that file into the folder of this one"
             return ImportProblem(message=message, start=start.start, end=start.end, help=help)
         for key, entry in values.items():

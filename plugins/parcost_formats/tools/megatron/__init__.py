@@ -213,6 +213,8 @@ def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> No
     find = line.script.neighbor(file.neighbor) if line.script is not None else file.neighbor
     text = find(place.text) if place is not None and not place.unread else None
     if place is None or text is None:
+        if place is not None and line.script is not None:
+            options.reasons[place.name] = line.script.find_reason(place.text)
         return
     if line.script is not None and not place.assumption:
         place = place.evolve(assumption=line.script.assumption(place.text, 0, len(text)))
@@ -327,8 +329,9 @@ def read_options(options: ToolOptions, framework: str, entry: Option | None = No
         if options.has_engine and name.startswith("deepspeed"):
             continue
         if option is not None and option.text != "false":
-            options.doubt(option, found["why"], found["about"])
-            options.draft.leave(option, found["why"], _SET_ELSEWHERE.get(name, ""))
+            why = options.reasons.get(name) or found["why"]
+            options.doubt(option, why, found["about"])
+            options.draft.leave(option, why, _SET_ELSEWHERE.get(name, ""))
     other = next((one for one in table(TOOL)["other_models"] if options.has(one)), "")
     if other:
         option = options.lookup(other)

@@ -33,7 +33,8 @@ class ToolOptions(OptionSet):
 
     *tool* is the tool with its version, as written in assumptions. *has_engine* says that the
     configuration of DeepSpeed is read; *recipe* is the precision of its bf16 jobs, "" for that of
-    Megatron-LM. A default is assumed only for attributes that no key makes uncertain.
+    Megatron-LM. *reasons* are those for which a file that an option names is not read. A default is
+    assumed only for attributes that no key makes uncertain.
     """
 
     def __init__(self, draft: Draft, options: Mapping[str, Option], tool: str) -> None:
@@ -41,6 +42,7 @@ class ToolOptions(OptionSet):
         self.tool = tool
         self.recipe = ""
         self.has_engine = False
+        self.reasons: dict[str, str] = {}  # why a file that an option names is not read
         self._doubts: dict[str, tuple[Option, str]] = {}
         self._asked: set[str] = set()
 

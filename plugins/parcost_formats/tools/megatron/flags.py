@@ -91,7 +91,7 @@ def command_line(file: ImportFile) -> CommandLine:
     ]
     swift = _is_swift(words)
     line = _with_empty_variables(line, script, file.text)
-    script = script._replace(written=calls[0].written)
+    script = script.start_from(calls[0].written, calls[0].folder)
     return line._replace(
         launcher={**(_ranks(script, calls[0]) if swift else {}), **line.launcher},
         script=script,

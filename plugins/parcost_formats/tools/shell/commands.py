@@ -6,6 +6,7 @@ import posixpath
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from attrs import Factory, define
 
@@ -233,10 +234,14 @@ class CommandReader(FileEditor):
         self._mark_targets(node.redirections, files)
         texts = [text_of(value) for value in fields]
         document = text_of(self._document(node) or [])
-        for path in written_paths(texts, document):
+        changed = written_paths(texts, document)
+        for path in changed:
             self._mark_on_disk(path, node.start, node.end)
+        patterns = [one for one in changed if "*" in one]
         for name in files:
-            if any(may_change(one, texts, document) for one in self._paths_from_here(name)):
+            paths = self._paths_from_here(name)
+            named = any(may_change(one, texts, document) for one in paths)
+            if named or any(fnmatchcase(one, other) for one in paths for other in patterns):
                 self._mark_file(name, files, node.start, node.end)
 
     # Programs and scripts that are started
@@ -279,7 +284,9 @@ class CommandReader(FileEditor):
                 self._subshell(lambda: self._run_script(found, given, path, handed))
                 return UNDECIDED
         words = [*self._ahead, *fields]
-        self.layer.commands.append(ScriptCommand(words, environment, files=self._files_of_launch()))
+        folder = self._folder if self._started_here() else ""
+        files = self._files_of_launch()
+        self.layer.commands.append(ScriptCommand(words, environment, files=files, folder=folder))
         del node
         return UNDECIDED
 

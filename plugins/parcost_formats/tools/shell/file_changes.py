@@ -28,6 +28,13 @@ _OPENED = re.compile(
 )  # in Python
 #: Endings of files that decide a job: configurations and scripts.
 DECIDING = (".json", ".yaml", ".yml", ".toml", ".sh", ".bash", ".sbatch", ".slurm")
+_CONFIGURATIONS = tuple(f"*{one}" for one in DECIDING if "y" in one or one in (".json", ".toml"))
+#: Editors that write all files that they name, from which word on.
+_EDITORS = {"ed": 0, "ex": 0, "sd": 2, "patch": 0}
+_RESTORING = ("checkout", "restore")  # of git: files that they name
+_CHANGING = ("apply", "am", "stash")  # of git: files that they do not name
+_OPENED_BY_NAME = re.compile(r"open\(\s*\w[^,()]*,[^)]*[\"'][wa]|\.write_text\(|\bdump\(")
+_STRING = re.compile(r"([\"'])([^\"'\n]+)\1")
 _PREFIXES = {"sudo", "srun", "pdsh", "docker", "xargs", "find", "mpirun", "ssh", "time", "env"}
 _COPYING = ("cp", "mv", "install", "ln", "rsync", "scp")
 _LONG = 1000  # characters of a line in which no command is looked for
@@ -73,11 +80,21 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
     plain = [one for one in rest if not one.startswith("-")]
     if program in _IN_PLACE:
         writing = _WRITING_WORDS.get(program, r"-[a-zA-Z]*i.*")
-        return plain if any(re.fullmatch(writing, one) for one in rest) else []
+        is_written = any(re.fullmatch(writing, one) for one in rest)
+        return _widen(plain) if is_written else []
+    if program in _EDITORS:
+        named = plain[_EDITORS[program] :]
+        return _widen(named) or _CONFIGURATIONS
+    if program == "git":
+        return _paths_of_git(plain)
     if program in _SAVING:
         return plain
     if program.startswith("python"):
-        opened = [one[1] for text in (*rest, document) for one in _OPENED.findall(text)]
+        texts = (*rest, document)
+        opened = [one[1] for text in texts for one in _OPENED.findall(text)]
+        if any(_OPENED_BY_NAME.search(text) for text in texts):
+            strings = [one[1] for text in texts for one in _STRING.findall(text)]
+            opened += [one for one in (*strings, *rest) if one.endswith(DECIDING)]
         return [*opened, *_output_files(rest)]
     if program in _OUTPUTS:
         return [other for one, other in pairwise(rest) if one in _OUTPUTS[program]]
@@ -85,6 +102,27 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
         return _output_files(rest)
     copied = _copied_paths(plain) if len(plain) > 1 and "-t" not in rest else []
     return [*plain, *copied] if program == "mv" else copied
+
+
+def _widen(paths: Sequence[str]) -> Sequence[str]:
+    """Return the paths, with a pattern of all configurations for a name that is not known.
+
+    >>> _widen(["ds.json"]), _widen(["$f"])[1:]
+    (['ds.json'], ('*.yaml', '*.yml', '*.toml'))
+    """
+    names = [posixpath.basename(one) for one in paths]
+    if any("$" in one and not one.endswith(DECIDING) for one in names):
+        return _CONFIGURATIONS
+    parts = zip(paths, names, strict=True)
+    return [f"*{posixpath.splitext(name)[1]}" if "$" in name else one for one, name in parts]
+
+
+def _paths_of_git(words: Sequence[str]) -> Sequence[str]:
+    """Return the files that a command of git may change."""
+    if words[:1] and words[0] in _CHANGING:
+        return _CONFIGURATIONS
+    named = words[1:] if words[:1] and words[0] in _RESTORING else []
+    return _widen([one for one in named if one.endswith(DECIDING)])
 
 
 def _paths_behind(program: str, words: Sequence[str], document: str) -> Sequence[str]:

@@ -32,7 +32,8 @@ class ScriptLaunch(NamedTuple):
     and *arguments* the words after it. *conditional* are words that only some branches of undecided
     tests add. *decision* is the test that the launch itself depends on. *environment* are
     assignments ahead of the command. *written* are the texts of files that the script writes by
-    here-documents before it, by path.
+    here-documents before it, by path. *folder* is where it is executed, from the folder of the
+    script.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class ScriptLaunch(NamedTuple):
     environment: dict[str, ShellField]
     decision: Decision | None
     written: Mapping[str, ShellField]
+    folder: str
 
 
 def launches(script: Script) -> Sequence[ScriptLaunch]:
@@ -87,6 +89,7 @@ def _launch(call: ScriptCall) -> ScriptLaunch | None:
         dict(call.environment),
         call.decision,
         call.written,
+        call.folder,
     )
 
 

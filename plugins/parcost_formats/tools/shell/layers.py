@@ -26,12 +26,14 @@ class ScriptCommand(NamedTuple):
     """The words of a command, and the assignments ahead of it.
 
     *files* are the texts that the script writes into files before the command, by variable name.
+    *folder* is where it is executed, from the folder of the script; "" for that, or if not known.
     """
 
     words: Sequence[ShellValue]
     environment: Sequence[tuple[str, ShellValue]] = ()
     decision: Decision | None = None
     files: Mapping[str, Variable | None] = MappingProxyType({})
+    folder: str = ""
 
 
 class Layer:

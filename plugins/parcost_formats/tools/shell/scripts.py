@@ -55,7 +55,8 @@ class Script(NamedTuple):
     options of ``#SBATCH`` lines. *assumed* are tests that depend on a default of the script: the
     variable, at the place of the test, with the assumption. *found* are scripts that it starts by
     another path, and *lacking* scripts that are not in its folder. *written* are the texts of files
-    that it writes by here-documents before the launch that is read, by path.
+    that it writes by here-documents before the launch that is read, by path. *folder* is where that
+    launch is executed, from the folder of the script.
     """
 
     variables: Mapping[str, Variable]
@@ -66,17 +67,32 @@ class Script(NamedTuple):
     found: Sequence[ShellField] = ()
     lacking: Sequence[ShellField] = ()
     written: Mapping[str, ShellField] = {}
+    folder: str = ""
+
+    def start_from(self, written: Mapping[str, ShellField], folder: str) -> Script:
+        """Return the script with the written files and the folder of a command."""
+        return self._replace(written=written, folder=folder)
 
     def neighbor(self, other: Callable[[str], str | None]) -> Callable[[str], str | None]:
-        """Return a function that returns texts of written files, and those of *other* files."""
+        """Return a function that returns texts of written files, and those of *other* files.
+
+        A file in the folder of the launch comes before one of its name beside the script.
+        """
 
         def find(path: str) -> str | None:
             field = self.find_written(path)
-            if field is None:
-                return other(path)
-            return None if field.unread else field.text
+            if field is not None:
+                return None if field.unread else field.text
+            inside = posixpath.normpath(f"{self.folder}/{path}") if self.folder else path
+            text = other(inside) if path[:1] not in ("/", "~", "$") else None
+            return other(path) if text is None and inside != path else text
 
         return find
+
+    def find_reason(self, path: str) -> str:
+        """Return why the text of a file that the script writes is not known; "" if it is known."""
+        field = self.find_written(path)
+        return field.unread if field is not None else ""
 
     def find_written(self, path: str) -> ShellField | None:
         """Return the text that the script writes into a file, None if it does not write the file.
@@ -119,7 +135,8 @@ class ScriptCall(NamedTuple):
     """A command in a script: its certain words, and *conditional* words.
 
     *environment* are assignments ahead of it. *decision* is the test on which it depends, if any.
-    *written* are the texts of files that the script writes before it, by path.
+    *written* are the texts of files that the script writes before it, by path. *folder* is where it
+    is executed, from the folder of the script; "" for that, or if it is not known.
     """
 
     words: Sequence[ShellField]
@@ -127,6 +144,7 @@ class ScriptCall(NamedTuple):
     environment: Mapping[str, ShellField]
     decision: Decision | None
     written: Mapping[str, ShellField]
+    folder: str
 
 
 def read_script(
@@ -240,7 +258,14 @@ class _ScriptReader(BuiltinReader):
             for name, file in command.files.items()
             if file is not None
         }
-        return ScriptCall(found.certain, found.conditional, environment, command.decision, written)
+        return ScriptCall(
+            found.certain,
+            found.conditional,
+            environment,
+            command.decision,
+            written,
+            command.folder,
+        )
 
 
 def _matches(path: str, pattern: str) -> bool:
