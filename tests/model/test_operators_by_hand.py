@@ -142,8 +142,8 @@ def test_every_head_multiplies_and_keeps(study_of: StudyOf, model: str, heads: i
         term = memory_terms(study)[name]
         assert term.bytes_ * term.count[0] == heads * each * TOKENS  # type: ignore[index]
     # one head at a time has its logits in bf16 on the way
-    assert memory_terms(study)["logits"].bytes_ == BF16 * V * TOKENS
-    assert tuple(memory_terms(study)["logits"].count) == (1,)  # type: ignore[arg-type]
+    assert memory_terms(study)["logits gradient"].bytes_ == BF16 * V * TOKENS
+    assert tuple(memory_terms(study)["logits gradient"].count) == (1,)  # type: ignore[arg-type]
 
 
 def test_a_prediction_layer_joins_the_stream_with_an_embedding(study_of: StudyOf) -> None:

@@ -78,7 +78,7 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
     def memory(i: int) -> Memory:
         living = draw(st.booleans())
         moments = st.lists(
-            st.sampled_from(["forward", "backward", "optimizer", "gather"]), unique=True
+            st.sampled_from(["forward", "backward", "loss", "optimizer", "gather"]), unique=True
         )
         return MAKE.memory(
             f"m{i}",
@@ -180,30 +180,41 @@ def test_memory_adds_up_to_the_fullest_moment_of_the_fullest_device(step: Any) -
 
 def moments(step: Any, ops: Sequence[Any], held: Sequence[int]) -> list[float]:
     """Return the bytes on a device at every op, and at the two moments without any."""
-    found = [bytes_(step, moment, held, {}, {}) for moment in ("optimizer", "gather")]
+    found = [bytes_(step, moment, held, ({}, {}), ({}, {})) for moment in ("optimizer", "gather")]
     alive = dict.fromkeys(held, 0.0)
     whole = dict.fromkeys(held, 0.0)
     for entry in ops:
         for op in ops_of(entry):
-            alive[op.stage] += op.kind == "F"
-            whole[op.stage] += op.kind == "F"
-            moment = "forward" if op.kind == "F" else "backward"
-            found.append(bytes_(step, moment, held, alive, whole))
+            if op.kind == "F":
+                alive[op.stage] += 1
+                whole[op.stage] += 1
+                found.append(bytes_(step, "forward", held, (alive, whole), (alive, whole)))
         for op in ops_of(entry):
-            alive[op.stage] -= op.kind in ("W", "BW")
-            whole[op.stage] -= op.kind in ("B", "BW")
+            if op.kind != "F":
+                before = {**alive}, {**whole}
+                alive[op.stage] -= op.kind in ("W", "BW")
+                whole[op.stage] -= op.kind in ("B", "BW")
+                for moment in ("loss", "backward"):
+                    found.append(bytes_(step, moment, held, before, (alive, whole)))
     return found
 
 
 def bytes_(
-    step: Any, moment: str, held: Sequence[int], alive: dict[int, float], whole: dict[int, float]
+    step: Any,
+    moment: str,
+    held: Sequence[int],
+    before: tuple[dict[int, float], dict[int, float]],
+    after: tuple[dict[int, float], dict[int, float]],
 ) -> float:
+    """Return the bytes at a *moment*, with counts *before* an op and *after* it."""
     found = 0.0
     for term in step.memory:
         r = term.freed_at_b
+        over = term.per_micro_batch and moment == "backward" and moment not in term.moments
+        alive, whole = after if over else before
         living = {x: r * whole.get(x, 0.0) + (1 - r) * alive.get(x, 0.0) for x in held}
         counts = [times(term, x) * (living[x] if term.per_micro_batch else 1) for x in held]
-        if moment in term.moments:
+        if moment in term.moments or over:
             found += term.bytes_ * (max(counts) if term.once_per_device else sum(counts))
     return found
 
@@ -367,7 +378,7 @@ def test_more_bytes_anywhere_never_make_a_device_emptier(step: Any, data: Any) -
         "count": tuple(times(term, x) + data.draw(st.integers(0, 2)) for x in range(n)),
         "freed_at_b": 0.0,
         "of_activations": term.of_activations + data.draw(st.sampled_from([0.25, 1.0])),
-        "moments": ("forward", "backward", "optimizer", "gather"),
+        "moments": ("forward", "backward", "loss", "optimizer", "gather"),
     }
     name = data.draw(st.sampled_from(sorted(changes)))
     more = [*step.memory]

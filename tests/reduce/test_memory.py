@@ -54,6 +54,7 @@ def test_a_transient_counts_only_at_its_moment(make: Any, step: Any) -> None:
     for moment, most in (
         ("forward", 80.0),
         ("backward", 80.0),
+        ("loss", 80.0),
         ("optimizer", 50.0),
         ("gather", 50.0),
     ):
@@ -61,8 +62,61 @@ def test_a_transient_counts_only_at_its_moment(make: Any, step: Any) -> None:
         other = make.memory("weights", 10.0)
         found = step(activations, transient, other, p=3, m=9.0)
         assert found.memory_bytes == most
-        expected = "forward" if moment == "forward" else "backward"
-        assert found.memory_moment == (moment if moment in ("optimizer", "gather") else expected)
+        assert found.memory_moment == moment
+
+
+@pytest.mark.parametrize("schedule", ["one_f_one_b", "gpipe"])
+def test_the_loss_is_over_when_a_layer_is_recomputed(make: Any, step: Any, schedule: str) -> None:
+    """The last stage has 1 micro-batch in flight with 1F1B, and all of them with GPipe."""
+    m = np.array([1.0, 2.0, 8.0])
+    alive = np.array([1.0, 1.0, 1.0]) if schedule == "one_f_one_b" else m
+    for layer, most in (
+        (6.0, 10 * alive + 3 * alive + 4),
+        (20.0, 10 * alive + 3 * (alive - 1) + 20),
+    ):
+        terms = (
+            make.memory("kept", 10.0, count=(0, 1), per_micro_batch=True),
+            make.memory(
+                "softmax", 3.0, count=(0, 1), per_micro_batch=True, moments=("forward", "loss")
+            ),
+            make.memory("gradient", 4.0, count=(0, 1), moments=("loss",)),
+            make.memory("layer", layer, count=(0, 1), moments=("backward",)),
+        )
+        found = step(*terms, p=2, m=m, schedule=schedule)
+        assert list(found.memory_bytes) == list(most)
+        for i, one in enumerate(m):
+            alone = step(*terms, p=2, m=float(one), schedule=schedule)
+            assert alone.memory_bytes == most[i]
+            expected = {"kept": 10 * alive[i], "softmax": 3 * (alive[i] - (layer == 20.0))}
+            held = memory_lines(alone)
+            assert {name: held.get(name, 0.0) for name in expected} == expected
+            assert alone.memory_moment == ("backward" if layer == 20.0 else "loss")
+
+
+def test_the_loss_of_a_pass_waits_for_its_weight_gradients_in_part(make: Any, step: Any) -> None:
+    ops = [Op("F", 0, 0), Op("F", 1, 0), Op("B", 0, 0), Op("B", 1, 0), Op("W", 0, 0), Op("W", 1, 0)]
+    found = step(
+        # of 8 bytes the weight gradient needs 2; it is B of the first that runs, so 2 + 8 are left
+        make.memory("softmax", 8.0, per_micro_batch=True, freed_at_b=0.75, moments=("loss",)),
+        make.memory("layer", 20.0, moments=("backward",)),
+        m=2.0, schedule=make.listed("hand", lambda *_: [ops]),
+    )  # fmt: skip
+    assert memory_lines(found) == {"softmax": 10.0, "layer": 20.0}
+
+
+def test_the_loss_on_one_chunk_is_held_while_the_other_runs_back(make: Any, step: Any) -> None:
+    # B of chunk 0 begins beside a micro-batch that waits on chunk 1
+    ops = [
+        Op("F", 0, 0), Op("F", 0, 1), Op("BW", 0, 1), Op("F", 1, 0), Op("F", 1, 1), Op("BW", 0, 0),
+        Op("BW", 1, 1), Op("BW", 1, 0),
+    ]  # fmt: skip
+    found = step(
+        make.memory("kept", 10.0, per_micro_batch=True),
+        make.memory("softmax", 5.0, count=(0, 1), per_micro_batch=True, moments=("loss",)),
+        make.memory("layer", 20.0, once_per_device=True, moments=("backward",)),
+        v=2, m=2.0, schedule=make.listed("hand", lambda *_: [ops]),
+    )  # fmt: skip
+    assert memory_lines(found) == {"kept": 30.0, "softmax": 5.0, "layer": 20.0}
 
 
 def test_no_micro_batch_is_alive_while_the_optimizer_runs(make: Any, step: Any) -> None:

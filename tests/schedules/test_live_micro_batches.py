@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ def test_interleaving_keeps_a_few_chunks_more_than_1f1b(p: int, v: int, interlea
     m = 4 * p
     order = order_of(interleaved, p, m, v)
     for r in range(p):
-        most = max(sum(vector.alive) for vector in order.alive_forward[r])
+        most = max(sum(vector.alive) for vector in order.peaks[r])
         assert most == min(m * v, 2 * (p - 1 - r) + (v - 1) * p + 1)
 
 
@@ -40,14 +41,14 @@ def test_larger_groups_keep_more_chunks(p: int, v: int, more: int, k: int) -> No
     group = p + more
     order = order_of(Interleaved(group), p, k * group, v)
     for r in range(p):
-        most = max(sum(vector.alive) for vector in order.alive_forward[r])
+        most = max(sum(vector.alive) for vector in order.peaks[r])
         assert most == min(k * group * v, 2 * (p - 1 - r) + (v - 1) * group + 1)
 
 
 @pytest.mark.parametrize("v", [2, 3])
 def test_breadth_first_keeps_everything(v: int, shipped: Any) -> None:
     order = order_of(shipped["breadth_first"], 4, 6, v)
-    assert [max(sum(m.alive) for m in device) for device in order.alive_forward] == [6 * v] * 4
+    assert [max(sum(m.alive) for m in device) for device in order.peaks] == [6 * v] * 4
 
 
 def test_zb_h2_keeps_2_p_minus_1_on_every_stage(shipped: Any) -> None:
@@ -57,13 +58,13 @@ def test_zb_h2_keeps_2_p_minus_1_on_every_stage(shipped: Any) -> None:
 def test_the_first_of_8_devices_keeps_23_halves_or_39_quarters_of_a_stage(interleaved: Any) -> None:
     for v, chunks in ((2, 23), (4, 39)):
         order = order_of(interleaved, 8, 32, v)
-        assert max(sum(vector.alive) for vector in order.alive_forward[0]) == chunks
+        assert max(sum(vector.alive) for vector in order.peaks[0]) == chunks
 
 
 def test_zb_v_keeps_one_model_of_layers_on_every_device(zb_v: Any) -> None:
     order = order_of(zb_v, 8, 32, 2)
     for d in range(8):
-        assert max(sum(vector.alive) for vector in order.alive_forward[d]) == 16  # half-size chunks
+        assert max(sum(vector.alive) for vector in order.peaks[d]) == 16  # half-size chunks
 
 
 @given(p=st.integers(1, 4), m=st.integers(1, 5), v=st.integers(1, 3), seed=st.integers(0, 10**6))
@@ -74,28 +75,23 @@ def test_the_vectors_kept_are_those_that_no_other_beats(
     order = order_of(schedule, p, m, v)
     for d, ops in enumerate(schedule.order(p, m, v)):
         held = order.held[d]
-        moments: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {"F": [], "B": []}
-        for i, op in enumerate(ops):
-            before = ops[: i + 1] if op.kind == "F" else ops[:i]
-            alive, whole = (
-                tuple(
-                    sum(o.kind == "F" for o in before if o.stage == x)
-                    - sum(o.kind in freeing for o in before if o.stage == x)
-                    for x in held
-                )
-                for freeing in (("W", "BW"), ("B", "BW"))
+        counts = [
+            tuple(
+                sum(o.kind == "F" for o in before if o.stage == x)
+                - sum(o.kind in freeing for o in before if o.stage == x)
+                for x in held
             )
-            moments["F" if op.kind == "F" else "B"].append((alive, whole))
-        for kind, kept in (("F", order.alive_forward[d]), ("B", order.alive_backward[d])):
-            assert set(kept) <= set(moments[kind])
-            for seen in moments[kind]:
-                flat = [*seen[0], *seen[1]]
-                assert any(
-                    all(k >= s for k, s in zip([*row.alive, *row.whole], flat, strict=True))
-                    for row in kept
-                )
-            for one, other in itertools.permutations(kept, 2):
-                pairs = zip([*one.alive, *one.whole], [*other.alive, *other.whole], strict=True)
-                assert any(a < b for a, b in pairs)
+            for before in (ops[:i] for i in range(len(ops) + 1))
+            for freeing in (("W", "BW"), ("B", "BW"))
+        ]
+        # at the start of every backward op, and at its end
+        moments = [(*counts[2 * i : 2 * i + 4],) for i, op in enumerate(ops) if op.kind != "F"]
+        kept = [tuple(row) for row in order.peaks[d]]
+        assert {*kept} <= {*moments}
+        flat = [[*itertools.chain(*row)] for row in kept]
+        for seen in moments:
+            assert any(np.greater_equal(row, [*itertools.chain(*seen)]).all() for row in flat)
+        for one, other in itertools.permutations(flat, 2):
+            assert np.less(one, other).any()
         for i, x in enumerate(held):
-            assert order.alive[x] == max(alive[i] for alive, _ in moments["F"])
+            assert order.alive[x] == max(alive[i] for alive, *_ in moments)

@@ -58,7 +58,7 @@ def spans(
 def most_alive(schedule: Any, p: int, m: int, chunks: int = 1) -> list[int]:
     """Return the most micro-batches alive on each device, over all that it holds."""
     found = order(schedule, p, m, chunks)
-    return [max(sum(moment.alive) for moment in device) for device in found.alive_forward]
+    return [max(sum(moment.alive) for moment in device) for device in found.peaks]
 
 
 # --- makespans ------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_zb_v_holds_as_much_on_every_device_and_no_more_than_1f1b_on_its_first(z
 
 def test_zb_h1_holds_no_more_than_1f1b_where_b_frees_all(zb_h1: Any) -> None:
     found = order(zb_h1, 8, 32)
-    whole = [max(sum(moment.whole) for moment in device) for device in found.alive_forward]
+    whole = [max(sum(moment.whole) for moment in device) for device in found.peaks]
     assert whole == [8 - s for s in range(8)]
 
 

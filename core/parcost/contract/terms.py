@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from parcost.numeric import Real
 
 Pass = Literal["F", "B", "W", "R"]
-Moment = Literal["forward", "backward", "optimizer", "gather"]
-MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
+Moment = Literal["forward", "backward", "loss", "optimizer", "gather"]
+MOMENTS: tuple[Moment, ...] = ("forward", "backward", "loss", "optimizer", "gather")
 
 
 class Cause(str):
@@ -339,6 +339,10 @@ class Memory(Record):
     reduced by it, to nothing at -1, and this term has no line of its own. If the schedule separates
     W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends. The rest is freed
     when W ends.
+
+    The backward pass of what is behind the layers is in the moment ``loss``, that of the layers in
+    ``backward``. A *per_micro_batch* term that is not in ``backward`` is freed between the two; the
+    other micro-batches in flight still hold it.
     """
 
     called: ClassVar[str] = _CALLED

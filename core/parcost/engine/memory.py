@@ -1,22 +1,26 @@
 """Peak memory: the device, the moment and the terms.
 
-Four moments are compared on every device: the most of a forward pass, the most of a backward pass,
-the optimizer, and the gathering of parameters. In the first two, micro-batches are in flight, as
-many as the schedule's order implies. With several virtual stages on a device, every combination of
-counts that occurs is tried. Between the B and the W of a micro-batch only a part of it is held.
+Five moments are compared on every device: the most of a forward pass, the most of a backward pass
+of layers, the loss, the optimizer, and the gathering of parameters. In the first three,
+micro-batches are in flight, as many as the schedule's order implies. With several virtual stages on
+a device, every combination of counts that occurs is tried. Between the B and the W of a micro-batch
+only a part of it is held.
+
+In the backward pass of layers, memory of the loss is that of the other micro-batches. Let a device
+have 4 micro-batches in flight, of 2 GiB each, and let the loss of each take 3 GiB. It holds 20 GiB
+at the loss. In the backward pass of layers it holds 8 + 9 = 17 GiB, and what is recomputed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.outcome import MemoryLine
 from parcost.contract.terms import MOMENTS, Memory, Moment
 from parcost.engine.maxima import find_maximum, total
-from parcost.engine.orders import Order
 from parcost.engine.replay import PipelinePlan
 from parcost.engine.stage_costs import count, kinds
 from parcost.numeric import Real, any_of, is_array, maximum, minimum, where
@@ -24,8 +28,9 @@ from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
+    from parcost.engine.orders import AliveCounts, Order
 
-_LIVING: tuple[Moment, ...] = ("forward", "backward")  # the first of MOMENTS
+_LIVING: tuple[Moment, ...] = ("forward", "backward", "loss")  # the first of MOMENTS
 
 
 @record(kw_only=True, eq=False)
@@ -118,10 +123,13 @@ class DeviceMemory:
         self.left, self.added = _shares(terms)
         alike = kinds(terms, plan.pipeline.stages * plan.pipeline.chunks)
         self.kinds = [alike[x] for x in plan.stage]  # by copy
-        self.frees = any_of(total(term.freed_at_b for term in self.living) != 0)
+        freed = any_of(total(term.freed_at_b for term in self.living) != 0)
+        passes = any("backward" not in term.moments for term in self.living)
+        self.before = 1 + freed  # number of fields at the start of an op
+        self.fields = [i + 2 * end for end in range(1 + passes) for i in range(self.before)]
         self._resident: dict[Any, Sequence[Real]] = {} if steady is None else steady
         self._terms = tuple(self.steady) if steady is not None else ()
-        self._known: dict[tuple[Moment, int], tuple[Real, Real]] = {}  # weights
+        self._known: dict[tuple[Moment, int], Sequence[Real]] = {}  # weights
         self._alive: dict[tuple[Moment, int], Sequence[Real]] = {}
 
     def moments(self, d: int) -> Sequence[Real]:
@@ -135,16 +143,12 @@ class DeviceMemory:
             found[i] = found[i] + self.activations(d, moment) * (1.0 + self.added)
         return found
 
-    def at(self, d: int, moment: Moment, alive: Sequence[Real]) -> Real:
-        """Return the bytes of device *d* at a *moment* with *alive* micro-batches in flight.
-
-        *alive* are counts by copy. If a part is freed at B, the counts of micro-batches before the
-        end of B follow.
-        """
+    def at(self, d: int, moment: Moment, alive: AliveCounts) -> Real:
+        """Return the bytes of device *d* at a *moment* with *alive* micro-batches in flight."""
         steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
         if moment not in _LIVING:
             return steady
-        kept = self.left * self._weighed(alive, self._weights(self.plan.held[d], moment))
+        kept = self.left * _weighed(self._counts(alive), self._weights(self.plan.held[d], moment))
         return steady + kept * (1.0 + self.added)
 
     def activations(self, d: int, moment: Moment) -> Real:
@@ -152,7 +156,7 @@ class DeviceMemory:
         if moment not in _LIVING:
             return 0.0
         weights = self._weights(self.plan.held[d], moment)
-        return self.left * self._weighed(self.alive(d, moment), weights)
+        return self.left * _weighed(self.alive(d, moment), weights)
 
     def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the bytes of *term* that device *d* holds."""
@@ -175,30 +179,27 @@ class DeviceMemory:
 
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the number of occurrences of *term* on device *d* at a *moment*."""
-        if moment not in term.moments:
-            return 0.0
         held = self.plan.held[d]
         if not term.per_micro_batch:
-            return self._count_memory(term, held)
+            return self._count_memory(term, held) if moment in term.moments else 0.0
         if moment not in _LIVING:
             return 0.0
-        alive = self.alive(d, moment)
         stages = [count(term, self.plan.stage[k]) for k in held]
-        begun = total(n * times for n, times in zip(alive, stages, strict=False))
-        if not self.frees:
-            return begun
-        whole = total(n * times for n, times in zip(alive[len(held) :], stages, strict=True))
-        return begun - term.freed_at_b * (begun - whole)
+        weights = [share * n for share in self._shares(term, moment) for n in stages]
+        return _weighed(self.alive(d, moment), weights)
 
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
         """Return the number of micro-batches in flight on each copy at the peak of device *d*.
 
-        If a part is freed at B, the counts of micro-batches before the end of B follow.
+        The counts of the next field of :class:`AliveCounts` follow, for each field in use.
         """
         if (moment, d) not in self._alive:
             found = self._most_alive(d, moment)
             if self.most is not None:
-                found = [self._more(n, k) for n, k in zip(found, cycle(self.plan.held[d]))]
+                before = found[: len(self.plan.held[d]) * self.before]
+                more = [self._more(n, k) for n, k in zip(before, cycle(self.plan.held[d]))]
+                ended = zip(more, before, found[len(before) :], strict=False)
+                found = [*more, *(most - (n - after) for most, n, after in ended)]
             self._alive[moment, d] = found
         return self._alive[moment, d]
 
@@ -210,56 +211,59 @@ class DeviceMemory:
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
         held = self.plan.held[d]
-
-        def reached(order: Order) -> Sequence[Sequence[float]]:
-            moments = (order.alive_forward if moment == "forward" else order.alive_backward)[d]
-            if self.frees:
-                return [(*alive, *whole) for alive, whole in moments]
-            return [alive for alive, _ in moments]
-
-        if len(held) < 2 and not self.frees:
-            return [self.plan.by_order(lambda order: float(reached(order)[0][0])) for _ in held]
-        found: list[Real] = [0.0] * (len(held) * (1 + self.frees))
+        if all(len(order.peaks[d]) == 1 for _, order in self.plan.orders):
+            places = range(len(held) * len(self.fields))
+            return [self.plan.by_order(partial(self._count, d, i)) for i in places]
+        found: list[Real] = [0.0] * (len(held) * len(self.fields))
+        weights = self._weights(held, moment)
         for m, order in self.plan.orders:
-            vectors, weights = reached(order), self._weights(held, moment)
-            if len(vectors) == len(self.plan.orders) == 1:
-                return list(vectors[0])
-            _, which = find_maximum([self._weighed(vector, weights) for vector in vectors])
+            vectors = [self._counts(peak) for peak in order.peaks[d]]
+            _, which = find_maximum([_weighed(vector, weights) for vector in vectors])
             here = self.plan.pipeline.micro_batches == m
             most = which.row(vectors.__getitem__)
             found = [where(here, a, b) for a, b in zip(most, found, strict=True)]
         return found
 
-    def _weighed(self, alive: Sequence[Real], weights: Sequence[tuple[Real, Real]]) -> Real:
-        """Return the bytes of *alive* micro-batches, with *weights* in bytes per micro-batch."""
-        begun: Real = 0.0
-        for n, (left, _) in zip(alive, weights, strict=False):
-            begun = begun + n * left
-        if not self.frees:
-            return begun
-        whole = zip(alive[len(weights) :], weights, strict=True)
-        return begun + total(n * freed for n, (_, freed) in whole)
+    def _count(self, d: int, place: int, order: Order) -> float:
+        return float(self._counts(order.peaks[d][0])[place])
 
-    def _weights(self, held: Sequence[int], moment: Moment) -> Sequence[tuple[Real, Real]]:
-        """Return the bytes of a micro-batch on each copy: held until W, and held until B only."""
-        return [self._weight(k, moment) for k in held]
+    def _counts(self, alive: AliveCounts) -> Sequence[float]:
+        """Return the counts of *alive* in use, by field and copy."""
+        return [n for i in self.fields for n in alive[i]]
 
-    def _weight(self, k: int, moment: Moment) -> tuple[Real, Real]:
+    def _weights(self, held: Sequence[int], moment: Moment) -> Sequence[Real]:
+        """Return the bytes of a micro-batch, by field of the counts and copy."""
+        each = [self._weight(k, moment) for k in held]
+        return [weight[i] for i in range(len(self.fields)) for weight in each]
+
+    def _weight(self, k: int, moment: Moment) -> Sequence[Real]:
+        """Return the bytes of a micro-batch on a copy, by field of the counts."""
         key = (moment, self.kinds[k])
         if key not in self._known:
-            left: Real = 0.0
-            freed: Real = 0.0
+            found: list[Real] = [0.0] * len(self.fields)
             for term in self.living:
-                if moment in term.moments:
-                    bytes_ = term.bytes_ * count(term, self.plan.stage[k])
-                    left = left + bytes_ * (1.0 - term.freed_at_b)
-                    freed = freed + bytes_ * term.freed_at_b
-            self._known[key] = (left, freed)
+                bytes_ = term.bytes_ * count(term, self.plan.stage[k])
+                for i, share in enumerate(self._shares(term, moment)):
+                    if is_array(share) or share:
+                        found[i] = found[i] + bytes_ * share
+            self._known[key] = found
         return self._known[key]
+
+    def _shares(self, term: Memory, moment: Moment) -> Sequence[Real]:
+        """Return the share of a *term* that is held, by field of the counts."""
+        found: list[Real] = [0.0] * 4
+        if moment in term.moments or moment == "backward":
+            first = 0 if moment in term.moments else 2
+            found[first : first + 2] = 1.0 - term.freed_at_b, term.freed_at_b
+        return [found[i] for i in self.fields]
 
     def _count_memory(self, term: Memory, held: Sequence[int]) -> float:
         counts = [count(term, self.plan.stage[k]) for k in held]
         return max(counts) if term.once_per_device else sum(counts)
+
+
+def _weighed(counts: Sequence[Real], weights: Sequence[Real]) -> Real:
+    return total(n * weight for n, weight in zip(counts, weights, strict=True))
 
 
 def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:

@@ -47,22 +47,30 @@ _Asked = tuple[int, int, int, int, bool]
 
 
 class AliveCounts(NamedTuple):
-    """Micro-batches in flight on each copy of a device at one moment.
+    """Micro-batches in flight on each copy of a device, at the start of a backward op.
 
     *alive* counts all that have begun and still hold memory, *whole* those before the end of B.
+    *alive_after* and *whole_after* are the counts at the end of the op.
     """
 
     alive: tuple[int, ...]
     whole: tuple[int, ...]
+    alive_after: tuple[int, ...]
+    whole_after: tuple[int, ...]
+
+    def covers(self, other: AliveCounts) -> bool:
+        """Return whether no count of *other* is larger."""
+        pairs = zip(chain.from_iterable(self), chain.from_iterable(other), strict=True)
+        return all(a >= b for a, b in pairs)
 
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Order:
     """A validated op order.
 
-    *alive_forward* and *alive_backward* are the moments, by device, with the most micro-batches in
-    flight. With several copies one moment may not have the most of each. So all moments are kept
-    that no other exceeds on every copy.
+    *peaks* are the moments, by device, with the most micro-batches in flight. With several copies
+    one moment may not have the most of each. So all moments are kept that no other exceeds on every
+    copy.
     """
 
     stage: tuple[int, ...]  # the virtual stage of each copy
@@ -71,8 +79,7 @@ class Order:
     runs: Sequence[int]  # by copy: micro-batches that pass through it
     split: Sequence[bool]  # by copy: its last backward op is W, not BW
     alive: Sequence[int]  # by copy: the most micro-batches alive
-    alive_forward: Sequence[Sequence[AliveCounts]]
-    alive_backward: Sequence[Sequence[AliveCounts]]
+    peaks: Sequence[Sequence[AliveCounts]]
     pairs: Sequence[Mapping[tuple[int, int], int]]  # by device: pairs, by stages of F and BW
     first: Sequence[int]  # by device: the stage of its first op
     last: Sequence[int]  # by device: the stage of its last op, 0 where that is a W
@@ -408,7 +415,7 @@ def _read(
     split = [False] * len(copies)
     peaks, fused = [], True
     for d, entries in enumerate(lists):
-        *moments, last, whole = _alive(entries, [copies[k][0] for k in held[d]])
+        moments, last, whole = _alive(entries, [copies[k][0] for k in held[d]])
         peaks.append(moments)
         for x, kind in last.items():
             split[number[x, d]] = kind == "W"
@@ -420,11 +427,10 @@ def _read(
         runs=[home[x::virtual].count(d) for x, d in copies],
         split=split,
         alive=[
-            max(moment.alive[held[d].index(k)] for moment in peaks[d][0])
+            max(moment.alive[held[d].index(k)] for moment in peaks[d])
             for k, (_, d) in enumerate(copies)
         ],
-        alive_forward=[forward for forward, _ in peaks],
-        alive_backward=[backward for _, backward in peaks],
+        peaks=peaks,
         pairs=[pairs_of(entries) for entries in lists],
         first=[next(iter(parts(entries[:1]))).stage for entries in lists],
         last=[_last(entries[-1]) for entries in lists],
@@ -456,8 +462,8 @@ def _last(entry: Entry) -> int:
 
 def _alive(
     entries: Sequence[Entry], held: Sequence[int]
-) -> tuple[Sequence[AliveCounts], Sequence[AliveCounts], Mapping[int, str], bool]:
-    """Return peak moments in forward and in backward, last ops by stage, and whether W is fused.
+) -> tuple[Sequence[AliveCounts], Mapping[int, str], bool]:
+    """Return the peak moments, last ops by stage, and whether W is fused.
 
     Peak moments are those with the most micro-batches in flight. W is fused if no W is an op of its
     own.
@@ -465,70 +471,39 @@ def _alive(
     A micro-batch is in flight from the start of its F to the end of its BW or W. In a run of
     forward passes the last is the peak, and in a run of backward passes the first.
     """
+    ops: Iterable[Op] = chain.from_iterable(map(ops_of, entries))
     if all(map(_FUSED.__contains__, map(itemgetter(0), entries))):  # no pair begins with one
         ops = cast("Sequence[Op]", entries)
-        moments, ends = _fused_moments(ops, held)
-        peaks = _maximal_moments(AliveCounts(row, row) for row in moments)
-        return peaks, peaks, ends, True
-    n = len(held)
-    counts = [0] * (2 * n)  # alive on each copy, and then whole
+    alive, whole = [0] * len(held), [0] * len(held)
     place = {x: i for i, x in enumerate(held)}
-    found: set[tuple[int, ...]] = set()
+    found: set[AliveCounts] = set()
     last: dict[int, str] = {}
     rising = fused = True
-    for entry in entries:
-        for kind, _, x in ops_of(entry):
-            i = place[x]
-            if kind == "F":
-                counts[i] += 1
-                counts[n + i] += 1
-                rising = True
-                continue
-            if rising:
-                found.add(tuple(counts))
-                rising = False
-            last[x] = kind
-            if kind != "B":
-                counts[i] -= 1
-            if kind != "W":
-                counts[n + i] -= 1
-            else:
-                fused = False
-    peaks = _maximal_moments(AliveCounts(row[:n], row[n:]) for row in found)
-    return peaks, peaks, last, fused
-
-
-def _fused_moments(
-    ops: Sequence[Op], held: Sequence[int]
-) -> tuple[set[tuple[int, ...]], Mapping[int, str]]:
-    """Return the micro-batches in flight at each peak, and last ops by stage, of F and BW alone."""
-    counts = [0] * len(held)
-    place = {x: i for i, x in enumerate(held)}
-    found: set[tuple[int, ...]] = set()
-    last: dict[int, str] = {}
-    rising = True
     for kind, _, x in ops:
+        i = place[x]
         if kind == "F":
-            counts[place[x]] += 1
+            alive[i] += 1
+            whole[i] += 1
             rising = True
             continue
         if rising:
-            found.add(tuple(counts))
-            rising = False
+            before = tuple(alive), tuple(whole)
         last[x] = kind
-        counts[place[x]] -= 1
-    return found, last
+        if kind != "B":
+            alive[i] -= 1
+        if kind != "W":
+            whole[i] -= 1
+        else:
+            fused = False
+        if rising:
+            found.add(AliveCounts(*before, tuple(alive), tuple(whole)))
+            rising = False
+    return _maximal_moments(found), last, fused
 
 
 def _maximal_moments(moments: Iterable[AliveCounts]) -> Sequence[AliveCounts]:
     found: list[AliveCounts] = []
-    for moment in sorted(moments, key=lambda row: (-sum(row.alive) - sum(row.whole), row)):
-        if not any(_beats(other, moment) for other in found):
+    for moment in sorted(moments, key=lambda row: (-sum(map(sum, row)), row)):
+        if not any(other.covers(moment) for other in found):
             found.append(moment)
     return found
-
-
-def _beats(other: AliveCounts, moment: AliveCounts) -> bool:
-    return all(a >= b for a, b in zip(other.alive, moment.alive, strict=True)) and all(
-        a >= b for a, b in zip(other.whole, moment.whole, strict=True)
-    )

@@ -62,7 +62,7 @@ class PipelineRun:
 
         def most(d: int) -> Real:
             return self.plan.by_order(
-                lambda order: float(max(sum(moment.alive) for moment in order.alive_forward[d]))
+                lambda order: float(max(sum(moment.alive) for moment in order.peaks[d]))
             )
 
         return [most(d) for d in range(self.plan.pipeline.stages)]

@@ -37,8 +37,7 @@ class Sketch:
     held: tuple[tuple[int, ...], ...]
     runs: Sequence[int]
     split: Sequence[bool]
-    alive_forward: Sequence[Sequence[AliveCounts]]
-    alive_backward: Sequence[Sequence[AliveCounts]]
+    peaks: Sequence[Sequence[AliveCounts]]
     pairs: Sequence[Mapping[tuple[int, int], int]]
     first: Sequence[int]
     last: Sequence[int]
@@ -92,18 +91,16 @@ def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
         tuple(places[x, on] for x, on in sorted(copies) if on == d) for d in range(len(lists))
     )
     split = [False] * len(copies)
-    forward, backward = [], []
+    peaks = []
     for d, own in enumerate(ops):
         last = {x: kind for kind, _, x in own if kind != "F"}
         for x, kind in last.items():
             split[places[x, d]] = kind == "W"
-        at_f, at_b = _peak_moments(own, [copies[k][0] for k in held[d]])
-        forward.append([at_f])
-        backward.append([at_b])
+        peaks.append([_peak_moment(own, [copies[k][0] for k in held[d]])])
     numbers = [home[x::virtual].count(d) for x, d in copies]
     growing = {
         k
-        for d, (row,) in enumerate(forward)
+        for d, (row,) in enumerate(peaks)
         for n, k in zip(row.alive, held[d], strict=True)
         if n == numbers[k] > _SETTLED * stages
     }
@@ -115,8 +112,7 @@ def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
         held=held,
         runs=numbers,
         split=split,
-        alive_forward=forward,
-        alive_backward=backward,
+        peaks=peaks,
         pairs=[pairs_of(entries) for entries in lists],
         first=[own[0].stage for own in ops],
         last=[0 if own[-1].kind == "W" else own[-1].stage for own in ops],
@@ -125,25 +121,23 @@ def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
     )
 
 
-def _peak_moments(ops: Sequence[Op], held: Sequence[int]) -> tuple[AliveCounts, AliveCounts]:
-    """Return the forward and the backward moment with the most micro-batches in flight in total."""
+def _peak_moment(ops: Sequence[Op], held: Sequence[int]) -> AliveCounts:
+    """Return the moment with the most micro-batches in flight in total."""
     place = {x: i for i, x in enumerate(held)}
     alive, whole = [0] * len(held), [0] * len(held)
-    best = [-1, -1]
-    found = [AliveCounts(tuple(alive), tuple(whole))] * 2
-    sum_ = 0
+    best = sum_ = 0
+    found = AliveCounts(*[tuple(alive)] * 4)
     for kind, _, x in ops:
         i = place[x]
         if kind == "F":
             alive[i] += 1
             whole[i] += 1
             sum_ += 2
-        now = kind != "F"
-        if sum_ > best[now]:
-            best[now] = sum_
-            found[now] = AliveCounts(tuple(alive), tuple(whole))
-        if kind != "F":
-            alive[i] -= kind != "B"
-            whole[i] -= kind != "W"
-            sum_ -= (kind != "B") + (kind != "W")
-    return found[0], found[1]
+            continue
+        before = tuple(alive), tuple(whole)
+        alive[i] -= kind != "B"
+        whole[i] -= kind != "W"
+        if sum_ > best:
+            best, found = sum_, AliveCounts(*before, tuple(alive), tuple(whole))
+        sum_ -= (kind != "B") + (kind != "W")
+    return found

@@ -34,6 +34,7 @@ from parcost.search.sketch import Sketch, sketch, sketch_size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.engine.orders import AliveCounts
     from parcost.numeric import Mask, Real
 
 
@@ -223,13 +224,12 @@ def peak_memory(
 def _distinct_devices(held: DeviceMemory, plan: SketchPlan) -> Iterator[int]:
     """Yield the devices, without those that hold at most as much as another with equal stages."""
     order = plan.drawn
-    first: dict[tuple[int, ...], list[Sequence[int]]] = {}
+    first: dict[tuple[int, ...], list[AliveCounts]] = {}
     for d, copies in enumerate(plan.held):
-        ((at_f,), (at_b,)) = order.alive_forward[d], order.alive_backward[d]
-        most = (*at_f.alive, *at_f.whole, *at_b.alive, *at_b.whole)
+        (peak,) = order.peaks[d]
         others = first.setdefault(tuple(held.kinds[k] for k in copies), [])
-        if not any(all(a >= b for a, b in zip(o, most, strict=True)) for o in others):
-            others.append(most)
+        if not any(other.covers(peak) for other in others):
+            others.append(peak)
             yield d
 
 

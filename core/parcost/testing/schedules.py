@@ -94,7 +94,7 @@ class ScheduleContract:
                 "runs",
                 "split",
                 "alive",
-                "alive_forward",
+                "peaks",
                 "first",
                 "last",
                 "sent",

@@ -31,7 +31,7 @@ from parcost.contract.traces import (
 )
 from parcost.engine.compiled_order import ops_of
 from parcost.engine.memory import DeviceMemory
-from parcost.engine.orders import Order
+from parcost.engine.orders import AliveCounts, Order
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, hops_of
 from parcost.engine.trace import replay_activities
@@ -157,25 +157,30 @@ class TrainingTrace(StepTrace):
     def memory(self, device: int) -> Iterator[tuple[float, float]]:
         held, places = self._memory, {x: i for i, x in enumerate(self.held[device])}
         n = len(places)
-        counts = [0.0] * (2 * n if held.frees else n)
+        counts = [0] * (2 * n)
         behind = self._step.end
         for activity in self._step.passes[device]:
             ops = ops_of(activity.op)
             moments = []
             for op in ops:
                 if op.kind == "F":
-                    for at in range(places[op.stage], len(counts), n):
-                        counts[at] += 1
-                moments.append(held.at(device, "forward" if op.kind == "F" else "backward", counts))
+                    counts[places[op.stage]] += 1
+                    counts[places[op.stage] + n] += 1
+                    moments.append(held.at(device, "forward", _counts(counts, counts)))
+                else:
+                    after = _release(counts, places[op.stage], op)
+                    during = _counts(counts, after)
+                    moments += [held.at(device, when, during) for when in ("loss", "backward")]
             yield activity.start, float(max(moments))
             for op in ops:
                 if op.kind != "F":
-                    _release(counts, places[op.stage], n, op)
+                    counts = _release(counts, places[op.stage], op)
             if ops[-1].kind != "F":
-                yield activity.end, float(held.at(device, "backward", counts))
-        last = [held.at(device, moment, counts) for moment in ("optimizer", "gather")]
+                yield activity.end, float(held.at(device, "backward", _counts(counts, counts)))
+        rest = _counts(counts, counts)
+        last = [held.at(device, moment, rest) for moment in ("optimizer", "gather")]
         yield behind, float(max(last))
-        yield self.seconds, float(held.at(device, "forward", counts))
+        yield self.seconds, float(held.at(device, "forward", rest))
 
     # --- what is made once ----------------------------------------------------------------
 
@@ -283,12 +288,17 @@ def _messages(
                 yield StageMessage(d, to, end, end + seconds, op, waits, edges)
 
 
-def _release(counts: list[float], at: int, n: int, op: Op) -> None:
-    """Remove a micro-batch at W or BW; the part that is freed at B is removed at B."""
-    if op.kind != "B":
-        counts[at] -= 1
-    if op.kind != "W" and len(counts) > n:
-        counts[n + at] -= 1
+def _release(counts: Sequence[int], at: int, op: Op) -> list[int]:
+    """Return *counts* without a micro-batch, at W or BW; the part freed at B is removed at B."""
+    left = list(counts)
+    left[at] -= op.kind != "B"
+    left[len(left) // 2 + at] -= op.kind != "W"
+    return left
+
+
+def _counts(now: Sequence[int], after: Sequence[int]) -> AliveCounts:
+    n = len(now) // 2
+    return AliveCounts(*(tuple(part) for row in (now, after) for part in (row[:n], row[n:])))
 
 
 def _held_stages(order: Order) -> Sequence[Sequence[int]]:
@@ -296,4 +306,4 @@ def _held_stages(order: Order) -> Sequence[Sequence[int]]:
 
 
 def _most_alive(order: Order) -> Sequence[int]:
-    return [max(sum(moment.alive) for moment in moments) for moments in order.alive_forward]
+    return [max(sum(moment.alive) for moment in moments) for moments in order.peaks]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from parcost import Chart, Formula, Moment, Outcome, Study, formula, hookimpl
+from parcost import Chart, Formula, Outcome, Study, formula, hookimpl
 from parcost_plugins.vocabulary import Cluster, MemoryBudget
 from parcost_plugins.vocabulary.axes import cause_scale, colored_cause
 
 _GIB = 2.0**30
-_MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 _LETTERS = 16  # stages, of which each bar has the letter of its moment above it
 _MOST_STAGES = 64
 
@@ -22,7 +21,8 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:
     if not rows:
         return
     stages = len({row["stage"] for row in rows})
-    notes = ["Bars of a stage, from the left: forward, backward, optimizer, gather."]
+    moments = ", ".join(outcome.memory_by_moment()[0])
+    notes = [f"Bars of a stage, from the left: {moments}."]
     if len(outcome.memory_by_moment()) > stages:
         notes.append(f"The first {stages} of {len(outcome.memory_by_moment())} stages.")
     causes = [row["cause"] for row in rows if row["kind"] == "held"]
@@ -49,9 +49,9 @@ def _contents(outcome: Outcome) -> Iterator[dict[str, Any]]:
     ranked = sorted(outcome.memory_by_cause.items(), key=lambda pair: -pair[1])
     order = {cause: n for n, (cause, _) in enumerate(ranked)}
     for stage, moments in enumerate(outcome.memory_by_moment()[:_MOST_STAGES]):
-        for place, moment in enumerate(_MOMENTS):
+        for place, (moment, contents) in enumerate(moments.items()):
             causes: dict[str, dict[str, Any]] = {}
-            for line in moments[moment]:
+            for line in contents:
                 causes.setdefault(line.cause, {})[line.name] = line.bytes_
             every = formula("sum(M)", M=(_sums(causes), "B"), source="over all causes")
             if causes:

@@ -12,6 +12,7 @@ _GIB = 2.0**30
 _MOMENTS = {
     "forward": "in forward",
     "backward": "in backward",
+    "loss": "at the loss",
     "optimizer": "in the optimizer's update",
     "gather": "while parameters are gathered",
 }

@@ -104,7 +104,7 @@ def _staging_buffer(kind: StageKind, study: Study) -> Memory:
         ),
         count=kind.count,
         once_per_device=True,
-        moments=("backward", "optimizer"),
+        moments=("loss", "backward", "optimizer"),
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Moment, Study, hookimpl
+from parcost import Memory, Study, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
 from parcost_plugins.model.passes import SPLIT, linear, single_run
-from parcost_plugins.model.rank import rank_of
+from parcost_plugins.model.rank import UNTIL_LAYERS, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
@@ -95,9 +95,10 @@ def memory(study: Study) -> Iterator[Memory]:
 
     One of three tensors is saved for backward: an fp32 softmax, which the gradient overwrites; the
     logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
-    logits. An unfused loss has two more fp32 tensors: the logits in forward, the gradients of loss
-    and of log-softmax in backward. A loss in chunks computes the gradient of each chunk at once, in
-    place of the head's input. It saves nothing else.
+    logits. An unfused loss has two more fp32 tensors in backward, the gradients of loss and of
+    log-softmax; in forward it has the logits, which take no more. A loss in chunks computes the
+    gradient of each chunk at once, in place of the head's input. It saves nothing else. All of it
+    is freed before the backward pass of the layers.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:
@@ -106,30 +107,28 @@ def memory(study: Study) -> Iterator[Memory]:
     loss = rank.fusion.loss
     runs = single_run(on_last(study)).times(1 + rank.model.prediction_layers).count
     residual = rank.formula(f"{rank.residual_text} e")
-    yield rank.kept_memory("head input", residual, runs, tag=ENDS)
+    yield rank.kept_memory("head input", residual, runs, moments=UNTIL_LAYERS, tag=ENDS)
     narrow, wide = "s b V e / t", "4 s b V / t"
-    passing: list[tuple[str, Moment, str]] = []
+    passing: list[tuple[str, str]] = []
     if chunks > 1:
-        passing = [("logits", "forward", narrow)]
+        passing = [("logits", narrow)]
         if loss in ("eager", "softmax"):
-            passing.append(("loss softmax", "forward", wide))
+            passing.append(("loss softmax", wide))
     elif loss in ("eager", "softmax"):
         # The logits' gradient, which the head's weight gradient needs, is narrower.
         freed, softmax = maximum(1.0 - e / FP32, 0.0), rank.formula(wide)
-        yield rank.kept_memory("loss softmax", softmax, runs, freed=freed, tag=ENDS)
-        passing = [("logits", "forward", narrow), ("logits gradient", "backward", narrow)]
+        yield rank.kept_memory(
+            "loss softmax", softmax, runs, freed=freed, moments=UNTIL_LAYERS, tag=ENDS
+        )
+        passing = [("logits gradient", narrow)]
         if loss == "eager":
-            rest = "max(8 - e, 0) s b V / t"
-            passing += [
-                ("logits in fp32", "forward", wide),
-                ("gradients of the loss in fp32", "backward", rest),
-            ]
+            passing.append(("gradients of the loss in fp32", "max(8 - e, 0) s b V / t"))
     else:
         held = rank.formula(narrow)
-        yield rank.kept_memory(f"loss {loss}", held, runs, tag=ENDS)
+        yield rank.kept_memory(f"loss {loss}", held, runs, moments=UNTIL_LAYERS, tag=ENDS)
         if loss == "logits":
-            passing = [("logits gradient", "backward", narrow)]
-    for name, moment, text in passing:
+            passing = [("logits gradient", narrow)]
+    for name, text in passing:
         yield Memory(
             name=name,
             cause=ACTIVATIONS,
@@ -137,5 +136,5 @@ def memory(study: Study) -> Iterator[Memory]:
             if chunks > 1
             else rank.formula(text),
             count=on_last(study),
-            moments=(moment,),
+            moments=("loss",),
         )

@@ -12,7 +12,7 @@ from operator import sub
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.elementwise import DROPOUT, NORMS, RESIDUAL, elementwise
 from parcost_plugins.model.passes import LayerSpan, single_run
-from parcost_plugins.model.rank import KEPT, Rank, rank_of
+from parcost_plugins.model.rank import KEPT, UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import before_last, map_stages
@@ -118,7 +118,9 @@ def memory(study: Study) -> Iterator[Memory]:
     if model.embedding_norm:
         behind = rank.formula(f"{text} e", source=KEPT)
         yield rank.kept_memory("embedding norm input", behind, on_first(study), tag=ENDS)
-    yield rank.kept_memory("final norm input", formula, on_last(study), freed=1.0, tag=ENDS)
+    yield rank.kept_memory(
+        "final norm input", formula, on_last(study), freed=1.0, moments=UNTIL_LAYERS, tag=ENDS
+    )
 
 
 def norm_parameters(rank: Rank) -> Real:

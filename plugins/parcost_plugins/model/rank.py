@@ -22,7 +22,9 @@ SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Source of tensors outside of the layers in that paper.
 KEPT = "counted from the tensors that backward reads"
 
-_WHILE_ALIVE: tuple[Moment, ...] = ("forward", "backward")
+#: Moments of a tensor behind the layers, which is freed before their backward pass.
+UNTIL_LAYERS: tuple[Moment, ...] = ("forward", "loss")
+_WHILE_ALIVE: tuple[Moment, ...] = ("forward", "loss", "backward")
 
 
 @frozen(eq=False)
@@ -246,6 +248,7 @@ class Rank:
         count: Sequence[float],
         *,
         freed: Real = 0.0,
+        moments: tuple[Moment, ...] = _WHILE_ALIVE,
         tag: str = "",
     ) -> Memory:
         """Return memory that every micro-batch holds from its forward to its backward pass.
@@ -260,7 +263,7 @@ class Rank:
             count=count,
             per_micro_batch=True,
             freed_at_b=freed,
-            moments=_WHILE_ALIVE,
+            moments=moments,
             tag=tag,
         )
 

@@ -18,6 +18,8 @@ from parcost_plugins.vocabulary.run_choices import (
 )
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
+_BACKWARD: tuple[Moment, ...] = ("loss", "backward")
+
 
 def buffers(study: Study) -> Iterator[Memory]:
     """Yield the buffers of every kind of stage."""
@@ -45,7 +47,7 @@ def _bucket(kind: StageKind, study: Study) -> Memory:
         ),
         count=kind.count,
         once_per_device=True,
-        moments=("backward",),
+        moments=_BACKWARD,
     )
 
 
@@ -61,7 +63,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     the same device are whole throughout.
     """
     precision, sharding = study[Training].precision, study[Sharding]
-    passes: tuple[Moment, ...] = ("forward", "backward", "gather")
+    passes: tuple[Moment, ...] = ("forward", *_BACKWARD, "gather")
     one, gather = minimum(kind.layers, 1), precision.gather
     before, layer, after = kind.before, kind.layer, kind.after
     layers = minimum(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
@@ -92,7 +94,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
             "embedding b before the layers and head a behind them",
             passes,
         ),
-        ("unsharded gradients", made, remark, passes[1:2]),
+        ("unsharded gradients", made, remark, _BACKWARD),
     ):
         whole = f"S > 1 ? {text} : 0, {said}"
         yield Memory(
