@@ -544,6 +544,10 @@ def test_recipes(flags: str, attributes: dict[str, str]) -> None:
             {"training.recompute": "full", "recompute.layers": "3"},
         ),
         ("--ddp-bucket-size 40000000", {"overlap.bucket": "40_000_000 * 4 B"}),
+        (
+            "--pipeline-model-parallel-size 2 --no-align-param-gather",
+            {"overlap.gather_start": "arrival"},
+        ),
         ("--optimizer-cpu-offload", {"offload.optimizer": "100 %"}),
         ("--attention-backend fused", {"kernels.attention": "cudnn"}),
         ("--transformer-impl local", {"kernels.attention": "unfused"}),

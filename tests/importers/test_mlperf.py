@@ -59,6 +59,14 @@ def test_files_that_a_configuration_sources_are_read() -> None:
     assert [one.attribute for one in found.questions] == ["training.recompute"]
 
 
+@pytest.mark.parametrize(("value", "start"), [("True", "step"), ("False", "arrival")])
+def test_stages_gather_together_or_in_turn(value: str, start: str) -> None:
+    text = f"{JOB}export ALIGN_PARAM_GATHER={value}\n"
+    assert settings(read(text))["overlap.gather_start"] == start
+    alone = text.replace("PIPELINE_MODEL_PARALLEL=8", "PIPELINE_MODEL_PARALLEL=1")
+    assert "overlap.gather_start" not in settings(read(alone))
+
+
 def test_what_missing_files_set_raises_questions() -> None:
     asked = [one.attribute for one in read(JOB).questions]
     assert asked == ["layout.zero", "training.recompute", "precision"]

@@ -446,6 +446,21 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 "interleaved_transfers = blocking",
                 "layout { pp = 2 }\nschedule { kind = interleaved, chunks = 2 }",
             ),
+            "gather_start": (
+                "dense",
+                "",
+                "gather_start = arrival",
+                "layout { tp = 2, pp = 2, zero = 1 }\noverlap { parameters = on }",
+            ),
+            "interleaved_gather_start": (
+                "dense",
+                "",
+                "interleaved_gather_start = arrival",
+                (
+                    "layout { tp = 2, pp = 2, zero = 1 }\nschedule { kind = interleaved, chunks = 2 }\n"
+                    "overlap { parameters = on }"
+                ),
+            ),
             "accumulate": ("dense", "", "accumulate = whole", _SHARDED),
             "pipelined_accumulate": (
                 "dense",

@@ -176,6 +176,19 @@ def test_gathered_parameters_hide_under_the_first_forward_but_for_a_bucket(bind:
     assert exposed_seconds(evaluate(study), "parameter all-gather") == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("start, waits", [("step", 1), ("arrival", 2)])
+def test_stages_that_gather_on_arrival_wait_in_turn(bind: Bind, start: str, waits: int) -> None:
+    values = {"cluster.devices": 4, "layout.pp": 2, **OVERLAP, "layout.zero": 1}
+    study = bind(
+        {**values, "overlap.bucket": 500e6, "overlap.gather_start": start},
+        parameters=[parameters_record(1e9, (1.0, 1.0))],
+        terms=[work("F", 0.1, (1.0, 1.0)), work("B", 20.0, (1.0, 1.0))],
+    )
+    # 2 GB take 1 s in 4 buckets on each stage, and 3/4 of a forward pass hide 0.075 s of that.
+    name = "parameter all-gather"
+    assert exposed_seconds(evaluate(study), name) == pytest.approx(waits * 0.925)
+
+
 def test_stages_that_drain_early_reduce_while_the_others_drain(bind: Bind) -> None:
     # Stage 1 ends its last backward pass 20 s before stage 0 does.
     study = bind(

@@ -166,6 +166,21 @@ def test_stage_0_exposes_all_when_every_stage_gathers_alike(make: Any) -> None:
     assert found.step_seconds == found.makespan_seconds + 5.0
 
 
+@pytest.mark.parametrize("schedule, p, v", [("one_f_one_b", 4, 1), ("interleaved", 2, 2)])
+def test_stages_that_gather_on_arrival_wait_one_after_another(
+    schedule: str, p: int, v: int, make: Any
+) -> None:
+    more = {"p": p, "v": v, "m": 8.0, "schedule": schedule}
+    for counts in ((1, 1, 1, 1), (1, 0, 1, 0), (0, 0, 0, 1)):
+        gather = make.once("gather", 5.0, "fill", count=counts, resource="link", on_arrival=True)
+        found = make.step(*stages(make), gather, **more)
+        assert line(found, "gather").exposed == pytest.approx(5.0 * sum(counts))
+        assert found.step_seconds == pytest.approx(found.makespan_seconds + 5.0 * sum(counts))
+    hidden = make.once("gather", 5.0, "fill", resource="link", on_arrival=True, beside=1.0)
+    found = make.step(*stages(make), hidden, **more)  # each under its own forward pass of 1 s
+    assert found.step_seconds == pytest.approx(found.makespan_seconds + 4 * 4.0)
+
+
 def test_a_late_stage_costs_only_what_the_pipeline_takes_longer(make: Any) -> None:
     # Stage 0 does all the work: its own 8 x 10 s hide that stage 1 starts 3 s late.
     works = [

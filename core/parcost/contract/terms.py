@@ -321,11 +321,15 @@ class Once(StageTerm):
     compute (the last bucket). *slowdown* is the time that one second under compute adds to that
     stage. The terms of a stage in one group run one after another, and the group adds its longest
     stage. *also*, *also_busy* and *latency* are as in :class:`Work`.
+
+    *on_arrival*: terms in fill begin when the first micro-batch arrives, not with the step. So each
+    stage of the pipeline waits after the one before it. It holds for all terms in fill of a stage.
     """
 
     when: Literal["fill", "drain", "end"]
     beside: Real = field(default=0.0, metadata=AMOUNT)
     tail: Real = field(default=0.0, metadata=AMOUNT)
+    on_arrival: bool = False
 
 
 @record(kw_only=True, eq=False)

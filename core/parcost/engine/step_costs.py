@@ -4,7 +4,8 @@ A stage idles before its first forward pass and after its last backward pass. A 
 in that time, and beside the neighbouring micro-batch. The rest is exposed:
 
 - fill: no forward pass of a stage starts before its terms are done; the replay delays the stages
-  accordingly, and the extra time is exposed;
+  accordingly, and the extra time is exposed. Terms on arrival begin when the first micro-batch
+  reaches the stage, so that the first micro-batch waits on every stage;
 - drain: a stage ends with its terms, and the step ends with its last stage;
 - end: the terms of the longest stage, once every stage has drained.
 
@@ -78,6 +79,7 @@ class TermGroup:
     def __init__(self, terms: Sequence[Once], run: PipelineRun) -> None:
         self.terms = terms
         self.run = run
+        self.on_arrival = any(term.on_arrival for term in terms)
         found: dict[Hashable, _Stage] = {}
         self.stages: list[_Stage] = []
         for k, kind in enumerate(run.kinds):
@@ -102,19 +104,33 @@ class TermGroup:
         """
         if not self.terms:
             return 0.0, True
-        before = self.run.timeline
+        before, releases = self.run.timeline, self.releases()
         later: Real = 0.0
-        releases: list[Real] = [0.0] * len(self.stages)
-        for held, seconds in zip(self.run.plan.held, _busiest_seconds(self.run, self), strict=True):
-            done: Real = 0.0
-            for x in held:
-                releases[x] = done + self.stages[x].exposed
-                done = done + self.stages[x].seconds
+        for seconds in _busiest_seconds(self.run, self):
             later = maximum(later, seconds - before.seconds)
         in_time: Mask = True
         for release, start in zip(releases, before.starts, strict=True):
             in_time = in_time & (release - releases[0] <= start)
         return maximum(later, releases[0]), in_time
+
+    def releases(self) -> Sequence[Real]:
+        """Return the earliest start of the forward passes by copy of a stage, in seconds."""
+        plan = self.run.plan
+        releases: list[Real] = [0.0] * len(self.stages)
+        if self.on_arrival:
+            waits: dict[int, Real] = {}  # by virtual stage
+            for k, stage in enumerate(self.stages):
+                x = plan.stage[k]
+                waits[x] = maximum(waits.get(x, 0.0), stage.exposed)
+            for k, start in enumerate(self.run.timeline.starts):
+                releases[k] = start + total(waits[x] for x in waits if x <= plan.stage[k])
+            return releases
+        for held in plan.held:
+            done: Real = 0.0
+            for x in held:
+                releases[x] = done + self.stages[x].exposed
+                done = done + self.stages[x].seconds
+        return releases
 
     def outlasts(self, fill: TermGroup, timeline: Timeline) -> Real:
         """Return the seconds by which the group, with *fill* before it, ends after the pipeline."""
@@ -147,9 +163,12 @@ class TermGroup:
         for slow in slowed:
             made_up.append(minimum(slow, idle))
             idle = idle - made_up[-1]
+        if self.on_arrival:  # the rest is of stages of other devices
+            every = maximum(total(took), 1e-300)
+            parts = [part + queued * t / every for part, t in zip(parts, took, strict=True)]
         return GroupCost(
             exposed=parts,
-            hidden=[t - e for t, e in zip(took, parts, strict=True)],
+            hidden=[maximum(t - e, 0.0) for t, e in zip(took, parts, strict=True)],
             times=[occurrences(term, self.run.plan, device) for term in self.terms],
             under=covered,
             slowdown=[s - made for s, made in zip(slowed, made_up, strict=True)],
@@ -206,16 +225,12 @@ def _hold_back(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real]
 
     The third result is the delayed timeline.
     """
-    before = run.timeline
-    releases: list[Real] = [0.0] * len(group.stages)
+    before, releases = run.timeline, group.releases()
     crowded = [seconds - before.seconds for seconds in _busiest_seconds(run, group)]
     lateness: list[Real] = []
     for held, crowd in zip(run.plan.held, crowded, strict=True):
-        done: Real = 0.0
         late = maximum(crowd, 0.0)
         for x in held:
-            releases[x] = done + group.stages[x].exposed
-            done = done + group.stages[x].seconds
             late = maximum(late, releases[x] - before.starts[x])
         lateness.append(late)
     later, after = _held_back(releases, run)

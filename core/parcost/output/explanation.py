@@ -482,9 +482,10 @@ def _hiding(line: LedgerLine) -> str:
             return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
         case Once(when="end"):
             return "none: every stage has drained"
-        case Once(when=when, beside=beside, tail=tail):
+        case Once(when=when, beside=beside, tail=tail, on_arrival=waits):
             at = "first" if when == "fill" else "last"
-            said = f"under the idle time of the stage in pipeline {when}"
+            idle = f"under the idle time of the stage in pipeline {when}"
+            said = "from the arrival of the first micro-batch on, under nothing" if waits else idle
             if not (isinstance(beside, (float, int)) and beside == 0):
                 said += f" and {quantity(beside, '%')} of its {at} micro-batch"
             if not (isinstance(tail, (float, int)) and tail == 0):

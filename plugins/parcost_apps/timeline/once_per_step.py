@@ -79,10 +79,13 @@ class _OncePlaces:
     def fill(self, once: Sequence[list[Slice]]) -> Sequence[float]:
         """Place the terms before the first passes, and return the earliest start of each copy."""
         releases = [0.0] * len(self._plan.device)
+        arrivals = self._group.releases() if self._group.on_arrival else None
         for d, held in enumerate(self._plan.held):
             done = 0.0
             for k in held:
                 slows = self._slows(k)
+                if arrivals is not None:
+                    done = max(float(arrivals[k] - self._group.stages[k].exposed), 0.0)
                 at = self._put(once[d], k, done, covered=False)
                 once[d] += self._slowdowns(k, at)
                 releases[k] = at + slows

@@ -105,6 +105,10 @@ def _layout(found: SettingCollector) -> None:
         found.set("layout", "zero", "1" if sharded else "0", "USE_DIST_OPTIMIZER")
     if found.switch("TP_COMM_OVERLAP"):
         found.set("overlap", "tensor", "pipelined", "TP_COMM_OVERLAP")
+    together = found.switch("ALIGN_PARAM_GATHER")
+    if together is not None and (found.whole("PIPELINE_MODEL_PARALLEL") or 1) > 1:
+        start = "step" if together else "arrival"
+        found.set("overlap", "gather_start", start, "ALIGN_PARAM_GATHER")
     if found.switch("TP_PP_DP_MAPPING"):
         found.set("layout", "order", '"tp-cp-pp-dp"', "TP_PP_DP_MAPPING")
     if not found.has("layout", "sequence_parallel") and "SEQ_PARALLEL" not in found:

@@ -35,6 +35,7 @@ PRECISIONS = ("mxfp8", "nvfp4", "mxfp4", "bf16", "fp16", "fp8", "tf32", "fp32")
 READ_EXTRAS = frozenset(
     {
         "activation_cpu_offload",
+        "align_param_gather",
         "assumed",
         "async_tp",
         "compile",

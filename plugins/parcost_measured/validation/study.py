@@ -433,6 +433,21 @@ def _parameters(facts: Facts) -> Value:
     return "on" if "param all-gather" in facts.row.notes else None
 
 
+def _gather_start(facts: Facts) -> Value:
+    """Return when stages start to gather their parameters.
+
+    NVIDIA's submissions to MLPerf v6.0, benchmarks/*/conf: align_param_gather is False.
+    """
+    row, said = facts.row, facts.row.extra.get("align_param_gather")
+    if row.parallel.pp == 1:
+        return None
+    if isinstance(said, bool):
+        return None if said else "arrival"
+    if row.extra.get("mlperf_round") and row.extra.get("framework") == "nemo":
+        return Assumption("arrival", "`align_param_gather` is off, as in MLPerf's submissions")
+    return None
+
+
 def _tensor(facts: Facts) -> Value:
     row = facts.row
     if row.parallel.tp == 1:
@@ -675,6 +690,7 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("kernels", "fused_accumulation", _fused_accumulation),
     StudyAttribute("overlap", "gradients", _gradients),
     StudyAttribute("overlap", "parameters", _parameters),
+    StudyAttribute("overlap", "gather_start", _gather_start),
     StudyAttribute("overlap", "tensor", _tensor),
     StudyAttribute("routing", "distribution", _balance),
     StudyAttribute("routing", "balancing", _balancing),

@@ -42,6 +42,8 @@ CUDA_GRAPHS = ("none", "layer", "iteration")
 TENSOR_OVERLAPS = ("off", "on", "weight_gradients", "pipelined", "split_batch")
 #: Whether pipeline send/recv overlaps with compute.
 TRANSFERS = ("overlapped", "blocking")
+#: Moments at which a pipeline stage starts to gather its parameters.
+GATHER_STARTS = ("step", "arrival")
 #: Where products of heads run that are not a multiple of 16 bytes.
 MISALIGNED_HEADS = ("tensor", "vector")
 #: What a tensor-parallel rank sends to the next stage, where all have the whole residual stream.
@@ -392,6 +394,16 @@ class Framework:
         default=True,
         doc="parameters are gathered under the forward pass unless the run sets it; under ZeRO 3 "
         "they always are",
+    )
+    gather_start: str = word(
+        *GATHER_STARTS,
+        default="step",
+        doc="default of `overlap.gather_start` of stages with one chunk each",
+    )
+    interleaved_gather_start: str = word(
+        *GATHER_STARTS,
+        default="step",
+        doc="default of `overlap.gather_start` of stages with several chunks",
     )
     tensor_overlap: str = word(
         *TENSOR_OVERLAPS,

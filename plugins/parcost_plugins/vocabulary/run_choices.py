@@ -41,6 +41,17 @@ def hides_parameters(study: Study) -> bool:
     return framework.parameter_overlap
 
 
+def gathers_on_arrival(study: Study) -> bool:
+    """Return whether a stage starts to gather parameters when its first micro-batch arrives."""
+    framework = study[Training].framework
+    if (stated := study[Overlap].gather_start) is not None:
+        return stated == "arrival"
+    usual = framework.gather_start
+    if framework.interleaved_gather_start != usual and study.number(_interleaves):
+        usual = framework.interleaved_gather_start
+    return usual == "arrival"
+
+
 def gradient_bucket(study: Study) -> Real:
     """Return the size of a gradient bucket in bytes."""
     overlap, layout = study[Overlap], study[Layout]
@@ -196,6 +207,11 @@ def _gradients(study: Study) -> tuple[bool, str]:
 @resolver(Overlap, "parameters")
 def _parameters(study: Study) -> tuple[bool, str]:
     return hides_parameters(study), _framework_or_zero(study, "parameter_overlap")
+
+
+@resolver(Overlap, "gather_start")
+def _gather_start(study: Study) -> tuple[str, str]:
+    return ("arrival" if gathers_on_arrival(study) else "step"), _by_framework(study)
 
 
 @resolver(Overlap, "tensor")

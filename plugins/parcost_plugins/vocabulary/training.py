@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary.accuracy import Accuracy
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
 from parcost_plugins.vocabulary.framework import (
     CUDA_GRAPHS,
+    GATHER_STARTS,
     LOSSES,
     MISALIGNED_HEADS,
     MODES,
@@ -564,6 +565,7 @@ class KernelChoice:
         ("first_bucket",): "`overlap.gradients = on`, and gradients that ZeRO does not shard",
         ("multiprocessors",): "collectives that hide under compute, such as "
         "`overlap.gradients = on`",
+        ("gather_start",): "`layout.pp` above 1",
         ("chunks", "chunk_overhead"): "`overlap.tensor = pipelined`",
     },
 )
@@ -580,6 +582,14 @@ class Overlap:
     parameters: bool | None = switch(
         default=None,
         doc="gather parameters under the forward passes; by default as the framework does",
+    )
+    gather_start: str | None = word(
+        *GATHER_STARTS,
+        default=None,
+        doc=(
+            "when a pipeline stage starts to gather parameters that hide: with the step, or at "
+            "the arrival of its first micro-batch; by default as the framework does"
+        ),
     )
     tensor: str | None = word(
         *TENSOR_OVERLAPS,

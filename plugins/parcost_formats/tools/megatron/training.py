@@ -143,6 +143,13 @@ def _overlap(options: ToolOptions) -> None:
         switch = options.get(name)
         if switch is not None:
             draft.set(f"overlap.{attribute}", _state(switch), switch)
+    option = options.get("no_align_param_gather")
+    if option is not None:
+        together = option.text == "false"
+        if (options.whole("pipeline_model_parallel_size") or 1) > 1 and not together:
+            draft.set("overlap.gather_start", "arrival", option)
+        else:
+            draft.ignore(option, "stages with several chunks gather together, as they do here")
     option = options.get("tp_comm_overlap")
     if option is not None and option.text != "false":
         draft.set("overlap.tensor", "pipelined", option)

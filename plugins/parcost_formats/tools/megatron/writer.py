@@ -361,6 +361,8 @@ def _overlap(job: Job, same: dict[str, str]) -> Flags:
             flags["ddp_bucket_size"] = [str(elements)]
     if job.layout.zero and hides_parameters(job.study):
         flags["overlap_param_gather"] = []
+        if job.overlap.gather_start == "arrival":
+            flags["no_align_param_gather"] = []
     if tensor_overlap(job.study) == "pipelined" and job.tp > 1:
         flags["tp_comm_overlap"] = []
         same["overlap.chunks"] = "as many chunks as ranks"

@@ -81,6 +81,7 @@ class _DeviceNodes:
         self._end: Sequence[int] = ()  # of the last pass
         self._sends: list[int] = []
         self._released: dict[int, Sequence[int]] = {}  # by stage: dependencies of its first pass
+        self._arriving: dict[int, Sequence[Slice]] = {}  # by stage: once it has its first input
         self._joined: dict[int, Sequence[int]] = {}  # and dependencies of its end
         self._bounds: dict[int, tuple[Sequence[int], Sequence[int]]] = {}  # of its last backward
         once = [one for one in trace.slices(device) if one.op is None]
@@ -110,6 +111,8 @@ class _DeviceNodes:
                 before.append(self._message(message, RECEIVE, self._end))
             if one.kind == "F":
                 before += self._released.pop(one.stage, ())
+                if one.stage in self._arriving:
+                    before = list(self._first(one.stage, self._arriving.pop(one.stage), before))
         beside = [one for one in slices if one.beside]
         tails: list[int] = []
         for stream in dict.fromkeys(one.stream for one in beside):
@@ -216,10 +219,18 @@ class _DeviceNodes:
         tail: Sequence[int] = ()
         for stage in dict.fromkeys(one.stage for one in slices):
             own = [one for one in slices if one.stage == stage]
-            head = self._chain([s for s in own if s.kind == "once" and not s.beside], tail)
-            self._released[stage] = self._chain([s for s in own if s.kind == "slowdown"], head)
-            tail = self._chain([s for s in own if s.beside], head)
-            self._joined[stage] = tail
+            if any(getattr(one.term, "on_arrival", False) for one in own):
+                self._arriving[stage] = own
+            else:
+                self._released[stage] = self._first(stage, own, tail)
+                tail = self._joined[stage]
+
+    def _first(self, stage: int, own: Sequence[Slice], after: Sequence[int]) -> Sequence[int]:
+        """Add the work of a stage before its first pass, and return what that waits for."""
+        head = self._chain([s for s in own if s.kind == "once" and not s.beside], after)
+        released = self._chain([s for s in own if s.kind == "slowdown"], head)
+        self._joined[stage] = self._chain([s for s in own if s.beside], head)
+        return released
 
     def _drain(self, slices: Sequence[Slice]) -> Sequence[int]:
         """Add the work of stages after their last pass; return the last nodes."""

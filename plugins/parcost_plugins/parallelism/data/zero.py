@@ -22,6 +22,7 @@ from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, shard_group
 from parcost_plugins.vocabulary import Sharding, Stream, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import (
+    gathers_on_arrival,
     hides_gradients,
     hides_parameters,
     shards_gradients,
@@ -85,7 +86,8 @@ def _gather(study: Study) -> Iterator[Once]:
     """Gather the updated parameters of all ranks (ZeRO 1 and 2).
 
     With ``overlap.parameters`` a stage gathers while the pipeline fills, and, bucket by bucket,
-    under the forward pass of its first micro-batch.
+    under the forward pass of its first micro-batch. It starts with the step, or, with
+    ``overlap.gather_start = arrival``, when that micro-batch reaches it.
     """
     overlap = hides_parameters(study)
     when: When = "fill" if overlap else "end"
@@ -104,6 +106,7 @@ def _gather(study: Study) -> Iterator[Once]:
             cause=DATA,
             seconds=times(call.formula, buckets),
             when=when,
+            on_arrival=overlap and gathers_on_arrival(study),
             count=wire.kind.count,
             beside=1.0 - 1.0 / buckets,
             tail=call.seconds,
