@@ -791,6 +791,21 @@ def test_stages_that_a_function_of_the_file_picks_by_degrees_are_read(
 
 
 @pytest.mark.parametrize(
+    ("line", "multiple"),
+    [
+        ("cfg.model.vocab_size = 50304; cfg.model.make_vocab_size_divisible_by = 128", "1"),
+        ("cfg.tokenizer.vocab_size = 50257", "128"),
+        ("cfg.tokenizer.vocab_size = 50257; cfg.model.make_vocab_size_divisible_by = 64", "64"),
+    ],
+)
+def test_the_vocabulary_of_a_tokenizer_alone_is_padded(line: str, multiple: str) -> None:
+    sizes = "num_layers=4, hidden_size=512, num_attention_heads=8"
+    body = f"cfg = _pretrain_common(); cfg.model = GPTModelProvider({sizes}); {line}"
+    found = Megatron().translate("recipe.py", recipe(body))
+    assert values(found)["layout.vocabulary_multiple"] == multiple
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "cfg = kimi_k2_pretrain_512gpu_h100_bf16_config()",

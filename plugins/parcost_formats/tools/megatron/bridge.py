@@ -652,6 +652,7 @@ class _RecipeReader:
         groups = options.get("num_query_groups")
         if groups is not None and not groups.unread:  # Megatron-Core has no switch for it
             options["group_query_attention"] = groups.evolve(name="group_query_attention", texts=())
+        self._pad_vocabulary()
         hidden = options.get("hidden_size")
         if (
             hidden is not None
@@ -684,6 +685,21 @@ class _RecipeReader:
                         assumption=f"{VERSION}: dropout of the model of Hugging Face, 0",
                     ),
                 )
+
+    def _pad_vocabulary(self) -> None:
+        """Remove the padding of a vocabulary that the model states: that of a tokenizer has it."""
+        options, multiple = self._found.options, "make_vocab_size_divisible_by"
+        size = options.get("vocab_size")
+        if size is None and self._found.model is None:
+            return
+        if size is not None and "tokenizer" in size.key:
+            return
+        why = f"{VERSION}: a vocabulary that the model states is not padded"
+        beside = options.pop(multiple, None)
+        if beside is not None and not beside.assumption:
+            self._found.ignored.append(beside.evolve(assumption=why))
+        if size is not None:
+            options[multiple] = size.evolve(name=multiple, texts=("1",), unread="", assumption=why)
 
     def _attribute(self, section: str, attribute: str, cell: Cell) -> None:
         """Read one attribute of a section."""

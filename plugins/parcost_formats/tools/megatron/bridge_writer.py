@@ -47,7 +47,7 @@ _NEEDS = (
 _REASONS: Mapping[str, str] = {
     **REASONS_OF_MEGATRON,
     "framework": "launch times and kernels of Megatron-Bridge itself: `catalog.frameworks.nemo`",
-    "layout.vocabulary_multiple": "the class of the model pads its vocabulary",
+    "layout.vocabulary_multiple": "a vocabulary that the model states is not padded",
 }
 
 
