@@ -224,6 +224,23 @@ def test_torchtitan_gets_toml_and_python(run_command: Run) -> None:
 
 
 @pytest.mark.slow
+def test_torchtitan_gets_the_recipe_of_wide_weight_gradients(run_command: Run) -> None:
+    job = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.frameworks.torchtitan
+use catalog.models.llama31_8b
+use catalog.precisions.fp8_torchao_rows
+precision wide extends fp8_torchao_rows { wide_weight_gradients = on }
+cluster { devices = 8 }
+layout { zero = 3 }
+training { precision = wide, sequence = 8192, micro_batch = 1, global_batch = 8 sequences }
+"""
+    done = run_command("export", "torchtitan@0.2.2", "job.par", job=job)
+    assert 'recipe_name = "rowwise_with_gw_hp"' in done.out
+
+
+@pytest.mark.slow
 def test_deepspeed_gets_numbers(run_command: Run) -> None:
     job = """
 use catalog.devices.h100_sxm

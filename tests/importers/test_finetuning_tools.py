@@ -1315,6 +1315,23 @@ def test_a_program_of_its_own_is_rejected_at_its_place() -> None:
     assert "config.json" in problem.help
 
 
+def test_a_command_of_ms_swift_2_is_read() -> None:
+    text = (
+        "NPROC_PER_NODE=8 swift sft --model_id_or_path Qwen/Qwen2.5-7B --sft_type full --batch_size 4 "
+        "--torch_dtype bfloat16 --max_length 4096 --deepspeed default-zero3\n"
+    )
+    found = settings(_read("ms_swift", ImportFile("run.sh", text)))
+    expected = ("qwen25_7b", "4", "3")
+    keys = ("training.model", "training.micro_batch", "layout.zero")
+    assert tuple(found[one] for one in keys) == expected
+
+
+def test_a_trainer_may_name_its_engine_as_deepspeed_does() -> None:
+    text = DEEPSPEED.replace("--deepspeed ds.json", "--deepspeed_config ds.json")
+    found = _read("trl", ImportFile("run.sh", text, PLAIN, ON_DISK.get))
+    assert settings(found)["layout.zero"] == "2"
+
+
 def test_tensor_parallelism_of_deepspeed_is_read() -> None:
     own = '{"zero_optimization": {"stage": 2}, "tensor_parallel": {"autotp_size": 4}}'
     line = (

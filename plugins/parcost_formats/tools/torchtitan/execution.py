@@ -9,9 +9,9 @@ from parcost_formats.tools.torchtitan.options import TitanOptions
 from parcost_formats.tools.torchtitan.parallel import ParallelDegrees
 
 _OWN = "own"
-_WIDE_GRADIENTS = "rowwise_with_gw_hp"
+WIDE_GRADIENTS = "rowwise_with_gw_hp"
 #: Recipes of torchao 0.15: float8/config.py.
-_SCALED = ("tensorwise", "rowwise", _WIDE_GRADIENTS)
+_SCALED = ("tensorwise", "rowwise", WIDE_GRADIENTS)
 _NARROW = ("--use catalog.precisions.mxfp8", "--use catalog.precisions.bf16_fsdp")
 
 
@@ -118,7 +118,7 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
         base, option = "fp8_torchao", converters
         if recipe is not None and recipe.text and options.word(name, *_SCALED) != "tensorwise":
             base = "fp8_torchao_rows"
-            if recipe.text == _WIDE_GRADIENTS:
+            if recipe.text == WIDE_GRADIENTS:
                 reason = "weight gradients in high precision need fewer casts than a recipe has"
                 options.ask(recipe, reason, [f"--use catalog.precisions.{base}", *_NARROW])
             else:

@@ -20,6 +20,7 @@ from parcost_formats.tools.jobs import (
     word_of,
 )
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.torchtitan.execution import WIDE_GRADIENTS
 from parcost_formats.tools.torchtitan.parallel import deal
 from parcost_plugins.vocabulary.run_choices import reshards, tensor_overlap
 
@@ -216,7 +217,8 @@ def _execution(job: Job) -> Fields:
         gathers = float(job.precision.gather) < 2.0
         fields["quantize.linear.float8.enable_fsdp_float8_all_gather"] = gathers
         if recipe == "fp8_torchao_rows":
-            fields["quantize.linear.float8.recipe_name"] = "rowwise"
+            wide = job.precision.wide_weight_gradients
+            fields["quantize.linear.float8.recipe_name"] = WIDE_GRADIENTS if wide else "rowwise"
     fields["compile.enable"] = job.mode == "compiled"
     if job.training.loss_chunks > 1:
         fields["loss"] = job.training.loss_chunks
