@@ -294,11 +294,15 @@ def objective_values(entry: RankedLayout) -> dict[str, tuple[Objective, float]]:
     }
 
 
+def usable_bytes(entry: RankedLayout) -> float:
+    """Return the usable memory of a device in bytes."""
+    study = entry.result.study
+    return min(map(float, rooms_of(study, study.faults, "usable_memory")), default=inf)
+
+
 def headroom(entry: RankedLayout) -> float:
     """Return the free memory in bytes on the device with the most memory in use."""
-    study = entry.result.study
-    rooms = map(float, rooms_of(study, study.faults, "usable_memory"))
-    return min(rooms, default=inf) - entry.layout.bytes_
+    return usable_bytes(entry) - entry.layout.bytes_
 
 
 def step_times(shown: Sequence[RankedLayout]) -> Sequence[Figure]:

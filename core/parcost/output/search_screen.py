@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, product
+from math import inf
 from string import ascii_lowercase
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from parcost.output.search import (
     pareto_front,
     setting_text,
     step_times,
+    usable_bytes,
 )
 from parcost.report.verdict import verdict
 from parcost.search.result import plain_value
@@ -209,8 +211,10 @@ def _figure_columns(
         scale = 100.0 if o.unit == "%" else 1.0
         title = f"{o.short} {o.unit}".rstrip()
         yield Column(title, "right"), [f"{scale * value:.3g}" for value in values]
+    usable, *others_usable = {usable_bytes(entry) for entry in shown}
+    known = not others_usable and usable < inf
     yield (
-        Column("GiB", "right"),
+        Column(f"of {usable / _GIB:.3g} GiB" if known else "GiB", "right"),
         [
             f"{entry.layout.bytes_ / _GIB:.3g} {verdict(entry.result).removesuffix(_IN_MEMORY)}"
             for entry in shown
