@@ -1,1 +1,1 @@
-"""Programs around the predictions: editor, live page, diff, timeline, executors, new plugins."""
+"""Programs around the predictions: editor, live page, diff, timeline, docs, new plugins."""

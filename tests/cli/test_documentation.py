@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import docs
 from parcost.cli.streams import Messages, Results
+from parcost_apps.documentation import command as docs
 
 DOCS = Path(__file__).parents[2] / "docs"
 Run = Callable[..., Any]

@@ -129,7 +129,9 @@ OPEN_TO = {
 
 
 #: Programs around the core, which is open to them.
-PROGRAMS = {f"parcost_apps.{name}" for name in ("diff", "editor", "server", "timeline")}
+PROGRAMS = {
+    f"parcost_apps.{name}" for name in ("diff", "documentation", "editor", "server", "timeline")
+}
 
 
 @try_each("path", PLUGINS, ids=module)

@@ -281,7 +281,7 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/binding/sources.py",  # a file inside of a wheel
         "core/parcost/references/api.py",  # writes docs/api.md
         "core/parcost/references/language.py",  # makes docs/language.md
-        "core/parcost/cli/docs.py",  # ships with us
+        "plugins/parcost_apps/documentation/command.py",  # ships with us
         "plugins/parcost_apps/server/command.py",  # opens a browser
         "plugins/parcost_apps/editor/server.py",  # a text that an editor opens
         "plugins/parcost_apps/editor/texts.py",  # the same

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import parcost
 from parcost.cli.messages import write_message
 from parcost.cli.pages import show
 from parcost.cli.streams import put
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Where the pages are: in an installed package, and in a copy of the repository.
 _FOLDERS = (
-    Path(__file__).parents[1] / "documentation",
+    Path(parcost.__file__).parent / "documentation",
     Path(__file__).parents[3] / "docs",
 )
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)

@@ -1,0 +1,1 @@
+"""``parcost docs``: the pages of the documentation, without a network."""
