@@ -1315,6 +1315,56 @@ def test_a_program_of_its_own_is_rejected_at_its_place() -> None:
     assert "config.json" in problem.help
 
 
+SCRIPT = (
+    "deepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-3.1-8B --bf16 True "
+    "--torch_dtype bfloat16 --per_device_train_batch_size 2 --max_seq_length 4096"
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "attribute"),
+    [
+        ("--sequence_parallel_size 4", "layout.cp"),
+        ("--tp_size 2", "layout.tp"),
+        ("--pipeline_parallel_size 4", "layout.pp"),
+        ("--expert_parallel_size 4", "layout.ep"),
+        ("--zero_stage 3", "layout.zero"),
+        ("--cpu_offload True", "offload.optimizer"),
+        ("--num_experts 8", "model"),
+    ],
+)
+def test_an_argument_of_a_script_of_its_own_may_decide(flags: str, attribute: str) -> None:
+    found = _read("trl", ImportFile("run.sh", f"{SCRIPT} {flags}\n"))
+    assert attribute in {one.attribute for one in found.questions}
+
+
+@pytest.mark.parametrize(
+    ("flags", "missing"),
+    [
+        ("--lora True", "LoRA"),
+        ("--peft_type lora", "LoRA"),
+        ("--adapter prefix", "adapters"),
+        ("--bits 4", "a frozen model in 4 or 8 bits"),
+        ("--freeze_layers 10", "frozen parameters"),
+        ("--trainable_layers 4", "frozen parameters"),
+        ("--teacher_model big", "distillation"),
+        ("--ref_model base", "a reference model"),
+    ],
+)
+def test_what_a_script_of_its_own_adds_is_rejected_by_name(flags: str, missing: str) -> None:
+    found = _read("trl", ImportFile("run.sh", f"{SCRIPT} {flags}\n"))
+    assert any(missing in one.message for one in found.problems)
+
+
+@pytest.mark.parametrize("flags", ["--bits 16", "--peft_type none", "--use_flash_attn True"])
+def test_an_argument_that_changes_nothing_leaves_a_script_as_it_is(flags: str) -> None:
+    found = _read("trl", ImportFile("run.sh", f"{SCRIPT} {flags}\n"))
+    assert not found.problems
+    assert not found.questions
+    off = _read("trl", ImportFile("run.sh", f"{SCRIPT} --flash_attn False\n"))
+    assert settings(off)["training.flash_attention"] == "off"
+
+
 def test_a_command_of_ms_swift_2_is_read() -> None:
     text = (
         "NPROC_PER_NODE=8 swift sft --model_id_or_path Qwen/Qwen2.5-7B --sft_type full --batch_size 4 "

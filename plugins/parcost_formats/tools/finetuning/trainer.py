@@ -290,6 +290,12 @@ class TrainerKeys:
         if on and key:
             self.fuse_loss()
             found.leave_open(key, "norms and SwiGLU of Liger: `framework { norm = fused }`")
+        for key in self.rules["names"].get("flash", ()):
+            on = found.switch(key)
+            if on is False:
+                found.set("training", "flash_attention", "off", key)
+            elif on:
+                found.ignore(key, "a fused attention, as assumed")
         key = self.key("attention")
         kind = str(found.value(key, "")).lower()
         if kind in self.rules["attention"]["unfused"]:
