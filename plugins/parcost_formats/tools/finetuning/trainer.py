@@ -291,10 +291,10 @@ class TrainerKeys:
             self.fuse_loss()
             found.leave_open(key, "norms and SwiGLU of Liger: `framework { norm = fused }`")
         for key in self.rules["names"].get("flash", ()):
-            on = found.switch(key)
-            if on is False:
+            fused = found.switch(key)
+            if fused is False:
                 found.set("training", "flash_attention", "off", key)
-            elif on:
+            elif fused:
                 found.ignore(key, "a fused attention, as assumed")
         key = self.key("attention")
         kind = str(found.value(key, "")).lower()
