@@ -104,11 +104,23 @@ def test_a_host_that_is_slower_than_the_device_is_the_step() -> None:
     assert exposed_host_seconds(found) == pytest.approx(found.step_seconds - device)
 
 
+@pytest.mark.parametrize(
+    ("model", "tensors"), [("", 4 + 2), ("norm = layer, biases = on", 4 + 4 + 2 * 2)]
+)
+def test_gradients_that_are_added_apart_take_a_kernel_for_each_tensor(
+    model: str, tensors: int
+) -> None:
+    """A layer of four weights, with biases or without, and of two norms."""
+    found = outcome(issue="1 ms", batch=3, kernels="fused_accumulation = off", model=model)
+    kernels = 4 * (10 + 20 + tensors) + 2 * 5 + 2 * 10
+    assert found.step_seconds == pytest.approx(3 * kernels * 1e-3)
+
+
 def test_a_host_that_waits_for_each_kernel_adds_its_time() -> None:
-    """CUDA_LAUNCH_BLOCKING=1: 4 layers of 30 kernels and ends of 30, of 10 us each, 3 times."""
+    """CUDA_LAUNCH_BLOCKING=1: 4 layers of 30 kernels and ends of 30, of 10 + 9 us, 3 times."""
     device = outcome(batch=3)
     both = outcome(batch=3, issue="10 us", kernels="launch_blocking = on")
-    host = 3 * (4 * (10 + 20) + 2 * 5 + 2 * 10) * 10e-6
+    host = 3 * (4 * (10 + 20) + 2 * 5 + 2 * 10) * 19e-6
     assert both.step_seconds == pytest.approx(device.step_seconds + host, rel=1e-12)
     assert exposed_host_seconds(both) == pytest.approx(host, rel=1e-12)
 

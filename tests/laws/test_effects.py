@@ -525,6 +525,12 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             ),
         }.items()
     },
+    # A host that waits for kernels.
+    "kernels.launch_wait": (
+        "dense",
+        "framework own { issue = 1 us }\nkernels { launch_blocking = on }",
+        "framework own { issue = 1 us }\nkernels { launch_blocking = on, launch_wait = 90 us }",
+    ),
     # What a device keeps under a power cap.
     **{
         name: ("dense", f"{_CAPPED}{before}", f"{_CAPPED}{after}")

@@ -9,8 +9,9 @@ A collective is one kernel with any algorithm. A graph of a layer takes one laun
 of all passes of a step takes almost no time. Experts of a layer are part of its graph only if a
 capacity fixes their shapes.
 
-With ``kernels.launch_blocking`` the host waits for every kernel: both times add up. They also add
-up for lists of shards, one for each rank, which are gathered after a synchronization.
+With ``kernels.launch_blocking`` the host waits for every kernel: both times add up, with the way to
+the device and back (``launch_wait``). They also add up for lists of shards, one for each rank,
+which are gathered after a synchronization.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts
-from parcost_plugins.vocabulary.run_choices import groups_experts, shards_weights, tensor_overlap
+from parcost_plugins.vocabulary.run_choices import (
+    groups_experts,
+    shards_gradients,
+    shards_weights,
+    tensor_overlap,
+)
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 NAME = "waiting for the host"
@@ -137,7 +143,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
             again,
         ),
         ("B", _Launches(rest, 2 * gathered + backward), every),
-        ("W", _Launches(framework.weight_kernels, weights), every),
+        ("W", _Launches(framework.weight_kernels + _sums(study), weights), every),
     ]
     captured = graphs(study) == "layer"
     parts = 2.0 if tensor_overlap(study) == "split_batch" else 1.0
@@ -149,8 +155,21 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
         elif mode(study) == "compiled":
             seconds = _compiled_seconds(issued, framework, parts, apart=pass_ == "W")
         else:
-            seconds = _eager_seconds(issued.times(parts), framework)
+            seconds = _eager_seconds(issued.times(parts), study)
         yield from _work(study, NAME, pass_, seconds, count)
+
+
+def _sums(study: Study) -> Real:
+    """Return the kernels per layer that add gradients to those of earlier micro-batches.
+
+    Without fused accumulation each weight has one, and each of its biases and vectors of norms.
+    """
+    training = study[Training]
+    if study[KernelChoice].fused_accumulation or shards_gradients(study):
+        return 0.0
+    weights, model = training.framework.weight_kernels, training.model
+    vectors = model.norms * model.norm_vectors + weights * (1.0 if model.biases else 0.0)
+    return where(weights > 0, weights + vectors, 0.0)
 
 
 def _calls(study: Study) -> tuple[Real, Real, Real]:
@@ -214,7 +233,7 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
         ("B", backward, layer_counts(study, moe=True)),
     ]
     for pass_, kernels, count in passes:
-        seconds = _eager_seconds(_Launches(kernels), framework)
+        seconds = _eager_seconds(_Launches(kernels), study)
         yield from _work(study, f"{NAME}, experts", pass_, seconds, count)
     if not has_fixed_counts(study):
         yield from _token_count_work(study, framework)
@@ -249,12 +268,12 @@ def _ends(study: Study, framework: Framework) -> Iterator[Work]:
         ("B", _BACKWARD * framework.outer_kernels),
     )
     for pass_, kernels in passes:
-        seconds = _eager_seconds(_Launches(kernels), framework)
+        seconds = _eager_seconds(_Launches(kernels), study)
         yield from _work(study, f"{NAME}, embedding and head", pass_, seconds, count)
 
 
 def _update(study: Study, framework: Framework) -> Iterator[Once]:
-    seconds = _eager_seconds(_Launches(framework.update_kernels), framework)
+    seconds = _eager_seconds(_Launches(framework.update_kernels), study)
     if _takes_time(seconds):
         yield Once(
             name=f"{NAME}, update",
@@ -266,12 +285,22 @@ def _update(study: Study, framework: Framework) -> Iterator[Once]:
         )
 
 
-def _eager_seconds(issued: _Launches, framework: Framework) -> Formula:
+def _eager_seconds(issued: _Launches, study: Study) -> Formula:
+    choice, framework = study[KernelChoice], study[Training].framework
+    if not choice.launch_blocking or not _is_set(framework.issue):
+        return formula(
+            "(k + c) tau, k kernels and c collectives",
+            k=issued.kernels,
+            c=issued.calls,
+            tau=(framework.issue, "s"),
+            source=SOURCE,
+        )
     return formula(
-        "(k + c) tau, k kernels and c collectives",
+        "(k + c) (tau + w), k kernels and c collectives, each of which the host waits for",
         k=issued.kernels,
         c=issued.calls,
         tau=(framework.issue, "s"),
+        w=(choice.launch_wait, "s"),
         source=SOURCE,
     )
 

@@ -341,6 +341,7 @@ class Tile:
     label="none",
     used_with={
         ("grouped_experts",): "a model that has experts",
+        ("launch_wait",): "`kernels.launch_blocking = on`",
         ("misaligned_heads",): "an attention core of several kernels: "
         "`kernels.attention = unfused`",
         ("narrow_gemm_efficiency",): "a recipe with a narrow type, such as FP8",
@@ -541,6 +542,11 @@ class KernelChoice:
         doc="the host waits for each kernel before it issues the next, as with "
         "CUDA_LAUNCH_BLOCKING=1: its time adds to that of the device, and no collective overlaps",
     )
+    launch_wait: Real = quantity(
+        SECONDS,
+        doc="time from the launch of a kernel that the host waits for to its start, and from its "
+        "end to the host's next step",
+    )
     grouped_experts: bool | None = switch(
         default=None,
         doc="the experts of a rank run as one product, not in a loop; the default is that of "
@@ -587,7 +593,7 @@ class Overlap:
         *GATHER_STARTS,
         default=None,
         doc=(
-            "when a pipeline stage starts to gather parameters that hide: with the step, or at "
+            "start of a pipeline stage's gathers of parameters that hide: that of the step, or "
             "the arrival of its first micro-batch; by default as the framework does"
         ),
     )
