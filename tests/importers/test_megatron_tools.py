@@ -353,6 +353,37 @@ def test_an_optimizer_with_other_state_raises_a_question(flags: str, attribute: 
     assert attribute in {one.attribute for one in found.questions}
 
 
+@pytest.mark.parametrize(
+    ("flags", "attribute"),
+    [
+        ("--enable-zero-bubble", "schedule.kind"),
+        ("--use-dualpipev", "schedule.kind"),
+        ("--enable-fp8", "precision"),
+        ("--sliding-window 4096", "model.window"),
+        ("--activation-offload", "offload.activations"),
+    ],
+)
+def test_a_flag_of_a_fork_that_may_decide_is_asked_for(flags: str, attribute: str) -> None:
+    text = f"python pretrain_gpt.py --bf16 {small('--micro-batch-size 1')} "
+    found = Megatron().translate("run.sh", text + flags)
+    assert attribute in {one.attribute for one in found.questions}
+    plain = Megatron().translate("run.sh", f"{text} --colour 3")
+    assert attribute not in {one.attribute for one in plain.questions}
+
+
+@pytest.mark.parametrize("flag", ["--use-lora", "--enable-galore", "--visual-model-size 2"])
+def test_a_flag_of_a_fork_for_other_training_is_rejected(flag: str) -> None:
+    text = f"python pretrain_gpt.py --bf16 {small('--micro-batch-size 1')} "
+    assert any(
+        "language" in one.message for one in Megatron().translate("a.sh", text + flag).problems
+    )
+    assert (
+        not Megatron()
+        .translate("a.yaml", ARGUMENTS.replace("TEST", "  --use-lora: false\nTEST"))
+        .problems
+    )
+
+
 def test_an_optimizer_that_the_configuration_of_deepspeed_names_is_read() -> None:
     flags = small("--micro-batch-size 1")
     script = "python pretrain_gpt.py --bf16 --deepspeed --deepspeed_config ds.json " + flags

@@ -94,6 +94,10 @@ class Draft:
             ImportedValue(name="use", value=entry, key=key, start=start, end=end, assumption=why),
         )
 
+    def uses_one_of(self, entries: Iterable[str]) -> str:
+        """Return the first of *entries* of a catalogue that is used, "" for none."""
+        return next((one for one in entries if one in self._uses), "")
+
     def label(self, kind: str, label: str) -> None:
         """Give the block of a *kind* a label."""
         self._labels[kind] = label

@@ -49,7 +49,7 @@ from parcost_formats.tools.megatron.writer import MegatronWriter
 from parcost_formats.tools.python_values import PythonTextError
 from parcost_formats.tools.shell.scripts import ARGUMENTS
 from parcost_formats.tools.shell.words import ShellTextError
-from parcost_formats.tools.tables import is_ignored, table
+from parcost_formats.tools.tables import is_ignored, is_listed, table, value_of_pattern
 
 TOOL = "megatron"
 _LABELS = {
@@ -368,11 +368,30 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
             draft.ignore(option, "not used by this model")
         elif is_known(option.name):
             draft.leave(option, option.unread or "its effect on a cost is not modelled")
+            _question_fork(draft, option)
         else:
             strange.append(option)
     close = similar(strange)
     for option in strange:
         draft.leave(option, option.unread or close.get(option.name, ""))
+        _question_fork(draft, option)
+
+
+def _question_fork(draft: Draft, option: Option) -> None:
+    """Reject a flag of a fork, or ask for what it decides, by the words of its name."""
+    rules = table(TOOL)["fork_flags"]
+    if option.text in ("false", "None", "null", "0"):
+        return
+    why = value_of_pattern(option.name, rules["rejected"])
+    if why and not is_known(option.name):
+        draft.problem(option, why)
+    asked = next((rules["asks"][one] for one in rules["asks"] if is_listed(option.name, [one])), ())
+    if asked:
+        draft.ask(asked[0], f"`{option.key}` may decide it, and is not read", asked[1:], option)
+    wide = draft.uses_one_of(f"catalog.precisions.{one}" for one in ("bf16", "fp16", "fp32"))
+    if wide and is_listed(option.name, rules["narrow"]):
+        answers = ["--use catalog.precisions.fp8_delayed", f"--use {wide}"]
+        draft.ask("precision", f"`{option.key}` may make products in 8 bits", answers, option)
 
 
 @hookimpl
