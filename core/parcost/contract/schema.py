@@ -15,7 +15,7 @@ made from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
 from types import MappingProxyType
@@ -316,6 +316,26 @@ def block_name(block: object) -> str:
     """Return the name of a block in paths: its label, or its kind without one."""
     label: str = vars(block)["label"]
     return label or block_type(type(block)).kind
+
+
+def attributes_of(block: object) -> Mapping[str, Field]:
+    """Return the attributes of a block that hold no blocks, by name."""
+    fields = block_type(type(block)).fields
+    return {name: field for name, field in fields.items() if field.kind != "children"}
+
+
+def inner_blocks(block: object) -> Iterator[Any]:
+    """Yield the blocks that a block holds."""
+    for name, field in block_type(type(block)).fields.items():
+        if field.kind == "children":
+            yield from getattr(block, name)
+
+
+def with_inner_blocks(block: object) -> Iterator[Any]:
+    """Yield a block, then those inside of it at every depth."""
+    yield block
+    for child in inner_blocks(block):
+        yield from with_inner_blocks(child)
 
 
 def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, Any]]) -> T:

@@ -9,7 +9,7 @@ frozen; answers are computed once per evaluation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from parcost.contract.origin import Origin
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Case, Op, Pair, Pipeline, PipelineShape, Times
 from parcost.contract.plugin import Fault, Plugin, PluginSet
-from parcost.contract.schema import block_type
+from parcost.contract.schema import block_type, with_inner_blocks
 from parcost.contract.terms import Operator
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
@@ -286,7 +286,8 @@ class Study(ABC):
                 span = self._span(block, attribute)
                 if span is not None:
                     return span
-        inside = [self._span(block, attribute) for block in _inner(outer) if block.label == kind]
+        every = [block for top in outer for block in with_inner_blocks(top) if block is not top]
+        inside = [self._span(block, attribute) for block in every if block.label == kind]
         places = [span for span in inside if span is not None]
         return places[0] if len(places) == 1 else None
 
@@ -510,13 +511,3 @@ class Study(ABC):
     @abstractmethod
     def forget(self) -> None:
         """Drop the cached answers of plugins, which may refer to the study; used by batches."""
-
-
-def _inner(blocks: Iterable[Any]) -> Iterator[Any]:
-    """Yield the blocks inside of *blocks*, at every depth."""
-    for block in blocks:
-        for name, of in block_type(type(block)).fields.items():
-            if of.kind == "children":
-                found = getattr(block, name)
-                yield from found
-                yield from _inner(found)

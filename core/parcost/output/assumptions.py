@@ -32,10 +32,9 @@ def assumptions(study: Study) -> list[AssumedValue]:
     # Results of a cache are written without them, and need no study.
     from parcost.binding.foreign import ForeignSource
     from parcost.contract.schema import block_type
-    from parcost.output.resolved_spec import value_text
+    from parcost.output.resolved_spec import SpecTexts
 
-    blocks = [block for blocks in study.blocks.values() for block in blocks]
-    labels = {id(block): block.label for block in blocks}
+    texts = SpecTexts(study)
     found: list[tuple[bool, AssumedValue]] = []
     sources: dict[int, ForeignSource] = {}
     for block, kind in _all_blocks(study):
@@ -57,7 +56,7 @@ def assumptions(study: Study) -> list[AssumedValue]:
             value = getattr(block, name)
             if value is not None:
                 refers = field.kind == "reference"
-                text = _spec_text(origin) or value_text(value, field, labels, origin, None, study)
+                text = _spec_text(origin) or texts.value(value, field, origin)
                 one = AssumedValue(f"{kind}.{name}", text, origin.source)
                 found.append((not refers, one))
     listed = [one for _, one in sorted(found, key=lambda pair: pair[0])]
@@ -98,16 +97,11 @@ def assumed_section(result: Result) -> Iterator[Item]:
 
 def _all_blocks(study: Study) -> Iterator[tuple[Any, str]]:
     """Yield every block of the study with its label, or its kind, inner blocks too."""
-    left = [block for blocks in reversed(list(study.blocks.values())) for block in reversed(blocks)]
-    from parcost.contract.schema import block_type
+    from parcost.contract.schema import block_name, with_inner_blocks
 
-    while left:
-        block = left.pop()
-        type_ = block_type(type(block))
-        yield block, block.label or type_.kind
-        for name, field in type_.fields.items():
-            if field.kind == "children":
-                left += reversed(getattr(block, name))
+    for blocks in study.blocks.values():
+        for block in blocks:
+            yield from ((one, block_name(one)) for one in with_inner_blocks(block))
 
 
 def _spec_text(origin: Origin) -> str:

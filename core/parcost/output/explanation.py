@@ -15,7 +15,7 @@ from parcost.binding.conversion import qualifier
 from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
 from parcost.contract.page import Line as TextLine
-from parcost.contract.schema import block_name, block_type
+from parcost.contract.schema import block_name, block_type, inner_blocks
 from parcost.contract.terms import Cause, Edge, Memory, Once, Work
 from parcost.language import units
 from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
@@ -139,10 +139,7 @@ def _blocks(study: Study) -> Iterator[tuple[str, Any]]:
     for blocks in study.blocks.values():
         for block in blocks:
             yield "", block
-            for value in vars(block).values():
-                for inner in value if isinstance(value, tuple) else ():
-                    if hasattr(type(inner), "__block__"):
-                        yield f"{block_name(block)}.", inner
+            yield from ((f"{block_name(block)}.", inner) for inner in inner_blocks(block))
 
 
 def explain(result: Result, term: str) -> Iterator[Item]:

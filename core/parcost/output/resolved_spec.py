@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from parcost.binding.conversion import qualifier
 from parcost.contract.calls import CallError, call
-from parcost.contract.schema import BlockType, Curve, Field, block_type
+from parcost.contract.schema import (
+    Curve,
+    Field,
+    attributes_of,
+    block_name,
+    block_type,
+    inner_blocks,
+    with_inner_blocks,
+)
 from parcost.language.errors import SpecError
 from parcost.language.escapes import escape_lines
 from parcost.language.numbers import literal
@@ -34,15 +42,14 @@ def resolved(study: Study) -> str:
 
     Blocks of the study's own file come first, in their order, then the blocks that they refer to.
     """
-    labels = _labels(study)
-    axes = dict(study.axes)
-    parts = ["\n".join(lets)] if (lets := list(_lets(study, axes))) else []
+    texts = SpecTexts(study)
+    parts = ["\n".join(lets)] if (lets := list(_lets(study))) else []
     for title, blocks in _by_place(study).items():
         if blocks:
             parts.append(
                 f"# --- {title}: {len(blocks)} {'block' if len(blocks) == 1 else 'blocks'}"
             )
-            parts += ["\n".join(_block(block, study, labels, axes)) for block in blocks]
+            parts += ["\n".join(texts.block(block)) for block in blocks]
     return escape_lines("\n\n".join(parts) + "\n")
 
 
@@ -82,13 +89,14 @@ def attributes(study: Study, other: Study | None = None) -> Mapping[str, Attribu
     ``hgx_h100.node.bandwidth``. Blocks that the *other* study has too, such as a catalogue's, are
     omitted.
     """
-    labels, axes = _labels(study), dict(study.axes)
+    texts = SpecTexts(study)
+    labels = texts.labels
     common = labels.items() & _labels(other).items() if other is not None else set()
     return {
         f"{text.path}.{name}": attribute
         for block in _reachable_blocks(study)
         if not common.issuperset((id(b), labels[id(b)]) for b in _closure([block]))
-        for text in _block_texts(block, "", study, labels, axes)
+        for text in texts.block_texts(block)
         for name, attribute in text.attributes.items()
         if attribute.text
     }
@@ -96,43 +104,12 @@ def attributes(study: Study, other: Study | None = None) -> Mapping[str, Attribu
 
 def block_texts(study: Study) -> Mapping[str, Sequence[BlockText]]:
     """Return all blocks by their relation to the study's file; inner blocks follow outer ones."""
-    labels, axes = _labels(study), dict(study.axes)
+    texts = SpecTexts(study)
     return {
-        title: [text for block in blocks for text in _block_texts(block, "", study, labels, axes)]
+        title: [text for block in blocks for text in texts.block_texts(block)]
         for title, blocks in _by_place(study).items()
         if blocks
     }
-
-
-def _block_texts(
-    block: Any,
-    prefix: str,
-    study: Study,
-    labels: Mapping[int, str],
-    axes: Mapping[str, Any],
-    owner: Any = None,
-) -> Iterator[BlockText]:
-    owner = owner or block
-    type_ = block_type(type(block))
-    label = labels.get(id(block), block.label)
-    path = f"{prefix}{label or type_.kind}"
-    own: dict[str, AttributeText] = {}
-    for name, field in type_.fields.items():
-        if field.kind != "children":
-            entry = _attribute(block, name, type_, study, labels, axes)
-            origin = study.origin(block, name)
-            given = origin is not None and origin.how != "default"
-            own[name] = (
-                AttributeText(entry.value, _provenance(origin), entry.comment, given)
-                if entry.is_set
-                else AttributeText(place=entry.comment, implied=entry.value)
-            )
-    title = " ".join(filter(None, (type_.kind, label)))
-    yield BlockText(block=block, owner=owner, title=title, path=path, attributes=own)
-    for name, field in type_.fields.items():
-        if field.kind == "children":
-            for child in getattr(block, name):
-                yield from _block_texts(child, f"{path}.", study, labels, axes, owner)
 
 
 @frozen
@@ -153,16 +130,16 @@ class SpecBlock:
 
 def spec_blocks(study: Study) -> Sequence[SpecBlock]:
     """Return every block of *study* with every attribute."""
-    labels, blocks = _labels(study), _reachable_blocks(study)
+    texts, blocks = SpecTexts(study, axes={}), _reachable_blocks(study)
     references = {id(block): _references(block) for block in blocks}
     referred = {id(other) for found in references.values() for other in found.values()}
     return [
         SpecBlock(
             block_type(type(block)).kind,
-            labels[id(block)],
-            "\n".join(_block(block, study, labels, {})),
+            texts.labels[id(block)],
+            "\n".join(texts.block(block)),
             {
-                name: (block_type(type(other)).kind, labels[id(other)])
+                name: (block_type(type(other)).kind, texts.labels[id(other)])
                 for name, other in references[id(block)].items()
             },
             id(block) in referred,
@@ -178,45 +155,18 @@ def resolved_attributes(study: Study, outside: Collection[str]) -> Mapping[str, 
     Values that a framework decides are included. Blocks of the kinds *outside* are not, nor are
     blocks that only they refer to.
     """
-    labels = _labels(study)
+    texts = SpecTexts(study, axes={})
     found: dict[str, AttributeText] = {}
-    starts = [b for blocks in study.blocks.values() for b in blocks if not labels[id(b)]]
+    starts = [b for blocks in study.blocks.values() for b in blocks if not texts.labels[id(b)]]
     waiting = [b for b in starts if block_type(type(b)).kind not in outside]
     seen = set(map(id, waiting))
     for block in waiting:
-        _add_resolved(block, block_type(type(block)).kind, study, labels, found)
+        found |= texts.values_in_use(block, block_type(type(block)).kind)
         for other in _references(block).values():
             if id(other) not in seen and block_type(type(other)).kind not in outside:
                 seen.add(id(other))
                 waiting.append(other)
     return found
-
-
-def _add_resolved(
-    block: Any,
-    path: str,
-    study: Study,
-    labels: Mapping[int, str],
-    found: dict[str, AttributeText],
-) -> None:
-    type_ = block_type(type(block))
-    for name, field in type_.fields.items():
-        value, place = getattr(block, name), ""
-        if field.kind == "children":
-            for child in value:
-                _add_resolved(
-                    child, f"{path}.{labels.get(id(child), child.label)}", study, labels, found
-                )
-            continue
-        if field.kind == "reference":
-            continue
-        origin = study.origin(block, name)
-        by_framework = value is None or (isinstance(value, tuple) and not value)
-        if by_framework:
-            value, place = _resolve(study, type_, name, {})
-        text = "" if value is None else value_text(value, field, labels, None, None, study)
-        given = (origin is not None and origin.how != "default") or bool(place)
-        found[f"{path}.{name}"] = AttributeText(text, place=place, is_given=given)
 
 
 def _references(block: Any) -> dict[str, Any]:
@@ -244,21 +194,16 @@ def _by_place(study: Study) -> dict[str, list[Any]]:
 
 def _starts(block: Any, study: Study) -> Iterator[int]:
     """Yield the offsets of attributes of *block* in the study's file; 0 if set from outside."""
-    for name, field in block_type(type(block)).fields.items():
-        if field.kind == "children":
-            for child in getattr(block, name):
-                yield from _starts(child, study)
-            continue
-        origin = study.origin(block, name)
-        if origin is not None and origin.how in ("given", "set"):
-            yield origin.span.start if origin.span is not None and origin.how == "given" else 0
+    for one in with_inner_blocks(block):
+        for name in attributes_of(one):
+            origin = study.origin(one, name)
+            if origin is not None and origin.how in ("given", "set"):
+                yield origin.span.start if origin.span is not None and origin.how == "given" else 0
 
 
-def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
+def _lets(study: Study) -> Iterator[str]:
     """Yield `let` lines for the names in expressions that depend on a sweep."""
-    asked: list[str] = []
-    for block in _reachable_blocks(study):
-        asked += _expressions(block, study, axes)
+    asked = [text for block in _reachable_blocks(study) for text in _expressions(block, study)]
     found: dict[str, str] = {}
     while asked:
         for path in _NAME.findall(asked.pop()):
@@ -270,17 +215,15 @@ def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
         yield f"let {_flat(name)} = {_with_own_names(text, study)}"
 
 
-def _expressions(block: Any, study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
-    type_ = block_type(type(block))
-    for name, field in type_.fields.items():
-        value = getattr(block, name)
-        if field.kind == "children":
-            for child in value:
-                yield from _expressions(child, study, axes)
-            continue
-        swept = field.kind == "quantity" and value is not None and is_array(value)
-        if swept and f"{block.label or type_.kind}.{name}" not in axes:
-            yield _expression(study.origin(block, name))
+def _expressions(block: Any, study: Study) -> Iterator[str]:
+    """Yield the expressions of the values that follow from a sweep."""
+    axes = dict(study.axes)
+    for one in with_inner_blocks(block):
+        for name, field in attributes_of(one).items():
+            value = getattr(one, name)
+            swept = field.kind == "quantity" and value is not None and is_array(value)
+            if swept and f"{block_name(one)}.{name}" not in axes:
+                yield _expression(study.origin(one, name))
 
 
 def _with_own_names(text: str, study: Study) -> str:
@@ -324,85 +267,117 @@ def _labels(study: Study) -> Mapping[int, str]:
     return labels
 
 
-def _block(
-    block: Any, study: Study, labels: Mapping[int, str], axes: Mapping[str, Any]
-) -> list[str]:
-    type_ = block_type(type(block))
-    attributes, inner = list[SpecAttribute](), list[str]()
-    for name, field in type_.fields.items():
-        if field.kind != "children":
-            attributes.append(_attribute(block, name, type_, study, labels, axes))
-            continue
-        for child in getattr(block, name):
-            inner += _block(child, study, labels, axes)
-    heading = " ".join(filter(None, (type_.kind, labels.get(id(block), block.label))))
-    return block_lines(heading, attributes, inner)
+class SpecTexts:
+    """The blocks and values of a study in the notation of the language.
 
-
-def _attribute(
-    block: Any,
-    name: str,
-    type_: BlockType,
-    study: Study,
-    labels: Mapping[int, str],
-    axes: Mapping[str, Any],
-) -> SpecAttribute:
-    value = getattr(block, name)
-    field = type_.fields[name]
-    origin = study.origin(block, name)
-    if value is None or (isinstance(value, tuple) and not value):
-        value, reason = _resolve(study, type_, name, axes)
-        text = "" if value is None else value_text(value, field, labels, None, None, study)
-        return SpecAttribute(name, text, reason, is_set=False)
-    swept = axes.get(f"{block.label or type_.kind}.{name}")
-    text = value_text(value, field, labels, origin, swept, study)
-    return SpecAttribute(name, f"{text}{_provenance(origin)}", place_of(origin))
-
-
-def _resolve(study: Study, type_: BlockType, name: str, axes: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return the value in use of an attribute that no spec sets, and the reason; None if unknown.
-
-    It is unknown in a sweep, whose points may differ in it.
+    *axes* are the values of its sweep. Values that no spec sets are unknown in a sweep, whose
+    points may differ in them.
     """
-    function = type_.resolvers.get(name)
-    if function is None or axes:
-        return None, ""
-    try:
-        found: tuple[Any, str] = call(partial(function, study))
-    except (CallError, SpecError):  # such as a study without a framework
-        return None, ""
-    return found
+
+    def __init__(self, study: Study, axes: Mapping[str, Any] | None = None) -> None:
+        self._study = study
+        self._axes = dict(study.axes) if axes is None else axes
+
+    @cached_property
+    def labels(self) -> Mapping[int, str]:
+        """The label of each block by its id, unique among the blocks of a kind."""
+        return _labels(self._study)
+
+    def block(self, block: Any) -> list[str]:
+        """Return the lines of a block with every attribute."""
+        attributes = [self._attribute(block, name) for name in attributes_of(block)]
+        inner = [line for child in inner_blocks(block) for line in self.block(child)]
+        return block_lines(self._heading(block), attributes, inner)
+
+    def block_texts(self, block: Any, prefix: str = "", owner: Any = None) -> Iterator[BlockText]:
+        """Yield a block, and those inside of it, with their attributes as texts."""
+        path = f"{prefix}{self._label(block) or block_type(type(block)).kind}"
+        own: dict[str, AttributeText] = {}
+        for name in attributes_of(block):
+            entry, origin = self._attribute(block, name), self._study.origin(block, name)
+            given = origin is not None and origin.how != "default"
+            own[name] = (
+                AttributeText(entry.value, _provenance(origin), entry.comment, given)
+                if entry.is_set
+                else AttributeText(place=entry.comment, implied=entry.value)
+            )
+        owner, title = owner or block, self._heading(block)
+        yield BlockText(block=block, owner=owner, title=title, path=path, attributes=own)
+        for child in inner_blocks(block):
+            yield from self.block_texts(child, f"{path}.", owner)
+
+    def values_in_use(self, block: Any, path: str) -> dict[str, AttributeText]:
+        """Return the attributes of a block, except references, with the values in use."""
+        found: dict[str, AttributeText] = {}
+        for name, field in attributes_of(block).items():
+            value, place, origin = getattr(block, name), "", self._study.origin(block, name)
+            if field.kind == "reference":
+                continue
+            if _is_unset(value):
+                value, place = self._resolve(block, name)
+            text = "" if value is None else self.value(value, field)
+            given = (origin is not None and origin.how != "default") or bool(place)
+            found[f"{path}.{name}"] = AttributeText(text, place=place, is_given=given)
+        for child in inner_blocks(block):
+            found |= self.values_in_use(child, f"{path}.{self._label(child)}")
+        return found
+
+    def value(
+        self, value: Any, field: Field, origin: Origin | None = None, swept: Any = None
+    ) -> str:
+        """Return a value in the notation of the language; *swept* values are a list."""
+        word = qualifier(field, origin)
+        if swept is not None:
+            values = dict.fromkeys(float(v) for v in swept)
+            return f"[{', '.join(literal(v, field.dimension) for v in values)}]{word}"
+        match value:
+            case bool():
+                return "on" if value else "off"
+            case str():
+                return f'"{value}"' if field.kind == "text" else value
+            case Curve():
+                points = zip(value.sizes.tolist(), value.seconds.tolist(), strict=True)
+                listed = (f"[{literal(n, BYTES)}, {literal(s, SECONDS)}]" for n, s in points)
+                return f"curve({', '.join(listed)})"
+            case tuple():
+                return f"[{', '.join(map(str, value))}]"
+            case _ if field.kind == "reference":
+                return self.labels[id(value)]
+            case _ if is_array(value):
+                return _with_own_names(_expression(origin), self._study)
+        return literal(float(value), field.dimension) + word
+
+    def _label(self, block: Any) -> str:
+        label: str = self.labels.get(id(block), block.label)
+        return label
+
+    def _heading(self, block: Any) -> str:
+        return " ".join(filter(None, (block_type(type(block)).kind, self._label(block))))
+
+    def _attribute(self, block: Any, name: str) -> SpecAttribute:
+        value, field = getattr(block, name), block_type(type(block)).fields[name]
+        if _is_unset(value):
+            value, reason = self._resolve(block, name)
+            text = "" if value is None else self.value(value, field)
+            return SpecAttribute(name, text, reason, is_set=False)
+        origin = self._study.origin(block, name)
+        text = self.value(value, field, origin, self._axes.get(f"{block_name(block)}.{name}"))
+        return SpecAttribute(name, f"{text}{_provenance(origin)}", place_of(origin))
+
+    def _resolve(self, block: Any, name: str) -> tuple[Any, str]:
+        """Return the value in use of an attribute that no spec sets, and the reason, or None."""
+        function = block_type(type(block)).resolvers.get(name)
+        if function is None or self._axes:
+            return None, ""
+        try:
+            found: tuple[Any, str] = call(partial(function, self._study))
+        except (CallError, SpecError):  # such as a study without a framework
+            return None, ""
+        return found
 
 
-def value_text(
-    value: Any,
-    field: Field,
-    labels: Mapping[int, str],
-    origin: Origin | None,
-    swept: Any,
-    study: Study,
-) -> str:
-    """Return a value in the notation of the language; *swept* values are a list."""
-    word = qualifier(field, origin)
-    if swept is not None:
-        values = dict.fromkeys(float(v) for v in swept)
-        return f"[{', '.join(literal(v, field.dimension) for v in values)}]{word}"
-    match value:
-        case bool():
-            return "on" if value else "off"
-        case str():
-            return f'"{value}"' if field.kind == "text" else value
-        case Curve():
-            points = zip(value.sizes.tolist(), value.seconds.tolist(), strict=True)
-            listed = (f"[{literal(n, BYTES)}, {literal(s, SECONDS)}]" for n, s in points)
-            return f"curve({', '.join(listed)})"
-        case tuple():
-            return f"[{', '.join(map(str, value))}]"
-        case _ if field.kind == "reference":
-            return labels[id(value)]
-        case _ if is_array(value):
-            return _with_own_names(_expression(origin), study)
-    return literal(float(value), field.dimension) + word
+def _is_unset(value: Any) -> bool:
+    return value is None or (isinstance(value, tuple) and not value)
 
 
 def _expression(origin: Origin | None) -> str:
