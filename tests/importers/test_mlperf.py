@@ -67,6 +67,11 @@ def test_stages_gather_together_or_in_turn(value: str, start: str) -> None:
     assert "overlap.gather_start" not in settings(read(alone))
 
 
+def test_buckets_have_elements_of_two_bytes() -> None:
+    text = f"{JOB}export BUCKET_SIZE=768000000\n"
+    assert settings(read(text))["overlap.bucket"] == "768_000_000 * 2 B"
+
+
 def test_what_missing_files_set_raises_questions() -> None:
     asked = [one.attribute for one in read(JOB).questions]
     assert asked == ["layout.zero", "training.recompute", "precision"]

@@ -105,6 +105,9 @@ def _layout(found: SettingCollector) -> None:
         found.set("layout", "zero", "1" if sharded else "0", "USE_DIST_OPTIMIZER")
     if found.switch("TP_COMM_OVERLAP"):
         found.set("overlap", "tensor", "pipelined", "TP_COMM_OVERLAP")
+    bucket = found.whole("BUCKET_SIZE")
+    if bucket is not None:  # pretrain.py: grad_reduce_in_fp32 is False
+        found.set("overlap", "bucket", f"{digits(bucket)} * 2 B", "BUCKET_SIZE")
     together = found.switch("ALIGN_PARAM_GATHER")
     if together is not None and (found.whole("PIPELINE_MODEL_PARALLEL") or 1) > 1:
         start = "step" if together else "arrival"

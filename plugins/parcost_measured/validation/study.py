@@ -433,6 +433,19 @@ def _parameters(facts: Facts) -> Value:
     return "on" if "param all-gather" in facts.row.notes else None
 
 
+def _bucket(facts: Facts) -> Value:
+    """Return the bytes of a bucket, as submissions to MLPerf v6.0 set them.
+
+    Llama 3.1 8B: config_common_8b.sh. gpt-oss on H100: Cisco's config_common.sh. Both have
+    BUCKET_SIZE=768000000, in elements; gradients have two bytes.
+    """
+    config = str(facts.row.extra.get("config") or "")
+    nemo = facts.row.extra.get("framework") == "nemo"
+    if nemo and re.search(r"_8b(_|\.|$)|^config_DGXH100_\d", config):
+        return Assumption("768e6 * 2 B", "buckets of 768 million, as the submission's files set")
+    return None
+
+
 def _gather_start(facts: Facts) -> Value:
     """Return when stages start to gather their parameters.
 
@@ -690,6 +703,7 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("kernels", "fused_accumulation", _fused_accumulation),
     StudyAttribute("overlap", "gradients", _gradients),
     StudyAttribute("overlap", "parameters", _parameters),
+    StudyAttribute("overlap", "bucket", _bucket),
     StudyAttribute("overlap", "gather_start", _gather_start),
     StudyAttribute("overlap", "tensor", _tensor),
     StudyAttribute("routing", "distribution", _balance),
