@@ -585,6 +585,43 @@ deepspeed --num_gpus 4 $commands
     )
 
 
+ENGINE_SFT = """torchrun --nnodes=1 --nproc_per_node=8 -m verl.trainer.sft_trainer \\
+  data.train_files=x.parquet data.max_length=4096 data.train_batch_size=64 \\
+  model.path=Qwen/Qwen3-4B engine=fsdp engine.ulysses_sequence_parallel_size=2 optim.lr=1e-5
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "value"),
+    [
+        ("", "", "training.micro_batch", "2"),  # 8,192 tokens in sequences of 4,096
+        ("data.max", "data.max_token_len_per_gpu=16384 data.max", "training.micro_batch", "4"),
+        (
+            "data.max",
+            "data.use_dynamic_bsz=False data.micro_batch_size_per_gpu=1 data.max",
+            "training.micro_batch",
+            "1",
+        ),
+        ("optim", "engine.fsdp_size=4 optim", "sharding.shard", "4"),
+        ("optim", "engine.optimizer_offload=True optim", "offload.optimizer", "1"),
+        ("", "", "training.recompute", "full"),
+        ("", "", "layout.cp", "2"),
+        ("", "", "layout.zero", "3"),
+    ],
+)
+def test_the_engine_of_verl_is_read(old: str, new: str, path: str, value: str) -> None:
+    found = read("verl", VERL, ENGINE_SFT.replace(old, new, 1) if old else ENGINE_SFT)
+    assert not found.questions
+    assert settings(found)[path] == value
+
+
+def test_another_engine_of_verl_is_rejected_and_tokens_that_do_not_fit_are_asked_for() -> None:
+    other = read("verl", VERL, ENGINE_SFT.replace("engine=fsdp", "engine=megatron"))
+    assert "the engine megatron of verl is not read" in other.problems[0].message
+    asked = read("verl", VERL, ENGINE_SFT.replace("max_length=4096", "max_length=3000")).questions
+    assert [one.attribute for one in asked] == ["training.micro_batch"]
+
+
 def test_fine_tuning_of_verl_is_read() -> None:
     """64 sequences of a step over 8 ranks; each sequence on two of them."""
     script = """MODEL=$HOME/hub/models--Qwen--Qwen3-4B/snapshots/0123abc

@@ -1,4 +1,7 @@
-"""Supervised fine-tuning in verl: FSDP over fp32 weights, with bf16 matrix products."""
+"""Supervised fine-tuning in verl: FSDP over fp32 weights, with bf16 matrix products.
+
+``fsdp_sft_trainer`` counts the micro-batch in sequences, ``sft_trainer`` of 0.6 on in tokens.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,14 @@ from parcost_formats.tools.tables import table
 
 _TABLE = table("verl")
 _VERSION = "verl 0.5"
+_ENGINE = "verl 0.9"
+_TOKENS = 8192
+_OFFLOADS = {
+    "engine.param_offload": ("parameters",),
+    "engine.optimizer_offload": ("optimizer",),
+    "engine.offload_policy": ("parameters", "optimizer"),
+    "model.enable_activation_offload": ("activations",),
+}
 _BATCHES = {
     "data.micro_batch_size_per_gpu": ("micro_batch", 4, ""),
     "data.train_batch_size": ("global_batch", 256, " sequences"),
@@ -20,42 +31,110 @@ _BATCHES = {
 
 
 def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
-    """Return the job of ``fsdp_sft_trainer``; other trainers of verl are rejected."""
+    """Return the job of a supervised trainer on FSDP; other trainers of verl are rejected."""
     program = job.entries.get(PROGRAM)
-    if program is None or "fsdp_sft_trainer" not in str(program.value):
+    name = str(program.value) if program is not None else ""
+    if "sft_trainer" not in name:
         return reject_trainer(job, str(_TABLE["title"]))
     entries = dict(job.entries)
     found = SettingCollector(entries, _TABLE)
-    key = "model.partial_pretrain"
+    is_engine = "fsdp_sft_trainer" not in name
+    key = "model.path" if is_engine else "model.partial_pretrain"
     value = found.value(key)
     if isinstance(value, str):
         read_hub_model(found, key, value)
     else:
         ask_for_model(found, key)
+    if is_engine:
+        _read_batches(found, tokens=True)
+        _read_engine(found)
+    else:
+        _read_batches(found, tokens=False)
+        _read_layout(found)
+        _read_execution(found)
+    read_devices(found, entries, job)
+    return found.translation()
+
+
+def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
+    """Read the batch sizes; those of devices are counted in *tokens* unless that is off."""
+    dynamic, most = "data.use_dynamic_bsz", "data.max_token_len_per_gpu"
+    tokens = tokens and found.switch(dynamic) is not False
     for key, (name, default, unit) in _BATCHES.items():
+        if tokens and name == "micro_batch":
+            _read_tokens(found, key, most)
+            continue
         size = found.whole(key)
         if size is not None:
             found.set("training", name, f"{digits(size)}{unit}", key)
         elif key not in found:
             why = f"{_VERSION}: {key} is {default}"
             found.assume("training", name, f"{digits(default)}{unit}", why)
-    _read_layout(found)
-    _read_execution(found)
-    read_devices(found, entries, job)
-    return found.translation()
+
+
+def _read_tokens(found: SettingCollector, key: str, most: str) -> None:
+    """Read the tokens of a micro-batch as sequences of the greatest length."""
+    length = found.whole("data.max_length") or _BATCHES["data.max_length"][1]
+    limit = found.whole(most) or _TOKENS
+    why = f"{_ENGINE}: micro-batches of {limit} tokens, here sequences of {length}"
+    if key in found:
+        found.ignore(key, why)
+    if limit % length:
+        answers = ["--set training.micro_batch=1"]
+        place = most if most in found else ""
+        found.ask("training.micro_batch", f"{why}, which do not fill them", answers, place)
+    else:
+        found.assume("training", "micro_batch", digits(limit // length), why)
+
+
+def _read_engine(found: SettingCollector) -> None:
+    """Read the engine of ``sft_trainer``: FSDP over weights of fp32, with products in bf16."""
+    kind = str(found.value("engine", "fsdp"))
+    if kind not in ("fsdp", "fsdp2"):
+        found.problem("engine", f"the engine {kind} of verl is not read", "fsdp is")
+    found.use("frameworks.pytorch_fsdp", why=f"{_ENGINE}: FSDP of PyTorch")
+    found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
+    _read_ulysses(found, "engine.ulysses_sequence_parallel_size")
+    ranks = found.value("engine.fsdp_size", -1)
+    if ranks != -1 and (count := found.whole("engine.fsdp_size")) is not None:
+        found.set("sharding", "shard", digits(count), "engine.fsdp_size")
+    if found.switch("engine.reshard_after_forward") is False:
+        found.set("sharding", "reshard", "off", "engine.reshard_after_forward")
+    _read_types(found, "engine.model_dtype")
+    for key, names in _OFFLOADS.items():
+        if found.switch(key):
+            for name in names:
+                found.set("offload", name, "1", key)
+    key = "model.enable_gradient_checkpointing"
+    on = found.switch(key)
+    if on is not None:
+        found.set("training", "recompute", "full" if on else "none", key)
+    else:
+        found.assume("training", "recompute", "full", f"{_ENGINE}: {key} is True")
 
 
 def _read_layout(found: SettingCollector) -> None:
     """Read the sharding of FSDP, its ranks, and its data types."""
     found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
-    key = "ulysses_sequence_parallel_size"
+    _read_ulysses(found, "ulysses_sequence_parallel_size")
+    _read_types(found, "model.fsdp_config.model_dtype")
+    for key in ("model.fsdp_config.cpu_offload", "model.fsdp_config.offload_params"):
+        if found.switch(key):
+            for name in ("parameters", "optimizer"):
+                found.set("offload", name, "1", key)
+
+
+def _read_ulysses(found: SettingCollector, key: str) -> None:
     degree = found.whole(key)
     if degree is not None:
         found.set("layout", "cp", digits(degree), key)
         if degree > 1:
             found.assume("context", "algorithm", "ulysses", f"{_VERSION}: Ulysses")
-    key = "model.fsdp_config.model_dtype"
+
+
+def _read_types(found: SettingCollector, key: str) -> None:
+    """Read the data types: fp32 weights with products in bf16, unless *key* has another one."""
     kind = str(found.value(key, "fp32"))
     if kind in ("fp32", "float32"):
         why = f"{_VERSION}: products in bf16, weights and reductions in fp32"
@@ -63,10 +142,6 @@ def _read_layout(found: SettingCollector) -> None:
     else:
         answers = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
         found.ask("precision", f"weights of {kind} are not read", answers, key)
-    for key in ("model.fsdp_config.cpu_offload", "model.fsdp_config.offload_params"):
-        if found.switch(key):
-            for name in ("parameters", "optimizer"):
-                found.set("offload", name, "1", key)
 
 
 def _read_execution(found: SettingCollector) -> None:
