@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from parcost import Memory, Study, Work
-from parcost_plugins.vocabulary import Gemm, Stream
+from parcost_plugins.vocabulary import Gemm, Layout, Stream, Training
 
 StudyOf = Callable[..., Study]
 
@@ -191,7 +191,22 @@ def test_projecting_up_again_drops_queries_keys_and_values(study_of: StudyOf) ->
     gone = set(kept_bytes(whole, of=(61,))) - set(kept_bytes(study, of=(61,)))
     assert gone == {"queries", "keys", "values"}
     again = {op.name for op in study.operators if op.pass_ == "R"}
-    assert again == {"MLA query up projection", "MLA KV up projection", "rotary embedding"}
+    assert again == {
+        "MLA query up projection",
+        "MLA KV up projection",
+        "rotary embedding",
+        "keys and values, split",
+    }
+
+
+def test_keys_and_values_of_latent_attention_are_copied_apart(study_of: StudyOf) -> None:
+    """A head's 128 + 128 elements are read, and a key of 192 and a value of 128 written."""
+    study = study_of("deepseek_v3")
+    moved = {op.pass_: op.bytes_ for op in study.operators if op.name == "keys and values, split"}
+    ranks = study[Layout].tp
+    tokens = study[Training].sequence * study[Training].micro_batch
+    heads = 2 * tokens * 128 / ranks * (128 + 128 + 192 + 128)
+    assert moved == {"F": pytest.approx(heads), "B": pytest.approx(heads)}
 
 
 def test_recomputed_mixtures_run_everything_in_them_again(study_of: StudyOf) -> None:

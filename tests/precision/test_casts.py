@@ -86,6 +86,14 @@ def test_a_tensor_is_cast_in_three_kernels() -> None:
     assert casts == expected
 
 
+def test_a_narrow_core_casts_its_inputs_and_the_gradient_of_its_output() -> None:
+    """Twelve heads of queries, four of keys and four of values, of 64 elements each."""
+    casts = own_terms(study(f"{ALL}, narrow_attention = on"))
+    found = {pass_: casts["cast for attention core", pass_].bytes_ for pass_ in ("F", "B")}
+    assert found == {"F": 4 * TOKENS * (12 + 4 + 4) * 64, "B": 4 * TOKENS * 12 * 64}
+    assert ("cast for attention core", "F") not in own_terms(study())
+
+
 @pytest.mark.parametrize(("one_layout", "moved"), [("on", 4 + 1), ("off", 4)])
 def test_a_cast_is_transposed_where_products_take_one_layout(one_layout: str, moved: int) -> None:
     text = SPEC.replace(

@@ -74,6 +74,9 @@ def memory(rank: Rank) -> Iterator[Memory]:
 
 def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
     """Yield one kernel per pass."""
+    qk, value = rank.model.qk_dim, rank.model.value_dim
+    keys = rank.heads if rank.model.is_latent else rank.kv_heads
+    read = {"F": rank.heads * qk + keys * (qk + value), "B": rank.heads * value}
     for windowed, layers in rank.attention_spans:
         span = layers.rerun_none(rank.keeps("core")).rerun_all(rank.reruns_core)
         each = 2 * rank.heads * rank.keys(windowed) * rank.tokens
@@ -84,10 +87,11 @@ def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
             of_queries, of_values = CORE_PRODUCTS[pass_]
             yield FusedAttention(
                 name="attention core in a window" if windowed else "attention core",
-                flops=each * (of_queries * rank.model.qk_dim + of_values * rank.model.value_dim),
+                flops=each * (of_queries * qk + of_values * value),
                 pass_=pass_,
                 count=count,
                 windowed=windowed,
+                operands=rank.tokens * read["B" if pass_ == "B" else "F"],
                 host=WINDOWED_CORE if windowed else ATTENTION_CORE,
                 source=FUSED,
             )

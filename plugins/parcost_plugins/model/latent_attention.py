@@ -14,7 +14,7 @@ from attrs import evolve
 
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model import core
-from parcost_plugins.model.elementwise import NORMS, ROTARY, elementwise
+from parcost_plugins.model.elementwise import NORMS, REORDERED, ROTARY, elementwise
 from parcost_plugins.model.passes import SPLIT, LayerSpan, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
@@ -78,9 +78,9 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     yield from linear(
         "MLA KV down projection", own, model.kv_lora + model.rope_dim, h, span, source=WAIST
     )
-    normed, apart = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
+    normed, norms = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
     norm = NORMS[rank.fusion.norm]
-    yield from elementwise("MLA norms", norm, normed, e, span, times=apart)
+    yield from elementwise("MLA norms", norm, normed, e, span, times=norms)
     yield from linear(
         "MLA query up projection",
         tokens,
@@ -93,6 +93,10 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     yield from _keys_and_values(rank, up, latent_blocks(study))
     turned = (rank.heads + 1) * model.rope_dim * tokens
     yield from elementwise("rotary embedding", ROTARY[rank.fusion.rotary], turned, e, up)
+    # Of the product behind keys and values each head's are copied apart; each key gets the one part
+    # with positions as well. Megatron-LM, core/fusions/fused_mla_yarn_rope_apply.py: rotary_fwd_kv.
+    apart = model.nope_dim + model.v_dim + model.rope_dim / 2  # the latter is written alone
+    yield from elementwise("keys and values, split", REORDERED, tokens * rank.heads * apart, e, up)
     yield from core.operators(rank)
     yield from linear(
         "attention output projection",

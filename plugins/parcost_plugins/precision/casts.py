@@ -11,6 +11,7 @@ from parcost import Formula, Memory, Once, Real, Study, Work, formula
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
+    FusedAttention,
     Gemm,
     KernelChoice,
     Parameters,
@@ -34,20 +35,26 @@ AMAX = "Transformer Engine: one greatest value per tensor, over the amax group, 
 def operands(study: Study) -> Iterator[Work]:
     """Yield the casts of activations in forward, and of gradients in backward.
 
-    A weight gradient uses both as cast; a transposed copy for it is part of the cast's traffic.
+    A weight gradient uses both as cast; a transposed copy for it is part of the cast's traffic. A
+    narrow attention core has casts of its own: its inputs and the gradient of its output are wide.
     """
     precision, choice = study[Training].precision, study[KernelChoice]
     traffic = precision.cast_traffic(study[Cluster].device)
     if _nothing(traffic) or not choice.memory_bound:
         return
-    for gemm in _narrow_products(study):
-        bytes_ = traffic * gemm.batch * gemm.m * gemm.k
+    for operator in _narrow_operators(study):
+        if isinstance(operator, Gemm):
+            elements = operator.batch * operator.m * operator.k
+            tensors = operator.batch if operator.role == "expert" else 1.0
+        else:
+            elements, tensors = operator.operands, 1.0
+        bytes_ = traffic * elements
         cast = Stream(
-            name=f"cast for {gemm.name}",
+            name=f"cast for {operator.name}",
             bytes_=bytes_,
-            kernels=precision.cast_kernels * (gemm.batch if gemm.role == "expert" else 1.0),
-            pass_=gemm.pass_,
-            count=gemm.count,
+            kernels=precision.cast_kernels * tensors,
+            pass_=operator.pass_,
+            count=operator.count,
             source=SOURCE,
         )
         yield Work(
@@ -61,8 +68,8 @@ def operands(study: Study) -> Iterator[Work]:
         )
 
 
-def _narrow_products(study: Study) -> Iterator[Gemm]:
-    """Yield the products with cast operands, counted where they run in low precision."""
+def _narrow_operators(study: Study) -> Iterator[Gemm | FusedAttention]:
+    """Yield the operators with cast operands, counted where they run in low precision."""
     precision = study[Training].precision
     every_layer = not (precision.wide_first or precision.wide_last)
     operators = (
@@ -70,17 +77,21 @@ def _narrow_products(study: Study) -> Iterator[Gemm]:
         if every_layer
         else study.operators
     )
-    for gemm in operators:
-        if not isinstance(gemm, Gemm) or gemm.pass_ not in ("F", "B", "R"):
+    for one in operators:
+        if isinstance(one, FusedAttention):
+            narrow = precision.narrow != "none" and precision.narrow_attention
+        elif isinstance(one, Gemm) and one.pass_ in ("F", "B", "R"):
+            narrow = precision.is_narrow(one.role, one.pass_)
+        else:
             continue
-        if gemm.wide or not precision.is_narrow(gemm.role, gemm.pass_):
+        if one.wide or not narrow:
             continue
         if every_layer:
-            yield gemm
+            yield one
         else:
             wide = precision.wide_shares(layers(study))
-            counts = [n * (1.0 - w) for n, w in zip(gemm.count, wide, strict=True)]
-            yield evolve(gemm, count=counts)
+            counts = [n * (1.0 - w) for n, w in zip(one.count, wide, strict=True)]
+            yield evolve(one, count=counts)
 
 
 def weights(study: Study) -> Iterator[Once]:

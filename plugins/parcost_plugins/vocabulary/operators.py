@@ -72,7 +72,8 @@ class Gemm(Operator):
 class FusedAttention(Operator):
     """Fused attention in one kernel; *flops* are the executed ones.
 
-    *windowed* says whether a window of the model limits it.
+    *windowed* says whether a window of the model limits it. In low precision *operands* are cast
+    ahead of it: the elements of queries, keys and values, or of the output's gradient.
     """
 
     name: str
@@ -81,6 +82,7 @@ class FusedAttention(Operator):
     count: Sequence[float]
     wide: bool = False
     windowed: bool = False
+    operands: Real = 0.0
     host: str = ATTENTION_CORE
     source: str = ""
 
