@@ -999,6 +999,7 @@ DEEPSPEED = TRL.replace("--bf16", "--bf16 --deepspeed ds.json")
             "git apply a.diff",
         ),
         *("git checkout ds.json", "ed ds.json <<E\n1d\nE", "sd 2 3 ds.json", "git stash"),
+        *("git checkout -- .", "git reset --hard", "git restore .", "rm -f ds.json"),
         "python - <<E\np = 'ds.json'\njson.dump(c, open(p, 'w'))\nE",
         *("f() { sed -i s/2/$Q/ $1; }\nf ds.json", "for i in 1 2; do cat $i >> ds.json; done"),
         *("if [ $X = 1 ]; then sed -i s/2/3/ ds.json; fi", "sed -i 's/2/3/' *.json"),
@@ -1030,6 +1031,11 @@ def test_a_written_file_that_a_later_command_may_change_is_not_read(command: str
         ),
         *("cp ds.json out/", "cp ds.json $OUT/ds.json", "sed -n 1p ds.json", "python gen.py > log"),
         *("git checkout main", "patch src/a.py < a.diff", "sed -i s/2/3/ $DIR/run.py"),
+        *(
+            "rm -rf out *.pt",
+            "timeout 5 cat log",
+            "python -c \"print('a.json'.replace('a', 'b'))\"",
+        ),
         *("cp t out/ds.json", "chmod 644 ds.json", "python gen.py my_ds.json ds.json.bak"),
         *("for i in 1 2; do cat ds.json; done", "cat ds.json | tee log", "sed s/2/3/ ds.json > t"),
     ],
@@ -1041,7 +1047,12 @@ def test_a_command_that_only_reads_a_written_file_leaves_it(command: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("command", "zero"), [("cd conf", "3"), ("cd other", "2"), ("cd conf\ncd ..", "2")]
+    ("command", "zero"),
+    [
+        *(("cd conf", "3"), ("cd other", "2"), ("cd conf\ncd ..", "2")),
+        *(("cp conf/ds.json ./", "3"), ("cp -f conf/ds.json new\ncd new", "3")),
+        *(("cp conf/ds.json new/", "2"), ("cp conf/ds.json new/\ncd new", "3")),
+    ],
 )
 def test_a_launch_reads_a_file_in_its_folder_before_one_beside_the_script(
     command: str, zero: str
@@ -1108,7 +1119,11 @@ def test_a_file_beside_a_script_is_read_behind_a_constant_edit(command: str) -> 
         *('for f in *.json; do\nsed -i s/2/3/ "$f"\ndone', "sed -i 's/x*/3/g' ds.json"),
         *("find . -name '*.json' -exec sed -i s/2/3/ {} +", "ls *.json | xargs sed -i s/2/3/"),
         *("sudo sed -i s/2/3/ ds.json", "srun cp a ds.json", "install -m 644 zero3.json ds.json"),
-        *("scp host:a/ds.json .", "docker exec c tee ds.json"),
+        *("scp host:a/ds.json .", "docker exec c tee ds.json", "f() { cat t; }\nf > ds.json"),
+        *("cp a/ds.json ./", "cp -t . a/ds.json", "cp --target-directory=. a/ds.json"),
+        *("cp a/ds.json $PWD/", "cp -r conf/. .", "rm -f ds.json", "dd if=t of=ds.json"),
+        *("nice cp t ds.json", "timeout 5 cp t ds.json", "sed -i s/2/3/ [d]s.json"),
+        *("python <<E\nshutil.copy('a/ds.json', 'ds.json')\nE", "python -c \"dump(f'{n}.json')\""),
         *("sed -i 1d ds.json", "sed -i -n s/2/3/ ds.json", "sed -i 's/2**/3/' ds.json"),
     ],
 )

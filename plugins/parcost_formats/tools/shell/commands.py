@@ -228,10 +228,10 @@ class CommandReader(FileEditor):
         files: Mapping[str, Variable | None],
     ) -> None:
         """Mark *files* that a command may change; a text that it has just written is known."""
+        self._mark_targets(node.redirections, files)
         key = text_of(fields[0])
         if key in self._functions or key in WRAPPERS:
             return
-        self._mark_targets(node.redirections, files)
         texts = [text_of(value) for value in fields]
         document = text_of(self._document(node) or [])
         changed = written_paths(texts, document)

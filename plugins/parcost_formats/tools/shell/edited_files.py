@@ -111,9 +111,14 @@ class FileEditor(ControlFlow):
     def _copy(self, words: Sequence[str]) -> tuple[str, _FileText | None]:
         operands = [one for one in words if not one.startswith("-")]
         plain = len(operands) == 2 and {*words} <= {*operands, *_COPY_OPTIONS}
-        if not plain or not operands[1].endswith(DECIDING):
+        if not plain:
             return "", None
-        return operands[1], self._text_on_disk(operands[0])
+        source, target = operands
+        if not target.endswith(DECIDING):  # a folder
+            if not source.endswith(DECIDING):
+                return "", None
+            target = posixpath.join(target, posixpath.basename(source))
+        return target, self._text_on_disk(source)
 
     def _edit_in_place(self, words: Sequence[str]) -> tuple[str, _FileText | None]:
         path = words[-1] if words else ""

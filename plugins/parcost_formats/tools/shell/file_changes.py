@@ -22,7 +22,7 @@ _WRITING_WORDS = {
 }
 _IN_PLACE = ("sed", "perl", "yq", "awk", "gawk")
 _OUTPUTS = {"curl": ("-o", "--output"), "wget": ("-O", "--output-document")}
-_OUTPUT = re.compile(r"-o|--(?:out(?:put)?|dest(?:ination)?|dst|save|write)(?:[_-]\w+)*")
+_OUTPUT = re.compile(r"-o|of|--(?:out(?:put)?|dest(?:ination)?|dst|save|write)(?:[_-]\w+)*")
 _OPENED = re.compile(
     r"open\(\s*[rf]?([\"'])([^\"'\n]+)\1\s*,\s*(?:mode\s*=\s*)?[\"'][wa]"
 )  # in Python
@@ -33,12 +33,18 @@ _CONFIGURATIONS = tuple(f"*{one}" for one in DECIDING if "y" in one or one in ("
 _EDITORS = {"ed": 0, "ex": 0, "sd": 2, "patch": 0}
 _RESTORING = ("checkout", "restore")  # of git: files that they name
 _CHANGING = ("apply", "am", "stash")  # of git: files that they do not name
-_OPENED_BY_NAME = re.compile(r"open\(\s*\w[^,()]*,[^)]*[\"'][wa]|\.write_text\(|\bdump\(")
+_OPENED_BY_NAME = re.compile(
+    r"open\(\s*\w[^,()]*,[^)]*[\"'][wa]|\.write_text\(|\bdump\(|\bshutil\.\w+\(|\bos\.(?:rename|replace)\("
+)
 _STRING = re.compile(r"([\"'])([^\"'\n]+)\1")
-_PREFIXES = {"sudo", "srun", "pdsh", "docker", "xargs", "find", "mpirun", "ssh", "time", "env"}
+_PREFIXES = {
+    *("sudo", "srun", "pdsh", "docker", "xargs", "find", "mpirun", "ssh", "time", "env"),
+    *("nice", "ionice", "timeout", "stdbuf", "setsid"),
+}
 _COPYING = ("cp", "mv", "install", "ln", "rsync", "scp")
 _LONG = 1000  # characters of a line in which no command is looked for
-_SAVING = ("tee", "sponge")  # write their input into files
+_SAVING = ("tee", "sponge", "rm", "unlink")  # write their input into files, or remove them
+_HERE = re.compile(r"^\$\{?PWD\b\}?(?=/|$)")
 _WRITING = {*_IN_PLACE, *_COPYING, *_SAVING}
 
 
@@ -57,7 +63,9 @@ def may_change(path: str, words: Sequence[str], document: str = "") -> bool:
     if writing is not None and not any(re.fullmatch(writing, one) for one in rest):
         return False
     if program in _COPYING and ("-t" not in rest or program == "rsync"):
-        return _copies_to(path, program, [one for one in rest if not one.startswith("-")])
+        return _copies_to(path, program, operands_of(program, rest))
+    if program == "git" and {".", "--hard"} & {*rest} and {*_RESTORING, "reset"} & {*rest}:
+        return True
     name = posixpath.basename(path)
     named = re.compile(rf"(?:^-\w|(?<![\w.-])){re.escape(name)}(?![\w-]|\.\w)")
     if any(named.search(one) for one in (*rest, document)):
@@ -95,13 +103,36 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
         if any(_OPENED_BY_NAME.search(text) for text in texts):
             strings = [one[1] for text in texts for one in _STRING.findall(text)]
             opened += [one for one in (*strings, *rest) if one.endswith(DECIDING)]
-        return [*opened, *_output_files(rest)]
+        return [*map(_pattern_of_python, opened), *_output_files(rest)]
     if program in _OUTPUTS:
         return [other for one, other in pairwise(rest) if one in _OUTPUTS[program]]
     if program not in _COPYING:
         return _output_files(rest)
-    copied = _copied_paths(plain) if len(plain) > 1 and "-t" not in rest else []
+    operands = operands_of(program, rest)
+    copied = _copied_paths(program, operands) if len(operands) > 1 else []
     return [*plain, *copied] if program == "mv" else copied
+
+
+def operands_of(program: str, words: Sequence[str]) -> Sequence[str]:
+    """Return the operands of a program that copies files, the target last.
+
+    >>> operands_of("cp", ["-t", ".", "a.json"]), operands_of("rsync", ["-t", "a.json", "."])
+    (['a.json', '.'], ['a.json', '.'])
+    """
+    plain = [one for one in words if not one.startswith("-")]
+    for flag, value in (*pairwise(words), *(one.partition("=")[::2] for one in words)):
+        if program != "rsync" and flag in ("-t", "--target-directory"):
+            return [*(one for one in plain if one != value), value]
+    return plain
+
+
+def _pattern_of_python(text: str) -> str:
+    """Return the path or pattern of a string in Python.
+
+    >>> _pattern_of_python("{n}.json"), _pattern_of_python(".json"), _pattern_of_python("a.json")
+    ('*.json', '*.json', 'a.json')
+    """
+    return f"*{text}" if text in DECIDING else re.sub(r"\{[^}]*\}", "*", text)
 
 
 def _widen(paths: Sequence[str]) -> Sequence[str]:
@@ -114,7 +145,12 @@ def _widen(paths: Sequence[str]) -> Sequence[str]:
     if any("$" in one and not one.endswith(DECIDING) for one in names):
         return _CONFIGURATIONS
     parts = zip(paths, names, strict=True)
-    return [f"*{posixpath.splitext(name)[1]}" if "$" in name else one for one, name in parts]
+    return [
+        f"*{posixpath.splitext(name)[1]}"
+        if "$" in name
+        else posixpath.join(posixpath.dirname(one), re.sub(r"\[[^]]*\]|\?", "*", name))
+        for one, name in parts
+    ]
 
 
 def _paths_of_git(words: Sequence[str]) -> Sequence[str]:
@@ -137,13 +173,18 @@ def _paths_behind(program: str, words: Sequence[str], document: str) -> Sequence
     return found
 
 
-def _copied_paths(operands: Sequence[str]) -> Sequence[str]:
+def _copied_paths(program: str, operands: Sequence[str]) -> Sequence[str]:
     """Return the files that a command copies to a known path, or into this folder."""
     *sources, target = operands
     if target.endswith(DECIDING):
         is_same = "$" in target and posixpath.basename(sources[-1]) == posixpath.basename(target)
         return [] if is_same else [target]
-    return [] if target != "." else [posixpath.basename(one.rpartition(":")[2]) for one in sources]
+    if posixpath.normpath(_HERE.sub(".", target)) != ".":
+        return []
+    whole = (".", "*", *([""] if program == "rsync" else []))
+    if any(posixpath.basename(one) in whole and one[0] not in "/~$" for one in sources):
+        return _CONFIGURATIONS
+    return [posixpath.basename(one.rpartition(":")[2]) for one in sources]
 
 
 def may_write(text: str, name: str) -> bool:
