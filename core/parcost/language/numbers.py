@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from parcost.language.units import ONE, Dimension, known_units, unit
@@ -217,6 +217,7 @@ class ColumnScale:
         return f"{value / self.size:,.{self.decimals}f}"
 
 
+@lru_cache(maxsize=2**14)  # a resolved spec repeats most of them
 def literal(value: float, dimension: Dimension = ONE) -> str:
     """Return the shortest literal of the language that reads back as exactly *value*.
 
