@@ -615,7 +615,7 @@ def test_the_engine_of_verl_is_read(old: str, new: str, path: str, value: str) -
     assert settings(found)[path] == value
 
 
-def test_another_engine_of_verl_is_rejected_and_tokens_that_do_not_fit_are_asked_for() -> None:
+def test_another_engine_of_verl_is_rejected_and_tokens_that_do_not_fit_raise_a_question() -> None:
     other = read("verl", VERL, ENGINE_SFT.replace("engine=fsdp", "engine=megatron"))
     assert "the engine megatron of verl is not read" in other.problems[0].message
     asked = read("verl", VERL, ENGINE_SFT.replace("max_length=4096", "max_length=3000")).questions

@@ -254,7 +254,7 @@ def test_the_configuration_of_deepspeed_states_what_flags_leave_out(
     assert not {"--deepspeed_config", "--deepspeed"} & reasons(found).keys()
 
 
-def test_a_configuration_that_a_command_may_change_is_asked_for_with_the_command() -> None:
+def test_a_configuration_that_a_command_may_change_raises_a_question_with_it() -> None:
     text = "sed -i s/1/$S/ ds.json\npython pretrain_gpt.py --deepspeed --deepspeed_config ds.json "
     beside = {"ds.json": '{"zero_optimization": {"stage": 1}}'}
     found = Megatron().read(ImportFile("run.sh", text + small(), neighbor=beside.get))

@@ -363,7 +363,7 @@ def test_an_optimizer_with_other_state_raises_a_question(flags: str, attribute: 
         ("--activation-offload", "offload.activations"),
     ],
 )
-def test_a_flag_of_a_fork_that_may_decide_is_asked_for(flags: str, attribute: str) -> None:
+def test_a_flag_of_a_fork_that_may_decide_raises_a_question(flags: str, attribute: str) -> None:
     text = f"python pretrain_gpt.py --bf16 {small('--micro-batch-size 1')} "
     found = Megatron().translate("run.sh", text + flags)
     assert attribute in {one.attribute for one in found.questions}

@@ -1,14 +1,13 @@
 """Peak memory: the device, the moment and the terms.
 
-Five moments are compared on every device: the most of a forward pass, the most of a backward pass
-of layers, the loss, the optimizer, and the gathering of parameters. In the first three,
-micro-batches are in flight, as many as the schedule's order implies. With several virtual stages on
-a device, every combination of counts that occurs is tried. Between the B and the W of a micro-batch
-only a part of it is held.
+Five moments are compared on every device: a forward pass, the loss, a backward pass of layers, the
+optimizer, and the gathering of parameters. In the first three, micro-batches are in flight, as many
+as the schedule's order implies. With several virtual stages on a device, every combination of
+counts that occurs is tried. Between the B and the W of a micro-batch only a part of it is held.
 
-In the backward pass of layers, memory of the loss is that of the other micro-batches. Let a device
-have 4 micro-batches in flight, of 2 GiB each, and let the loss of each take 3 GiB. It holds 20 GiB
-at the loss. In the backward pass of layers it holds 8 + 9 = 17 GiB, and what is recomputed.
+In the backward pass of layers, memory of the loss is that of the other micro-batches. For example,
+4 micro-batches of 2 GiB each are in flight, and the loss of each takes 3 GiB. The device holds
+20 GiB at the loss. In the backward pass of layers it holds 8 + 9 = 17 GiB, and what is recomputed.
 """
 
 from __future__ import annotations
