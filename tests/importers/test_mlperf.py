@@ -63,6 +63,8 @@ def test_files_that_a_configuration_sources_are_read() -> None:
 def test_stages_gather_together_or_in_turn(value: str, start: str) -> None:
     text = f"{JOB}export ALIGN_PARAM_GATHER={value}\n"
     assert settings(read(text))["overlap.gather_start"] == start
+    whole = text.replace("INTERLEAVED_PIPELINE=8", "INTERLEAVED_PIPELINE=1")  # stages in one piece
+    assert settings(read(whole))["overlap.gather_start"] == "arrival"
     alone = text.replace("PIPELINE_MODEL_PARALLEL=8", "PIPELINE_MODEL_PARALLEL=1")
     assert "overlap.gather_start" not in settings(read(alone))
 

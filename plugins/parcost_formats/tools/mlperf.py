@@ -110,7 +110,8 @@ def _layout(found: SettingCollector) -> None:
         found.set("overlap", "bucket", f"{digits(bucket)} * 2 B", "BUCKET_SIZE")
     together = found.switch("ALIGN_PARAM_GATHER")
     if together is not None and (found.whole("PIPELINE_MODEL_PARALLEL") or 1) > 1:
-        start = "step" if together else "arrival"
+        interleaves = (found.whole("INTERLEAVED_PIPELINE") or 1) > 1  # else it changes nothing
+        start = "step" if together and interleaves else "arrival"
         found.set("overlap", "gather_start", start, "ALIGN_PARAM_GATHER")
     if found.switch("TP_PP_DP_MAPPING"):
         found.set("layout", "order", '"tp-cp-pp-dp"', "TP_PP_DP_MAPPING")
