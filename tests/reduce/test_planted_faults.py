@@ -22,7 +22,7 @@ from parcost.engine import bounds, memory, overlap, reduce, stage_costs, step_co
 from parcost.engine.maxima import MaximumChoice
 from parcost.search import timing
 
-EXAMPLES = 200  # at most: what is listed here needs a few dozen
+EXAMPLES = 400  # at most: what is listed here needs a few dozen, or some 200
 
 
 def _module(name: str) -> Any:
