@@ -50,6 +50,7 @@ _UNREAD = re.compile(r"[$`?*]")
 _STARTERS = {"srun", "mpirun", "mpiexec", "numactl", "singularity", "apptainer"}
 _WRITTEN_FILE = f"${{{FILE_PREFIX}"  # of a file that branches write
 _DEEPEST_CALL = 30
+_COMPARED = 2  # pieces whose reading takes as long as to compare a file with a command
 Builtin = Callable[[SimpleCommand, list[list[Piece]]], Decision]
 
 
@@ -235,6 +236,7 @@ class CommandReader(FileEditor):
         texts = [text_of(value) for value in fields]
         document = text_of(self._document(node) or [])
         changed = written_paths(texts, document)
+        self.count(_COMPARED * len(files) * (1 + len(changed)))
         for path in changed:
             self._mark_on_disk(path, node.start, node.end)
         patterns = [one for one in changed if "*" in one]

@@ -34,7 +34,7 @@ _EDITORS = {"ed": 0, "ex": 0, "sd": 2, "patch": 0}
 _RESTORING = ("checkout", "restore")  # of git: files that they name
 _CHANGING = ("apply", "am", "stash")  # of git: files that they do not name
 _OPENED_BY_NAME = re.compile(
-    r"open\(\s*\w[^,()]*,[^)]*[\"'][wa]|\.write_text\(|\bdump\(|\bshutil\.\w+\(|\bos\.(?:rename|replace)\("
+    r"open\(\s*\w[^,()]*,[^()]*[\"'][wa]|\.write_text\(|\bdump\(|\bshutil\.\w+\(|\bos\.(?:rename|replace)\("
 )
 _STRING = re.compile(r"([\"'])([^\"'\n]+)\1")
 _PREFIXES = {
@@ -67,8 +67,8 @@ def may_change(path: str, words: Sequence[str], document: str = "") -> bool:
     if program == "git" and {".", "--hard"} & {*rest} and {*_RESTORING, "reset"} & {*rest}:
         return True
     name = posixpath.basename(path)
-    named = re.compile(rf"(?:^-\w|(?<![\w.-])){re.escape(name)}(?![\w-]|\.\w)")
-    if any(named.search(one) for one in (*rest, document)):
+    named = rf"(?:^-\w|(?<![\w.-])){re.escape(name)}(?![\w-]|\.\w)"
+    if any(name in one and re.search(named, one) for one in (*rest, document)):
         return True
     patterns = (posixpath.basename(one) for one in rest if re.search(r"[*?]", one))
     return any(fnmatchcase(name, one) for one in patterns)
