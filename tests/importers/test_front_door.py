@@ -196,6 +196,26 @@ def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> 
     assert "which has the job: `./cfg/llama.toml`" in " ".join(done.err.split())
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "torchrun --nproc_per_node=8 run_train.py --config-file conf/run.yaml\n",
+        'CONFIG_FILE="conf/run.yaml" NGPU=8 ./run_train.sh --training.local_batch_size 2\n',
+        "EXP=conf/run.yaml bash ./run_pretrain.sh\n",
+    ],
+)
+def test_a_script_names_the_configuration_beside_it(run_command: Run, script: str) -> None:
+    done = run_command("eval", "job.sh", files={"job.sh": script, "conf/run.yaml": "a: 1\n"})
+    text = " ".join(done.err.split())
+    assert "evaluate `conf/run.yaml`, and state by --set what the command changes of it" in text
+
+
+def test_a_command_of_axolotl_with_a_batch_is_its_own(run_command: Run) -> None:
+    done = run_command("eval", "j.sh", files={"j.sh": "axolotl train a.yml --micro-batch-size 4\n"})
+    assert "keys of 2 formats" not in done.err
+    assert "a.yml" in done.err
+
+
 @pytest.mark.parametrize("written", [True, False])
 def test_a_script_with_its_configuration_lacks_no_other_file(
     run_command: Run, written: bool

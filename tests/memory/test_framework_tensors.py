@@ -131,6 +131,48 @@ def test_gradients_are_staged_in_a_buffer_of_a_size(elements: int, expected: flo
     assert found.get("gradient staging", 0.0) == expected
 
 
+@pytest.mark.parametrize(
+    ("layout", "precision", "copied"),
+    [
+        ("zero = 0", "fp16", 0),
+        ("zero = 1", "fp16", 4 / 8),  # fp32 copies of the eighth that a rank updates
+        ("zero = 2", "fp16", 4 / 8),
+        ("zero = 3", "fp16", 0),
+        ("zero = 1", "bf16", 0),  # its gradients are in fp32 already
+    ],
+)
+@pytest.mark.parametrize("framework", ["deepspeed", "megatron_deepspeed_2023"])
+def test_deepspeed_updates_from_a_wide_copy_of_a_shards_gradients(
+    framework: str, layout: str, precision: str, copied: float
+) -> None:
+    use = f"use catalog.frameworks.{framework}"
+    chosen = f"framework = {framework}"
+    found = terms(study_of(chosen, use, layout=layout, precision=precision))
+    parameters = LAYERS * (MATRICES + 2 * HIDDEN) + 2 * HIDDEN * VOCABULARY + HIDDEN
+    assert found.get("gradients of the update", 0.0) == pytest.approx(copied * parameters)
+
+
+def test_the_share_of_an_update_on_the_host_is_copied_there() -> None:
+    use = "use catalog.frameworks.deepspeed"
+    here, there = (
+        terms(study_of("framework = deepspeed", use + more, precision="fp16"))
+        for more in ("", "\noffload { optimizer = 75 % }")
+    )
+    name = "gradients of the update"
+    assert there[name] == here[name] / 4
+
+
+@pytest.mark.parametrize(("tp", "each"), [(1, 12), (2, 16 / 2)])
+def test_an_eager_loss_on_a_share_of_the_vocabulary_has_an_exponential_more(
+    tp: int, each: float
+) -> None:
+    """The backward pass of PyTorch's parallel loss: log-softmax, gradient, exponential and sum."""
+    study = study_of("loss = eager", layout=f"tp = {tp}")
+    held = [t for _, t in study.contributions("memory") if "loss" in t.moments]
+    of_loss = sum(t.bytes_ for t in held if "loss" in t.name or "logits" in t.name)
+    assert of_loss == each * LOGITS
+
+
 def test_a_compiler_reduces_matrix_by_matrix() -> None:
     layout = "zero = 3"
     layer = lines(study_of(precision="bf16_fsdp", layout=layout))

@@ -99,8 +99,10 @@ def test_some_frameworks_keep_what_a_stage_has_sent(framework: str, kept: bool) 
     found = [term for _, term in study.contributions("memory") if term.name == "stage output"]
     assert bool(found) == kept
     for term in found:
-        # Two sequences of 2048 tokens, 4096 wide, in fp16: on every rank, of every stage but the last.
-        assert term.bytes_ == 2 * 2048 * 4096 * 2
+        # Two sequences of 2048 tokens, 4096 wide, in fp16: on every rank, of every stage but the
+        # last. DeepSpeed keeps the share that it has sent: a quarter of it.
+        shares = 4 if "deepspeed" in framework else 1
+        assert term.bytes_ == 2 * 2048 * 4096 * 2 / shares
         assert tuple(term.count) == (1.0, 1.0, 1.0, 0.0)
         assert term.per_micro_batch
 

@@ -173,17 +173,17 @@ def test_gradients_by_matrix_are_whole_of_the_largest(
 def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     found = terms(bind({"layout.zero": 2, "plain.memory": 1e12}, parameters=PARTS))
     assert found["gradient bucket"].once_per_device
-    assert set(found["gradient bucket"].moments) == {"loss", "backward"}
+    assert found["gradient bucket"].moments == ("backward", "loss")
     gathered = terms(bind({"layout.zero": 3}, parameters=PARTS))
     assert gathered["gathered layers"].once_per_device
-    assert set(gathered["gathered layers"].moments) == {"forward", "loss", "backward", "gather"}
-    assert set(gathered["unsharded gradients"].moments) == {"loss", "backward"}
+    assert gathered["gathered layers"].moments == ("forward", "backward", "loss", "gather")
+    assert gathered["unsharded gradients"].moments == ("backward", "loss")
     text = "framework plainly { gradient_staging = 1 }\n"
     staging = terms(bind({"training.framework": "plainly"}, text, parameters=PARTS))[
         "gradient staging"
     ]
     assert (staging.bytes_, staging.once_per_device) == (4, True)
-    assert set(staging.moments) == {"loss", "backward", "optimizer"}
+    assert staging.moments == ("backward", "loss", "optimizer")
     kept = terms(bind({"layout.zero": 3, "sharding.reshard": "off"}, parameters=PARTS))
     assert not kept["gathered layers"].once_per_device
 

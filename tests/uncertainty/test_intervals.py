@@ -326,7 +326,7 @@ def test_one_expert_is_no_mixture(experts: int, high: float) -> None:
 
 
 def test_memory_under_a_known_framework_lies_within_twelve_percent() -> None:
-    """84 of 96 open runs whose memory was measured lie within 12 % of the prediction."""
+    """87 of 96 open runs whose memory was measured lie within 12 % of the prediction."""
     known = STUDY.replace("cluster {", "use catalog.frameworks.megatron_core\ncluster {")
     (scenario,) = parcost.load_text(known)
     result = scenario.evaluate().result
@@ -335,4 +335,4 @@ def test_memory_under_a_known_framework_lies_within_twelve_percent() -> None:
     (interval,) = [one for _, one in result.intervals if one.name == "memory"]
     assert float(interval.low) == pytest.approx(0.88 * memory)
     assert float(interval.high) == pytest.approx(1.12 * memory)
-    assert interval.coverage == pytest.approx(0.87)
+    assert interval.coverage == pytest.approx(0.91)

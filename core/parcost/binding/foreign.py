@@ -134,6 +134,8 @@ def importer_for(
     if missing:
         message = f"`{name}` starts another file, which has the job: {_names(missing)}"
         help = f"evaluate `{missing[0]}`, or put it into the folder of `{name}`"
+        if there := [one for one in missing if neighbor(one) is not None]:
+            help = f"evaluate `{there[0]}`, and state by --set what the command changes of it"
     raise failure("not-a-spec", message, name, help)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.needs import NEEDS
-from parcost_formats.tools.shell.scripts import read_script
+from parcost_formats.tools.shell.scripts import ScriptCall, read_script
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
 
@@ -52,10 +52,9 @@ class UnreadTools(Importer):
         lacking = [
             path
             for call in script.commands
-            for path in _configurations([word.text for word in call.words])
+            for path in _configurations(_words(call))
             if "://" not in path
             and script.start_from(call.written, call.folder).find_written(path) is None
-            and file.neighbor(path) is None
         ]
         texts |= dict.fromkeys([*(one.text for one in script.lacking), *lacking], "")
         return [ImportFile(path, text) for path, text in texts.items()]
@@ -82,6 +81,12 @@ class UnreadTools(Importer):
             help=help,
         )
         return Translation(problems=[problem])
+
+
+def _words(call: ScriptCall) -> Sequence[str]:
+    """Return the words of a command, and the assignments ahead of it behind them."""
+    ahead = [f"{name}={value.text}" for name, value in call.environment.items()]
+    return [*(word.text for word in call.words), *ahead]
 
 
 def _configurations(words: Sequence[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from parcost import Memory, Real, Study, attribute, formula, hookimpl
-from parcost.numeric import any_of
+from parcost.numeric import any_of, where
 from parcost_plugins.vocabulary import (
     Compression,
     LocalUpdates,
@@ -35,11 +35,14 @@ _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Yield the memory of state, and of gradient buffers."""
-    staging = study[Training].framework.gradient_staging
+    framework = study[Training].framework
+    staging, update = framework.gradient_staging, framework.update_gradients
     for kind in stage_kinds(study):
         yield from _state(kind, study)
         if any_of(staging != 0) and not shards_weights(study):
             yield _staging_buffer(kind, study)
+        if any_of(update != 0) and shards_states(study) and not shards_weights(study):
+            yield _update_copy(kind, study)
         if copies_buckets(study):
             yield _copies(kind, study)
         if study[Compression].method in _FEEDBACK:
@@ -104,7 +107,30 @@ def _staging_buffer(kind: StageKind, study: Study) -> Memory:
         ),
         count=kind.count,
         once_per_device=True,
-        moments=("loss", "backward", "optimizer"),
+        moments=("backward", "loss", "optimizer"),
+    )
+
+
+def _update_copy(kind: StageKind, study: Study) -> Memory:
+    """Return the copy of a shard's gradients that the optimizer reads, if it needs wider ones.
+
+    It is one tensor, which matches no freed block: an allocator reserves new memory for it.
+    """
+    training, offload = study[Training], study[Offload]
+    wide, size = training.framework.update_gradients, training.precision.gradients
+    return Memory(
+        name=kind.label("gradients of the update"),
+        cause=BUFFERS,
+        bytes_=formula(
+            "N > 1 ? psi g / N (1 - o) : 0, o on the host",
+            psi=kind.elements,
+            g=(where(size < wide, wide, 0.0), "B"),
+            N=kind.shards(shards_states(study)),
+            o=offload.optimizer,
+            source="DeepSpeed, runtime/zero/stage_1_and_2.py: `step` flattens a partition",
+        ),
+        count=kind.count,
+        moments=("backward", "loss", "optimizer"),
     )
 
 

@@ -96,9 +96,10 @@ def memory(study: Study) -> Iterator[Memory]:
     One of three tensors is saved for backward: an fp32 softmax, which the gradient overwrites; the
     logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
     logits. An unfused loss has two more fp32 tensors in backward, the gradients of loss and of
-    log-softmax; in forward it has the logits, which take no more. A loss in chunks computes the
-    gradient of each chunk at once, in place of the head's input. It saves nothing else. All of it
-    is freed before the backward pass of the layers.
+    log-softmax, and on a share of the vocabulary an exponential; in forward it has the logits,
+    which take no more. A loss in chunks computes the gradient of each chunk at once, in place of
+    the head's input. It saves nothing else. All of it is freed before the backward pass of the
+    layers.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:
@@ -122,7 +123,8 @@ def memory(study: Study) -> Iterator[Memory]:
         )
         passing = [("logits gradient", narrow)]
         if loss == "eager":
-            passing.append(("gradients of the loss in fp32", "max(8 - e, 0) s b V / t"))
+            rest = "t > 1 ? (12 - e) s b V / t : max(8 - e, 0) s b V"
+            passing.append(("gradients of the loss in fp32", rest))
     else:
         held = rank.formula(narrow)
         yield rank.kept_memory(f"loss {loss}", held, runs, moments=UNTIL_LAYERS, tag=ENDS)

@@ -16,6 +16,7 @@ from parcost_plugins.model.rank import KEPT, UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import before_last, map_stages
+from parcost_plugins.vocabulary.run_choices import stage_messages
 
 
 @hookimpl
@@ -103,7 +104,8 @@ def memory(study: Study) -> Iterator[Memory]:
             source=KEPT,
         )
     if rank.training.framework.keeps_stage_outputs:
-        sent = rank.formula(f"{text} e", source=KEPT)
+        share = "s b h / t" if stage_messages(study) == "partitioned" else text
+        sent = rank.formula(f"{share} e", source=KEPT)
         yield rank.kept_memory("stage output", sent, before_last(study), freed=1.0, tag=ENDS)
     if rank.fusion.norm == "composite" and model.norms:
         # The square and the product read the input in fp32, the gain what it multiplies.

@@ -377,6 +377,14 @@ class Framework:
         minimum=0,
         doc="elements of a buffer that gradients are copied into to be reduced, without ZeRO 3",
     )
+    update_gradients: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc=(
+            "bytes per parameter of the copy of a shard's gradients that the optimizer reads, if "
+            "gradients are narrower (ZeRO 1 and 2)"
+        ),
+    )
     fragmentation: Real = fraction(
         default=0.0, doc="share of the activation memory lost between blocks of the allocator"
     )

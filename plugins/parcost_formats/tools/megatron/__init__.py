@@ -67,6 +67,8 @@ _DOUBTS = table(TOOL)["doubts"]
 _SET_ELSEWHERE = {"use_checkpoint_args": "model"}
 _SIGNS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_gpt")
 _SIGN_OF_SWIFT = re.compile(r"\bmegatron\s+(?:sft|pt|rlhf)\b")
+#: Commands of another tool with options of the same names.
+_OTHER_COMMANDS = re.compile(r"^[^#\n]*\baxolotl(?:\s+train|\.cli\.train)\b", re.MULTILINE)
 _SIGNS_OF_YAML = (
     re.compile(r"^MODEL_ARGS:", re.MULTILINE),
     re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
@@ -110,6 +112,8 @@ class Megatron(JobImporter):
             )
         if name.endswith(".py"):
             return any(sign in text for sign in _SIGNS_OF_RECIPES)
+        if _OTHER_COMMANDS.search(text):
+            return False
         return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
 
     def translate(self, name: str, text: str) -> Translation:

@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary.run_choices import (
 )
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
-_BACKWARD: tuple[Moment, ...] = ("loss", "backward")
+_BACKWARD: tuple[Moment, ...] = ("backward", "loss")
 
 
 def buffers(study: Study) -> Iterator[Memory]:
