@@ -371,7 +371,16 @@ def test_a_flag_of_a_fork_that_may_decide_raises_a_question(flags: str, attribut
     assert attribute not in {one.attribute for one in plain.questions}
 
 
-@pytest.mark.parametrize("flag", ["--use-lora", "--enable-galore", "--visual-model-size 2"])
+def test_names_that_only_contain_such_a_word_or_in_capitals_are_as_before() -> None:
+    text = f"python pretrain_gpt.py --bf16 {small('--micro-batch-size 1')} --optimizer AdamW "
+    found = Megatron().translate("run.sh", f"{text} --exploration-rate 3")
+    assert not found.problems
+    assert "precision" not in {one.attribute for one in found.questions}
+
+
+@pytest.mark.parametrize(
+    "flag", ["--use-lora", "--lora-blocks 8", "--enable-galore", "--visual-model-size 2"]
+)
 def test_a_flag_of_a_fork_for_other_training_is_rejected(flag: str) -> None:
     text = f"python pretrain_gpt.py --bf16 {small('--micro-batch-size 1')} "
     assert any(

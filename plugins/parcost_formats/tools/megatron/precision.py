@@ -123,7 +123,7 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
         )
         answers = ("--set 'offload.optimizer=100 %'", "--set offload.optimizer=0")
         draft.ask("offload.optimizer", reason, answers, kind)
-    elif kind is not None and kind.text not in ("adam", "adamw"):
+    elif kind is not None and kind.text.lower() not in ("adam", "adamw"):
         reason = f"recipes have the optimizer state of Adam, and the optimizer is {kind.text[:40]}"
         draft.ask("precision", reason, [f"--use catalog.precisions.{base}"], kind)
     elif aware and changed is not None and optimizer != 12:
