@@ -87,6 +87,7 @@ PASSING_ON = {
     "core/parcost/engine/point_diagnostics.py",
     "core/parcost/engine/rules.py",
     "core/parcost/language/diagnostics.py",
+    "core/parcost/language/errors.py",
     "core/parcost/binding/modules.py",
     "core/parcost/batch/files.py",
     "core/parcost/batch/rejections.py",
