@@ -60,7 +60,7 @@ def test_an_unknown_key_of_a_subject_is_a_question(
         f"error[import-question]: `{attribute}` is not known: `{strange.split()[-2 if strange[-1].isdigit() else -1]}`"
         in done.err
     )
-    assert "choose one: --" in done.err
+    assert "help: add --" in done.err or "help: choose one: --" in done.err
     assert "step" not in done.out
 
 

@@ -40,7 +40,7 @@ def checklist(bind: Bind, values: dict[str, Any], **more: Any) -> dict[Any, Any]
     return {row[0]: tuple(row[1:]) for row in rows}
 
 
-START_UP = "buckets take longer to send than to start"
+START_UP = "transfer time of a bucket exceeds its latency"
 MAY_HIDE, HIDES = (
     "gradient reduction overlaps with backward",
     "share of the gradient reduction that is hidden",
@@ -49,8 +49,8 @@ LARGER = "larger micro-batches hide more of it"
 ACCUMULATE = "micro-batches per gradient reduction"
 NARROW = "bytes per reduced gradient"
 VIEWS = "buckets are views of the gradients"
-ROOM = "every rank has room for what it holds"
-LINK = "replicas exchange over"
+ROOM = "peak memory is within the limit"
+LINK = "link between replicas"
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_a_checklist_says_what_was_found(bind: Bind) -> None:
         NARROW: ((4.0, "B"), "no", "16 bits halve the bytes, with rounding errors"),
         VIEWS: ("on", "yes", ""),
         ROOM: ((memory, "GiB"), "yes", ""),
-        LINK: ("net", (1e9, "B/s"), "of each rank, in one direction"),
+        LINK: ("net", (1e9, "B/s"), "per rank and direction"),
     }
 
 
@@ -88,7 +88,7 @@ def test_a_checklist_says_what_was_chosen_otherwise(bind: Bind) -> None:
     assert rows[ACCUMULATE] == (2.0, "yes", "")
     assert rows[NARROW] == ((2.0, "B"), "yes", "")
     assert rows[VIEWS] == ("off", "no", "copies take the gradients once more")
-    assert rows[ROOM][1:] == ("no", "more than 2 GiB: a higher ZeRO stage shares it out")
+    assert rows[ROOM][1:] == ("no", "more than 2 GiB: a higher ZeRO stage shards it")
 
 
 @pytest.mark.slow

@@ -441,13 +441,13 @@ class Binder:
     def report_circle(
         self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
     ) -> None:
-        also = [(span, "in this circle") for _, _, span in others]
+        also = [(span, "part of the cycle") for _, _, span in others]
         self.diagnostics.append(
             problem(
                 "circular",
                 f"`{name}` depends on itself",
                 node.name.span,
-                "needs its own value" if not others else "in this circle",
+                "needs its own value" if not others else "part of the cycle",
                 also=also,
             )
         )

@@ -306,7 +306,8 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
             f"`{name}` needs a unit",
             span,
             "this is a plain number",
-            help=_items_with_unit(node, wanted) or f"units of {wanted} are {_examples(wanted)}",
+            help=_items_with_unit(node, wanted)
+            or f"write a unit of {wanted}, such as {_examples(wanted)}",
         )
     measured = "must be a plain number" if wanted == ONE else f"must be in {wanted}"
     kinds = (wanted, BIT_RATE) if wanted == RATE else (wanted,)

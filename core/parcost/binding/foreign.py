@@ -127,8 +127,8 @@ def importer_for(
             return importer_for(one.name, one.text, importers)
     missing = [*dict.fromkeys(one.name for one in started if not one.text)]
     help = (
-        "`parcost import --list` lists the formats that are read, and --from NAME chooses one; a "
-        "job of another tool is described in a spec, or by its `config.json` and options"
+        "choose a format of `parcost import --list` with --from NAME; for a job of another tool, "
+        "write a spec, or evaluate its `config.json` with options"
     )
     message = f"`{name}` is not a spec, and its format was not recognised"
     if missing:

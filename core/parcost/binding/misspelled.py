@@ -154,7 +154,7 @@ def _questions(
     stated = {path for path in changed if then[path][1]} or changed
     shown = name.replace("_", "-") if key.name.startswith("--") else name
     dashes = "--" if key.name.startswith("--") else ""
-    reason = f"`{key.name}` is not a key of {importer.title}; `{dashes}{shown}` would decide this"
+    reason = f"`{key.name}` is not a key of {importer.title}; `{dashes}{shown}` was probably meant"
     for path in sorted(stated):
         value = then[path][0]
         also: Sequence[str] = ()

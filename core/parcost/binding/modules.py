@@ -348,7 +348,7 @@ class Loader:
         return parse_foreign(job, {*reading.settings, *given})
 
     def _merge_files(self, module: Module, *, plain: bool) -> None:
-        """Merge the further files of the command line that are specs; *plain* merges all."""
+        """Merge the other specs of the command line; *plain* also merges files of other tools."""
         for name in module.reading.files:
             if plain or name.endswith(sources.SUFFIX):
                 path, recipe = split_recipe(name)

@@ -105,7 +105,7 @@ def _report_unknown_term(reports: list[Report], term: str) -> int:
     close = [*inside, *nearest_names(term.lower(), known, _PROPOSED)]
     means = " or ".join(f"`{name}`" for name in list(dict.fromkeys(close))[:_PROPOSED])
     hint = f"did you mean {means}? " if means else ""
-    write_message(f"  = help: {hint}without a name, all that can be explained is listed")
+    write_message(f"  = help: {hint}without a name, the command lists all terms and figures")
     return 2
 
 

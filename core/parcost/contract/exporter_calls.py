@@ -1,4 +1,4 @@
-"""Calls of exporters: one function that writes, and names the plugin of a failed one."""
+"""Run exporters; an error names the plugin of the exporter."""
 
 from __future__ import annotations
 

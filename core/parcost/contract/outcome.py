@@ -159,7 +159,7 @@ class Outcome:
 
     @property
     def device_seconds(self) -> Sequence[Real]:
-        """The busy time of each device in seconds; *ideal_seconds* for the reference device."""
+        """The busy time of each device in seconds; on the reference device, *ideal_seconds*."""
         return self._run.device_seconds()
 
     @property

@@ -147,7 +147,8 @@ def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnost
     if len(questions) == 1:
         one, _ = questions[0]
         message = f"`{one.attribute}` is not known: {one.reason}"
-        ways = "choose one: " + " | ".join(one.answers) if one.answers else None
+        how = "add" if len(one.answers) == 1 else "choose one:"
+        ways = f"{how} {' | '.join(one.answers)}" if one.answers else None
         return [problem("import-question", message, spans[0], help=ways)]
     names = list(dict.fromkeys(one.attribute for one, _ in questions))
     first: dict[str, ImportQuestion] = {}

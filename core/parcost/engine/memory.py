@@ -40,7 +40,7 @@ class PeakMemory:
     lines: Sequence[MemoryLine]
     device: Real
     moment: Moment | Sequence[Moment]
-    devices: Sequence[Real]  # the fullest moment of each
+    devices: Sequence[Real]  # the peak of each
 
 
 def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> PeakMemory:

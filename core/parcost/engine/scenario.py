@@ -364,7 +364,7 @@ class Scenario:
     def _result_of_part(
         self, at: Mapping[str, Any], points: Mapping[int, Any], infeasible: Sequence[Infeasible]
     ) -> Result:
-        """Return the result of those of *points* where every term ends, or of all if none does."""
+        """Return the result of the *points* with a finite step time, or of all if none has one."""
         with quiet(), record(self._bind(points)[0]) as study:
             ends = evaluation.gather(
                 [evaluation.duration_check(study)] if study.trains else [], study

@@ -59,7 +59,7 @@ def search_screen(
     yield Heading(space.scenario.name, 1, aside=space.scenario.path)
     yield Line(_summary(found, best[0]), "strong")
     yield from layout_counts(found, brief=True)
-    yield Heading("Best layouts, the fastest choices of each set of degrees", 3)
+    yield Heading("Best layouts, the fastest of each combination of degrees", 3)
     yield from _layouts(space, found, shown)
     yield from _order(found, shown)
     yield Heading("Reproduce #1", 3)
@@ -223,7 +223,7 @@ def _figure_columns(
 
 
 def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]:
-    """Yield how the layouts are sorted, and the accuracy of their order."""
+    """Yield the notes below the table: the sort order and the accuracy of the predictions."""
     costs = [entry.layout.cost for entry in shown]
     if costs != sorted(costs) or shown[0].layout.value != found.lowest:
         places = [layout.rank_by_time for layout in found.best]

@@ -125,6 +125,7 @@ def _search(names: Mapping[str, Path], words: str) -> int:
                 rows.append((rank, Row((name, title))))
     if not rows or not wanted:
         write_message(f"error: no section has `{one_line(words)}`")
+        write_message("  = help: try fewer words, or `parcost docs` for a list of all pages")
         return 1
     rows.sort(key=lambda each: each[0])
     show([Table((Column("page"), Column("section", flexible=True)), [row for _, row in rows])])

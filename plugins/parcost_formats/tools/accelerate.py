@@ -150,7 +150,7 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
         if kind == "fp16":
             found.set(block, "compute", "fp16", key)
         if sharded or kind == "fp16":
-            found.assume("training", "precision", "accelerate", "the recipe of this file")
+            found.assume("training", "precision", "accelerate", "the settings of this file")
 
 
 def _deepspeed(found: SettingCollector) -> None:

@@ -534,7 +534,7 @@ def _precision(found: SettingCollector) -> None:
         if reduced == "bfloat16":
             block = "precision olmo extends bf16_fsdp"
             found.set(block, "reduction", "2 B", types[1])
-            found.assume("training", "precision", "olmo", "the recipe of this file")
+            found.assume("training", "precision", "olmo", "the settings of this file")
     elif weights in (None, "float32") and cast is None:
         found.use(
             "precisions.fp32", why=f"{_VERSION}: param_dtype is the type of the model, float32"

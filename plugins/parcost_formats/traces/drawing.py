@@ -45,7 +45,7 @@ def drawing(trace: StepTrace, width: int) -> Iterator[Item]:
     chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
     yield Line(
         f"{cut.schedule} on {cut.stages} device{'s' * (cut.stages > 1)}{chunks}, "
-        f"{cut.micro_batches:g} micro-batches: {quantity(end, 's')}"
+        f"{cut.micro_batches:g} micro-batch{'es' * (cut.micro_batches != 1)}: {quantity(end, 's')}"
         "; optimizer step and gradient reduction not shown"
     )
     for text in draw(devices, width - _MARGIN):

@@ -60,7 +60,7 @@ def _known_memory(study: Study, value: Real) -> Interval:
     """Return the memory interval of a framework whose allocations are known."""
     budget = study[MemoryBudget]
     framework = block_name(study[Training].framework)
-    source = f"open runs with their memory, of frameworks as known as `{framework}`"
+    source = f"measured memory of open runs; the allocations of `{framework}` are known"
     symbols = {"M": (value, "B"), "d": budget.error}
     return Interval(
         name="memory",

@@ -97,4 +97,4 @@ def _read_fsdp(keys: TrainerKeys) -> None:
     found.use("precisions.bf16_pure", key, why)
     block = "precision trainer extends bf16_pure"
     found.assume(block, "reduction", "4 B", f"{version}: gradients are reduced in float32")
-    found.assume("training", "precision", "trainer", "the recipe of this file")
+    found.assume("training", "precision", "trainer", "the settings of this file")

@@ -539,7 +539,7 @@ class TrainerKeys:
         self.found.assume(block, "reduction", "2 B", FSDP_TYPES)
         if narrow == "fp16":
             self.found.set(block, "compute", "fp16", key)
-        self.found.assume("training", "precision", "trainer", "the recipe of this file")
+        self.found.assume("training", "precision", "trainer", "the settings of this file")
 
     def _plain_precision(self, weights: str | None, why: str) -> None:
         """Set the precision of a job without DeepSpeed or mixed-precision FSDP."""

@@ -24,7 +24,7 @@ _NARROW_ATTENTION = f"{_TURBO}.enable_attention_float8"
 
 
 def read_primus(draft: Draft, file: ImportFile) -> dict[str, Option] | ImportProblem:
-    """Return the fields of a job, of its model and configuration; the job's overrides win."""
+    """Return the fields of a job, its model and configuration; overrides take precedence."""
     entries = read_configuration(file.name, file.text)
     if isinstance(entries, ImportProblem):
         return entries

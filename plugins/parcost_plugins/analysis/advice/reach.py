@@ -29,7 +29,7 @@ _MOST = 4096  # micro-batches that are tried
 
 @frozen(kw_only=True, eq=False)
 class Attempt:
-    """A change of attributes, and the step with it."""
+    """A change of attributes, and the resulting step."""
 
     title: str
     outcome: Outcome

@@ -24,7 +24,7 @@ _LEAST = 0.001  # of the step; what changes it less is not listed
 
 
 class Gain(NamedTuple):
-    """A change, and the step time with it. *setting* tells a job setting from hardware."""
+    """A change and the resulting step time; *setting* is False for a change of hardware."""
 
     title: str
     seconds: float

@@ -47,7 +47,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     half, hides = precision.reduction > 2, share <= study[Targets].exposed
     rows = [
         (
-            "buckets take longer to send than to start",
+            "transfer time of a bucket exceeds its latency",
             (bucket, "B"),
             _yes_or_no(bucket >= least),
             f"more than {least / 1e6:.3g} MB: ranks x latency x bandwidth",
@@ -98,17 +98,17 @@ def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     room = memory_limits(study).most
     fits = bool(outcome.memory_bytes <= room)
     yield (
-        "every rank has room for what it holds",
+        "peak memory is within the limit",
         (outcome.memory_bytes, "GiB"),
         _yes_or_no(fits),
-        "" if fits else f"more than {room / 2**30:.4g} GiB: a higher ZeRO stage shares it out",
+        "" if fits else f"more than {room / 2**30:.4g} GiB: a higher ZeRO stage shards it",
     )
     link = study.group(next(iter(shard_groups(study))).inside).flat
     yield (
-        "replicas exchange over",
+        "link between replicas",
         str(link.name),
         (link.bandwidth, "B/s"),
-        "of each rank, in one direction",
+        "per rank and direction",
     )
 
 
