@@ -21,7 +21,7 @@ from parcost.plugins.rule_pages import RulePage, rule_pages
 
 ROOT = Path(__file__).parents[2]
 PAGES = rule_pages(load()).pages
-_MAKERS = {"Diagnostic", "problem", "failure", "Check", "reject"}
+_MAKERS = {"Diagnostic", "problem", "error_at", "failure", "Check", "reject"}
 _SERVER_MAKERS = {"refuse", "BodyError"}  # of answers to requests
 _CALLS = re.compile(rf"\b(?:{'|'.join(_MAKERS | _SERVER_MAKERS)})\(")
 #: Words of statements, of plugins and of other tools that pages quote.
