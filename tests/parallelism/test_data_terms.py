@@ -79,7 +79,7 @@ def test_gradients_leave_in_buckets_and_parameters_come_in_buckets(bind: Bind) -
         once_terms(bind(values, parameters=[parameters_record(1e9)])),
         {
             "gradient reduce-scatter": (3.0, 4.0, 3 / 4, 0.75),
-            "parameter all-gather": (1.5, 2.0, 1 / 2, 0.75),
+            "parameter all-gather": (1.5, 2.0, 3 / 4, 0.375),
         },
     )
 
@@ -165,12 +165,12 @@ def test_shares_of_hybrid_sharding_leave_in_buckets_too(
         {
             "gradient reduce-scatter": (2.0, 4.0, 3 / 4, 0.5),
             across: (2.0, 2.0, 3 / 4, 0.5),
-            "parameter all-gather": (1.0, 2.0, 1 / 2, 0.5),
+            "parameter all-gather": (1.0, 2.0, 3 / 4, 0.25),
         },
     )
     two = bind({**values, "layout.zero": 2}, parameters=[parameters_record(1e9)])
     shares = {across: (2.0, 2.0, 3 / 4, 0.5)} if whole else {}
-    assert_terms(once_terms(two), {**shares, "parameter all-gather": (1.0, 2.0, 1 / 2, 0.5)})
+    assert_terms(once_terms(two), {**shares, "parameter all-gather": (1.0, 2.0, 3 / 4, 0.25)})
     crossing = {
         (f"last {across}", "W"): (0.5, 0.5, None),
         (across, "W"): (1.5, 1.5, 3 / 4),

@@ -39,6 +39,7 @@ from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts
 from parcost_plugins.vocabulary.run_choices import (
     groups_experts,
+    open_window,
     shards_gradients,
     shards_weights,
     tensor_overlap,
@@ -340,7 +341,7 @@ def _work(
             pass_=pass_,
             count=count,
             resource=PROCESSOR,
-            window=None if study[KernelChoice].launch_blocking else "",
+            window=open_window(study, ""),
         )
 
 

@@ -35,7 +35,12 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
 from parcost_plugins.vocabulary.partition import stages_of_devices
-from parcost_plugins.vocabulary.run_choices import reshards, shards_states, shards_weights
+from parcost_plugins.vocabulary.run_choices import (
+    open_window,
+    reshards,
+    shards_states,
+    shards_weights,
+)
 from parcost_plugins.vocabulary.sharding import outer_state_bytes
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, stage_range
 
@@ -258,7 +263,7 @@ def _parameters(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work
             pass_="F" if pass_ == "F" else "B",
             count=kind.count,
             resource=LINK,
-            window="" if offload.overlap else None,
+            window=open_window(study, "" if offload.overlap else None),
             bytes_=bytes_,
         )
 
@@ -283,7 +288,7 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
                 pass_="F" if forward else "B",
                 count=[float(stage in stages) for stage in range(len(saved))],
                 resource=LINK,
-                window="" if offload.overlap else None,
+                window=open_window(study, "" if offload.overlap else None),
                 bytes_=moved,
             )
 

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _NO_MODULES = Recompute()
 
 
+def open_window(study: Study, window: str | None) -> str | None:
+    """Return the *window* of a transfer, or None if the host waits for every kernel."""
+    choice = study.get(KernelChoice)
+    return None if choice is not None and choice.launch_blocking else window
+
+
 def hides_gradients(study: Study) -> bool:
     """Return whether the gradient reduction overlaps with backward."""
     if study[KernelChoice].launch_blocking:

@@ -20,6 +20,7 @@ from parcost_plugins.vocabulary.attention_reach import (
 )
 from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
+from parcost_plugins.vocabulary.run_choices import open_window
 
 RING = "Liu et al. 2023 (ring attention)"
 LOCK_STEP = "each step of a ring waits for the rank whose block no mask thins"
@@ -62,7 +63,7 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
                 seconds=seconds,
                 pass_=pass_,
                 count=count,
-                window=host if found.context.double_buffer else None,
+                window=open_window(found.study, host if found.context.double_buffer else None),
                 share=steps / found.rounds,
                 slowdown=found.slowdown,
                 bytes_=steps * bytes_,

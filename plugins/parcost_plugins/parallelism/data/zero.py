@@ -93,7 +93,7 @@ def _gather(study: Study) -> Iterator[Once]:
     when: When = "fill" if overlap else "end"
     for wire in shard_groups(study):
         n = wire.kind.elements * study[Training].precision.gather
-        buckets = wire.buckets(n, overlap)
+        buckets = wire.buckets(wire.kind.elements * study[Training].precision.gradients, overlap)
         part = formula(
             "psi a / N",
             psi=wire.kind.elements,

@@ -65,7 +65,7 @@ from parcost_plugins.vocabulary.routing import (
     rank_tokens,
     ranks_in_units,
 )
-from parcost_plugins.vocabulary.run_choices import recomputed_modules
+from parcost_plugins.vocabulary.run_choices import open_window, recomputed_modules
 
 DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
 GATHERED = "Megatron-Core 0.16.1, moe/token_dispatcher.py: MoEAllGatherTokenDispatcher"
@@ -430,7 +430,7 @@ def _work(
         seconds=seconds,
         pass_=pass_,
         count=count,
-        window=_WINDOWS[study[Routing].hide],
+        window=open_window(study, _WINDOWS[study[Routing].hide]),
         alone=study.number(_share_alone),
         slowdown=taken,
         bytes_=bytes_,

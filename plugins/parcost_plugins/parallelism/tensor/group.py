@@ -12,6 +12,7 @@ from parcost.numeric import any_of
 from parcost_plugins.parallelism.tensor.rows import LayerRow, Message
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.causes import TENSOR
+from parcost_plugins.vocabulary.run_choices import open_window
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes: the loss is reduced in full precision
@@ -96,7 +97,7 @@ class TensorGroup:
             seconds=priced.seconds,
             pass_=pass_,
             count=count,
-            window=window,
+            window=open_window(self.study, window),
             share=share,
             slowdown=self.slowdown,
             bytes_=priced.bytes_,
