@@ -269,4 +269,4 @@ def test_the_laws_see_a_step_that_breaks_them(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_laws_see_a_collective_that_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ring, "phases", lambda *_: [])
-    assert any("by ring" in line for line in below_their_bounds(23, range(20), monkeypatch))
+    assert any("by ring" in line for line in below_their_bounds(23, range(100), monkeypatch))
