@@ -197,12 +197,12 @@ def test_nothing_overlaps_with_a_host_that_waits_for_each_kernel() -> None:
 
 @pytest.mark.parametrize("layout", ["tp = 2, sequence_parallel = on", "cp = 2"], ids=["tp", "cp"])
 def test_no_transfer_hides_beside_a_host_that_waits_for_each_kernel(layout: str) -> None:
-    def hidden(more: str) -> float:
+    def hidden_seconds(more: str) -> float:
         found = outcome(devices=2, batch=2, layout=layout, kernels=more)
         return float(sum(line.hidden for line in found.ledger))
 
-    assert hidden("") > 0.0
-    assert hidden("launch_blocking = on") == 0.0
+    assert hidden_seconds("") > 0.0
+    assert hidden_seconds("launch_blocking = on") == 0.0
 
 
 def test_a_pass_may_wait_and_another_not() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -307,7 +308,8 @@ def test_growing_any_number_of_any_term_never_makes_a_step_shorter_or_smaller(
         names = ["bytes_", "of_activations"]
     for name in data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)):
         own, more = getattr(after[i], name), data.draw(GROWTH[name])
-        larger = tuple(x + more for x in own) if isinstance(own, tuple) else own + more
+        most = 1.0 if name == "also_busy" else inf  # a share
+        larger = tuple(min(x + more, most) for x in own) if isinstance(own, tuple) else own + more
         after[i] = evolve(after[i], **{name: larger})
     more = {
         "blocking": data.draw(st.booleans()),

@@ -214,7 +214,7 @@ def _figure_columns(
     usable, *others_usable = {usable_bytes(entry) for entry in shown}
     known = not others_usable and usable < inf
     yield (
-        Column(f"of {usable / _GIB:.3g} GiB" if known else "GiB", "right"),
+        Column(f"/ {usable / _GIB:.3g} GiB" if known else "GiB", "right"),
         [
             f"{entry.layout.bytes_ / _GIB:.3g} {verdict(entry.result).removesuffix(_IN_MEMORY)}"
             for entry in shown

@@ -95,11 +95,11 @@ def memory(study: Study) -> Iterator[Memory]:
 
     One of three tensors is saved for backward: an fp32 softmax, which the gradient overwrites; the
     logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
-    logits. An unfused loss has two more fp32 tensors in backward, the gradients of loss and of
-    log-softmax, and on a share of the vocabulary an exponential; in forward it has the logits,
-    which take no more. A loss in chunks computes the gradient of each chunk at once, in place of
-    the head's input. It saves nothing else. All of it is freed before the backward pass of the
-    layers.
+    logits. An unfused loss has two more fp32 tensors in backward: the gradients of loss and of
+    log-softmax. On a share of the vocabulary it also has an exponential. In forward it has the
+    logits, which take no more. A loss in chunks computes the gradient of each chunk at once, in
+    place of the head's input. It saves nothing else. All of it is freed before the backward pass of
+    the layers.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:
