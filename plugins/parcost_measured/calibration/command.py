@@ -424,14 +424,11 @@ class _Calibration:
             if not known:
                 self.refused.append("runs: no row can be modelled")
                 return []
-            wanted = (
-                constants.select_constants(self.names, known, self.table)
-                if self.names
-                else runs.fitted_constants(found)
-            )
-            wanted = constants.restrict(wanted, self.bounds)
-            if wrong := constants.bounds_errors(wanted):
-                raise click.UsageError("; ".join(wrong))
+            if self.names:
+                wanted = constants.select_constants(self.names, known, self.table)
+            else:
+                wanted = runs.fitted_constants(found)
+            wanted = self._restrict(wanted)
             grids = self._time_grids(found, wanted)
             if not grids:
                 self.refused.append("runs: no row can be evaluated")
@@ -457,6 +454,15 @@ class _Calibration:
                 notes=_contradictions(rows),
             )
         ]
+
+    def _restrict(self, wanted: Sequence[Constant]) -> list[Constant]:
+        """Return the *wanted* constants with the bounds of the command line."""
+        from parcost_measured.calibration import constants
+
+        restricted = constants.restrict(wanted, self.bounds)
+        if wrong := constants.bounds_errors(restricted):
+            raise click.UsageError("; ".join(wrong))
+        return restricted
 
     def _time_grids(self, found: Studies, wanted: Sequence[Constant]) -> Sequence[TimeGrid]:
         """Return the step time of each row over values of the *wanted* constants."""
