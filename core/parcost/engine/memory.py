@@ -18,6 +18,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.outcome import MemoryLine
+from parcost.contract.queries import key_of
 from parcost.contract.terms import MOMENTS, Memory, Moment
 from parcost.engine.maxima import find_maximum, total
 from parcost.engine.replay import PipelinePlan
@@ -129,7 +130,8 @@ class DeviceMemory:
         self._resident: dict[Any, Sequence[Real]] = {} if steady is None else steady
         self._terms = tuple(self.steady) if steady is not None else ()
         self._known: dict[tuple[Moment, int], Sequence[Real]] = {}  # weights
-        self._alive: dict[tuple[Moment, int], Sequence[Real]] = {}
+        self._alike: dict[Any, Sequence[Real]] = {}  # those that moments share
+        self._alive: dict[Any, Sequence[Real]] = {}
 
     def moments(self, d: int) -> Sequence[Real]:
         """Return the bytes that device *d* holds at each moment."""
@@ -192,15 +194,17 @@ class DeviceMemory:
 
         The counts of the next field of :class:`AliveCounts` follow, for each field in use.
         """
-        if (moment, d) not in self._alive:
+        held = self.plan.held[d]
+        key = (d, *(id(self._weight(k, moment)) for k in held))  # often that of another moment
+        if key not in self._alive:
             found = self._most_alive(d, moment)
             if self.most is not None:
-                before = found[: len(self.plan.held[d]) * self.before]
-                more = [self._more(n, k) for n, k in zip(before, cycle(self.plan.held[d]))]
+                before = found[: len(held) * self.before]
+                more = [self._more(n, k) for n, k in zip(before, cycle(held))]
                 ended = zip(more, before, found[len(before) :], strict=False)
                 found = [*more, *(most - (n - after) for most, n, after in ended)]
-            self._alive[moment, d] = found
-        return self._alive[moment, d]
+            self._alive[key] = found
+        return self._alive[key]
 
     def _more(self, alive: Real, k: int) -> Real:
         """Return *alive* on copy *k*, scaled from the plan's number of micro-batches to *most*."""
@@ -239,13 +243,18 @@ class DeviceMemory:
         """Return the bytes of a micro-batch on a copy, by field of the counts."""
         key = (moment, self.kinds[k])
         if key not in self._known:
-            found: list[Real] = [0.0] * len(self.fields)
-            for term in self.living:
-                bytes_ = term.bytes_ * count(term, self.plan.stage[k])
-                for i, share in enumerate(self._shares(term, moment)):
-                    if is_array(share) or share:
-                        found[i] = found[i] + bytes_ * share
-            self._known[key] = found
+            stage = self.plan.stage[k]
+            held = [(t, self._shares(t, moment)) for t in self.living if count(t, stage)]
+            alike = (self.kinds[k], *(key_of(share) for _, shares in held for share in shares))
+            if alike not in self._alike:
+                found: list[Real] = [0.0] * len(self.fields)
+                for term, shares in held:
+                    bytes_ = term.bytes_ * count(term, stage)
+                    for i, share in enumerate(shares):
+                        if is_array(share) or share:
+                            found[i] = found[i] + bytes_ * share
+                self._alike[alike] = found
+            self._known[key] = self._alike[alike]
         return self._known[key]
 
     def _shares(self, term: Memory, moment: Moment) -> Sequence[Real]:
@@ -262,7 +271,8 @@ class DeviceMemory:
 
 
 def _weighed(counts: Sequence[Real], weights: Sequence[Real]) -> Real:
-    return total(n * weight for n, weight in zip(counts, weights, strict=True))
+    pairs = zip(counts, weights, strict=True)
+    return total(n * weight for n, weight in pairs if is_array(weight) or weight)
 
 
 def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:
