@@ -149,7 +149,9 @@ class DeviceMemory:
         steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
         if moment not in _LIVING:
             return steady
-        kept = self.left * _weighed(self._counts(alive), self._weights(self.plan.held[d], moment))
+        kept = self.left * _sum_products(
+            self._counts(alive), self._weights(self.plan.held[d], moment)
+        )
         return steady + kept * (1.0 + self.added)
 
     def activations(self, d: int, moment: Moment) -> Real:
@@ -157,7 +159,7 @@ class DeviceMemory:
         if moment not in _LIVING:
             return 0.0
         weights = self._weights(self.plan.held[d], moment)
-        return self.left * _weighed(self.alive(d, moment), weights)
+        return self.left * _sum_products(self.alive(d, moment), weights)
 
     def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the bytes of *term* that device *d* holds."""
@@ -187,7 +189,7 @@ class DeviceMemory:
             return 0.0
         stages = [count(term, self.plan.stage[k]) for k in held]
         weights = [share * n for share in self._shares(term, moment) for n in stages]
-        return _weighed(self.alive(d, moment), weights)
+        return _sum_products(self.alive(d, moment), weights)
 
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
         """Return the number of micro-batches in flight on each copy at the peak of device *d*.
@@ -221,7 +223,7 @@ class DeviceMemory:
         weights = self._weights(held, moment)
         for m, order in self.plan.orders:
             vectors = [self._counts(peak) for peak in order.peaks[d]]
-            _, which = find_maximum([_weighed(vector, weights) for vector in vectors])
+            _, which = find_maximum([_sum_products(vector, weights) for vector in vectors])
             here = self.plan.pipeline.micro_batches == m
             most = which.row(vectors.__getitem__)
             found = [where(here, a, b) for a, b in zip(most, found, strict=True)]
@@ -270,7 +272,8 @@ class DeviceMemory:
         return max(counts) if term.once_per_device else sum(counts)
 
 
-def _weighed(counts: Sequence[Real], weights: Sequence[Real]) -> Real:
+def _sum_products(counts: Sequence[Real], weights: Sequence[Real]) -> Real:
+    """Return the sum of *counts* times *weights*, without weights of zero."""
     pairs = zip(counts, weights, strict=True)
     return total(n * weight for n, weight in pairs if is_array(weight) or weight)
 

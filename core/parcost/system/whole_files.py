@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from errno import EISDIR, ENXIO
@@ -15,7 +16,7 @@ from parcost.system.temporary import Temporary, file_beside
 _SPELLED = "backslashreplace"
 
 
-class WholeTarget:
+class WholeTarget(ABC):
     """A result that a ``with`` block completes: at its end it is put in place, else removed."""
 
     def __enter__(self) -> Self:
@@ -30,13 +31,13 @@ class WholeTarget:
         finally:
             self.abandon()
 
+    @abstractmethod
     def finish(self) -> None:
         """Move the complete result into place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def abandon(self) -> None:
         """Remove the incomplete result, if there is one."""
-        raise NotImplementedError
 
 
 class WholeFile(WholeTarget):
