@@ -616,8 +616,14 @@ def test_the_engine_of_verl_is_read(old: str, new: str, path: str, value: str) -
 
 
 def test_another_engine_of_verl_is_rejected_and_tokens_that_do_not_fit_raise_a_question() -> None:
-    other = read("verl", VERL, ENGINE_SFT.replace("engine=fsdp", "engine=megatron"))
-    assert "the engine megatron of verl is not read" in other.problems[0].message
+    for key in ("engine", "engine.strategy"):
+        said = ENGINE_SFT.replace("engine=fsdp", f"{key}=megatron")
+        assert (
+            "the engine megatron of verl is not read"
+            in read("verl", VERL, said).problems[0].message
+        )
+    dynamic = read("verl", VERL, ENGINE_SFT.replace("engine=fsdp", "data.use_dynamic_bsz=True"))
+    assert "data.use_dynamic_bsz" not in [one.name for one in dynamic.missing]
     asked = read("verl", VERL, ENGINE_SFT.replace("max_length=4096", "max_length=3000")).questions
     assert [one.attribute for one in asked] == ["training.micro_batch"]
 

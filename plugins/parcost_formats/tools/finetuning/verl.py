@@ -63,6 +63,8 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
     for key, (name, default, unit) in _BATCHES.items():
         if tokens and name == "micro_batch":
             _read_tokens(found, key, most)
+            if dynamic in found:
+                found.ignore(dynamic, "micro-batches are counted in tokens")
             continue
         size = found.whole(key)
         if size is not None:
@@ -89,9 +91,10 @@ def _read_tokens(found: SettingCollector, key: str, most: str) -> None:
 
 def _read_engine(found: SettingCollector) -> None:
     """Read the engine of ``sft_trainer``: FSDP over weights of fp32, with products in bf16."""
-    kind = str(found.value("engine", "fsdp"))
-    if kind not in ("fsdp", "fsdp2"):
-        found.problem("engine", f"the engine {kind} of verl is not read", "fsdp is")
+    for key in ("engine", "engine.strategy"):
+        kind = str(found.value(key, "fsdp"))
+        if kind not in ("fsdp", "fsdp2"):
+            found.problem(key, f"the engine {kind} of verl is not read", "fsdp is")
     found.use("frameworks.pytorch_fsdp", why=f"{_ENGINE}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
     _read_ulysses(found, "engine.ulysses_sequence_parallel_size")
