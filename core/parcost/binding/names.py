@@ -271,9 +271,19 @@ class NameResolver:
             notes=[f"{scope.name.rpartition(chr(46))[2]}: {wanted.doc}"]
             if wanted is not None and wanted.doc
             else (),
-            help=did_you_mean(node.text, known)
+            help=_as_other_tools_say(node.text, scope)
+            or did_you_mean(node.text, known)
             or f"define it with `let {node.parts[0].text} = ...`, or import its block with `use`",
         )
+
+
+def _as_other_tools_say(word: str, scope: Scope) -> str | None:
+    """Return a help line if other tools call the value of this attribute *word*, or None."""
+    if scope.definition is None:
+        return None
+    instead = scope.definition.type.aliases.get(word, "")
+    attribute = scope.name.rpartition(".")[2]
+    return f"write `{instead}`" if instead.startswith(f"{attribute} =") else None
 
 
 def _in_files(span: Span) -> bool:

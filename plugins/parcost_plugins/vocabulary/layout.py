@@ -48,6 +48,7 @@ _BARE = {
         "use_distributed_optimizer": "zero = 1",
         "distributed_optimizer": "zero = 1",
         "fsdp": "zero = 3",
+        "fsdp2": "zero = 3",
         "make_vocab_size_divisible_by": "vocabulary_multiple",
     },
 )
