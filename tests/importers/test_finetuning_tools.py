@@ -1018,7 +1018,7 @@ def test_a_written_file_that_a_later_command_may_change_is_not_read(command: str
     file = ImportFile("run.sh", f"{WRITTEN}{command}\n{DEEPSPEED}", PLAIN, beside.get)
     found = one.read(file)
     (asked,) = [one for one in found.questions if one.attribute == "layout.zero"]
-    assert "ds.json`, which the script writes" in asked.reason
+    assert "ds.json`, " in asked.reason
     if "if" not in command:
         assert re.search(r" in line [4-6] may change it$", asked.reason)
     again = one.read(ImportFile("run.sh", f"{command}\n{WRITTEN}{DEEPSPEED}", PLAIN, beside.get))
@@ -1068,6 +1068,75 @@ def test_a_launch_reads_a_file_in_its_folder_before_one_beside_the_script(
     beside = {f"{at}ds.json": text.replace("STAGE", n) for at, n in (("", "2"), ("conf/", "3"))}
     found = one.read(ImportFile("run.sh", f"{command}\n{DEEPSPEED}", PLAIN, beside.get))
     assert settings(found)["layout.zero"] == zero
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        *(
+            (one, f"`{shown}` in line 1 leads to a folder that is not known")
+            for one, shown in (
+                ("[ -d conf ] && cd conf", "cd conf"),
+                ("if [ $BIG = 1 ]; then cd conf; fi", "cd conf"),
+                *((one, one) for one in ("cd con*", "cd $X", "cd", "cd $PWD/$X")),
+                ("for i in *; do cd $i; done", "cd $i"),
+            )
+        ),
+        *(
+            (f"{one}\n{then}", f"`{one}` in line 1 may change it")
+            for one in (
+                *("tar xf a.tar -C conf", "unzip a.zip -d conf", "ln -sfn $Z conf", "mv z3 conf"),
+                *("cp -r z3/. conf/", "rsync -a z3/ conf", "aws s3 sync s3://a/b conf"),
+                *("cp -r $X/conf .", "rm -rf conf", "mv conf old"),
+            )
+            for then in ("cd conf", ":")
+        ),
+        *(
+            (one, f"`{one}` in line 1 may change it")
+            for one in ("tar xzf a.tgz", "unzip a.zip", "curl -LO https://a.b/ds.json")
+        ),
+    ],
+)
+def test_a_folder_that_is_not_known_or_changes_has_no_known_file(command: str, why: str) -> None:
+    """The file beside the script may be another one, so the stage is asked for."""
+    one = next(one for one in importers() if one.name == "trl")
+    text = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+    beside = {"ds.json": text, "conf/ds.json": text}
+    place = "conf/ds.json" if command.endswith(":") else "ds.json"
+    launch = DEEPSPEED.replace("ds.json", place)
+    found = one.read(ImportFile("run.sh", f"{command}\n{launch}", PLAIN, beside.get))
+    (asked,) = [one for one in found.questions if one.attribute == "layout.zero"]
+    assert asked.reason == f"`deepspeed` names `{place}`, and {why}"
+
+
+@pytest.mark.parametrize(
+    ("command", "zero"),
+    [
+        *(("cd $SLURM_SUBMIT_DIR", "2"), ("cd $PWD/conf", "3"), ("(cd $X; make)", "2")),
+        *(("pushd $X; popd", "2"), ("tar cf a.tar conf", "2"), ("cd conf; cd ../conf", "3")),
+        *(("tar xf a.tar -C data", "2"), ("mv log out/; cd conf", "3"), ("mv conf old", "2")),
+        *(("ln -s /data/x data", "2"), ("tar xf a.tar a.txt", "2"), ("rm -rf out", "2")),
+    ],
+)
+def test_a_folder_that_is_known_has_its_file(command: str, zero: str) -> None:
+    one = next(one for one in importers() if one.name == "trl")
+    text = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": STAGE}}'
+    beside = {f"{at}ds.json": text.replace("STAGE", n) for at, n in (("", "2"), ("conf/", "3"))}
+    found = one.read(ImportFile("run.sh", f"{command}\n{DEEPSPEED}", PLAIN, beside.get))
+    assert settings(found)["layout.zero"] == zero
+    assert "layout.zero" not in assumptions(found)
+
+
+@pytest.mark.parametrize("named", ["cd /opt/x\n", "cd other\n", "cd ~\n", "other/"])
+def test_a_file_that_stands_in_for_another_is_an_assumption(named: str) -> None:
+    """The named file is in a folder that is not beside the script; one of its name is."""
+    one = next(one for one in importers() if one.name == "trl")
+    beside = {"ds.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'}
+    launch = DEEPSPEED if "cd" in named else DEEPSPEED.replace("ds.json", f"{named}ds.json")
+    script = f"{named if 'cd' in named else ''}{launch}"
+    found = one.read(ImportFile("run.sh", script, PLAIN, beside.get))
+    assert settings(found)["layout.zero"] == "2"
+    assert "beside" in assumptions(found)["layout.zero"]
 
 
 ON_DISK = {
@@ -1136,7 +1205,7 @@ def test_a_file_beside_a_script_is_read_behind_a_constant_edit(command: str) -> 
 def test_a_file_beside_that_a_command_may_change_is_a_question(command: str) -> None:
     found = read_on_disk(command)
     (asked,) = [one for one in found.questions if one.attribute == "layout.zero"]
-    assert "`ds.json`, which the script writes" in asked.reason
+    assert "`ds.json`, " in asked.reason
 
 
 @pytest.mark.parametrize(
@@ -1182,7 +1251,7 @@ def test_an_edit_that_is_not_followed_is_a_question_soon(command: str) -> None:
     found = read_on_disk(command)
     assert time.process_time() - start < 5
     (asked,) = [one for one in found.questions if one.attribute == "layout.zero"]
-    assert "`ds.json`, which the script writes" in asked.reason
+    assert "`ds.json`, " in asked.reason
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from parcost import ImportFile, ImportProblem
 from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.shell.scripts import read_script
+from parcost_formats.tools.shell.scripts import list_places, read_script
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
@@ -72,11 +72,12 @@ def read_command(file: ImportFile) -> CommandKeys | ImportProblem:
             entries[pair[1]] = JsonEntry(_plain(pair[2]), word.start, word.end)
             assumed[pair[1]] = word.assumption
         elif word.text.endswith((".yml", ".yaml")) and not word.text.endswith("base.yml"):
-            name = word.text.rpartition("/")[2]
-            text = script.neighbor(file.neighbor)(name)
+            find = script.neighbor(file.neighbor)
+            places = list_places(word.text, script)
+            name = next(filter(find, places), places[-1])
+            text = find(name)
             if text is None:
-                written = script.find_written(name)
-                why = "is not in the folder of the script" if written is None else written.unread
+                why = script.find_reason(name) or "is not in the folder of the script"
                 message = f"`{name}` has the other keys, and {why}"
                 return ImportProblem(message=message, start=word.start, end=word.end)
             other = read_configuration(name, text)

@@ -102,7 +102,8 @@ def _add_configuration(
     plain = (name.text if name is not None else _NAME).removesuffix(".yaml")
     names = [f"{one}{plain}.yaml" for one in (*folders, "conf/", "")]
     names += [f"{plain.rpartition('/')[2]}.yaml"] if is_launcher else []
-    texts = (file.neighbor(one) for one in names)
+    changed = next(filter(None, map(script.find_reason, names)), "")
+    texts = (file.neighbor(one) for one in names if not changed)
     text = next((one for one in texts if one is not None), None)
     if text is not None:
         other = read_configuration(f"{plain}.yaml", text)
@@ -111,14 +112,13 @@ def _add_configuration(
             return ImportProblem(message=message, start=place.start, end=place.end)
         for key, entry in other.items():
             made.entries.setdefault(key, JsonEntry(entry.value, place.start, place.end))
-    elif plain == _NAME and not is_launcher and not any(map(script.find_reason, names)):
+    elif plain == _NAME and not is_launcher and not changed:
         tokenizer = any(key.startswith(_TOKENIZER) for key in made.entries)
         for key, value in table("nemo")["command"].items():
             if key not in made.entries and not (tokenizer and key.startswith(_TOKENIZER)):
                 made.entries[key] = JsonEntry(value, place.start, place.end)
                 made.assumed[key] = f"NeMo 1: {_NAME}.yaml"
     else:
-        changed = next(filter(None, map(script.find_reason, names)), "")
         why = changed or "is not in the folder of the script"
         message = f"`{plain}.yaml` has the other keys, and {why}"
         at = name or place

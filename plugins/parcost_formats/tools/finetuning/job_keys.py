@@ -15,7 +15,13 @@ from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, read_script
+from parcost_formats.tools.shell.scripts import (
+    ARGUMENTS,
+    Script,
+    ShellField,
+    list_places,
+    read_script,
+)
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import find_shipped
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
@@ -249,7 +255,7 @@ class _Command:
         keys, why = find_shipped(self.rules, word.text)
         if self.script.find_written(word.text) is not None:
             return False
-        if self.file.neighbor(word.text) or self.file.neighbor(word.text.rpartition("/")[2]):
+        if any(map(self.file.neighbor, list_places(word.text, self.script))):
             return False
         for one, value in keys.items():
             if one not in self.entries:
@@ -268,13 +274,12 @@ def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
 def _add_file(command: _Command, word: ShellField) -> ImportProblem | None:
     """Add the keys of a configuration that a command names; its own arguments win."""
     name = word.text if word.text.endswith(CONFIGURATIONS) else f"{word.text}.yaml"
-    places = (name, name.rpartition("/")[2])
+    places = list_places(name, command.script)
     place, text = next(
         ((one, text) for one in places if (text := command.file.neighbor(one))), ("", None)
     )
     if text is None:
-        written = command.script.find_written(name)
-        why = written.unread if written is not None else "is not beside the script"
+        why = command.script.find_reason(name) or "is not beside the script"
         return ImportProblem(
             message=f"`{word.text}` has the keys of the job, and {why}",
             start=word.start,
@@ -290,6 +295,7 @@ def _add_file(command: _Command, word: ShellField) -> ImportProblem | None:
             continue
         command.entries[key] = JsonEntry(entry.value, word.start, word.end)
         why = word.assumption or command.script.assumption(place, entry.start, entry.end)
+        why = why or (f"`{place}` beside the script, for `{name}`" if place != name else "")
         if why:
             command.assumed[key] = why
     return None

@@ -17,6 +17,7 @@ from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM, find_lacking
 from parcost_formats.tools.megatron import translate_recipe
 from parcost_formats.tools.megatron.bridge import read_sections
+from parcost_formats.tools.shell.scripts import list_places
 from parcost_formats.tools.tables import find_shipped, is_listed, table
 
 _TABLE = table("nemo_rl")
@@ -83,7 +84,7 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
             return None
         name = str(start.value)
         plain = name.rpartition("/")[2]
-        text = file.neighbor(name) or file.neighbor(plain)
+        text = next(filter(None, map(file.neighbor, list_places(name, job.script))), None)
         written = job.script.find_written(plain) if job.script is not None else None
         values: Mapping[str, JsonEntry]
         if text is not None:
@@ -96,7 +97,7 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
             values = {key: JsonEntry(one, 0, 0) for key, one in keys[0].items()}
             job.assumed.update({key: keys[1] for key in values if key not in entries})
         else:
-            changed = written.unread if written is not None else ""
+            changed = job.script.find_reason(plain) if job.script is not None else ""
             why = f"and {changed}" if changed else "which is not beside the file"
             message = f"`{_START}` names `{name}`, {why}"
             help = "put that file into the folder of this one"

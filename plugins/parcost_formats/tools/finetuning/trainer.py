@@ -23,7 +23,7 @@ from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
-from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField
+from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_places
 from parcost_formats.tools.tables import find_shipped, table
 
 _KIND = "distributed_type"
@@ -356,7 +356,8 @@ class TrainerKeys:
         """
         entry = self._entries[key]
         name = str(entry.value)
-        places = [one for one in (name, name.rpartition("/")[2]) if self._file.neighbor(one)]
+        named = list_places(name, self._job.script)
+        places = [one for one in named if self._file.neighbor(one)]
         text = self._file.neighbor(places[0]) if places else None
         if name.lstrip().startswith("{"):
             text, name = name, "inline.json"
@@ -375,12 +376,13 @@ class TrainerKeys:
                     one: script.assumption(places[0], inner.start, inner.end)
                     for one, inner in other.items()
                 }
+            if places and places[0] != name:
+                notes = dict.fromkeys(other, f"`{places[0]}` beside this file, for `{name}`")
         elif not values:
-            why = "which is not beside the file"
-            if written is not None:
+            changed = script.find_reason(name) if script is not None else ""
+            why = f"and {changed}" if changed else "which is not beside the file"
+            if written is not None and not changed.endswith(MAY_CHANGE):
                 why = "which the script writes with text that a test or a variable decides"
-                if written.unread.endswith(MAY_CHANGE):
-                    why = f"which the script writes, and {written.unread}"
             reason = f"`{key}` names `{name}`, {why}"
             self._doubts.append(("layout.zero", reason, key))
             return False

@@ -11,7 +11,7 @@ from parcost_formats.tools.shell.arithmetic import ArithmeticTextError, assigned
 from parcost_formats.tools.shell.assignments import ASSIGNED, FILE_PREFIX, NAME
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS, WRAPPERS, Builtin, CommandReader
 from parcost_formats.tools.shell.conditions import UNDECIDED
-from parcost_formats.tools.shell.expansion import ArgumentFrame, ScriptSource
+from parcost_formats.tools.shell.expansion import ArgumentFrame, ScriptSource, short
 from parcost_formats.tools.shell.values import (
     Decision,
     Piece,
@@ -28,6 +28,8 @@ _DIRECTIVE = re.compile(
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "0": "\0"}
 _MOST = 2_000_000
+#: Variables with the folder in which a job starts, and with the current one.
+_START = re.compile(r"\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|LS_SUBCWD|PWD)\b\}?(?=/|$)")
 _CONFIGURATIONS = (".json", ".yaml", ".yml")
 _ENVIRONMENTS = ("bin/activate", ".bashrc", ".profile", "conda.sh", "/etc/profile", "modules.sh")
 
@@ -162,26 +164,37 @@ class BuiltinReader(CommandReader):
         return Decision(True)
 
     def _do_cd(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
-        del node
+        self._note_move(node)
         words = [text_of(value) for value in fields[1:] if text_of(value) not in ("--", "-P")]
         path = words[0].rstrip("/") if words else "~"
-        known = not any(unread_piece(value) for value in fields[1:])
-        before, self._folder = self._folder, self._folder_of(path) if known and words else "?"
+        before = self._folder
+        start = _START.match(path)
+        if start is not None:  # its value is not known, and the folder is
+            self._folder = before if start[1] == "PWD" else ""
+            path = f".{path[start.end() :]}"
+        is_known = start is not None or not any(unread_piece(value) for value in fields[1:])
+        self._folder = self._folder_of(path) if is_known and words and "$" not in path else "?"
         self._last_folder = before
         if text_of(fields[0]) == "pushd":
             self._folders = [*self._folders, before]
         return Decision(True)
 
     def _do_popd(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
-        del node, fields
+        del fields
+        self._note_move(node)
         self._last_folder = self._folder
         self._folder = self._folders[-1] if self._folders else "?"
         self._folders = self._folders[:-1]
         return Decision(True)
 
+    def _note_move(self, node: SimpleCommand) -> None:
+        shown = short(self.source.text[node.start : node.end])
+        line = self._line(self.source.place(node.start, node.end)[0])
+        self._moved = f"`{shown}` in line {line}"
+
     def _folder_of(self, path: str) -> str:
         """Return the folder that ``cd`` changes to, "?" if it is not known."""
-        if path.startswith(("-", "+")):
+        if path.startswith(("-", "+")) or re.search(r"[*?[]", path):
             return self._last_folder if path == "-" else "?"
         found = self._file_name(path).removeprefix(FILE_PREFIX)
         return "" if found == "." else "?" if found == "?/.." else found
@@ -274,7 +287,7 @@ class BuiltinReader(CommandReader):
             if self._file_name(path) in self._files:
                 text = self._script_text(path, fields[1])
             else:
-                found = self._neighbor(self._relative(path))
+                found = self._read_on_disk(self._relative(path))
                 place = self.source.place(node.start, node.end)
                 text = ScriptSource(found, place=place) if found is not None else None
         if text is None:

@@ -241,6 +241,8 @@ class CommandReader(FileEditor):
             self._mark_on_disk(path, node.start, node.end)
         patterns = [one for one in changed if "*" in one]
         for name in files:
+            if name.endswith("/"):  # a folder, which no command makes known again
+                continue
             paths = self._paths_from_here(name)
             named = any(may_change(one, texts, document) for one in paths)
             if named or any(fnmatchcase(one, other) for one in paths for other in patterns):
@@ -286,7 +288,7 @@ class CommandReader(FileEditor):
                 self._subshell(lambda: self._run_script(found, given, path, handed))
                 return UNDECIDED
         words = [*self._ahead, *fields]
-        folder = self._folder if self._started_here() else ""
+        folder = self._folder.lstrip("?")
         files = self._files_of_launch()
         self.layer.commands.append(ScriptCommand(words, environment, files=files, folder=folder))
         del node
@@ -323,7 +325,7 @@ class CommandReader(FileEditor):
             return None
         place = field_of([piece._replace(assumption="", unread="") for piece in value])
         for name in _places_of(self._relative(path)):
-            text = self._neighbor(name) if name not in self._reading else None
+            text = self._read_on_disk(name) if name not in self._reading else None
             if text is None:
                 continue
             if name != self._relative(path):

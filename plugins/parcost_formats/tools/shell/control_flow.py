@@ -74,6 +74,7 @@ class ControlFlow(FileWriter):
     _output: list[Piece] | None = None
     _nesting: int = 0
     _last_folder: str = "?"  # of `cd -`
+    _moved: str = ""  # the last command that changed the folder
     _folders: list[str] = Factory(list)  # of `popd`
     _assumed: dict[str, ShellField] = Factory(dict)  # by the assumption
 

@@ -31,7 +31,7 @@ from parcost_formats.tools.shell.words import (
     ShellToken,
     SimpleCommand,
 )
-from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN
+from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN, UNKNOWN_FOLDER
 
 _EDITORS = {"cp", "mv", "sed", "cat", "jq", "envsubst"}
 _MOST_EDITS = 200  # of files of a script: behind more, their texts are not known
@@ -70,12 +70,15 @@ class FileEditor(ControlFlow):
             for path in self._paths_from_here(name):
                 found[f"{FILE_PREFIX}{path}"] = files[name]
         plain = {posixpath.basename(one) for one in files} if self._folder else set()
+        if self._folder.startswith("?"):
+            why = f"{self._moved} leads to a folder that is not known"
+            found[f"{FILE_PREFIX}{UNKNOWN_FOLDER}"] = Variable([], unread=why)
         for path in (*unsure, *plain, *(f"../{one}" for one in plain)):
             name = f"{FILE_PREFIX}{path}"
             if not path.endswith(DECIDING) or name in found:
                 continue
             place = self._file_name(path).removeprefix(FILE_PREFIX)
-            text = None if path in unsure else self._neighbor(place)
+            text = None if path in unsure else self._read_on_disk(place)
             found[name] = Variable([] if text is None else [[Piece(text, 0, 0)]])
             if text is None:
                 found[name] = Variable([], unread=f"`cd` to another folder {MAY_CHANGE}")
@@ -102,7 +105,7 @@ class FileEditor(ControlFlow):
         text = Piece(done.text, 0, 0, assumption=assumption or done.assumption)
         self._write([Piece(target, 0, 0)], [text], adds=False)
         for path in written_paths(texts) if key == "mv" else ():
-            if path != target:
+            if path != target and path[-1:] != "/":
                 name = self._file_name(path)
                 self._files.setdefault(name, ())
                 self._set_unknown(name, node.start, node.end)
@@ -239,7 +242,7 @@ class FileEditor(ControlFlow):
         if file is not None:
             found = field_of(file.values[0] if file.values else [])
             return None if file.unread or found.unread else _FileText(found.text, found.assumption)
-        text = None if name in self._files else self._neighbor(name.removeprefix(FILE_PREFIX))
+        text = None if name in self._files else self._read_on_disk(name.removeprefix(FILE_PREFIX))
         return _FileText(text) if text is not None else None
 
     def _substitute(self, before: _FileText, names: Sequence[str]) -> _FileText | None:

@@ -39,9 +39,18 @@ _OPENED_BY_NAME = re.compile(
 _STRING = re.compile(r"([\"'])([^\"'\n]+)\1")
 _PREFIXES = {
     *("sudo", "srun", "pdsh", "docker", "xargs", "find", "mpirun", "ssh", "time", "env"),
-    *("nice", "ionice", "timeout", "stdbuf", "setsid"),
+    *("nice", "ionice", "timeout", "stdbuf", "setsid", "aws", "gsutil", "gcloud", "rclone"),
 }
-_COPYING = ("cp", "mv", "install", "ln", "rsync", "scp")
+_COPYING = ("cp", "mv", "install", "ln", "rsync", "scp", "sync", "copy")
+#: Programs that unpack an archive: words without which they do not, and options before a folder.
+_UNPACKING = {
+    "tar": (r"-?[a-zA-Z]*x[a-zA-Z]*|--extract|--get", ("-C", "--directory")),
+    "bsdtar": (r"-?[a-zA-Z]*x[a-zA-Z]*|--extract", ("-C", "--directory")),
+    "unzip": (r".*", ("-d",)),
+    **dict.fromkeys(("7z", "7za", "7zz"), (r"[ex]", ("-o",))),
+    "cpio": (r"-[a-z]*i[a-z]*|--extract", ("-D", "--directory")),
+}
+_ARCHIVE = re.compile(r".*\.(?:tar(?:\.\w+)?|t[gbx]z2?|zip|7z|cpio)|-")
 _LONG = 1000  # characters of a line in which no command is looked for
 _SAVING = ("tee", "sponge", "rm", "unlink")  # write their input into files, or remove them
 _HERE = re.compile(r"^\$\{?PWD\b\}?(?=/|$)")
@@ -79,8 +88,8 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
 
     >>> written_paths(["tee", "a.json"]), written_paths(["cp", "conf/b.json", "."])
     (['a.json'], ['b.json'])
-    >>> written_paths(["mv", "a.json", "old/"])
-    ['a.json', 'old/']
+    >>> written_paths(["cp", "-r", "a", "old"]), written_paths(["tar", "xf", "a.tar", "-C", "b"])
+    (['old/'], ['b/'])
     """
     program, rest = posixpath.basename(words[0]), words[1:]
     if program in _PREFIXES:
@@ -96,7 +105,9 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
     if program == "git":
         return _paths_of_git(plain)
     if program in _SAVING:
-        return plain
+        return [*plain, *_folders(plain)]
+    if program in _UNPACKING:
+        return _unpacked_paths(program, rest)
     if program.startswith("python"):
         texts = (*rest, document)
         opened = [one[1] for text in texts for one in _OPENED.findall(text)]
@@ -105,12 +116,14 @@ def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
             opened += [one for one in (*strings, *rest) if one.endswith(DECIDING)]
         return [*map(_pattern_of_python, opened), *_output_files(rest)]
     if program in _OUTPUTS:
-        return [other for one, other in pairwise(rest) if one in _OUTPUTS[program]]
+        named = [other for one, other in pairwise(rest) if one in _OUTPUTS[program]]
+        return named or [posixpath.basename(one) for one in plain if "://" in one]
     if program not in _COPYING:
         return _output_files(rest)
     operands = operands_of(program, rest)
     copied = _copied_paths(program, operands) if len(operands) > 1 else []
-    return [*plain, *copied] if program == "mv" else copied
+    moved = [*plain, *_folders(plain)] if program == "mv" else []
+    return [*moved, *copied]
 
 
 def operands_of(program: str, words: Sequence[str]) -> Sequence[str]:
@@ -180,11 +193,33 @@ def _copied_paths(program: str, operands: Sequence[str]) -> Sequence[str]:
         is_same = "$" in target and posixpath.basename(sources[-1]) == posixpath.basename(target)
         return [] if is_same else [target]
     if posixpath.normpath(_HERE.sub(".", target)) != ".":
-        return []
+        return _folders([target])
     whole = (".", "*", *([""] if program == "rsync" else []))
     if any(posixpath.basename(one) in whole and one[0] not in "/~$" for one in sources):
         return _CONFIGURATIONS
-    return [posixpath.basename(one.rpartition(":")[2]) for one in sources]
+    names = [posixpath.basename(one.rpartition(":")[2]) for one in sources]
+    return [*names, *_folders(names)]
+
+
+def _unpacked_paths(program: str, words: Sequence[str]) -> Sequence[str]:
+    """Return the folder into which an archive is unpacked, or all configurations for this one."""
+    sign, options = _UNPACKING[program]
+    if not any(re.fullmatch(sign, one) for one in words) or "-l" in words:
+        return []
+    pairs = (*pairwise(words), *((one[: len(o)], one[len(o) :]) for one in words for o in options))
+    target = next((path for flag, path in pairs if flag in options and path), ".").lstrip("=")
+    if posixpath.normpath(_HERE.sub(".", target)) != ".":
+        return _folders([target])
+    archive = next((at for at, one in enumerate(words) if _ARCHIVE.fullmatch(one)), len(words))
+    members = [one for one in words[archive + 1 :] if one[:1] != "-"]
+    return [*members, *_folders(members)] or _CONFIGURATIONS
+
+
+def _folders(paths: Sequence[str]) -> Sequence[str]:
+    """Return those paths that may be folders, with a slash: all files in them may change."""
+    return [
+        f"{one.rstrip('/')}/" for one in paths if one.strip("./") and not one.endswith(DECIDING)
+    ]
 
 
 def may_write(text: str, name: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from parcost_formats.tools.shell.assignments import FILE_PREFIX
@@ -27,9 +26,10 @@ from parcost_formats.tools.shell.values import (
     split_fields,
 )
 from parcost_formats.tools.shell.words import ShellTextError, arguments, parse_script
-from parcost_formats.tools.shell.written_files import MAY_CHANGE
+from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN_FOLDER, holds
 
-__all__ = ["ARGUMENTS", "MAY_CHANGE", "Script", "ShellField", "read_arguments", "read_script"]
+__all__ = ["ARGUMENTS", "MAY_CHANGE", "Script", "ShellField", "list_places", "read_arguments"]
+__all__ += ["read_script"]
 
 _SCHEDULER = re.compile(r"^#SBATCH[ \t]+([^\n#]*)", re.MULTILINE)
 _SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*)")
@@ -56,7 +56,8 @@ class Script(NamedTuple):
     variable, at the place of the test, with the assumption. *found* are scripts that it starts by
     another path, and *lacking* scripts that are not in its folder. *written* are the texts of files
     that it writes by here-documents before the launch that is read, by path. *folder* is where that
-    launch is executed, from the folder of the script.
+    launch is executed, from the folder of the script. *substitutes* are files beside the script
+    that were read in place of files in that folder.
     """
 
     variables: Mapping[str, Variable]
@@ -68,30 +69,38 @@ class Script(NamedTuple):
     lacking: Sequence[ShellField] = ()
     written: Mapping[str, ShellField] = {}
     folder: str = ""
+    substitutes: set[str] | None = None
 
     def start_from(self, written: Mapping[str, ShellField], folder: str) -> Script:
         """Return the script with the written files and the folder of a command."""
-        return self._replace(written=written, folder=folder)
+        return self._replace(written=written, folder=folder, substitutes=set())
 
     def neighbor(self, other: Callable[[str], str | None]) -> Callable[[str], str | None]:
         """Return a function that returns texts of written files, and those of *other* files.
 
-        A file in the folder of the launch comes before one of its name beside the script.
+        A file in the folder of the launch comes before one of its name beside the script, which
+        `assumption` then names. If that folder is not known, no other file is read.
         """
 
         def find(path: str) -> str | None:
             field = self.find_written(path)
             if field is not None:
                 return None if field.unread else field.text
+            if UNKNOWN_FOLDER in self.written:
+                return None
             inside = posixpath.normpath(f"{self.folder}/{path}") if self.folder else path
             text = other(inside) if path[:1] not in ("/", "~", "$") else None
-            return other(path) if text is None and inside != path else text
+            if text is None and inside != path:
+                text = other(path)
+                if text is not None and self.substitutes is not None:
+                    self.substitutes.add(path)
+            return text
 
         return find
 
     def find_reason(self, path: str) -> str:
-        """Return why the text of a file that the script writes is not known; "" if it is known."""
-        field = self.find_written(path)
+        """Return why the text of a file is not known, if the script decides it; "" if not."""
+        field = self.find_written(path) or self.written.get(UNKNOWN_FOLDER)
         return field.unread if field is not None else ""
 
     def find_written(self, path: str) -> ShellField | None:
@@ -103,12 +112,14 @@ class Script(NamedTuple):
         unread = (
             one
             for key, one in self.written.items()
-            if one.unread and (key.endswith(f"/{path}") or _matches(path, key))
+            if one.unread and (key.endswith(f"/{path}") or holds(key, posixpath.normpath(path)))
         )
         return self.written.get(posixpath.normpath(path)) or next(unread, None)
 
     def assumption(self, path: str, start: int, end: int) -> str:
-        """Return why a part of a written file is assumed, "" if it is not."""
+        """Return why a part of a file that the script names is assumed, "" if it is not."""
+        if path in (self.substitutes or ()):
+            return f"the script starts in `{self.folder}`, and `{path}` is beside it"
         field = self.find_written(path)
         at = 0
         for piece in field.pieces if field is not None else ():
@@ -174,6 +185,15 @@ def read_arguments(text: str) -> Sequence[ShellField]:
     """
     reader = _ScriptReader(text, {}, _no_neighbor, "script.sh")
     return [field_of(value) for token in arguments(text) for value in reader.fields(token)]
+
+
+def list_places(name: str, script: Script | None) -> Sequence[str]:
+    """Return the paths at which to look for a file: as named, and beside this file.
+
+    A file beside it does not replace one that a command may change.
+    """
+    changed = script is not None and script.find_reason(name)
+    return (name,) if changed else (name, name.rpartition("/")[2])
 
 
 def split_words(field: ShellField) -> Sequence[ShellField]:
@@ -266,16 +286,6 @@ class _ScriptReader(BuiltinReader):
             written,
             command.folder,
         )
-
-
-def _matches(path: str, pattern: str) -> bool:
-    """Return whether a pattern is of a path, or of a plain name in another folder.
-
-    >>> _matches("conf/ds.json", "*.json"), _matches("ds.json", "conf/*.json")
-    (True, True)
-    """
-    plain = pattern if "/" in path else posixpath.basename(pattern)
-    return "*" in pattern and fnmatchcase(path, plain)
 
 
 def _whole_text(file: Variable) -> ShellField:

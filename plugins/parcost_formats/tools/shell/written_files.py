@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from attrs import Factory, define
 
@@ -15,6 +16,7 @@ from parcost_formats.tools.shell.values import Piece, ShellValue, Variable, text
 from parcost_formats.tools.shell.words import Redirection, SimpleCommand
 
 MAY_CHANGE = "may change it"  # ends the reason of a file whose text is not known
+UNKNOWN_FOLDER = "?"  # the path under which a launch has why its folder is not known
 UNKNOWN = ("?", "~")  # start folders of which no path to the script is known
 _FROM_ELSEWHERE = ("/", "~", "$")
 _DEEP = "/-" * 64  # a folder from which `..` does not leave the tree
@@ -50,6 +52,9 @@ class FileWriter(VariableAssigner):
         path = name.removeprefix(FILE_PREFIX)
         if not self._folder and _root_of(path) == "":
             return path
+        if path.endswith("/"):
+            found = self._path_from_here(name[:-1])
+            return f"{found}/" if found.strip("./") else "*"  # this folder is in it
         if _root_of(path) != _root_of(self._folder):
             return path.removeprefix("?/")
         found = posixpath.relpath(f"{_DEEP}/{path}", f"{_DEEP}/{self._folder}")
@@ -101,11 +106,22 @@ class FileWriter(VariableAssigner):
                     self._mark_file(name, files, one.target.start, one.target.end)
 
     def _mark_on_disk(self, path: str, start: int, end: int) -> None:
-        """Mark a file that decides a job as not known, if the script has no text of it."""
-        name = self._file_name(path)
-        if path.endswith(DECIDING) and self.layer.get(name) is None:
+        """Mark a file that decides a job, or a folder of files, as not known, if the script has no
+        text of it.
+        """
+        name = self._file_name(path) + ("/" if path.endswith("/") else "")
+        if path.endswith((*DECIDING, "/")) and self.layer.get(name) is None:
             self._files.setdefault(name, ())
             self._set_unknown(name, start, end)
+
+    def _read_on_disk(self, path: str) -> str | None:
+        """Return the text of a file beside the script; None if a command may have changed it."""
+        marked = (
+            one.removeprefix(FILE_PREFIX) for one in self._files if one[-1] == "/" or "*" in one
+        )
+        if any(holds(one, path) for one in marked if self.layer.get(f"{FILE_PREFIX}{one}")):
+            return None
+        return self._neighbor(path)
 
     def _mark_file(
         self, name: str, files: Mapping[str, Variable | None], start: int, end: int
@@ -121,6 +137,20 @@ class FileWriter(VariableAssigner):
         found = Variable([], "text", f"`{shown}` in line {line} {MAY_CHANGE}")
         found.exported = True
         self.layer.variables[name] = found
+
+
+def holds(place: str, path: str) -> bool:
+    """Return whether a pattern matches a path, or a folder that ends with a slash has it.
+
+    A pattern is also of a plain name in another folder.
+
+    >>> holds("*.json", "conf/ds.json"), holds("conf/*.json", "ds.json"), holds("a/", "a/b/ds.json")
+    (True, True, True)
+    """
+    if place.endswith("/"):
+        return path.startswith(place)
+    plain = place if "/" in path else posixpath.basename(place)
+    return "*" in place and fnmatchcase(path, plain)
 
 
 def _root_of(path: str) -> str:
