@@ -3,10 +3,12 @@
     python benchmarks/agreement.py [--count 100] [--first 0] [--log FILE]
 
 Each seed is a small random space over schedules, stages, chunks, experts, context parallelism,
-ZeRO 0 to 3, devices and objectives. It is searched twice: with structures joined, and with each
-of them asked about on its own. Winners, fronts, and every score of every layout have to agree
-within 1e-12. A log has a line for each seed that is done, so that a run goes on where it was
-ended; it ends with a failure where seeds disagree.
+ZeRO 0 to 3, devices and objectives. It is searched three times. Two searches score every layout:
+with structures joined, and with each of them asked about on its own. The third joins structures
+and leaves out layouts that cannot rank, as users do. Winners, fronts, counts and refusals of the
+three, and every score of every layout of the first two, have to agree within 1e-12. A log has a
+line for each seed that is done, so that a run goes on where it was ended; it ends with a failure
+where seeds disagree.
 """
 
 from __future__ import annotations
@@ -17,16 +19,19 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from attrs import evolve
 
 import parcost
 from parcost import SpecError
 from parcost.output.search_points import Points
+from parcost.search import best_first, tally
 from parcost.search.best_first import SearchRequest, search
-from parcost.search.space import space
+from parcost.search.space import Space, StructureGroup, space
 
 MODELS = {
     "dense": "model m { layers = 12, hidden = 2048, heads = 16, ffn = 5632, vocabulary = 32_000 }",
@@ -114,33 +119,74 @@ def disagreements(seed: int) -> tuple[list[str], int]:
     """Return how two searches of a space differ, and how many layouts of it are legal."""
     text, axes, objective = drawn(seed)
     (scenario,) = parcost.load_text(text)
-    found = []
-    for together in (True, False):
-        whole = evolve(space(scenario, axes, list(axes)), merges=together)
-        lines: list[str] = []
-        request = SearchRequest(objective=objective, keep=5, budget_seconds=math.inf)
-        try:
-            best = search(whole, request)
-            search(whole, request, points=Points(whole, "jsonl", lines.append))
-        except SpecError as error:
-            found.append(([d.id for d in error.diagnostics], {}, 0))
-            continue
-        rows = {
-            json.dumps([row[path] for path in axes]): row
-            for row in map(json.loads, "".join(lines).splitlines())
-        }
-        listed = [
-            (one.values, one.cost, one.seconds, one.bytes_) for one in (*best.best, *best.front)
-        ]
-        counts = [best.legal, best.refused, best.gap, best.proven, list(best.faults), listed]
-        found.append((counts, rows, best.legal))
-    (one, rows, legal), (other, own, _) = found
+    whole = space(scenario, axes, list(axes))
+    request = SearchRequest(objective=objective, keep=5, budget_seconds=math.inf, front=True)
+    with ExitStack() as shared:  # what all searches, or both that join, would compute alike
+        shared.enter_context(_computed_once(tally, "evaluate_layout", _layout_key))
+        with ExitStack() as joined:
+            joined.enter_context(_computed_once(Space, "groups", _one_key, list))
+            joined.enter_context(_computed_once(best_first, "Scores", _group_key))
+            one, rows = _every_layout(whole, request)
+            best = _result(whole, request)
+        other, own = _every_layout(evolve(whole, merges=False), request)
     said = list(_different("the result", one, other))
+    said += _different("without layouts that cannot rank", best, other)
     if rows.keys() != own.keys():
         said.append(f"{len(rows)} layouts are {len(own)} one by one")
     for at in rows.keys() & own.keys():
         said += _different(at, rows[at], own[at])
-    return said[:5], legal
+    return said[:5], len(rows)
+
+
+def _layout_key(_scenario: Any, values: Mapping[str, Any], _objective: str) -> Any:
+    return tuple(map(str, values.items()))
+
+
+def _group_key(group: StructureGroup, _few: Sequence[int]) -> Any:
+    return id(group)
+
+
+def _one_key(_space: Space) -> Any:
+    return None
+
+
+@contextmanager
+def _computed_once(
+    owner: Any, name: str, key: Callable[..., Any], keep: Callable[[Any], Any] = lambda found: found
+) -> Iterator[None]:
+    """Make a function of *owner* return the same object again for arguments with the same *key*."""
+    known: dict[Any, Any] = {}
+    compute = getattr(owner, name)
+
+    def answer(*arguments: Any) -> Any:
+        at = key(*arguments)
+        if at not in known:
+            known[at] = keep(compute(*arguments))
+        return known[at]
+
+    with patch.object(owner, name, answer):
+        yield
+
+
+def _every_layout(whole: Space, request: SearchRequest) -> tuple[Any, Mapping[str, Any]]:
+    """Return the result of a search that scores every layout, and the figures of each layout."""
+    lines: list[str] = []
+    found = _result(whole, request, Points(whole, "jsonl", lines.append))
+    every = map(json.loads, "".join(lines).splitlines())
+    return found, {json.dumps([row[axis.attribute] for axis in whole.axes]): row for row in every}
+
+
+def _result(whole: Space, request: SearchRequest, points: Points | None = None) -> Any:
+    """Return counts, the best layouts and the front of a search, or why it refuses."""
+    try:
+        found = search(whole, request, points=points)
+    except SpecError as error:
+        return [one.id for one in error.diagnostics]
+    listed = [
+        [(one.values, one.cost, one.seconds, one.bytes_) for one in layouts]
+        for layouts in (found.best, found.front)
+    ]
+    return [found.legal, found.refused, found.gap, found.proven, list(found.faults), listed]
 
 
 def _different(where: str, one: Any, other: Any) -> Iterator[str]:
