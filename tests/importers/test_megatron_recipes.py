@@ -702,6 +702,11 @@ perf_matrix:
       common: {num_gpus_per_node: 8, seq_length: 8192, mbs: 1, gbs: 128, tp: 4, vp: 5, ep: 1, etp: null}
       bf16: {pp: 4, cp: 2}
       fp8_cs: {pp: 8, cp: 1}
+  h200:
+    num_gpus_32:
+      common: {num_gpus_per_node: 8, seq_length: 4096, mbs: 2, gbs: 64, tp: 2, pp: 4, cp: 1, vp: 5}
+      bf16:
+      fp8_cs:
 """
 
 
@@ -727,9 +732,19 @@ def test_a_run_of_a_matrix_of_performance_runs_is_read() -> None:
     assert (fp8["layout.pp"], fp8["precision.weights"]) == ("8", "1 B")
 
 
+def test_an_empty_run_of_a_matrix_has_the_common_layout() -> None:
+    bf16, fp8 = (values(read_matrix(f"h200.num_gpus_32.{one}")) for one in ("bf16", "fp8_cs"))
+    for one in (bf16, fp8):
+        assert (one["layout.tp"], one["layout.pp"], one["cluster.devices"]) == ("2", "4", "32")
+        assert (one["training.sequence"], one["training.micro_batch"]) == ("4096", "2")
+    assert "precision.weights" not in bf16
+    assert fp8["precision.weights"] == "1 B"
+
+
 def test_a_matrix_of_performance_runs_names_its_runs() -> None:
     (problem,) = read_matrix("").problems
     assert "--recipe h100.num_gpus_64.bf16 | --recipe h100.num_gpus_64.fp8_cs" in problem.help
+    assert "--recipe h200.num_gpus_32.bf16 | --recipe h200.num_gpus_32.fp8_cs" in problem.help
     (problem,) = read_matrix("h100.num_gpus_64.fp8_ds").problems
     assert "did you mean `h100.num_gpus_64.fp8_cs`" in problem.message
     asked = [one.attribute for one in read_matrix("h100.num_gpus_64.bf16", "a.yaml").questions]

@@ -339,6 +339,66 @@ def test_arguments_in_yaml_are_those_of_a_command() -> None:
     assert "the optimizer Muon is not in the language" in muon.problems[0].message
 
 
+RECIPE = """\
+DEPENDENCIES:
+  dockerfile: |
+    FROM image
+    RUN case $X in "a") Y=b ;; esac
+ENV_VARS: {NCCL_ALGO: Ring}
+ARGS:
+  # the model
+  num_layers: 6
+  hidden_size: 256
+  num_attention_heads: 4
+  vocab_size: 1000
+  num_experts: 8
+  moe_layer_freq: "'([0]*2+[1]*4)'"
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: ${STAGES}
+  sequence_parallel: true
+  use_distributed_optimizer: true
+  recompute_granularity: selective
+  recompute_modules:
+  - layernorm
+  seq_length: 512
+  micro_batch_size: 2
+  global_batch_size: 64
+  overlap_grad_reduce: false
+  bf16: true
+  fp8_recipe: blockwise
+  fp8_format: e4m3
+"""
+
+
+def test_a_recipe_has_names_of_arguments() -> None:
+    assert Megatron().recognizes("run.yaml", RECIPE)
+    options = ImportOptions(environment=(("STAGES", "3"),))
+    found = Megatron().read(ImportFile("run.yaml", RECIPE, options))
+    expected = {
+        "model.layers": "6",
+        "model.dense_first": "2",  # the shell takes the quotes away
+        "layout.tp": "2",
+        "layout.pp": "3",
+        "layout.zero": "1",
+        "layout.sequence_parallel": "on",
+        "recompute.norms": "on",
+        "training.micro_batch": "2",
+        "training.precision": "fp8_blockwise",
+    }
+    assert expected.items() <= values(found).items()
+    assert values(found)["overlap.gradients"] == "off"
+    assert not found.questions
+
+
+def test_the_answer_for_a_variable_of_a_recipe_can_be_pasted(run_command: Run) -> None:
+    done = run_command("import", "run.yaml", files={"run.yaml": RECIPE})
+    assert "choose one: --set-env STAGES=VALUE | --set layout.pp=1" in done.err
+    for flags in ("--set-env STAGES=3", "--set layout.pp=3"):
+        done = run_command("import", "run.yaml", *flags.split(), files={"run.yaml": RECIPE})
+        assert done.code == 0
+        assert " pp = 3 " in " ".join(done.out.split())
+
+
 @pytest.mark.parametrize(
     ("flags", "attribute"),
     [

@@ -71,6 +71,9 @@ _SIGN_OF_SWIFT = re.compile(r"\bmegatron\s+(?:sft|pt|rlhf)\b")
 _OTHER_COMMANDS = re.compile(r"^[^#\n]*\baxolotl(?:\s+train|\.cli\.train)\b", re.MULTILINE)
 _SIGNS_OF_YAML = (
     re.compile(r"^MODEL_ARGS:", re.MULTILINE),
+    re.compile(
+        r"^ARGS:\s*\n(?:[ #].*\n|\s*\n)*? +(?:--)?tensor.model.parallel.size:", re.MULTILINE
+    ),
     re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
 )
 #: Of FlagScale: an experiment, and the file of its training.

@@ -92,7 +92,14 @@ def _ambiguous(entries: Mapping[str, JsonEntry], runs: Sequence[str], choice: st
 
 
 def _runs(entries: Mapping[str, JsonEntry]) -> Sequence[str]:
-    """Return the names of all runs: device, scale and precision."""
-    parts = (key.removeprefix(_MATRIX).split(".") for key in entries if key.startswith(_MATRIX))
-    names = (".".join(one[:3]) for one in parts if len(one) > 3 and one[2] != _COMMON)
-    return list(dict.fromkeys(names))
+    """Return the names of all runs: device, scale and precision.
+
+    An empty run differs from its ``common`` in nothing.
+    """
+    found: dict[str, None] = {}
+    for key, entry in entries.items():
+        parts = key.removeprefix(_MATRIX).split(".")
+        is_run = len(parts) > 3 or (len(parts) == 3 and entry.value is None)
+        if key.startswith(_MATRIX) and is_run and parts[2] != _COMMON:
+            found[".".join(parts[:3])] = None
+    return list(found)

@@ -15,7 +15,9 @@ from parcost_formats.tools.megatron.flags import known_flags
 from parcost_formats.tools.tables import is_listed, table
 
 _TOOLS = table("megatron_tools")
-_ARGUMENTS = "MODEL_ARGS."
+#: Maps of arguments, of recipes for runs: with flags as keys, or with their names.
+_ARGUMENTS = re.compile(r"MODEL_ARGS\.(?=--)|ARGS\.")
+_QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)  # for the shell that gets the arguments
 _DEEPEST = 8  # files that extend one another
 _FALSE = "false"
 _VARIABLE = re.compile(r"\$\{(\w{1,99})(?::([^${}]*))?\}")
@@ -131,14 +133,18 @@ def yaml_job(file: ImportFile) -> ToolJob | ImportProblem:
     entries = read_configuration(file.name, file.text)
     if isinstance(entries, ImportProblem):
         return entries
-    if any(key.startswith(_ARGUMENTS) for key in entries):
+    if any(_ARGUMENTS.match(key) for key in entries):
         job = ToolJob("")
+        job.environment = dict(file.options.environment)
         for key, entry in entries.items():
-            shown = key.removeprefix(_ARGUMENTS)
-            if shown != key and shown.startswith("--"):
-                _add(job, shown, entry)
-            else:
+            shown = _ARGUMENTS.sub("", key, count=1)
+            quoted = _QUOTED.fullmatch(entry.value) if isinstance(entry.value, str) else None
+            if not _ARGUMENTS.match(key):
                 job.ignored.append(_option("", key, entry))
+            elif quoted is not None:
+                _add(job, shown, JsonEntry(quoted[2], entry.start, entry.end))
+            else:
+                _add(job, shown, entry)
         return job
     if "modules" in {key.partition(".")[0] for key in entries}:
         return _primus(file, entries)
