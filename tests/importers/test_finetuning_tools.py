@@ -1070,6 +1070,83 @@ def test_a_launch_reads_a_file_in_its_folder_before_one_beside_the_script(
     assert settings(found)["layout.zero"] == zero
 
 
+MCA = """tensor_model_parallel_size: 2
+pipeline_model_parallel_size: 2
+expert_model_parallel_size: 4
+sequence_parallel: true
+use_distributed_optimizer: true
+recompute_granularity: selective
+moe_token_dispatcher_type: alltoall
+"""
+
+
+def test_megatron_keys_of_llamafactory_are_those_of_megatron(run_command: Run) -> None:
+    """Micro-batches of 1 x 4 steps x 8 replicas of 2 x 2 ranks are 32 sequences."""
+    one = next(one for one in importers() if one.name == "llamafactory")
+    model = LLAMAFACTORY.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B")
+    text = model + MCA
+    found = one.read(ImportFile("run.yaml", text))
+    assert not found.questions
+    expected = {
+        "layout.tp": "2",
+        "layout.pp": "2",
+        "layout.ep": "4",
+        "layout.zero": "1",
+        "layout.sequence_parallel": "on",
+        "training.recompute": "selective",
+        "training.micro_batches": "4",
+        "training.sequence": "4096",
+        "routing.dispatcher": "alltoall",
+        "overlap.gradients": "off",
+    }
+    assert expected.items() <= settings(found).items()
+    assert "frameworks.megatron_core" in uses(found)
+    assert "precisions.bf16" in uses(found)
+    script = "USE_MCA=1 NNODES=4 NPROC_PER_NODE=8 llamafactory-cli train run.yaml\n"
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("eval", "run.sh", *machine, files={"run.sh": script, "run.yaml": text})
+    assert done.code == 0, done.err
+    (devices,) = [
+        line for line in run_command("import", "run.sh").out.splitlines() if "devices" in line
+    ]
+    assert "4 * 8" in devices or "32" in devices
+    off = one.read(ImportFile("run.yaml", model + "tensor_model_parallel_size: 2\n"))
+    assert settings(off)["layout.zero"] == "0"
+
+
+def test_two_names_of_a_batch_with_other_values_are_an_error() -> None:
+    one = next(one for one in importers() if one.name == "ms_swift")
+    both = SWIFT.replace("--packing", "--batch_size 4 --packing")
+    found = one.read(ImportFile("run.sh", both))
+    assert found.problems
+    message = found.problems[0].message
+    assert "`per_device_train_batch_size` and `batch_size`" in message
+    same = one.read(ImportFile("run.sh", both.replace("size 4", "size 1")))
+    assert settings(same)["training.micro_batch"] == "1"
+    assert not same.unknown
+
+
+@pytest.mark.parametrize("tool", ["trl", "axolotl", "llamafactory", "ms_swift"])
+def test_a_program_in_python_is_not_read_as_a_script(tool: str) -> None:
+    one = next(one for one in importers() if one.name == tool)
+    text = "from trl import SFTConfig\nargs = SFTConfig(bf16=True)\n"
+    (problem,) = one.read(ImportFile("train.py", text)).problems
+    assert problem.message.endswith("the settings of a Python file are not read")
+    assert "import the command that starts `train.py`" in problem.help
+
+
+def test_a_launch_without_a_configuration_asks_for_that_of_the_machine() -> None:
+    """`accelerate launch` alone reads a file in the home folder, which may shard."""
+    one = next(one for one in importers() if one.name == "trl")
+    found = one.read(ImportFile("run.sh", TRL.replace(" --num_processes 8", "")))
+    asked = {one.attribute: one for one in found.questions}
+    assert asked.keys() == {"layout.zero", "precision"}
+    assert "that of the machine decides" in asked["layout.zero"].reason
+    assert "--use accelerate.yaml" in asked["layout.zero"].answers
+    stated = one.read(ImportFile("run.sh", TRL.replace("--num_processes 8", "--multi_gpu")))
+    assert settings(stated)["layout.zero"] == "0"
+
+
 @pytest.mark.parametrize(
     ("command", "why"),
     [

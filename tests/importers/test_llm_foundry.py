@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from parcost_formats.tools.llm_foundry import LlmFoundry
 
 from .translations import assumptions, problems, settings, uses
+
+Run = Callable[..., Any]
 
 JOB = """\
 max_seq_len: 1024
@@ -74,6 +79,38 @@ def test_a_model_of_mpt_under_fsdp_is_read() -> None:
 def test_keys_set_attributes(old: str, new: str, path: str, value: str) -> None:
     assert old in JOB
     assert settings(LlmFoundry().translate("run.yaml", JOB.replace(old, new)))[path] == value
+
+
+MOE = """  ffn_config:
+    ffn_type: mb_dmoe
+    mlp_type: glu
+    moe_num_experts: 16
+    moe_top_k: 4
+    moe_world_size: 8
+    ffn_hidden_size: 1024
+    moe_loss_weight: 0.05
+"""
+
+
+@pytest.mark.slow
+def test_experts_of_megablocks_are_read(run_command: Run) -> None:
+    """Attention of 2 x 768^2 + 2 x 768 x 256, and 16 experts of 3 x 768 x 1024 with a router and
+    two norms, 8 times; the table of 50,368 rows and of 1024 positions, and the last norm.
+    """
+    text = JOB.replace("  expansion_ratio: 4\n", MOE)
+    found = LlmFoundry().translate("run.yaml", text)
+    expected = {"model.experts": "16", "model.top_k": "4", "model.gated": "on", "layout.ep": "8"}
+    assert expected.items() <= settings(found).items()
+    assert "routing.capacity_factor" not in settings(found)
+    assert not found.unknown
+    layer = 2 * 768**2 + 2 * 768 * 256 + 16 * 3 * 768 * 1024 + 16 * 768 + 2 * 768
+    whole = 8 * layer + 768 * (50_368 + 1024 + 1)
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    options = (*machine, "--set", "cluster.devices=16")
+    done = run_command("figures", "run.yaml", "parameters", *options, files={"run.yaml": text})
+    assert f"{whole:,}" in done.out
+    dropping = LlmFoundry().translate("run.yaml", text.replace("mb_dmoe", "mb_moe"))
+    assert settings(dropping)["routing.capacity_factor"] == "1"
 
 
 def test_a_model_of_the_hub_is_an_entry_of_the_catalogue() -> None:

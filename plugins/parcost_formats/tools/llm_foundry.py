@@ -20,6 +20,12 @@ from parcost_formats.tools.tables import table
 TOOL = "llm_foundry"
 _VERSION = "LLM Foundry 0.22"
 _COMPOSER = "Composer 0.32"
+#: Numbers of experts, which are 1 unless they are stated.
+_EXPERTS = {
+    "moe_num_experts": ("model mpt", "experts"),
+    "moe_top_k": ("model mpt", "top_k"),
+    "moe_world_size": ("layout", "ep"),
+}
 _MODEL, _RECIPE = "model mpt", "precision composer extends bf16_fsdp"
 _BATCH = re.compile(
     r"^\s*(?:device_train_microbatch_size|global_train_batch_size)\s*:", re.MULTILINE
@@ -95,13 +101,37 @@ def _model(found: SettingCollector) -> None:
         found.set(_MODEL, "norm", norm, "model.norm_type")
     elif "model.norm_type" not in found:
         found.assume(_MODEL, "norm", "layer", f"{_VERSION}: norm_type is low_precision_layernorm")
-    gated = found.word("model.ffn_config.ffn_type", rules["feed_forward"])
-    if gated is not None:
-        found.set(_MODEL, "gated", gated, "model.ffn_config.ffn_type")
-    elif "model.ffn_config.ffn_type" not in found:
+    key = "model.ffn_config.ffn_type"
+    gated = found.word(key, rules["feed_forward"])
+    if gated == "experts":
+        _experts(found, str(found.value(key)))
+    elif gated is not None:
+        found.set(_MODEL, "gated", gated, key)
+    elif key not in found:
         found.assume(_MODEL, "gated", "off", f"{_VERSION}: ffn_type is mptmlp")
     _biases(found, norm or "layer")
     _attention(found)
+
+
+def _experts(found: SettingCollector, kind: str) -> None:
+    """Read the experts of MegaBlocks, which all layers have: *kind* is their layer."""
+    section = "model.ffn_config."
+    for name, (block, attribute) in _EXPERTS.items():
+        found.assume(block, attribute, "1", f"{_VERSION}: {name} is 1")
+    key = f"{section}mlp_type"
+    gated = found.word(key, {"mlp": "off", "glu": "on"})
+    if gated is not None:
+        found.set(_MODEL, "gated", gated, key)
+    found.assume(_MODEL, "gated", "off", f"{_VERSION}: mlp_type is mlp")
+    key = f"{section}moe_capacity_factor"
+    factor = found.value(key)
+    if kind == "mb_moe" and isinstance(factor, int | float):
+        found.set("routing", "capacity_factor", str(factor), key)
+    elif kind == "mb_moe":
+        found.assume("routing", "capacity_factor", "1", "MegaBlocks: moe_capacity_factor is 1")
+    key = f"{section}moe_weight_parallelism"
+    if found.value(key):
+        found.problem(key, "experts whose weights are split over ranks are not in the language")
 
 
 def _biases(found: SettingCollector, norm: str) -> None:

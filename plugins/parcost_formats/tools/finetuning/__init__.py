@@ -14,6 +14,7 @@ from attrs import evolve
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.finetuning.job_keys import (
+    BY_HAND,
     CONFIGURATIONS,
     JobKeys,
     read_job,
@@ -51,6 +52,9 @@ _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
 }
 
 
+_PYTHON = (".py", ".ipynb")
+
+
 class TuningTool(IncompleteJobImporter):
     """Files of one tool for fine-tuning or reinforcement learning."""
 
@@ -73,7 +77,7 @@ class TuningTool(IncompleteJobImporter):
                 any(keys.issuperset(group) for group in groups)
                 or any(sign in text for sign in signs.get("values", ()))
             ) and keys.isdisjoint(signs.get("other_keys", ()))
-        if name.endswith((".par", ".py", ".ipynb")):
+        if name.endswith((".par", *_PYTHON)):
             return False
         return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
             re.search(sign, text) for sign in signs.get("other_commands", ())
@@ -85,6 +89,11 @@ class TuningTool(IncompleteJobImporter):
 
     def read(self, file: ImportFile) -> Translation:
         """Return the job that a file describes, or errors for keys that parcost cannot express."""
+        if file.name.endswith(_PYTHON):
+            message = f"{self.title}: the settings of a Python file are not read"
+            help = f"import the command that starts `{file.name}`, or {BY_HAND}"
+            problem = ImportProblem(message=message, start=0, end=1, help=help)
+            return Translation(problems=[problem])
         job = read_job(file, self._table)
         if isinstance(job, ImportProblem):
             return Translation(problems=[job])

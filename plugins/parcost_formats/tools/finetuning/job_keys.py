@@ -87,7 +87,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
     return _of_launch(file, script, found[0], rules)
 
 
-_BY_HAND = (
+BY_HAND = (
     "evaluate the `config.json` of its model, and state the rest: `parcost eval config.json` "
     "with --use catalog.devices, catalog.fabrics and catalog.precisions, --set layout.tp, "
     "layout.zero, training.sequence and training.global_batch"
@@ -99,7 +99,7 @@ def reject_trainer(job: JobKeys, title: str) -> Translation:
     place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
     what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
     message = f"{what}: trainers of {title} are not read"
-    problem = ImportProblem(message=message, start=place.start, end=place.end, help=_BY_HAND)
+    problem = ImportProblem(message=message, start=place.start, end=place.end, help=BY_HAND)
     return Translation(problems=[problem])
 
 
@@ -107,7 +107,7 @@ def _reject_program(launch: ScriptLaunch, title: str) -> ImportProblem:
     """Return an error: a script starts a program of its own, with arguments of its own."""
     place = launch.program
     message = f"`{launch.name}` is not a program of {title}, and its arguments are its own"
-    return ImportProblem(message=message, start=place.start, end=place.end, help=_BY_HAND)
+    return ImportProblem(message=message, start=place.start, end=place.end, help=BY_HAND)
 
 
 def _of_text(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import digits
 from parcost_formats.tools.finetuning.job_keys import JobKeys
+from parcost_formats.tools.finetuning.llamafactory_mca import is_adapter_job, read_adapter_job
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
 from parcost_formats.tools.lacking import PROGRAM, lacking_sentence
 
@@ -21,6 +22,8 @@ _REPLACED = ("this part of the tool is not read", "remove the key: the job is re
 
 def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     """Return a full fine-tuning or a pretraining of LLaMA-Factory."""
+    if is_adapter_job(job):
+        return read_adapter_job(job)
     keys = TrainerKeys("llamafactory", file, job)
     found, version = keys.found, keys.rules["version"]
     if found.value("stage") == "pt":  # sequences are packed unless the file says otherwise
@@ -53,7 +56,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
         key = "disable_gradient_checkpointing"
         found.set("training", "recompute", "none" if off else "full", key)
     keys.ulysses("sequence_parallel_size", str(found.value("sequence_parallel_mode", "ring")))
-    for key in ("use_unsloth", "use_mca", "use_kt", "shift_attn", "use_hyper_parallel"):
+    for key in ("use_unsloth", "use_kt", "shift_attn", "use_hyper_parallel"):
         if found.value(key):
             found.problem(key, *_REPLACED)
     if found.value("fp8"):

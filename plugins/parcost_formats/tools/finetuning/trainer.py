@@ -27,6 +27,8 @@ from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_pla
 from parcost_formats.tools.tables import find_shipped, table
 
 _KIND = "distributed_type"
+#: Options of `accelerate launch` with which it is taken to have no other configuration.
+_CHOOSING = {"multi_gpu", "use_fsdp", "use_deepspeed", "num_processes", "config_file", "cpu"}
 _MIXED = "mixed_precision"
 _NARROW = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
 _ENGINES = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
@@ -142,15 +144,28 @@ class TrainerKeys:
         ask_for_model(self.found, key)
         return ""
 
+    def _set_size(self, name: str, attribute: str) -> int | None:
+        """Set an attribute of training from a number, and return it; None if no key has it.
+
+        Synonyms with another number are an error.
+        """
+        size: int | None = None
+        for key in self.rules["names"][name]:
+            stated = self.found.whole(key)
+            if stated is not None:
+                self.found.set("training", attribute, digits(stated), key)
+                size = size or stated
+        return size
+
     def batch(self) -> None:
         """Read the micro-batch of a device, and the gradient accumulation steps."""
         found = self.found
         sizes = []
         for name, attribute in (("micro", "micro_batch"), ("steps", "micro_batches")):
             key = self.key(name)
-            size = found.whole(key)
+            size = self._set_size(name, attribute)
             if size is not None:
-                found.set("training", attribute, digits(size), key)
+                pass
             elif name in self.rules["defaults"] and key not in found:
                 value, why = self.default(name)
                 size = int(value)
@@ -220,10 +235,14 @@ class TrainerKeys:
         Return False if neither does: a launcher of another file decides on copies and types.
         """
         found, options = self.found, self._file.options
-        launched = self._job.script is not None or _KIND in found or "config_file" in found
+        own = any(one.text.rpartition("/")[2] == "accelerate" for one in self._job.launcher)
+        launched = self._job.script is not None and (not own or bool(_CHOOSING & {*self._launcher}))
+        launched = launched or _KIND in found or "config_file" in found
         is_open = not launched and self.rules["launched"]
         if is_open:
             reason = "the launcher decides whether the job runs in DeepSpeed, FSDP or as replicas"
+            if own:
+                reason = "`accelerate launch` has no configuration: that of the machine decides"
             answers = ("--set layout.zero=3", "--set layout.zero=0", "--use accelerate.yaml")
             found.ask("layout.zero", reason, answers)
             recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]

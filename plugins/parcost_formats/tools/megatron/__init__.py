@@ -269,12 +269,12 @@ def _reason_to_ask(option: Option) -> str:
     return " | ".join([option.unread, *option.answers]).replace(" | ", "; ", 1)
 
 
-def translate_recipe(recipe: BridgeRecipe) -> Translation:
-    """Return the job of a recipe that another tool hands to Megatron-Bridge."""
-    return _of_recipe(Draft(_LABELS), recipe)
+def translate_recipe(recipe: BridgeRecipe, framework: str = "nemo") -> Translation:
+    """Return the job of a recipe that another tool hands to Megatron-Bridge, or *framework*."""
+    return _of_recipe(Draft(_LABELS), recipe, framework)
 
 
-def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
+def _of_recipe(draft: Draft, recipe: BridgeRecipe, framework: str = "nemo") -> Translation:
     options = ToolOptions(draft, recipe.options, BRIDGE)
     for option, message, help in recipe.errors:
         draft.problem(option, message, help)
@@ -290,7 +290,7 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
         draft.ask("model", "the file names no model", ["--use catalog.models.llama31_8b"])
     if recipe.devices is not None:
         draft.set("cluster.devices", digits(int(recipe.devices.text)), recipe.devices)
-    read_options(options, "nemo")
+    read_options(options, framework)
     for option in recipe.ignored:
         draft.ignore(option, option.assumption)
     for option in recipe.unread:

@@ -78,8 +78,8 @@ class Script(NamedTuple):
     def neighbor(self, other: Callable[[str], str | None]) -> Callable[[str], str | None]:
         """Return a function that returns texts of written files, and those of *other* files.
 
-        A file in the folder of the launch comes before one of its name beside the script, which
-        `assumption` then names. If that folder is not known, no other file is read.
+        A file in the folder of the launch comes before one of its name beside the script. Without
+        the first, `assumption` names the second. In a folder that is not known, none is read.
         """
 
         def find(path: str) -> str | None:

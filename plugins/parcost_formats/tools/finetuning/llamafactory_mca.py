@@ -1,0 +1,94 @@
+"""Jobs of LLaMA-Factory in Megatron-Core, by its adapter (MCA), which has keys of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from parcost import ImportedBlock, ImportedKey, ImportedValue, Translation
+from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.finetuning.job_keys import JobKeys
+from parcost_formats.tools.finetuning.trainer import read_devices
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.lacking import PROGRAM
+from parcost_formats.tools.megatron import translate_recipe
+from parcost_formats.tools.megatron.bridge import read_sections
+from parcost_formats.tools.tables import is_listed, table
+
+_RULES = table("llamafactory")["adapter"]
+_STEPS = "gradient_accumulation_steps"
+_LISTED = [
+    one
+    for tool in ("trainer", "llamafactory")
+    for one in (*table(tool)["ignored"]["keys"], *table(tool).get("adapter", {}).get("ignored", ()))
+]
+
+
+def is_adapter_job(job: JobKeys) -> bool:
+    """Return whether a job has keys of Megatron, or the switch of its adapter."""
+    switches = (job.entries.get("use_mca"), job.environment.get("USE_MCA"))
+    stated = [str(getattr(one, "value", getattr(one, "text", ""))) for one in switches]
+    is_on = any(one.lower() in ("1", "true", "y") for one in stated)
+    return is_on or not job.entries.keys().isdisjoint(_RULES["signs"])
+
+
+def read_adapter_job(job: JobKeys) -> Translation:
+    """Return the job, whose batch is the micro-batch x the steps of accumulation x the replicas."""
+    entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
+    sections: dict[str, JsonEntry] = {}
+    names: dict[str, str] = {}
+    assumed = dict(job.assumed)
+    for path, value in _RULES["defaults"].items():
+        key = path.partition(".")[2]
+        sections[path], names[path] = JsonEntry(value, 0, 0), key
+        if key not in entries:
+            assumed[key] = f"{_RULES['version']}: {key} is {str(value).lower()}"
+    ignored: list[Option] = []
+    for key, entry in entries.items():
+        if key == _STEPS:
+            continue
+        if is_listed(key, _LISTED):
+            ignored.append(Option(name="", key=key, start=entry.start, end=entry.end))
+            continue
+        section = "ddp" if f"ddp.{key}" in _RULES["defaults"] else "model"
+        path = _RULES["paths"].get(key, f"{section}.{key}")
+        sections[path], names[path] = entry, key
+    recipe = read_sections(sections, names=names, assumed=assumed)
+    recipe.ignored += ignored
+    read = translate_recipe(recipe, _RULES["framework"])
+    return read if read.problems else _add_batch(read, entries, job)
+
+
+def _add_batch(read: Translation, entries: dict[str, JsonEntry], job: JobKeys) -> Translation:
+    """Return a job with its steps of accumulation, its devices, and a note on short sequences."""
+    found = SettingCollector(entries, table("llamafactory"))
+    read_devices(found, entries, job)
+    steps = found.whole(_STEPS) or 1
+    why = "the batch of a device x the steps of accumulation x the replicas"
+    batch = ImportedValue(
+        name="global_batch", value=f"(micro_batch * {steps} * layout.dp) sequences", assumption=why
+    )
+    if _STEPS in entries:
+        place = entries[_STEPS]
+        own = ImportedValue(
+            name="micro_batches", value=digits(steps), key=_STEPS, start=place.start, end=place.end
+        )
+    else:
+        why = f"{table('trainer')['version']}: {_STEPS} is 1"
+        own = ImportedValue(name="micro_batches", value="1", assumption=why)
+    blocks = [_replace(one, [own, batch]) if one.kind == "training" else one for one in read.blocks]
+    blocks += [one for one in found.translation().blocks if one.kind == "cluster"]
+    reason = "without packing, `cutoff_len` is the longest sequence: batches may be shorter"
+    packed = found.switch("packing")
+    short = [] if packed else [ImportedKey(name="packing", reason=reason)]
+    return evolve(read, blocks=blocks, missing=[*read.missing, *short])
+
+
+def _replace(block: ImportedBlock, values: Sequence[ImportedValue]) -> ImportedBlock:
+    """Return a block with some values in place of those of their names."""
+    names = {one.name for one in values}
+    return evolve(
+        block, settings=[*(one for one in block.settings if one.name not in names), *values]
+    )
