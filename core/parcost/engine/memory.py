@@ -12,9 +12,9 @@ In the backward pass of layers, memory of the loss is that of the other micro-ba
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial, reduce
-from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.outcome import MemoryLine
@@ -132,6 +132,7 @@ class DeviceMemory:
         self._known: dict[tuple[Moment, int], Sequence[Real]] = {}  # weights
         self._alike: dict[Any, Sequence[Real]] = {}  # those that moments share
         self._alive: dict[Any, Sequence[Real]] = {}
+        self._copies: dict[int, Sequence[Sequence[int]]] = {}
 
     def moments(self, d: int) -> Sequence[Real]:
         """Return the bytes that device *d* holds at each moment."""
@@ -149,17 +150,14 @@ class DeviceMemory:
         steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
         if moment not in _LIVING:
             return steady
-        kept = self.left * _sum_products(
-            self._counts(alive), self._weights(self.plan.held[d], moment)
-        )
+        kept = self.left * _sum_products(self._counts(d, alive), self._weights(d, moment))
         return steady + kept * (1.0 + self.added)
 
     def activations(self, d: int, moment: Moment) -> Real:
         """Return the bytes of activations on device *d*, for the micro-batches in flight."""
         if moment not in _LIVING:
             return 0.0
-        weights = self._weights(self.plan.held[d], moment)
-        return self.left * _sum_products(self.alive(d, moment), weights)
+        return self.left * _sum_products(self.alive(d, moment), self._weights(d, moment))
 
     def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the bytes of *term* that device *d* holds."""
@@ -187,42 +185,57 @@ class DeviceMemory:
             return self._count_memory(term, held) if moment in term.moments else 0.0
         if moment not in _LIVING:
             return 0.0
-        stages = [count(term, self.plan.stage[k]) for k in held]
+        stages = [count(term, self.plan.stage[alike[0]]) for alike in self._alike_copies(d)]
         weights = [share * n for share in self._shares(term, moment) for n in stages]
         return _sum_products(self.alive(d, moment), weights)
 
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
-        """Return the number of micro-batches in flight on each copy at the peak of device *d*.
+        """Return the micro-batches in flight at the peak of device *d*, by kind of its copies.
 
         The counts of the next field of :class:`AliveCounts` follow, for each field in use.
         """
-        held = self.plan.held[d]
-        key = (d, *(id(self._weight(k, moment)) for k in held))  # often that of another moment
+        key = (d, *map(id, self._own_weights(d, moment)))  # often that of another moment
         if key not in self._alive:
-            found = self._most_alive(d, moment)
-            if self.most is not None:
-                before = found[: len(held) * self.before]
-                more = [self._more(n, k) for n, k in zip(before, cycle(held))]
-                ended = zip(more, before, found[len(before) :], strict=False)
-                found = [*more, *(most - (n - after) for most, n, after in ended)]
+            found = self._most_alive(d, moment) if self.most is None else self._all_alive(d)
             self._alive[key] = found
         return self._alive[key]
 
-    def _more(self, alive: Real, k: int) -> Real:
-        """Return *alive* on copy *k*, scaled from the plan's number of micro-batches to *most*."""
+    def _alike_copies(self, d: int) -> Sequence[Sequence[int]]:
+        """Return the copies on device *d*, those of one kind together."""
+        if d not in self._copies:
+            found: dict[int, list[int]] = {}
+            for k in self.plan.held[d]:
+                found.setdefault(self.kinds[k], []).append(k)
+            self._copies[d] = list(found.values())
+        return self._copies[d]
+
+    def _all_alive(self, d: int) -> Sequence[Real]:
+        """Return what :meth:`alive` does for *most* micro-batches, of which the plan has fewer."""
+        (((_, order),), held) = self.plan.orders, self.plan.held[d]
+        (peak,) = order.peaks[d]
+        at = {k: i for i, k in enumerate(held)}
+        found: list[Real] = []
+        for counts in peak[: self.before]:
+            for alike in self._alike_copies(d):
+                same = Counter((counts[at[k]], k in self.growing) for k in alike)
+                found.append(total(n * self._more(*each) for each, n in same.items()))
+        before = self._counts(d, peak)
+        ended = zip(found, before, before[len(found) :], strict=False)
+        return [*found, *(most - (n - after) for most, n, after in ended)]
+
+    def _more(self, alive: Real, growing: bool) -> Real:
+        """Return *alive* on a copy, scaled from the plan's number of micro-batches to *most*."""
         assert self.most is not None
         m = self.plan.pipeline.micro_batches
-        return minimum(alive * (self.most / m if k in self.growing else 1.0), self.most)
+        return minimum(alive * (self.most / m if growing else 1.0), self.most)
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
-        held = self.plan.held[d]
+        weights = self._weights(d, moment)
         if all(len(order.peaks[d]) == 1 for _, order in self.plan.orders):
-            places = range(len(held) * len(self.fields))
-            return [self.plan.by_order(partial(self._count, d, i)) for i in places]
-        found: list[Real] = [0.0] * (len(held) * len(self.fields))
-        weights = self._weights(held, moment)
+            return [self.plan.by_order(partial(self._count, d, i)) for i in range(len(weights))]
+        found: list[Real] = [0.0] * len(weights)
         for m, order in self.plan.orders:
-            vectors = [self._counts(peak) for peak in order.peaks[d]]
+            vectors = list(dict.fromkeys(self._counts(d, peak) for peak in order.peaks[d]))
             _, which = find_maximum([_sum_products(vector, weights) for vector in vectors])
             here = self.plan.pipeline.micro_batches == m
             most = which.row(vectors.__getitem__)
@@ -230,16 +243,24 @@ class DeviceMemory:
         return found
 
     def _count(self, d: int, place: int, order: Order) -> float:
-        return float(self._counts(order.peaks[d][0])[place])
+        return float(self._counts(d, order.peaks[d][0])[place])
 
-    def _counts(self, alive: AliveCounts) -> Sequence[float]:
-        """Return the counts of *alive* in use, by field and copy."""
-        return [n for i in self.fields for n in alive[i]]
+    def _counts(self, d: int, alive: AliveCounts) -> tuple[float, ...]:
+        """Return the counts of *alive* in use on device *d*, by field and kind of its copies."""
+        kinds = self._alike_copies(d)
+        if len(kinds) == 1:
+            return tuple(sum(alive[i]) for i in self.fields)
+        at = {k: i for i, k in enumerate(self.plan.held[d])}
+        return tuple(sum(alive[i][at[k]] for k in alike) for i in self.fields for alike in kinds)
 
-    def _weights(self, held: Sequence[int], moment: Moment) -> Sequence[Real]:
-        """Return the bytes of a micro-batch, by field of the counts and copy."""
-        each = [self._weight(k, moment) for k in held]
+    def _weights(self, d: int, moment: Moment) -> Sequence[Real]:
+        """Return the bytes of a micro-batch, by field of the counts and kind of the copies."""
+        each = self._own_weights(d, moment)
         return [weight[i] for i in range(len(self.fields)) for weight in each]
+
+    def _own_weights(self, d: int, moment: Moment) -> Sequence[Sequence[Real]]:
+        """Return the bytes of a micro-batch, by kind of the copies and field of the counts."""
+        return [self._weight(alike[0], moment) for alike in self._alike_copies(d)]
 
     def _weight(self, k: int, moment: Moment) -> Sequence[Real]:
         """Return the bytes of a micro-batch on a copy, by field of the counts."""
