@@ -105,6 +105,22 @@ def test_a_vocabulary_that_nothing_states_raises_a_question() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "is_own"),
+    [
+        ("/data/tokenizer.model", False),
+        ("/data/llama2_en.model", False),
+        ("$FOLDER/ours-100k.model", True),
+    ],
+)
+def test_a_tokenizer_of_llama_with_other_tokens_raises_a_question(path: str, is_own: bool) -> None:
+    found = read(small(f"--tokenizer-type Llama2Tokenizer --tokenizer-model {path}"))
+    assert (values(found).get("model.vocabulary") == "32_000") is not is_own
+    reasons_of = [one.reason for one in found.questions if one.attribute == "model.vocabulary"]
+    assert len(reasons_of) == is_own
+    assert all("has the tokens of ours-100k.model" in one for one in reasons_of)
+
+
+@pytest.mark.parametrize(
     ("flags", "attributes"),
     [
         # The default of pretrain_gpt.py reads merges; GPT-2 has 50,257 tokens.

@@ -137,6 +137,12 @@ def test_a_job_of_primus_extends_files_of_models() -> None:
     assert not found.questions
 
 
+@pytest.mark.parametrize("key", ["includes", "bases"])
+def test_older_files_of_primus_extend_others_by_another_key(key: str) -> None:
+    files = {name: text.replace("extends", key, 1) for name, text in MODELS.items()}
+    assert values(primus(models=files)) == values(primus())
+
+
 def test_a_switch_of_primus_may_be_a_number() -> None:
     on = primus(f"{PRIMUS}      sequence_parallel: 1\n")
     assert values(on)["layout.sequence_parallel"] == "on"
@@ -370,10 +376,12 @@ ARGS:
 """
 
 
-def test_a_recipe_has_names_of_arguments() -> None:
-    assert Megatron().recognizes("run.yaml", RECIPE)
+@pytest.mark.parametrize("name", ["ARGS", "megatron_args"])
+def test_a_recipe_has_names_of_arguments(name: str) -> None:
+    recipe = RECIPE.replace("\nARGS:", f"\n{name}:")
+    assert Megatron().recognizes("run.yaml", recipe)
     options = ImportOptions(environment=(("STAGES", "3"),))
-    found = Megatron().read(ImportFile("run.yaml", RECIPE, options))
+    found = Megatron().read(ImportFile("run.yaml", recipe, options))
     expected = {
         "model.layers": "6",
         "model.dense_first": "2",  # the shell takes the quotes away

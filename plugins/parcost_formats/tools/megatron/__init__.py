@@ -72,7 +72,8 @@ _OTHER_COMMANDS = re.compile(r"^[^#\n]*\baxolotl(?:\s+train|\.cli\.train)\b", re
 _SIGNS_OF_YAML = (
     re.compile(r"^MODEL_ARGS:", re.MULTILINE),
     re.compile(
-        r"^ARGS:\s*\n(?:[ #].*\n|\s*\n)*? +(?:--)?tensor.model.parallel.size:", re.MULTILINE
+        r"^(?:ARGS|megatron_args):\s*\n(?:[ #].*\n|\s*\n)*? +tensor_model_parallel_size:",
+        re.MULTILINE,
     ),
     re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
 )

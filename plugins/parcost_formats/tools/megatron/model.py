@@ -138,7 +138,8 @@ def _vocabulary(options: ToolOptions) -> None:
     if files is not None and size is not None:
         draft.set("model.vocabulary", digits(size), files, f"the vocabulary of {files.text}")
         return
-    if tokenizer is not None and tokenizer.text in known:
+    own = _own_tokens(options, tokenizer)
+    if tokenizer is not None and tokenizer.text in known and not own:
         draft.set(
             "model.vocabulary",
             digits(known[tokenizer.text]),
@@ -149,8 +150,20 @@ def _vocabulary(options: ToolOptions) -> None:
     near = tokenizer or options.get("num_layers")
     if near is not None:
         lacking = near.evolve(key="--vocab-size", texts=())
-        why = "not stated, and no known tokenizer has it"
+        why = own or "not stated, and no known tokenizer has it"
         options.ask("model.vocabulary", lacking, why)
+
+
+def _own_tokens(options: ToolOptions, tokenizer: Option | None) -> str:
+    """Return why the vocabulary is not that of Llama 2: the file of tokens is of another model."""
+    files = options.lookup("tokenizer_model")
+    if tokenizer is None or tokenizer.text != "Llama2Tokenizer" or files is None:
+        return ""
+    path = files.text.lower()
+    is_own = path.endswith(".model") and not path.endswith("tokenizer.model")
+    if not is_own or "llama" in path:
+        return ""
+    return f"not stated; {tokenizer.text} has the tokens of {files.text.rpartition('/')[2]}"
 
 
 def _norms_and_biases(options: ToolOptions) -> None:

@@ -16,11 +16,12 @@ from parcost_formats.tools.tables import is_listed, table
 
 _TOOLS = table("megatron_tools")
 #: Maps of arguments, of recipes for runs: with flags as keys, or with their names.
-_ARGUMENTS = re.compile(r"MODEL_ARGS\.(?=--)|ARGS\.")
+_ARGUMENTS = re.compile(r"MODEL_ARGS\.(?=--)|ARGS\.|megatron_args\.")
 _QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)  # for the shell that gets the arguments
 _DEEPEST = 8  # files that extend one another
 _FALSE = "false"
 _VARIABLE = re.compile(r"\$\{(\w{1,99})(?::([^${}]*))?\}")
+_BASES = ("extends", "includes", "bases")  # keys of a file of Primus, new and old
 _MODULE = ("name", "framework", "config", "model")  # keys of a module, beside its overrides
 
 _SIGNS_OF_TITAN = (
@@ -261,13 +262,13 @@ def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: 
     if isinstance(entries, ImportProblem):
         job.doubts.append(option.evolve(unread=entries.message))
         return
-    for key in ("extends", "includes"):
+    for key in _BASES:
         values = entries[key].value if key in entries else []
         for one in values if isinstance(values, list) else [values]:
             base = str(one).rpartition("/")[2]
             _extend(job, file, base, place, depth + 1)
     for key, entry in entries.items():
-        if key in ("extends", "includes"):
+        if key in _BASES:
             continue
         if entry.value is None:
             job.options.pop(_names(key)[0], None)
