@@ -6,7 +6,8 @@ import pytest
 
 from parcost_formats.tools.gpt_neox import GptNeoX
 
-from .translations import problems, settings, uses
+from .megatron_files import Run
+from .translations import names, problems, settings, uses
 
 JOB = """\
 {
@@ -56,6 +57,25 @@ def test_a_job_has_the_keys_of_deepspeed_and_its_own() -> None:
         ('"flash"', '"global"', "training.flash_attention", "off"),
         ('"pipe-parallel-size": 2', '"pipe-parallel-size": 0', "layout.pp", "1"),
         ('"gas"', '"norm": "rmsnorm", "gas"', "model.norm", "rms"),
+        ('"gas"', '"norm": "te_rmsnorm", "gas"', "model.norm", "rms"),
+        ('"gas"', '"norm": "non_parametric_layernorm", "gas"', "model.norm_weights", "0"),
+        # 5000 x 2/3 = 3333, halved 1666; 1666 / 256 = 6.5
+        ('"gas"', '"intermediate_size": 5000, "activation": "geglu", "gas"', "model.ffn", "1666"),
+        (
+            '"gas"',
+            '"intermediate_size": 5000, "activation": "geglu", "mlp_multiple_of": 256, "gas"',
+            "model.ffn",
+            "1792",
+        ),
+        ('"gas"', '"mlp_multiple_of": 2048, "gas"', "model.ffn", "4096"),
+        ('"gas"', '"use_qk_layernorm": true, "gas"', "model.qk_norm", "on"),
+        ('"gas"', '"sliding_window_width": 256, "gas"', "model.window", "256"),
+        (
+            '"attention_config": [[["flash"], 8]]',
+            '"te_mha": true',
+            "training.flash_attention",
+            "on",
+        ),
     ],
 )
 def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
@@ -88,6 +108,39 @@ def test_narrow_products_and_states_ask_for_the_precision(key: str, attribute: s
     text = JOB.replace('"gas"', f'{key}, "gas"')
     asked = [one.attribute for one in GptNeoX().translate("run.yml", text).questions]
     assert asked == [attribute]
+
+
+def test_wide_weight_gradients_are_part_of_the_answer(run_command: Run) -> None:
+    """`te_fp8_wgrad` is on by default."""
+    more = '"te_mha": true, "te_fp8_format": "hybrid", "te_fp8_wgrad": false, "num_gpus": 4, "gas"'
+    files = {"run.yml": JOB.replace('"gas"', more)}
+    asked = run_command("import", "run.yml", files=files)
+    answer = "--use catalog.precisions.fp8_delayed --set precision.wide_weight_gradients=on"
+    assert f"choose one: {answer} | --use catalog.precisions.bf16" in asked.err
+    done = run_command("import", "run.yml", *answer.split(), files=files)
+    assert done.code == 0
+    assert "wide_weight_gradients = on" in done.out
+
+
+def test_a_window_of_scores_in_memory_saves_nothing() -> None:
+    text = JOB.replace('"gas"', '"sliding_window_width": 256, "gas"').replace("flash", "global")
+    found = GptNeoX().translate("run.yml", text)
+    assert "model.window" not in settings(found)
+    assert "sliding_window_width" in names(found.missing)
+
+
+def test_a_part_of_a_run_says_how_to_evaluate_the_whole() -> None:
+    part = """# data and launcher
+    {
+      "vocab-file": "a/20B_tokenizer.json", "data-path": "a/b",
+      "launcher": "slurm", "train-iters": 100,
+      "tokenizer-type": "HFTokenizer",
+    }"""
+    assert GptNeoX().recognizes("local_setup.yml", part)
+    assert not GptNeoX().recognizes("local_setup.json", part)
+    assert not GptNeoX().recognizes("a.yml", "vocab-file: a\ntokenizer-type: b\n")
+    ((message, _),) = problems(GptNeoX(), part, "local_setup.yml")
+    assert "is a part of a run of GPT-NeoX" in message
 
 
 def test_an_unknown_tokenizer_asks_for_the_vocabulary() -> None:

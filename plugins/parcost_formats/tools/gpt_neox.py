@@ -24,7 +24,14 @@ _OTHER = re.compile(
     r"^\s*[\"']?(?:tensor|pipeline)_model_parallel_size[\"']?\s*:|_target_", re.MULTILINE
 )
 _LAYERS = re.compile(r"(?<![\w-])num[-_]layers[\"']?\s*:")
-_MULTIPLE = 256  # of which the feed-forward size is a multiple
+#: Keys of a file with a part of a run, which the launcher of GPT-NeoX merges with others.
+_PART = re.compile(
+    r"^\s*\"(?:(?:train|lr-decay|lr_decay)[-_]iters|vocab[-_]file|tokenizer[-_]type|data[-_]impl|"
+    r"checkpoint[-_](?:activations|factor)|keep[-_]last[-_]n[-_]checkpoints|launcher)\"\s*:",
+    re.MULTILINE,
+)
+_BRACE = re.compile(r"(?:\s|#.*\n)*\{")
+_MULTIPLE = 256  # of which the feed-forward size of `mlp_type` llama is a multiple
 
 
 class GptNeoX(JobImporter):
@@ -36,13 +43,18 @@ class GptNeoX(JobImporter):
         """Return whether the text is YAML with the degrees of GPT-NeoX."""
         if not name.endswith((".yml", ".yaml", ".json")):
             return False
-        return bool(_SIGN.search(text) and _LAYERS.search(text)) and not _OTHER.search(text)
+        is_run = bool(_SIGN.search(text) and _LAYERS.search(text))
+        return (is_run or _is_part(name, text)) and not _OTHER.search(text)
 
-    def translate(self, name: str, text: str) -> Translation:  # noqa: ARG002
+    def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a configuration."""
         entries = read_configuration("run.yml", text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
+        if _is_part(name, text):
+            message = f"`{name}` is a part of a run of GPT-NeoX, without its model and its degrees"
+            help = "write the keys of all files of the run into one file, and evaluate that"
+            return Translation(problems=[ImportProblem(message=message, start=0, end=1, help=help)])
         found = SettingCollector(_rename(entries), table(TOOL))
         found.use(f"frameworks.{_FRAMEWORK}")
         _reject(found)
@@ -58,6 +70,13 @@ class GptNeoX(JobImporter):
         found.read_table({"model": _MODEL})
         found.assume_table(table(TOOL)["defaults"], {"model": _MODEL})
         return found.translation()
+
+
+def _is_part(name: str, text: str) -> bool:
+    """Return whether a text in braces has several keys of GPT-NeoX, and no model."""
+    if not name.endswith((".yml", ".yaml")) or not _BRACE.match(text) or _LAYERS.search(text):
+        return False
+    return len({found[0] for found in _PART.finditer(text)}) > 1
 
 
 def _rename(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
@@ -98,7 +117,9 @@ def _model(found: SettingCollector) -> None:
     norm = found.word("norm", rules["norms"])
     if norm is not None:
         found.set(_MODEL, "norm", norm, "norm")
-        if norm == "layer" and found.switch("use_bias_in_norms") is False:
+        if found.value("norm") == "non_parametric_layernorm":
+            found.set(_MODEL, "norm_weights", "0", "norm")
+        elif norm == "layer" and found.switch("use_bias_in_norms") is False:
             found.set(_MODEL, "norm_weights", "1", "use_bias_in_norms")
     elif "norm" not in found:
         found.assume(_MODEL, "norm", "layer", "GPT-NeoX 2.0: norm is layernorm")
@@ -122,6 +143,8 @@ def _model(found: SettingCollector) -> None:
     rate = found.value("hidden_dropout")
     if isinstance(rate, int | float):
         found.set("training", "dropout", "on" if rate else "off", "hidden_dropout")
+    if found.switch("use_qk_layernorm"):
+        found.set(_MODEL, "qk_norm", "on", "use_qk_layernorm")
     _attention(found)
     _vocabulary(found)
 
@@ -130,10 +153,11 @@ def _feed_forward(found: SettingCollector) -> None:
     """Read the FFN hidden size, which GPT-NeoX scales for gated MLPs."""
     hidden = found.whole("hidden_size") or 0
     own, factor = found.whole("intermediate_size"), found.value("expansion_factor")
+    multiple = found.whole("mlp_multiple_of", least=1) or 1
     width = own or (int(factor * hidden) if isinstance(factor, int | float) else 4 * hidden)
     gated = found.word("activation", table(TOOL)["activations"])
     if found.value("mlp_type") == "llama":
-        scaled = _round_up(8 * hidden // 3)
+        scaled = _round_up(8 * hidden // 3, _MULTIPLE)
         found.set(_MODEL, "gated", "on", "mlp_type")
         found.set(_MODEL, "ffn", digits(scaled), "mlp_type")
         found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX 2.0: mlp_type llama has none")
@@ -144,13 +168,12 @@ def _feed_forward(found: SettingCollector) -> None:
     elif gated is not None:
         found.set(_MODEL, "gated", gated, "activation")
     if gated == "on":
-        why = "GPT-NeoX: two thirds of the width are for gate and value, in multiples of 256"
-        found.assume(_MODEL, "ffn", digits(_round_up(int(width * 2 / 3) // 2)), why)
-    elif own is not None:
-        found.set(_MODEL, "ffn", digits(own), "intermediate_size")
+        why = f"GPT-NeoX: two thirds are for gate and value, in multiples of {multiple}"
+        found.assume(_MODEL, "ffn", digits(_round_up(int(width * 2 / 3) // 2, multiple)), why)
     elif width:
         key = "expansion_factor" if factor is not None else "hidden_size"
-        found.set(_MODEL, "ffn", digits(width), key)
+        key = "intermediate_size" if own is not None else key
+        found.set(_MODEL, "ffn", digits(_round_up(width, multiple)), key)
     biased = found.switch("use_bias_in_mlp")
     if biased is None:
         found.assume(_MODEL, "mlp_biases", "on", "GPT-NeoX: use_bias_in_mlp is true")
@@ -158,13 +181,13 @@ def _feed_forward(found: SettingCollector) -> None:
         found.set(_MODEL, "mlp_biases", "on" if biased else "off", "use_bias_in_mlp")
 
 
-def _round_up(width: int) -> int:
-    """Return a width rounded up to the multiple that GPT-NeoX uses.
+def _round_up(width: int, multiple: int) -> int:
+    """Return a width rounded up to a *multiple*.
 
-    >>> _round_up(8 * 4096 // 3)
+    >>> _round_up(8 * 4096 // 3, 256)
     11008
     """
-    return -(-width // _MULTIPLE) * _MULTIPLE
+    return -(-width // multiple) * multiple
 
 
 def _positions(found: SettingCollector) -> None:
@@ -186,6 +209,11 @@ def _attention(found: SettingCollector) -> None:
     names = list(chain.from_iterable(found.value(key) for key in kinds))
     for key in found.keys_below("attention_config"):
         found.value(key)
+    if found.switch("te_mha"):
+        why = "te_mha: attention of Transformer Engine"
+        found.assume("training", "flash_attention", "on", why)
+        _window(found)
+        return
     if not kinds:
         why = "GPT-NeoX 2.0: attention_config is global: scores are written to memory"
         found.assume("training", "flash_attention", "off", why)
@@ -197,6 +225,15 @@ def _attention(found: SettingCollector) -> None:
         found.problem(kinds[0], f"{what} is not read: known are {', '.join(known)}")
         return
     found.set("training", "flash_attention", known[names[0]], kinds[0])
+    if known[names[0]] == "on":
+        _window(found)
+
+
+def _window(found: SettingCollector) -> None:
+    """Set the window of attention whose kernel leaves out what is beyond it."""
+    width = found.whole("sliding_window_width", least=1)
+    if width is not None:
+        found.set(_MODEL, "window", digits(width), "sliding_window_width")
 
 
 def _is_list_of_words(found: SettingCollector, key: str) -> bool:
@@ -246,8 +283,14 @@ def _wide_or_narrow(found: SettingCollector) -> None:
     fp8 = ("te_columnparallel", "te_rowparallel", "te_layernorm_mlp", "te_mha")
     used = [key for key in fp8 if found.switch(key)]
     if used and "te_fp8_format" in found:
-        answers = ["--use catalog.precisions.fp8_delayed", "--use catalog.precisions.fp16"]
-        found.ask("precision", f"`{used[0]}` computes in 8 bits, the rest not", answers, used[0])
+        wide = found.switch("te_fp8_wgrad") is False
+        more = " --set precision.wide_weight_gradients=on" if wide else ""
+        answers = [
+            f"--use catalog.precisions.fp8_delayed{more}",
+            f"--use catalog.precisions.{narrow[0] if narrow else 'bf16'}",
+        ]
+        named = ", ".join(f"`{key}`" for key in used)
+        found.ask("precision", f"{named}: computed in 8 bits, the rest not", answers, used[0])
     if found.switch("use_bnb_optimizer"):
         answers = ["--use catalog.precisions.bf16_adam8", "--use catalog.precisions.bf16"]
         found.ask("precision", "its states have 8 bits", answers, "use_bnb_optimizer")
