@@ -182,6 +182,23 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "model small { layers = 5 }\nschedule { count_head = on }",  # [3, 2]
     ),
     # Bases far down the list show these: found by trying all, which takes most of a minute.
+    **{
+        f"plausible.{name}": (base, "", f"plausible {{ {name} = {value} }}")
+        for name, base, value in (
+            ("least_tokens_per_parameter", "sharded", "1000"),
+            ("tokens_per_parameter", "sharded", "0"),
+            ("tokens", "sharded", "0"),
+            ("device_hour", "sharded", "0 USD/s"),
+            ("pue", "sharded", "0"),
+            ("intensity", "sharded", "0 g/J"),
+            ("mfu_fp8", "latent", "0"),
+        )
+    },
+    "kernels.misaligned_efficiency": ("stages", "", "kernels { misaligned_efficiency = 1 }"),
+    **{
+        f"kernels.{name}": ("latent", "", f"kernels {{ {name} = 0 s }}")
+        for name in ("indexed_time", "scattered_time")
+    },
     "targets.compute_bound": ("compressed", "", "targets { compute_bound = 0 }"),
     "targets.exposed": ("compressed", "", "targets { exposed = 50 % }"),
     "targets.bubble": ("compressed", "", "targets { bubble = 0.1 % }"),
@@ -931,9 +948,12 @@ def has_effect(name: str) -> bool:
             laid_over(base, more).text if name in BESIDE else base.replace("@", more)
             for more in (before, after)
         ]
-        one, other = (effects(text, sections=True) for text in texts)
-        assert None not in (one, other), (name, texts)
-        return one != other
+        for sections in (False, True):  # which take most of the time
+            one, other = (effects(text, sections=sections) for text in texts)
+            assert None not in (one, other), (name, texts)
+            if one != other:
+                return True
+        return False
     return any(
         changed not in (None, effects(bases()[base].text, sections=sections))
         for sections in (False, True)
