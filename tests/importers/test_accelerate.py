@@ -266,3 +266,15 @@ def test_the_stage_of_a_file_that_is_not_there_raises_a_question(
     done = run_command("eval", "acc.yaml", "--from", "accelerate", files={"acc.yaml": text})
     assert done.code == 2
     assert "error[import-question]: `layout.zero` is not known" in done.err
+
+
+@pytest.mark.parametrize(("reshards", "stage"), [("false", "2"), ("true", "3"), ("", "3")])
+def test_fsdp_2_has_no_sharding_strategy(reshards: str, stage: str) -> None:
+    """The key of FSDP 1 is left over: FSDP 2 gathers again in backward unless told otherwise."""
+    new = f"  fsdp_reshard_after_forward: {reshards}\n" if reshards else ""
+    found = translate(
+        "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n"
+        f"  fsdp_version: 2\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n{new}"
+    )
+    assert settings(found)["layout.zero"] == stage
+    assert "fsdp_config.fsdp_sharding_strategy" in names(found.ignored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -1669,3 +1670,111 @@ def test_a_job_that_another_program_submits_is_the_command_behind_the_dashes() -
     found = settings(_read("trl", file))
     assert (found["layout.zero"], found["training.sequence"]) == ("3", "4096")
     assert found["cluster.devices"] == "32"  # mason.py multiplies the processes by its nodes
+
+
+BATCHES = (
+    "train.py --model_name_or_path meta-llama/Llama-2-7b-hf --per_device_train_batch_size 1 "
+    "--gradient_accumulation_steps 1 --max_seq_length 4096 --packing True"
+)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "arguments", "types", "recipe"),
+    [
+        # Trainer starts DeepSpeed: it fills in `auto`, and its own type is on where it is missing.
+        ("torchrun", "--deepspeed ds.json --bf16 True", {"bf16": "auto"}, "bf16_zero_paper"),
+        ("torchrun", "--deepspeed ds.json --bf16 True", {"fp16": "auto"}, "bf16_zero_paper"),
+        ("torchrun", "--deepspeed ds.json --fp16 True", {"bf16": "auto"}, "fp16"),
+        ("torchrun", "--deepspeed ds.json --bf16 True", {"fp16": False}, "bf16_zero_paper"),
+        ("torchrun", "--deepspeed ds.json", {"bf16": "auto", "fp16": "auto"}, "fp32"),
+        ("torchrun", "--deepspeed ds.json", {"bf16": True}, "bf16_zero_paper"),
+        # Accelerate starts it: the type is that of its own mixed precision.
+        ("accelerate bf16", "", {"bf16": "auto", "fp16": "auto"}, "bf16_zero_paper"),
+        ("accelerate bf16", "", {"fp16": "auto"}, "bf16_zero_paper"),
+        ("accelerate fp16", "", {"bf16": "auto"}, "fp16"),
+        ("accelerate no", "", {"bf16": "auto"}, "fp32"),
+        ("accelerate bf16", "", {"bf16": False}, "fp32"),
+    ],
+)
+def test_deepspeed_has_the_types_that_its_file_leaves_to_trainer_or_accelerate(
+    launcher: str, arguments: str, types: dict[str, Any], recipe: str
+) -> None:
+    program, _, mixed = launcher.partition(" ")
+    start = f"{program} --nproc_per_node 8"
+    if mixed:
+        start = (
+            f"accelerate launch --mixed_precision {mixed} --num_processes 8 --use_deepspeed "
+            "--deepspeed_config_file ds.json"
+        )
+    engine: dict[str, Any] = {one: {"enabled": value} for one, value in types.items()}
+    beside = {"ds.json": json.dumps({**engine, "zero_optimization": {"stage": 3}})}
+    script = f"{start} {BATCHES} {arguments}\n"
+    found = _read("trl", ImportFile("run.sh", script, PLAIN, beside.get))
+    assert not found.questions
+    assert settings(found)["layout.zero"] == "3"
+    assert [one for one in uses(found) if "precisions" in one] == [f"precisions.{recipe}"]
+
+
+def test_a_type_that_deepspeed_turns_off_and_trainer_on_is_an_error() -> None:
+    beside = {"ds.json": '{"bf16": {"enabled": false}, "zero_optimization": {"stage": 3}}'}
+    script = f"torchrun --nproc_per_node 8 {BATCHES} --bf16 True --deepspeed ds.json\n"
+    (problem,) = _read("trl", ImportFile("run.sh", script, PLAIN, beside.get)).problems
+    assert problem.message.startswith("`bf16.enabled`: it is false")
+
+
+def test_flags_of_accelerate_launch_decide_as_the_keys_of_its_file_do() -> None:
+    """8 devices: 4 shards x 2 ranks of a sequence, compiled, in mixed precision."""
+    flags = (
+        "--use_fsdp --fsdp_version 2 --mixed_precision bf16 --num_processes 8 "
+        "--parallelism_config_dp_shard_size 4 --parallelism_config_cp_size 2 "
+        "--dynamo_backend inductor"
+    )
+    keys = (
+        "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
+        "fsdp_config: {fsdp_version: 2}\nparallelism_config:\n"
+        "  parallelism_config_dp_shard_size: 4\n  parallelism_config_cp_size: 2\n"
+        "dynamo_config: {dynamo_backend: INDUCTOR}\n"
+    )
+    scripts = (
+        f"accelerate launch {flags} {BATCHES}\n",
+        f"accelerate launch --config_file fsdp.yaml {BATCHES}\n",
+    )
+    for script in scripts:
+        found = _read("trl", ImportFile("run.sh", script, PLAIN, {"fsdp.yaml": keys}.get))
+        assert not found.questions
+        values = settings(found)
+        assert values["layout.zero"] == "3"
+        assert values["layout.dp"] == "4"
+        assert values["layout.cp"] == "2"
+        assert values["cluster.devices"] == "8"
+        assert values["kernels.mode"] == "compiled"
+        assert "precisions.bf16_fsdp" in uses(found)
+
+
+def test_steps_between_checkpoints_of_a_run_are_no_recomputation() -> None:
+    script = f"torchrun --nproc_per_node 8 {BATCHES} --dtype float32 --checkpointing_steps 100\n"
+    found = _read("trl", ImportFile("run.sh", script, PLAIN))
+    assert not found.questions
+    assert settings(found)["training.recompute"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "stage"),
+    [
+        ('{"fsdp_version": 2}', "2"),
+        ('{"version": 2, "reshard_after_forward": true}', "3"),
+        ('{"version": 1, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}', "2"),
+    ],
+)
+def test_a_file_of_fsdp_beside_a_script_of_trainer_is_read(text: str, stage: str) -> None:
+    """A strategy of --fsdp stands unless FSDP 2 states what it does after forward."""
+    script = (
+        f'torchrun --nproc_per_node 8 {BATCHES} --bf16 True --fsdp "shard_grad_op auto_wrap" '
+        "--fsdp_config fsdp.json\n"
+    )
+    found = _read("trl", ImportFile("run.sh", script, PLAIN, {"fsdp.json": text}.get))
+    assert not found.questions
+    assert settings(found)["layout.zero"] == stage
+    (question,) = _read("trl", ImportFile("run.sh", script, PLAIN)).questions
+    assert "which is not beside the file" in question.reason
+    assert question.answers == ("--set layout.zero=0", "--set layout.zero=3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -337,6 +338,54 @@ def float8_by(recipe: str) -> str:
     return toml(model=model, **{"quantize.linear.float8": f'recipe_name = "{recipe}"'})
 
 
+@pytest.mark.parametrize("rows", [False, True])
+def test_float8_over_parameters_in_bf16_keeps_both(rows: bool, tmp_path: Path) -> None:
+    """Two moments in bf16 take 4 B over 8 shards, with products in fp8 and without.
+
+    Without the converter a step takes more time.
+    """
+    recipe = {"quantize.linear.float8": 'recipe_name = "rowwise"'} if rows else {}
+    machine = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+    seconds = {}
+    for converters in ("", 'converters = ["quantize.linear.float8"]'):
+        text = toml(
+            model=f'name = "llama3"\nflavor = "8B"\n{converters}',
+            training='dtype = "bfloat16"\nseq_len = 4096',
+            parallelism="data_parallel_shard_degree = 8",
+            **(recipe if converters else {}),
+        )
+        (tmp_path / "run.toml").write_text(text)
+        (study,) = parcost.load_text(f'use "run.toml"\n{machine}', str(tmp_path / "job.par"))
+        result = study.evaluate().result
+        assert result.figure("optimizer_memory") == pytest.approx(4 * 8_030_261_248 / 8, rel=1e-3)
+        seconds[bool(converters)] = result.figure("step_time")
+    assert seconds[True] < 0.9 * seconds[False]
+
+
+def test_sizes_of_an_unknown_flavor_come_from_a_configuration(run_command: Run) -> None:
+    """Two layers of 4 x 64^2 + 3 x 64 x 128 + 2 x 64, two embeddings of 100 x 64, and a norm."""
+    sizes = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "vocab_size": 100,
+    }
+    text = toml(
+        model='name = "llama3"\nflavor = "34B"',
+        training="seq_len = 4096",
+        parallelism="data_parallel_shard_degree = 8",
+    )
+    files = {"run.toml": text, "config.json": json.dumps(sizes)}
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    asked = run_command("eval", "run.toml", *machine, files=files)
+    assert "`34B` of llama3 is not in parcost's table" in asked.err
+    (answer,) = re.findall("help: add (--use .*)", asked.err)
+    done = run_command("figures", "run.toml", "parameters", *machine, *answer.split(), files=files)
+    assert "95,040" in done.out
+
+
 def test_weight_gradients_in_high_precision_are_a_question() -> None:
     """Rows are cast twice for two products, and once without the weight gradient."""
     found = questions(read(float8_by("rowwise_with_gw_hp")))
@@ -666,6 +715,13 @@ def test_the_type_of_reductions_is_read() -> None:
     [
         (toml(fault_tolerance="enable = true"), "replicas of TorchFT"),
         (toml(model='name = "llama3"\nflavor = "8B"\nconverters = ["lora"]'), "adapters (LoRA)"),
+        (
+            toml(
+                model='name = "llama3"\nflavor = "8B"\nconverters = ["float8"]',
+                training='mixed_precision_param = "float32"',
+            ),
+            "compute in float32",
+        ),
     ],
 )
 def test_what_the_language_lacks_is_refused_by_name(text: str, message: str) -> None:

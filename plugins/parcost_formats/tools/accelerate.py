@@ -59,7 +59,7 @@ class Accelerate(JobImporter):
             _megatron(found)
         _other_sections(found, entries, kind or "")
         read_mesh(found)
-        _compile(found)
+        read_compiler(found)
         found.read_table()
         return found.translation()
 
@@ -102,6 +102,9 @@ def _strategy(found: SettingCollector) -> None:
     old, new = f"{_FSDP}sharding_strategy", f"{_FSDP}reshard_after_forward"
     strategies = table(TOOL)["strategies"]
     stated = [key for key in (old, new) if key in found]
+    if version == 2 and old in stated:
+        found.ignore(old, f"FSDP 2 reads `{new}` in its place")
+        stated.remove(old)
     for key in stated:
         strategy = found.word(key, strategies)
         if strategy is None:
@@ -226,8 +229,8 @@ def read_mesh(found: SettingCollector) -> None:
         found.set("context", "algorithm", "ulysses", ulysses)
 
 
-def _compile(found: SettingCollector) -> None:
-    """Read whether layers are compiled."""
+def read_compiler(found: SettingCollector) -> None:
+    """Read whether TorchDynamo compiles layers."""
     for key in ("dynamo_config.dynamo_backend", "dynamo_backend"):
         if str(found.value(key)).upper() == "INDUCTOR":
             found.set("kernels", "mode", "compiled", key)

@@ -17,11 +17,13 @@ def asked_attribute(answer: str) -> str:
     'training.global_batch'
     >>> asked_attribute("--use catalog.precisions.bf16"), asked_attribute("--as llama3")
     ('precision', 'model')
+    >>> asked_attribute("--use config.json")
+    'model'
     """
     kind, _, value = answer.partition(" ")
     if kind == "--set":
         return value.strip("'").partition("=")[0]
-    return _OF_CATALOGUE[value.split(".")[1]] if kind == "--use" else "model"
+    return _OF_CATALOGUE.get(value.split(".")[1], "model") if kind == "--use" else "model"
 
 
 def answer_to(key: str, table: Mapping[str, Any]) -> str:

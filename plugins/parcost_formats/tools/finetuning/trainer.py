@@ -11,7 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parcost import ImportFile
-from parcost_formats.tools.accelerate import FSDP_TYPES, read_fsdp, read_mesh, read_replicas
+from parcost_formats.tools.accelerate import (
+    FSDP_TYPES,
+    read_compiler,
+    read_fsdp,
+    read_mesh,
+    read_replicas,
+)
 from parcost_formats.tools.collector import (
     AUTO,
     SettingCollector,
@@ -89,7 +95,8 @@ class TrainerKeys:
         self.found = SettingCollector(self._entries, self.rules)
         for attribute, reason, key in self._doubts:
             name = str(self._entries[key].value).rpartition("/")[2]
-            own_file = [f"--use {name}"] if name.endswith(CONFIGURATIONS) else []
+            is_read_alone = key != "fsdp_config" and name.endswith(CONFIGURATIONS)
+            own_file = [f"--use {name}"] if is_read_alone else []
             answers = (*own_file, "--set layout.zero=0", "--set layout.zero=3")
             self.found.ask(attribute, reason, answers, key)
             rest = "what the file has of offload, buckets and recomputation is not known"
@@ -305,6 +312,7 @@ class TrainerKeys:
         on, key = self.switch("compile")
         if on and key:
             found.set("kernels", "mode", "compiled", key)
+        read_compiler(found)
         on, key = self.switch("liger") if "liger" in self.rules["names"] else (False, "")
         if on and key:
             self.fuse_loss()
@@ -456,8 +464,10 @@ class TrainerKeys:
         """Convert the FSDP arguments of the trainer into keys of Accelerate."""
         entries = self._entries
         entry = entries.get("fsdp")
-        if "fsdp_config" in entries and isinstance(entries["fsdp_config"].value, str):
-            self._add("fsdp_config", "fsdp_config.")
+        file = entries.get("fsdp_config")
+        is_named = file is not None and isinstance(file.value, str)
+        if is_named and self._add("fsdp_config", "fsdp_config."):
+            del entries["fsdp_config"]
         for key in [one for one in entries if one.startswith("fsdp_config.")]:
             plain = key.removeprefix("fsdp_config.")
             if not plain.startswith("fsdp_"):
@@ -473,11 +483,14 @@ class TrainerKeys:
         if _KIND in entries and str(entries[_KIND].value).upper() != "FSDP" and not stated:
             return
         place = entry or next(e for k, e in entries.items() if k.startswith("fsdp_config."))
+        version = entries.get("fsdp_config.fsdp_version")
+        second = version is not None and str(version.value) == "2"
         entries[_KIND] = JsonEntry("FSDP", place.start, place.end)
         for name in names:
             if name in self.rules["strategies"] and name not in ("true", "false"):
-                known = "fsdp_config.fsdp_sharding_strategy"
-                if "fsdp_config.fsdp_reshard_after_forward" not in entries:
+                known = "fsdp_config.fsdp_reshard_after_forward"
+                if known not in entries:
+                    known = known if second else "fsdp_config.fsdp_sharding_strategy"
                     entries.setdefault(known, JsonEntry(name, place.start, place.end))
         if "offload" in names:
             offloads = "fsdp_config.fsdp_offload_params"
@@ -498,11 +511,7 @@ class TrainerKeys:
         """Read the ZeRO stage and the data types of DeepSpeed."""
         found = self.found
         found.use(FRAMEWORK, self.key("deepspeed") if self.has("deepspeed") else _KIND)
-        for narrow in ("bf16", "fp16"):
-            switch = self._entries.get(f"{narrow}.enabled")
-            if switch is not None and switch.value == AUTO:
-                value = self._is_on(narrow)
-                self._entries[f"{narrow}.enabled"] = JsonEntry(value, switch.start, switch.end)
+        self._add_engine_types()
         self._engine_batch()
         own = table("accelerate")["deepspeed"]
         keys = DeepSpeedKeys(
@@ -522,6 +531,30 @@ class TrainerKeys:
             self._engine_precision()
         keys.optimizer()
         keys.tensor_parallel()
+
+    def _add_engine_types(self) -> None:
+        """Add the data types that the file of DeepSpeed leaves out, or leaves to the trainer.
+
+        Trainer fills in ``auto`` from its own arguments if it starts DeepSpeed, else Accelerate
+        does, from its mixed precision. Types that are missing are on in mixed precision.
+        """
+        entries = self._entries
+        stated = {one: entries.get(f"{one}.enabled") for one in ("bf16", "bfloat16", "fp16")}
+        if not any(stated.values()):
+            return
+        by_trainer = not self._job.entries.keys().isdisjoint(self.rules["names"]["deepspeed"])
+        mixed, key = self._narrow()
+        for narrow in ("bf16", "fp16"):
+            entry = stated[narrow]
+            if entry is None and narrow == mixed and not (narrow == "bf16" and stated["bfloat16"]):
+                place = entries.get(key, JsonEntry(None, 0, 1))
+                entries[f"{narrow}.enabled"] = JsonEntry(True, place.start, place.end)
+            elif entry is not None and entry.value == AUTO:
+                value = self._is_on(narrow) if by_trainer else narrow == mixed
+                entries[f"{narrow}.enabled"] = JsonEntry(value, entry.start, entry.end)
+            elif entry is not None and entry.value is False and by_trainer and self._is_on(narrow):
+                message = f"it is false, and `{narrow}` of the trainer is true: Trainer stops"
+                self.found.problem(f"{narrow}.enabled", message, "`auto` takes the trainer's value")
 
     def _engine_batch(self) -> None:
         """Read the batch sizes in the file of DeepSpeed; they have to agree with the trainer's."""

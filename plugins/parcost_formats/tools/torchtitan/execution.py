@@ -12,6 +12,8 @@ _OWN = "own"
 WIDE_GRADIENTS = "rowwise_with_gw_hp"
 #: Recipes of torchao 0.15: float8/config.py.
 _SCALED = ("tensorwise", "rowwise", WIDE_GRADIENTS)
+#: What a recipe of float8 has of the data type that parameters are kept in.
+_KEPT = ("weights", "gradients", "optimizer", "reduction", "update_traffic")
 _NARROW = ("--use catalog.precisions.mxfp8", "--use catalog.precisions.bf16_fsdp")
 
 
@@ -114,7 +116,15 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     gathers = options.get("float8.enable_fsdp_float8_all_gather")
     name = "float8.recipe_name"
     recipe = options.get(name)
-    if converters is not None and narrow and base == "bf16_fsdp":
+    if converters is not None and narrow and base == "fp32":
+        message = "FP8 products between layers that compute in float32 are not in the language"
+        draft.problem(converters, message, "without the converter the job is read")
+    if converters is not None and narrow and base != "fp32":
+        if base == "bf16_pure" and whole is not None:
+            draft.use("catalog.precisions.bf16_pure", "", whole)
+            for one in _KEPT:
+                if not draft.has(f"precision.{one}"):
+                    draft.set(f"precision.{one}", f"{base}.{one}", whole)
         base, option = "fp8_torchao", converters
         if recipe is not None and recipe.text and options.word(name, *_SCALED) != "tensorwise":
             base = "fp8_torchao_rows"

@@ -82,7 +82,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
         of = families[0] if families else "any family"
         listed = ", ".join(known[of]) if families else ", ".join(known)
         reason = f"`{option.text}` of {of} is not in parcost's table; known are {listed}"
-        options.ask(option, reason, [f"--use catalog.models.{_similar(stated, flavor)}"])
+        options.ask(option, reason, [f"--use {_similar(stated, flavor)}"])
         return None
     entry = str(found["entry"])
     why = "" if flavor == option.text else f"{option.text} without its attention kernel"
@@ -120,16 +120,18 @@ def _family_of(place: str, known: Iterable[str], flavor: str = "") -> str:
 
 
 def _similar(family: str, flavor: str) -> str:
-    """Return the entry of the catalogue whose name a flavor begins with.
+    """Return the entry of the catalogue whose name a flavor begins with, or a file of its sizes.
 
     >>> _similar("deepseek_v3", "kimi_k2"), _similar("qwen3", "30B-A3B-deepep")
-    ('kimi_k2', 'qwen3_30b_a3b')
+    ('catalog.models.kimi_k2', 'catalog.models.qwen3_30b_a3b')
+    >>> _similar("llama3", "34B")
+    'config.json'
     """
     size = re.sub(r"[^a-z0-9]+", "_", flavor.lower())
     names = {f"{size}_", f"{family}_{size}_"}
     entries = [str(one) for one in table("hub")["names"].values() if one != family]
     found = [one for one in entries if any(name.startswith(f"{one}_") for name in names)]
-    return max(found, key=len, default="llama31_8b")
+    return f"catalog.models.{max(found, key=len)}" if found else "config.json"
 
 
 def _short(option: Option) -> str:
