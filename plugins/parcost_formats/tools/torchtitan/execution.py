@@ -122,9 +122,9 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     if converters is not None and narrow and base != "fp32":
         if base == "bf16_pure" and whole is not None:
             draft.use("catalog.precisions.bf16_pure", "", whole)
-            for one in _KEPT:
-                if not draft.has(f"precision.{one}"):
-                    draft.set(f"precision.{one}", f"{base}.{one}", whole)
+            for kept_as in _KEPT:
+                if not draft.has(f"precision.{kept_as}"):
+                    draft.set(f"precision.{kept_as}", f"{base}.{kept_as}", whole)
         base, option = "fp8_torchao", converters
         if recipe is not None and recipe.text and options.word(name, *_SCALED) != "tensorwise":
             base = "fp8_torchao_rows"
