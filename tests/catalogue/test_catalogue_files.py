@@ -22,6 +22,7 @@ from parcost_plugins.vocabulary import (
     Framework,
     Model,
     Precision,
+    Quantization,
     Tuning,
 )
 from parcost_specs import catalogues
@@ -41,6 +42,7 @@ KINDS: dict[str, type] = {
     "frameworks": Framework,
     "models": Model,
     "precisions": Precision,
+    "quantizations": Quantization,
     "systems": Cluster,
     "tunings": Tuning,
 }

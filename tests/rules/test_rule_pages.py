@@ -52,6 +52,22 @@ COMPUTED = {
     "core/parcost/binding/conversion.py": {"missing-label", "duplicate"},
     "core/parcost/binding/names.py": {"unknown-name", "missing-block"},
     "core/parcost/system/files.py": {"missing-file", "not-utf8", "file-too-large"},
+    "plugins/parcost_plugins/model/adapters.py": {
+        f"adapters-{what}"
+        for what in (
+            "targets",
+            "nominal",
+            "latent",
+            "experts",
+            "prediction",
+            "tied-head",
+            "tensor-parallel",
+            "low-precision",
+            "compression",
+            "local-updates",
+            "serving",
+        )
+    },
     "plugins/parcost_plugins/model/shapes.py": {
         "experts-shared",
         "experts-dense-first",

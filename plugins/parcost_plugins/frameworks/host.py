@@ -24,6 +24,7 @@ from attrs import frozen
 from parcost import Check, Formula, Once, Pass, Real, Study, Work, block_name, formula, hookimpl
 from parcost.numeric import is_array, maximum, where
 from parcost_plugins.vocabulary import (
+    Adapters,
     Framework,
     KernelChoice,
     Layout,
@@ -33,6 +34,7 @@ from parcost_plugins.vocabulary import (
     on_first,
     on_last,
 )
+from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import layer_counts, map_stages
@@ -52,6 +54,10 @@ QUEUE = "queue"  # of the device: it is empty while the host reads what the devi
 SOURCE = "kernels as the framework's code issues them; the longer of host and device counts"
 _PAIRS = 2  # of products in a layer, with an all-reduce behind each in either pass
 _BIAS_KERNELS = (2.0, 4.0)  # a product and a sum; products and sums for the bias and the weight
+#: Kernels of an adapter forward (two products, a scale and a sum) and as many for the gradient of
+#: its input; and its weight gradients.
+ADAPTER_KERNELS, ADAPTER_WEIGHT_KERNELS = 4.0, 2.0
+_ATTENTION = ("query", "key", "value", "output")
 _BACKWARD = 2  # gradients of each operator outside of a dense layer: of its input and weights
 
 
@@ -75,6 +81,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
         yield from _layers(study, framework)
         yield from _lists(study, framework)
         yield from _experts(study, framework)
+        yield from _adapters(study, framework)
         yield from _ends(study, framework)
     yield from _update(study, framework)
 
@@ -136,6 +143,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     elif study[Training].recompute == "selective" and framework.reruns_core:
         again, core = every, 1.0
     rest = maximum(framework.backward_kernels - framework.weight_kernels, 0.0)
+    made = framework.weight_kernels + _sums(study) if trains_model(study) else 0.0
     passes: list[tuple[Pass, _Launches, Sequence[float]]] = [
         ("F", _Launches(framework.forward_kernels, gathered + forward), every),
         (
@@ -144,7 +152,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
             again,
         ),
         ("B", _Launches(rest, 2 * gathered + backward), every),
-        ("W", _Launches(framework.weight_kernels + _sums(study), weights), every),
+        ("W", _Launches(made, weights), every),
     ]
     captured = graphs(study) == "layer"
     parts = 2.0 if tensor_overlap(study) == "split_batch" else 1.0
@@ -260,6 +268,41 @@ def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
                 count=count,
                 resource=QUEUE,
             )
+
+
+def _adapters(study: Study, framework: Framework) -> Iterator[Work]:
+    """Yield the issue time of adapters, and of kernels that restore a quantized base."""
+    adapters, captured = study.get(Adapters), graphs(study) == "layer"
+    if adapters is None or captured:
+        return
+    model = study[Training].model
+    groups = adapters.groups(gated=model.gated)
+    attention = [targets for targets in groups if targets[0] in _ATTENTION]
+    restores = 0.0 if adapters.base is None else adapters.base.kernels
+    both, dropout = layer_counts(study), 1.0 if adapters.dropout else 0.0
+    dense = layer_counts(study, moe=False) if model.experts else both
+    again = layer_counts(study, recomputed=True)
+    again_dense = layer_counts(study, moe=False, recomputed=True) if model.experts else again
+    for part, found, matrices, every, rerun in (
+        ("attention", len(attention), 4.0, both, again),
+        ("MLP", len(groups) - len(attention), 3.0 if model.gated else 2.0, dense, again_dense),
+    ):
+        restored = restores * matrices
+        rest = found * (ADAPTER_KERNELS + dropout) + restored
+        passes: list[tuple[Pass, Real, Sequence[float]]] = [
+            ("F", rest, every),
+            ("R", rest, rerun),
+            ("B", rest, every),
+            ("W", found * ADAPTER_WEIGHT_KERNELS, every),
+        ]
+        for pass_, kernels, count in passes:
+            issued = _Launches(kernels)
+            seconds = (
+                _compiled_seconds(issued, framework, 1.0, apart=True)
+                if mode(study) == "compiled"
+                else _eager_seconds(issued, study)
+            )
+            yield from _work(study, f"{NAME}, adapters of {part}", pass_, seconds, count)
 
 
 def _ends(study: Study, framework: Framework) -> Iterator[Work]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formula, hookimpl
 from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Offload, Training, layers
+from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.run_choices import (
@@ -22,7 +23,7 @@ _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no furthe
 @hookimpl
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the bytes of state and of activations, with comparisons."""
-    if study.parameters:
+    if study.parameters and trains_model(study):
         yield from _recipe(study)
     yield from _by_class(study, outcome)
     yield from _by_meter(outcome)

@@ -33,6 +33,7 @@ from parcost_plugins.vocabulary import (
     Training,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.adapters import Holding, holdings, weight_bytes
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import (
@@ -42,7 +43,12 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_weights,
 )
 from parcost_plugins.vocabulary.sharding import outer_state_bytes
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, stage_range
+from parcost_plugins.vocabulary.stage_parameters import (
+    StageKind,
+    stage_kinds,
+    stage_range,
+    trained_kinds,
+)
 
 LINK = "host"
 
@@ -70,11 +76,12 @@ def terms(study: Study) -> Iterator[Work | Once]:
     if bandwidth is None:
         return  # a rule has said so where it matters
     if _is_offloaded(offload.optimizer):
-        for kind in stage_kinds(study):
+        for kind in trained_kinds(study):
             yield from _optimizer(study, kind, bandwidth)
     if _is_offloaded(offload.parameters) and shards_weights(study):
-        for kind in stage_kinds(study):
-            yield from _parameters(study, kind, bandwidth)
+        for of in holdings(study):
+            for kind in stage_kinds(study, of):
+                yield from _parameters(study, kind, bandwidth, of)
     if _is_offloaded(offload.activations):
         yield from _activations(study, bandwidth)
 
@@ -180,7 +187,11 @@ def _host_bytes_by_device(study: Study, outcome: Outcome) -> list[Real]:
             offload.activations * bytes_ * alive
             for bytes_, alive in zip(_activation_bytes(study), outcome.alive, strict=True)
         ]
-    states = [(kind, _state(study, kind)) for kind in stage_kinds(study)]
+    states = [(kind, _state(study, kind)) for kind in trained_kinds(study)]
+    frozen = [of for of in holdings(study) if of != "trained"]
+    states += [
+        (kind, _weights(study, kind, of)) for of in frozen for kind in stage_kinds(study, of)
+    ]
     found: list[Real] = []
     for stages in stages_of_devices(study):
         held: Real = 0.0
@@ -205,6 +216,12 @@ def _state(study: Study, kind: StageKind) -> Real:
     return (
         shared / kind.shards(shards_states(study)) + whole / kind.shards(shards_weights(study))
     ) * kind.elements
+
+
+def _weights(study: Study, kind: StageKind, of: Holding) -> Real:
+    """Return the bytes of weights that a host keeps for a stage of *kind*."""
+    each = study[Offload].parameters * weight_bytes(study, of)
+    return each / kind.shards(shards_weights(study)) * kind.elements
 
 
 def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
@@ -250,14 +267,15 @@ def _transfer_term(
     )
 
 
-def _parameters(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work]:
+def _parameters(study: Study, kind: StageKind, bandwidth: Real, of: Holding) -> Iterator[Work]:
     """Yield the transfers of a rank's shards before each gather: in forward, again in backward."""
     offload = study[Offload]
     away = offload.parameters * kind.elements / kind.shard
-    bytes_ = away * study[Training].precision.weights
+    bytes_ = away * weight_bytes(study, of)
+    name = "parameters" if of == "trained" else f"{of} parameters"
     for pass_ in ("F", "B") if reshards(study) else ("F",):
         yield Work(
-            name=kind.label("parameters from the host"),
+            name=kind.label(f"{name} from the host"),
             cause=OFFLOAD,
             seconds=_travel(bytes_, bandwidth, ""),
             pass_="F" if pass_ == "F" else "B",

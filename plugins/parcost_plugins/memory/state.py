@@ -5,18 +5,24 @@ Ranks that hold the same parameters may shard the state (ZeRO).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from parcost import Memory, Real, Study, attribute, formula, hookimpl
 from parcost.numeric import any_of, where
 from parcost_plugins.vocabulary import (
+    Adapters,
     Compression,
     LocalUpdates,
     Offload,
-    Precision,
     Training,
+)
+from parcost_plugins.vocabulary.adapters import (
+    Holding,
+    holdings,
+    trains_model,
+    weight_bytes,
 )
 from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
 from parcost_plugins.vocabulary.run_choices import (
@@ -26,7 +32,7 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_weights,
 )
 from parcost_plugins.vocabulary.sharding import outer_state_bytes
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
 
 MICRO_GRADIENTS = "gradients of a micro-batch"
 _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did not send
@@ -37,7 +43,10 @@ def memory(study: Study) -> Iterator[Memory]:
     """Yield the memory of state, and of gradient buffers."""
     framework = study[Training].framework
     staging, update = framework.gradient_staging, framework.update_gradients
-    for kind in stage_kinds(study):
+    for of in holdings(study):
+        for kind in stage_kinds(study, of):
+            yield _weights(kind, study, of)
+    for kind in trained_kinds(study):
         yield from _state(kind, study)
         if any_of(staging != 0) and not shards_weights(study):
             yield _staging_buffer(kind, study)
@@ -51,6 +60,24 @@ def memory(study: Study) -> Iterator[Memory]:
             yield _outer_optimizer(kind, study)
 
 
+def _weights(kind: StageKind, study: Study, of: Holding) -> Memory:
+    """Return the weights that are held as *of* says."""
+    name = str(WEIGHTS)
+    owner: object = study[Training].precision
+    if of != "trained":
+        name, owner = f"{of} {name}", study.get(Adapters)
+    elif not trains_model(study):
+        name = f"{name} of adapters"
+    return _share(
+        kind,
+        (name, WEIGHTS, "weights"),
+        weight_bytes(study, of),
+        shards_weights(study),
+        study[Offload].parameters,
+        None if of == "quantized" else partial(_size_of_element, owner, "weights"),
+    )
+
+
 def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
     precision, offload, gradients = (
         study[Training].precision,
@@ -58,34 +85,44 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         shards_gradients(study),
     )
     for cause, tag, name, sharded, away in (
-        (WEIGHTS, "weights", "weights", shards_weights(study), offload.parameters),
         (GRADIENTS, "gradients", "gradients", gradients, 0.0),
         (MICRO_GRADIENTS, "gradients", "gradient_copies", gradients, 0.0),
         (OPTIMIZER_STATE, "optimizer", "optimizer", shards_states(study), offload.optimizer),
     ):
         bytes_ = getattr(precision, name)
-        shards = kind.shards(sharded)
         if isinstance(bytes_, float) and not bytes_:
             continue
-        text, symbols = "psi e / N", {"psi": kind.elements, "e": (bytes_, "B"), "N": shards}
-        if not isinstance(away, float) or away:
-            text, symbols = "psi e / N (1 - o), o on the host", {**symbols, "o": away}
-        yield Memory(
-            name=kind.label(str(cause)),
-            cause=cause,
-            bytes_=formula(
-                text,
-                symbols,
-                source="Rajbhandari et al. 2019, ZeRO, section 5",
-                origins=partial(_size_of_element, precision, name),
-            ),
-            count=kind.count,
-            tag=tag,
-        )
+        origins = partial(_size_of_element, precision, name)
+        yield _share(kind, (str(cause), cause, tag), bytes_, sharded, away, origins)
 
 
-def _size_of_element(precision: Precision, name: str) -> dict[str, Any]:
-    return {"e": (attribute(precision, name), "B")}
+def _share(
+    kind: StageKind,
+    names: tuple[str, str, str],
+    bytes_: Real,
+    sharded: bool,
+    away: Real,
+    origins: Callable[[], dict[str, Any]] | None,
+) -> Memory:
+    """Return a rank's share of state of *bytes_* per parameter: name, cause and tag in *names*."""
+    name, cause, tag = names
+    shards = kind.shards(sharded)
+    text, symbols = "psi e / N", {"psi": kind.elements, "e": (bytes_, "B"), "N": shards}
+    if not isinstance(away, float) or away:
+        text, symbols = "psi e / N (1 - o), o on the host", {**symbols, "o": away}
+    return Memory(
+        name=kind.label(name),
+        cause=cause,
+        bytes_=formula(
+            text, symbols, source="Rajbhandari et al. 2019, ZeRO, section 5", origins=origins
+        ),
+        count=kind.count,
+        tag=tag,
+    )
+
+
+def _size_of_element(owner: object, name: str) -> dict[str, Any]:
+    return {"e": (attribute(owner, name), "B")}
 
 
 def _staging_buffer(kind: StageKind, study: Study) -> Memory:

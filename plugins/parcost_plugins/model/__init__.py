@@ -17,6 +17,7 @@ from pathlib import Path
 from parcost import Rulebook, hookimpl
 
 PARTS = (
+    "adapters",
     "attention",
     "details",
     "embedding",

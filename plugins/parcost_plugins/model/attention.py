@@ -61,6 +61,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         elements=h * columns,
         total=h * all_columns,
         count=count,
+        linear=True,
         source=SPLIT,
     )
     if model.has_qkv_biases:
@@ -72,6 +73,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         elements=h * rank.heads * d,
         total=h * model.heads * d,
         count=count,
+        linear=True,
         source=SPLIT,
     )
     if model.has_output_bias:
@@ -130,6 +132,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         span.rerun_none(not made),
         host=ATTENTION_COLUMNS,
         again=sum(made, 0.0),
+        trained=rank.trained,
     )
     fusion, turned = rank.fusion, (rank.heads + rank.kv_heads) * d * tokens
     if model.qk_norm:
@@ -146,6 +149,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         rank.heads * d,
         span.rerun_none(rank.keeps("output")),
         host=ATTENTION_ROWS,
+        trained=rank.trained,
     )
     yield from _gradient_sums(rank)
 
@@ -177,7 +181,7 @@ def _gradient_sums(rank: Rank) -> Iterator[Stream]:
     reduced = [tokens * _columns(rank)] if model.has_qkv_biases else []
     if model.has_output_bias:
         reduced.append(rank.residual_elements)
-    if reduced:
+    if reduced and rank.trained:
         yield traffic_stream(
             "attention bias gradients",
             SUMMED,
@@ -196,11 +200,12 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.model.is_latent or rank.model.is_nominal:
         return
     span = rank.all_layers
-    yield from rank.saved_tensor(
-        "attention input",
-        f"{rank.gathered_elements_text} q",
-        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
-    )
+    if rank.keeps_input("query", "key", "value"):
+        yield from rank.saved_tensor(
+            "attention input",
+            f"{rank.gathered_elements_text} q",
+            span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
+        )
     for part, _ in _projections(rank):
         symbol = "a" if part == "queries" else "k"
         yield from rank.saved_tensor(

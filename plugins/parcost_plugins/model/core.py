@@ -43,11 +43,12 @@ def memory(rank: Rank) -> Iterator[Memory]:
     span = span.rerun_none(fused and rank.keeps("core"))
     precision = rank.training.precision
     shared = fused and precision.kept_core is not None
-    yield from rank.saved_tensor(
-        "attention output",
-        "s b a v o / t" if shared else "s b a v q / t",
-        span,
-    )
+    if fused or rank.keeps_input("output"):  # a fused core reads its own output again
+        yield from rank.saved_tensor(
+            "attention output",
+            "s b a v o / t" if shared else "s b a v q / t",
+            span,
+        )
     if not rank.writes_scores:
         if precision.narrow != "none" and not shared:
             # The projection keeps a narrow copy; the core reads what it wrote itself.

@@ -52,10 +52,11 @@ def operators(study: Study) -> Iterator[Stream]:
         return
     count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.element)
     yield traffic_stream("embedding", LOOKUP, *whole, "F", count)
-    yield traffic_stream("embedding", SCATTER, *whole, "W", count)
-    # The gradient of a table is as large as the table, and is made of zeros first.
-    table = (rank.vocabulary * rank.model.hidden, rank.element)
-    yield traffic_stream("zeros of the embedding's gradient", FILLED, *table, "W", count)
+    if rank.trained:
+        yield traffic_stream("embedding", SCATTER, *whole, "W", count)
+        # The gradient of a table is as large as the table, and is made of zeros first.
+        table = (rank.vocabulary * rank.model.hidden, rank.element)
+        yield traffic_stream("zeros of the embedding's gradient", FILLED, *table, "W", count)
     if rank.training.dropout:
         forward, backward = DROPOUT["eager"]
         shard = (rank.residual_elements, rank.element)

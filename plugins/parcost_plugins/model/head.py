@@ -78,6 +78,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         span,
         role="head",
         host=HEAD_COLUMNS,
+        trained=rank.trained,
     )
     yield from elementwise(
         "cross entropy",
@@ -107,8 +108,9 @@ def memory(study: Study) -> Iterator[Memory]:
     e, chunks = rank.element, rank.training.loss_chunks
     loss = rank.fusion.loss
     runs = single_run(on_last(study)).times(1 + rank.model.prediction_layers).count
-    residual = rank.formula(f"{rank.residual_text} e")
-    yield rank.kept_memory("head input", residual, runs, moments=UNTIL_LAYERS, tag=ENDS)
+    if chunks > 1 or rank.keeps_input("head"):
+        residual = rank.formula(f"{rank.residual_text} e")
+        yield rank.kept_memory("head input", residual, runs, moments=UNTIL_LAYERS, tag=ENDS)
     narrow, wide = "s b V e / t", "4 s b V / t"
     passing: list[tuple[str, str]] = []
     if chunks > 1:

@@ -74,9 +74,23 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     h, e, up = model.hidden, rank.element, span.rerun_all(rank.recompute.up_projection)
     own = tokens / rank.residual_shards
     if model.q_lora:
-        yield from linear("MLA query down projection", own, model.q_lora, h, span, source=WAIST)
+        yield from linear(
+            "MLA query down projection",
+            own,
+            model.q_lora,
+            h,
+            span,
+            source=WAIST,
+            trained=rank.trained,
+        )
     yield from linear(
-        "MLA KV down projection", own, model.kv_lora + model.rope_dim, h, span, source=WAIST
+        "MLA KV down projection",
+        own,
+        model.kv_lora + model.rope_dim,
+        h,
+        span,
+        source=WAIST,
+        trained=rank.trained,
     )
     normed, norms = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
     norm = NORMS[rank.fusion.norm]
@@ -89,6 +103,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         up,
         host=ATTENTION_COLUMNS,
         source=MLA,
+        trained=rank.trained,
     )
     yield from _keys_and_values(rank, up, latent_blocks(study))
     turned = (rank.heads + 1) * model.rope_dim * tokens
@@ -105,6 +120,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         rank.heads * model.v_dim,
         span,
         host=ATTENTION_ROWS,
+        trained=rank.trained,
     )
 
 
@@ -123,6 +139,7 @@ def _keys_and_values(rank: Rank, up: LayerSpan, blocks: Real) -> Iterator[Gemm]:
         up,
         host=ATTENTION_COLUMNS,
         source=MLA,
+        trained=rank.trained,
     ):
         if product.pass_ == "B":
             yield evolve(product, m=(2 * blocks - 1) * rank.tokens)

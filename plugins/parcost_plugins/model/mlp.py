@@ -37,10 +37,16 @@ def parameters(study: Study) -> Iterator[Parameters]:
         elements=ups * h * rank.ffn,
         total=ups * h * f,
         count=count,
+        linear=True,
         source=SPLIT,
     )
     yield Parameters(
-        name="MLP down projection", elements=h * rank.ffn, total=h * f, count=count, source=SPLIT
+        name="MLP down projection",
+        elements=h * rank.ffn,
+        total=h * f,
+        count=count,
+        linear=True,
+        source=SPLIT,
     )
     if rank.model.activation_parameters:
         learned = float(rank.model.activation_parameters)
@@ -107,6 +113,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         span.rerun_none(not made),
         host=columns,
         again=len(made) * rank.ffn,
+        trained=rank.trained,
     )
     activation = GATED[rank.fusion.activation] if rank.model.gated else PLAIN
     yield from elementwise(
@@ -117,7 +124,9 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         span.rerun_all(rank.recompute.activation),
     )
     last = span.rerun_none(rank.keeps("down") or rank.stops_early)
-    yield from linear("MLP down projection", tokens, h, rank.ffn, last, host=rows)
+    yield from linear(
+        "MLP down projection", tokens, h, rank.ffn, last, host=rows, trained=rank.trained
+    )
     if rank.fusion.separate_projections and rank.model.gated:
         yield traffic_stream(
             "sum of the gradients of gate and up",
@@ -127,7 +136,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             "B",
             span.count,
         )
-    if rank.model.has_mlp_biases:
+    if rank.model.has_mlp_biases and rank.trained:
         outputs = tokens * ups * rank.ffn + rank.residual_elements
         yield traffic_stream(
             "MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2
@@ -141,11 +150,12 @@ def memory(study: Study) -> Iterator[Memory]:
     span = rank.dense
     if rank.model.is_nominal or not any(span.count):
         return
-    yield from rank.saved_tensor(
-        "MLP input",
-        f"{rank.gathered_elements_text} q",
-        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
-    )
+    if rank.keeps_input("gate", "up"):
+        yield from rank.saved_tensor(
+            "MLP input",
+            f"{rank.gathered_elements_text} q",
+            span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
+        )
     span = span.rerun_all(rank.recompute.mlp)
     kept = [part for part in _parts(rank) if rank.keeps(part)]
     made = [part for part in _parts(rank) if not rank.keeps(part)]
@@ -171,11 +181,12 @@ def memory(study: Study) -> Iterator[Memory]:
             span.rerun_all(rank.recompute.activation or rank.remakes_outputs),
             source=KEPT,
         )
-    yield from rank.saved_tensor(
-        "MLP activation",
-        "s b f q / t",
-        span.rerun_all(rank.recompute.activation or rank.remakes_outputs),
-    )
+    if rank.keeps_input("down"):
+        yield from rank.saved_tensor(
+            "MLP activation",
+            "s b f q / t",
+            span.rerun_all(rank.recompute.activation or rank.remakes_outputs),
+        )
 
 
 def _parts(rank: Rank) -> tuple[str, ...]:

@@ -159,7 +159,14 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     rank, model, h = found.rank, found.rank.model, found.rank.model.hidden
     span = rank.moe_layers.rerun_all(rank.recompute.moe)
     yield from linear(
-        "router", found.sent, float(model.experts), h, span, role="router", source=MIXTURE
+        "router",
+        found.sent,
+        float(model.experts),
+        h,
+        span,
+        role="router",
+        source=MIXTURE,
+        trained=rank.trained,
     )
     e, scores = rank.element, model.experts * found.sent
     yield from elementwise("router probabilities", ROUTER[rank.fusion.router], scores, e, span)
@@ -203,6 +210,7 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
         load=found.load,
         role="expert",
         source=MIXTURE,
+        trained=rank.trained,
     )
     yield from _routed_activations(found, span.rerun_all(rank.recompute.activation), fixed)
     yield from linear(
@@ -215,6 +223,7 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
         load=found.load,
         role="expert",
         source=MIXTURE,
+        trained=rank.trained,
     )
     if rank.model.biases and rank.training.framework.expert_biases == "eager":
         yield from _routed_biases(found, span)
@@ -259,7 +268,15 @@ def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[
     """Yield the shared experts; with *covers* the exchange may overlap with them."""
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     columns, rows = (SHARED_EXPERTS, SHARED_ROWS) if covers else (MLP_COLUMNS, MLP_ROWS)
-    yield from linear("shared experts, up", rank.tokens, ups * found.shared, h, span, host=columns)
+    yield from linear(
+        "shared experts, up",
+        rank.tokens,
+        ups * found.shared,
+        h,
+        span,
+        host=columns,
+        trained=rank.trained,
+    )
     yield from elementwise(
         "activation of shared experts",
         _activation(rank),
@@ -268,7 +285,9 @@ def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[
         span.rerun_all(rank.recompute.activation),
         host=columns if covers else "",
     )
-    yield from linear("shared experts, down", rank.tokens, h, found.shared, span, host=rows)
+    yield from linear(
+        "shared experts, down", rank.tokens, h, found.shared, span, host=rows, trained=rank.trained
+    )
 
 
 @hookimpl
@@ -278,12 +297,13 @@ def memory(study: Study) -> Iterator[Memory]:
     if found is None:
         return
     rank, model, span = found.rank, found.rank.model, found.rank.moe_layers
-    yield from rank.saved_tensor(
-        "mixture input",
-        f"{rank.residual_text} q",
-        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
-        source=KEPT,
-    )
+    if rank.trained:
+        yield from rank.saved_tensor(
+            "mixture input",
+            f"{rank.residual_text} q",
+            span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
+            source=KEPT,
+        )
     span = span.rerun_all(rank.recompute.moe)
     made = span.rerun_all(rank.recompute.activation or rank.remakes_outputs)
     counts = {"R": (found.received_tokens, ""), "T": (found.sent, "")}
@@ -296,14 +316,17 @@ def memory(study: Study) -> Iterator[Memory]:
         freed=0.5,  # the gradient of the logits outlives them, the probabilities go with B
     )
     rows = [
-        ("tokens at routed experts", "R h q", span),
         (
             "gate and up of routed experts" if model.gated else "up of routed experts",
             "2 R F g / u" if model.gated else "R F g / u",
             span,
         ),
-        ("activation of routed experts", "R F q / u", made),
     ]
+    if rank.trained:  # a frozen expert keeps no inputs of its products
+        rows += [
+            ("tokens at routed experts", "R h q", span),
+            ("activation of routed experts", "R F q / u", made),
+        ]
     weighed = rank.training.framework.router_weights
     if weighed != "activation":
         # The gradient of a routing weight needs what it is multiplied with.
@@ -316,8 +339,9 @@ def memory(study: Study) -> Iterator[Memory]:
                 "2 s b G g / t" if model.gated else "s b G g / t",
                 span,
             ),
-            ("activation of shared experts", "s b G q / t", made),
         ]
+        if rank.trained:
+            rows.append(("activation of shared experts", "s b G q / t", made))
     for name, text, layers in rows:
         yield from rank.saved_tensor(name, text, layers, counts, source=KEPT)
 

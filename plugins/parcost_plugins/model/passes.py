@@ -73,23 +73,25 @@ def linear(
     *,
     batch: Real = 1.0,
     load: Real = 1.0,
-    role: Literal["linear", "expert", "head", "router"] = "linear",
+    role: Literal["linear", "expert", "head", "router", "adapter"] = "linear",
     host: str = "",
     source: str = SPLIT,
     again: Real | None = None,
+    trained: bool,
 ) -> Iterator[Gemm]:
     """Yield the matrix products of a linear layer with *k* inputs and *n* outputs.
 
     Forward multiplies *m* tokens by the weights; backward multiplies the gradient of the output by
     the weights and by the input. All may have the name of a *host* under which communication can
     hide. Recomputation computes *again* of the outputs, or all. *load* is the number of tokens over
-    that of the mean rank.
+    that of the mean rank. Weights that are not *trained* have no gradient.
     """
     passes: list[tuple[Pass, Real, Real, Real, Counts]] = [
         ("F", m, n, k, span.count),
         ("B", m, k, n, span.count),
-        ("W", n, k, m, span.count),
     ]
+    if trained:
+        passes.append(("W", n, k, m, span.count))
     if any(span.reruns):
         passes.append(("R", m, n if again is None else again, k, span.reruns))
     for pass_, rows, columns, inner, count in passes:

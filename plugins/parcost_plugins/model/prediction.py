@@ -83,7 +83,13 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     behind = span.times(NORMS_EACH)
     yield from elementwise("prediction norms", norm, rank.residual_elements, rank.element, behind)
     yield from linear(
-        "prediction projection", rank.tokens, h / rank.layout.tp, 2 * h, span, source=PREDICTION
+        "prediction projection",
+        rank.tokens,
+        h / rank.layout.tp,
+        2 * h,
+        span,
+        source=PREDICTION,
+        trained=rank.trained,
     )
 
 

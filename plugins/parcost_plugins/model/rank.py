@@ -12,7 +12,16 @@ from parcost import Formula, Memory, Moment, Real, Study, formula, symbols_of
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import LayerSpan
-from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
+from parcost_plugins.vocabulary import (
+    Adapters,
+    KernelChoice,
+    Layout,
+    Model,
+    Offload,
+    Recompute,
+    Training,
+)
+from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
@@ -45,6 +54,20 @@ class Rank:
     def fusion(self) -> Fusion:
         """The implementation of element-wise kernels."""
         return self.study.query(_fusion)
+
+    @cached_property
+    def trained(self) -> bool:
+        """Whether the model's own weights are trained: there are no adapters."""
+        return trains_model(self.study)
+
+    def keeps_input(self, *targets: str) -> bool:
+        """Return whether the input of these matrices is kept, for the gradient of a weight.
+
+        A frozen matrix needs none for its input gradient. An adapter keeps it, unless a dropout
+        hands it another tensor.
+        """
+        adapters = self.study.get(Adapters)
+        return adapters is None or (adapters.has(*targets) and not adapters.dropout)
 
     @cached_property
     def _offload(self) -> Offload:
@@ -105,8 +128,11 @@ class Rank:
 
     @property
     def saved_element_size(self) -> Real:
-        """Bytes per element of a linear layer's input, as saved for backward."""
-        return self.training.precision.kept
+        """Bytes per element of a linear layer's input, as saved for backward.
+
+        Adapters read it, and never in low precision.
+        """
+        return self.training.precision.kept if self.trained else self.element
 
     @property
     def core_output_size(self) -> Real:

@@ -109,9 +109,25 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         for name, columns, rows in PAIRS:
             span, tokens = rank.all_layers, rank.tokens
             yield from linear(
-                f"{name}, in", tokens, width, depth, span, host=columns, source=STATED
+                f"{name}, in",
+                tokens,
+                width,
+                depth,
+                span,
+                host=columns,
+                source=STATED,
+                trained=rank.trained,
             )
-            yield from linear(f"{name}, out", tokens, depth, width, span, host=rows, source=STATED)
+            yield from linear(
+                f"{name}, out",
+                tokens,
+                depth,
+                width,
+                span,
+                host=rows,
+                source=STATED,
+                trained=rank.trained,
+            )
         if not _is_zero(rank.model.heads):
             yield from core.operators(rank)
 

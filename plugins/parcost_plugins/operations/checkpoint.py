@@ -12,6 +12,7 @@ from parcost import Formula, Real, Study, formula
 from parcost.numeric import maximum, minimum
 from parcost_plugins.vocabulary import Checkpoint, Cluster, Training
 from parcost_plugins.vocabulary.run_choices import shards_states
+from parcost_plugins.vocabulary.stage_parameters import trained_parameters
 
 
 @frozen(kw_only=True, eq=False)
@@ -49,7 +50,7 @@ def _size(study: Study, checkpoint: Checkpoint) -> Formula | None:
         precision = study[Training].precision
         each = precision.weights + precision.optimizer
     elements: Real = 0.0
-    for held in study.parameters:
+    for held in trained_parameters(study):
         elements = elements + held.total * sum(held.count)
     return formula("e psi, psi parameters", e=(each, "B"), psi=elements)
 

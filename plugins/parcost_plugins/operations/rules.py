@@ -101,7 +101,9 @@ def _plausibility(study: Study) -> Iterator[Check]:
 
 def _parameters(study: Study) -> Real:
     """Return the parameters of the model, including all experts."""
-    held: Real = sum((each.total * sum(each.count) for each in study.parameters), 0.0)
+    held: Real = sum(
+        (each.total * sum(each.count) for each in study.parameters if not each.adapter), 0.0
+    )
     return held
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from parcost import Pass, Study
 from parcost_plugins.vocabulary import KernelChoice, Stream, Training
+from parcost_plugins.vocabulary.adapters import is_trained
 from parcost_plugins.vocabulary.run_choices import shards_gradients
 from parcost_plugins.vocabulary.stage_parameters import spread
 
@@ -28,7 +29,7 @@ def accumulation(study: Study) -> Iterator[Stream]:
     shares = shards_gradients(study)
     traffic = 2.0 * precision.gradients + precision.activation
     for _, held in study.contributions_by_row("parameters"):
-        if fused and held.place != "before":
+        if not is_trained(study, held) or (fused and held.place != "before"):
             continue
         _, _, shard = spread(study, expert=held.expert)
         yield Stream(

@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.causes import OPTIMIZER
 from parcost_plugins.vocabulary.run_choices import shards_states
 from parcost_plugins.vocabulary.sharding import trains_apart
-from parcost_plugins.vocabulary.stage_parameters import stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import trained_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 NUMBER = 4.0  # bytes of the norm, in fp32
@@ -73,7 +73,7 @@ def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[On
     choice = study[KernelChoice]
     decides = device if choice.memory_efficiency is None else choice
     origins = partial(_memory_origins, device, decides)
-    for kind in stage_kinds(study):
+    for kind in trained_kinds(study):
         shards = kind.shards(shards_states(study))
         bytes_ = traffic * kind.elements / shards
         yield Once(

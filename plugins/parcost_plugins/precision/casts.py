@@ -190,7 +190,7 @@ def _split_layers(parameters: Iterable[Any]) -> Sequence[Parameters]:
     return [
         p
         for p in parameters
-        if isinstance(p, Parameters) and p.place == "layer" and not p.replicated
+        if isinstance(p, Parameters) and p.place == "layer" and not (p.replicated or p.adapter)
     ]
 
 

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Objective, Real, Study
 from parcost.numeric import floor
-from parcost_plugins.vocabulary import Cluster, Price, Training
-
-
-def flops_per_token(study: Study) -> Real:
-    """Return the FLOPs of the model for a token, forward and backward."""
-    return 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
+from parcost_plugins.vocabulary import Cluster, Price, Training, flops_per_token
 
 
 def peak_of(study: Study) -> Real | None:

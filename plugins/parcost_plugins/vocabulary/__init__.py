@@ -6,6 +6,7 @@ import Layout, Training``.
 
 from parcost import hookimpl
 from parcost_plugins.vocabulary.accuracy import Accuracy, Family, JobSpread, ObservedErrors
+from parcost_plugins.vocabulary.adapters import Adapters, Quantization
 from parcost_plugins.vocabulary.anchor import Anchor
 from parcost_plugins.vocabulary.attention import (
     AttentionKernel,
@@ -76,6 +77,7 @@ from parcost_plugins.vocabulary.tuning import (
 __all__ = [
     "OPERATIONS",
     "Accuracy",
+    "Adapters",
     "Anchor",
     "AttentionKernel",
     "AttentionTable",
@@ -129,6 +131,7 @@ __all__ = [
     "Precision",
     "Price",
     "ProtocolTuning",
+    "Quantization",
     "RailExchange",
     "Recompute",
     "Reliability",
@@ -164,6 +167,7 @@ __all__ = [
 
 _BLOCKS = (
     Accuracy,
+    Adapters,
     Anchor,
     AttentionKernel,
     AttentionTable,
@@ -212,6 +216,7 @@ _BLOCKS = (
     Precision,
     Price,
     ProtocolTuning,
+    Quantization,
     Recompute,
     Reliability,
     RailExchange,

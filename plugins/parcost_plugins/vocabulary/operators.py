@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from parcost import FlopCount, Operator, ParameterGroup, Pass, Real, record
+from parcost_plugins.vocabulary.adapters import TRAINED_PASSES, passes_of, trains_model
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -52,7 +53,7 @@ class Gemm(Operator):
     count: Sequence[float]
     batch: Real = 1.0
     host: str = ""
-    role: Literal["linear", "expert", "head", "router", "attention"] = "linear"
+    role: Literal["linear", "expert", "head", "router", "attention", "adapter"] = "linear"
     wide: bool = False
     load: Real = 1.0
     source: str = ""
@@ -151,7 +152,8 @@ class Parameters(ParameterGroup):
     tensor-parallel group, without them. Both are multiplied by *count*. *replicated* says that
     every tensor-parallel rank holds all. *place* is their place in the model: before the first
     layer, in every layer, or after the last. *expert* parameters are split over expert-parallel
-    ranks: their gradients are reduced over the group ``edp``, all others over ``dp_cp``.
+    ranks: their gradients are reduced over the group ``edp``, all others over ``dp_cp``. *linear*
+    ones are matrices of the dense linear layers. An *adapter* is trained where others are frozen.
     """
 
     name: str
@@ -161,6 +163,8 @@ class Parameters(ParameterGroup):
     replicated: bool = False
     place: Literal["before", "layer", "after"] = "layer"
     expert: bool = False
+    linear: bool = False
+    adapter: bool = False
     source: str = ""
 
 
@@ -169,18 +173,23 @@ class ModelFlops(FlopCount):
     """FLOPs of the forward pass per token by definition, for the whole model.
 
     *kind* ``matmul`` is 2 FLOPs per matrix parameter; ``attention`` is masked attention. Training
-    counts three times the forward pass.
+    counts three times the forward pass, and twice for matrices that are frozen. Those of an
+    *adapter* are not.
     """
 
     name: str
     per_token: Real
     kind: Literal["matmul", "attention"]
+    adapter: bool = False
     source: str = ""
 
 
 def flops_per_token(study: Study) -> Real:
     """Return the model FLOPs of training on one token: three times the forward pass.
 
-    MFU counts these, without recomputation.
+    MFU counts these, without recomputation. Frozen matrices have no weight gradient: they count
+    twice.
     """
-    return 3.0 * sum((counted.per_token for counted in study.flops), 0.0)
+    if trains_model(study):
+        return TRAINED_PASSES * sum((counted.per_token for counted in study.flops), 0.0)
+    return sum((passes_of(study, each) * each.per_token for each in study.flops), 0.0)

@@ -9,16 +9,24 @@ are separate on every stage, with their own replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from parcost import StageCounts, record
-from parcost.numeric import all_of, any_of, max_of, maximum, where
+from parcost.numeric import all_of, any_of, max_of, maximum, ratio, where
+from parcost_plugins.vocabulary.adapters import (
+    Holding,
+    gathered_bytes,
+    holding,
+    is_trained,
+    trains_model,
+)
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
 from parcost_plugins.vocabulary.partition import layers, virtual_stages
 from parcost_plugins.vocabulary.sharding import LocalUpdates, Sharding
+from parcost_plugins.vocabulary.training import Training
 
 if TYPE_CHECKING:
     from parcost import Real, Study
@@ -34,6 +42,9 @@ class StageKind:
 
     The ranks of *group*, *replicas* of them, hold the same parameters. ZeRO shards their state over
     *shard* of these. If *shard* is less than *replicas*, the others hold copies of the shards.
+
+    *wire* is the bytes of a parameter on the wire where shards are gathered, by part: their mean,
+    if frozen weights and adapters differ.
     """
 
     stages: tuple[int, ...]
@@ -47,6 +58,7 @@ class StageKind:
     group: str
     replicas: Real
     shard: Real
+    wire: Mapping[str, Real]
     expert: bool = False
     row: StageCounts | None = None
 
@@ -67,15 +79,28 @@ class StageKind:
         return self.shard if sharded else 1.0
 
 
-def stage_kinds(study: Study) -> Sequence[StageKind]:
-    """Return the kinds of virtual stages in *study*: first stage first, experts last."""
-    return study.query(_stage_kinds)
+def stage_kinds(study: Study, of: Holding | Literal[""] = "") -> Sequence[StageKind]:
+    """Return the kinds of virtual stages in *study*: first stage first, experts last.
+
+    They count all parameters, or those that are held as *of* says.
+    """
+    return study.query(_stage_kinds, "" if trains_model(study) else of)
 
 
-def _stage_kinds(study: Study) -> Sequence[StageKind]:
+def trained_kinds(study: Study) -> Sequence[StageKind]:
+    """Return the kinds of stages by their trained parameters: all, if there are no adapters."""
+    return stage_kinds(study, "trained")
+
+
+def trained_parameters(study: Study) -> Sequence[Parameters]:
+    """Return the parameters with gradients and optimizer state."""
+    return [held for held in study.parameters if is_trained(study, held)]
+
+
+def _stage_kinds(study: Study, of: Holding | Literal[""]) -> Sequence[StageKind]:
     if study.has_structures:
-        return list(_of_structures(study))
-    held: Sequence[Parameters] = study.parameters
+        return list(_of_structures(study, of))
+    held: Sequence[Parameters] = [p for p in study.parameters if of in ("", holding(study, p))]
     experts = [p for p in held if p.expert]
     others = [p for p in held if not p.expert] if experts else held
     found = _kinds(study, others, expert=False)
@@ -108,6 +133,7 @@ def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[St
             of=of,
             layers=int(key[0]),
             **_sizes(key, held),
+            wire=_wire(study, held, key[1:]),
             group=group,
             replicas=replicas,
             shard=shard,
@@ -117,9 +143,25 @@ def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[St
     ]
 
 
-def _of_structures(study: Study) -> Iterator[StageKind]:
+def _wire(study: Study, held: Sequence[Parameters], counts: Sequence[Real]) -> Mapping[str, Real]:
+    """Return the mean bytes per parameter on the wire of each part of a stage."""
+    parts = ("before", "layer", "after")
+    if trains_model(study):
+        return dict.fromkeys(parts, study[Training].precision.gather)
+    elements: dict[str, Real] = dict.fromkeys(parts, 0.0)
+    bytes_: dict[str, Real] = dict.fromkeys(parts, 0.0)
+    for p, count in zip(held, counts, strict=True):
+        size = p.elements * count
+        elements[p.place] = elements[p.place] + size
+        bytes_[p.place] = bytes_[p.place] + size * gathered_bytes(study, holding(study, p))
+    return {part: ratio(bytes_[part], elements[part]) for part in parts}
+
+
+def _of_structures(study: Study, of: Holding | Literal[""]) -> Iterator[StageKind]:
     """Yield kinds of virtual stages with arrays over structures; unused ones have zero stages."""
-    held: list[Parameters] = [p for _, p in study.contributions_by_row("parameters")]
+    held: list[Parameters] = [
+        p for _, p in study.contributions_by_row("parameters") if of in ("", holding(study, p))
+    ]
     for expert in dict.fromkeys((False, *(p.expert for p in held))):
         own = [p for p in held if p.expert == expert]
         rows = tuple(p.count for p in own)
@@ -129,6 +171,7 @@ def _of_structures(study: Study) -> Iterator[StageKind]:
                 stages=(slot.number,),
                 of=1 if slot.number == 0 else _SEVERAL,
                 layers=slot.depth,
+                wire=_wire(study, own, slot.counts),
                 group=group,
                 replicas=replicas,
                 shard=shard,

@@ -9,6 +9,7 @@ from parcost import Figure, Formula, Outcome, Pipeline, Real, Study, Work, attri
 from parcost.numeric import any_of
 from parcost_plugins.analysis.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, Training
+from parcost_plugins.vocabulary.adapters import TRAINED_PASSES, passes_of, trains_model
 from parcost_plugins.vocabulary.attention_reach import writes_scores
 
 
@@ -64,14 +65,23 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def size(study: Study) -> Iterator[Figure]:
     """Yield the number of parameters, and the model FLOPs by definition."""
     held: dict[str, Real] = {}
+    trained: dict[str, Real] = {}
     for each in study.parameters:
-        held[each.name] = held.get(each.name, 0.0) + each.total * sum(each.count)
+        counted = trained if each.adapter else held
+        counted[each.name] = counted.get(each.name, 0.0) + each.total * sum(each.count)
     yield Figure(
         name="parameters",
         title="parameters",
         value=formula("sum(psi)", psi=held, source="all matrices, biases and norms of the model"),
         unit="",
     )
+    if not trains_model(study):
+        yield Figure(
+            name="trained_parameters",
+            title="trained parameters",
+            value=formula("sum(psi)", psi=trained, source="both matrices of every adapter"),
+            unit="",
+        )
     yield Figure(
         name="flops_per_token",
         title="training FLOPs per token",
@@ -81,11 +91,20 @@ def size(study: Study) -> Iterator[Figure]:
 
 
 def _flops_per_token(study: Study) -> Formula:
-    """Return the model FLOPs per token, by part: three times the forward pass."""
+    """Return the model FLOPs per token, by part: of the forward pass, and twice as many behind it.
+
+    Backward has as many as forward for frozen matrices.
+    """
     counted: dict[str, Formula] = {}
+    frozen: dict[str, Formula] = {}
     for part in study.flops:
-        known = counted[part.name].value if part.name in counted else 0.0
-        counted[part.name] = Formula(part.source, value=known + part.per_token)
+        found = counted if passes_of(study, part) == TRAINED_PASSES else frozen
+        known = found[part.name].value if part.name in found else 0.0
+        found[part.name] = Formula(part.source, value=known + part.per_token)
+    if frozen:
+        return formula(
+            "3 sum(C) + 2 sum(F), F of frozen matrices", C=(counted, "FLOP"), F=(frozen, "FLOP")
+        )
     return formula("3 sum(C)", C=(counted, "FLOP"))
 
 

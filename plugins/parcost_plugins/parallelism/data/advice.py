@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Once, Outcome, Section, Study, Work
-from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, shard_groups
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, trained_groups
 from parcost_plugins.vocabulary import (
     Layout,
     Targets,
@@ -34,7 +34,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 def _checklist(study: Study, outcome: Outcome) -> Section:
     """Return the usual checks before a data-parallel run, with their results."""
     bucket, precision = gradient_bucket(study), study[Training].precision
-    wire = next(iter(shard_groups(study)))
+    wire = next(iter(trained_groups(study)))
     group = study.group(wire.inside)
     least = group.ranks * group.flat.latency * group.flat.bandwidth
     exposed = hidden = 0.0
@@ -103,7 +103,7 @@ def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
         _yes_or_no(fits),
         "" if fits else f"more than {room / 2**30:.4g} GiB: a higher ZeRO stage shards it",
     )
-    link = study.group(next(iter(shard_groups(study))).inside).flat
+    link = study.group(next(iter(trained_groups(study))).inside).flat
     yield (
         "link between replicas",
         str(link.name),

@@ -19,7 +19,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import shards_gradients
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import StageKind, trained_kinds
 
 BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
 
@@ -39,7 +39,7 @@ def codec_work(study: Study) -> Iterator[Work | Once]:
     )
     peak = getattr(device, study[Training].precision.compute)
     traffic = _traffic(chosen)
-    for kind in stage_kinds(study):
+    for kind in trained_kinds(study):
         bytes_ = traffic * kind.elements
         flops = power_sgd_flops(study, kind) if chosen.method == "power_sgd" else 0.0
         seconds = formula(

@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import shards_states
-from parcost_plugins.vocabulary.stage_parameters import stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import trained_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
@@ -39,7 +39,7 @@ def reduction(study: Study) -> Iterator[Once]:
         links=(pair,),
         members=partial(_members, study, pipeline),
     )
-    for kind in stage_kinds(study):
+    for kind in trained_kinds(study):
         elements = kind.elements / kind.shards(shards_states(study))
         n = formula("psi g", psi=elements, g=(study[Training].precision.reduction, "B"))
         algorithm = reduction_algorithm(study, study[CollectiveChoice].data)

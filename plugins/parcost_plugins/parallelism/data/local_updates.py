@@ -17,7 +17,7 @@ from parcost_plugins.parallelism.data.shard_groups import MEETING
 from parcost_plugins.vocabulary import CollectiveChoice, LocalUpdates
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import shards_states
-from parcost_plugins.vocabulary.stage_parameters import stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import trained_kinds
 
 
 def outer_exchange(study: Study) -> Iterator[Once]:
@@ -26,7 +26,7 @@ def outer_exchange(study: Study) -> Iterator[Once]:
     if not is_array(local.workers) and local.workers == 1:
         return
     on = link_resources(study.group("workers").flat)
-    for kind in stage_kinds(study):
+    for kind in trained_kinds(study):
         if kind.expert:
             continue
         n = formula(

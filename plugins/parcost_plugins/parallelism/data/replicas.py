@@ -19,7 +19,12 @@ from collections.abc import Iterator
 
 from parcost import Once, Real, Study, formula
 from parcost.numeric import is_array, minimum, ratio, where
-from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups, times
+from parcost_plugins.parallelism.data.shard_groups import (
+    GRADIENTS,
+    ShardGroup,
+    times,
+    trained_groups,
+)
 from parcost_plugins.vocabulary import Overlap, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import hides_gradients, scatters
@@ -29,7 +34,7 @@ def step_reduction(study: Study) -> Iterator[Once]:
     """Reduce gradients that are kept whole until the last micro-batch."""
     operation, name = reduction_name(study)
     overlap = hides_gradients(study)
-    for wire in shard_groups(study):
+    for wire in trained_groups(study):
         yield from _reduction(wire, operation, name, overlap)
         if wire.across:
             yield hybrid_reduction(wire, overlap)

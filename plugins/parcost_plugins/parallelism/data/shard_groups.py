@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary.run_choices import (
     hides_parameters,
     shards_states,
 )
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
 
 #: Tags of terms: gradient reduction, compression, averaging over workers.
 GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
@@ -105,13 +105,18 @@ class ShardGroup:
 
 
 def shard_groups(study: Study) -> Sequence[ShardGroup]:
-    """Return the shard group of every kind of stage of *study*."""
-    return tuple(_shard_groups(study))
+    """Return the shard group of every kind of stage of *study*, by all of its parameters."""
+    return tuple(_shard_groups(study, stage_kinds(study)))
 
 
-def _shard_groups(study: Study) -> Iterator[ShardGroup]:
+def trained_groups(study: Study) -> Sequence[ShardGroup]:
+    """Return the same by the trained parameters, whose gradients and state are shared."""
+    return tuple(_shard_groups(study, trained_kinds(study)))
+
+
+def _shard_groups(study: Study, kinds: Sequence[StageKind]) -> Iterator[ShardGroup]:
     hides = hides_gradients(study) or hides_parameters(study)
-    for kind in stage_kinds(study):
+    for kind in kinds:
         inside, across = _groups(study, kind)
         yield ShardGroup(
             study=study,

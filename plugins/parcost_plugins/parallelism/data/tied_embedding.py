@@ -21,6 +21,7 @@ from parcost_plugins.vocabulary import (
     on_first,
     on_last,
 )
+from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.partition import ends_share_device, map_stages
 from parcost_plugins.vocabulary.run_choices import zero_stage
@@ -30,6 +31,8 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 def reduction(study: Study) -> Iterator[Once]:
     """Add the two gradients of tied embeddings, once every stage has drained."""
     layout = study[Layout]
+    if not trains_model(study):
+        return
     copies = [
         held  # whose total would count twice
         for _, held in study.contributions_by_row("parameters")

@@ -18,6 +18,7 @@ from parcost_plugins.parallelism.data.shard_groups import (
     MEETING,
     ShardGroup,
     shard_groups,
+    trained_groups,
 )
 from parcost_plugins.parallelism.data.zero3 import is_tied
 from parcost_plugins.vocabulary import (
@@ -101,7 +102,7 @@ def _sheet(study: Study, outcome: Outcome) -> Sheet:
     for _, _, elements in sent:
         held = maximum(held, elements)
     each: Real = 0.0
-    for wire in shard_groups(study):
+    for wire in trained_groups(study):
         each = maximum(each, _bytes_per_gradient(study, wire.kind))
     layout = study[Layout]
     return Sheet(
@@ -133,17 +134,25 @@ def _device_volumes(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real
     sent: Real = 0.0
     replicas: Real = 0.0
     elements: Real = 0.0
-    for wire in shard_groups(study):
+    for wire in shard_groups(study) if shards_weights(study) else ():
+        sent = sent + sum(wire.kind.count[stage] for stage in held) * _gathers(study, wire)
+    for wire in trained_groups(study):
         often = sum(wire.kind.count[stage] for stage in held)
         if often:
-            sent = sent + often * volume(study, wire)
+            sent = sent + often * _volume(study, wire)
             replicas = replicas + often * _replicas(study, wire)
             elements = elements + often * wire.kind.elements
     return sent, replicas, elements
 
 
-def volume(study: Study, wire: ShardGroup) -> Real:
-    """Return the bytes that a rank sends per step for the stages of *wire*."""
+def _gathers(study: Study, wire: ShardGroup) -> Real:
+    """Return the bytes of sharded weights that a rank sends per step."""
+    inside, m = study.group(wire.inside).ranks, study.pipeline.micro_batches
+    return (inside - 1.0) / inside * m * _gathered_bytes(study, wire)
+
+
+def _volume(study: Study, wire: ShardGroup) -> Real:
+    """Return the bytes that a rank sends per step for the training of the stages of *wire*."""
     precision, kind, m = study[Training].precision, wire.kind, study.pipeline.micro_batches
     inside = study.group(wire.inside).ranks
     around = (inside - 1.0) / inside
@@ -155,9 +164,7 @@ def volume(study: Study, wire: ShardGroup) -> Real:
         often = m if every and study[Sharding].replicate == "micro_batch" else 1.0
         share = 2.0 * (groups - 1.0) / groups * kind.elements * precision.reduction / kind.shard
         found = found + often * share
-    if shards_weights(study):
-        found = found + around * m * precision.gather * _gathered_parameters(study, wire)
-    elif shards_states(study):
+    if shards_states(study) and not shards_weights(study):
         found = found + around * kind.elements * precision.gather
     local = study[LocalUpdates]
     if not kind.expert and any_of(local.workers > 1):
@@ -189,15 +196,16 @@ def _bytes_per_gradient(study: Study, kind: StageKind) -> Real:
     return study[Training].precision.reduction
 
 
-def _gathered_parameters(study: Study, wire: ShardGroup) -> Real:
-    """Return the parameters gathered per micro-batch, added over both passes."""
+def _gathered_bytes(study: Study, wire: ShardGroup) -> Real:
+    """Return the bytes gathered per micro-batch, added over both passes."""
     kind, sharding = wire.kind, study[Sharding]
-    forward = kind.before + kind.layers * kind.layer + kind.after
+    layer, first = kind.layer * kind.wire["layer"], kind.before * kind.wire["before"]
+    forward = first + kind.layers * layer + kind.after * kind.wire["after"]
     if not reshards(study):
         return forward
     layers = max(kind.layers - int(sharding.keep_last), 0)
-    before = 0.0 if is_tied(study) else kind.before
-    return forward + layers * kind.layer + before
+    before = 0.0 if is_tied(study) else first
+    return forward + layers * layer + before
 
 
 def _replicas(study: Study, wire: ShardGroup) -> Real:

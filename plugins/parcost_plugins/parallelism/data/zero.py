@@ -18,7 +18,7 @@ from parcost import Check, Memory, Once, Outcome, Section, Study, Work, formula,
 from parcost.numeric import ceil_div, maximum
 from parcost_plugins.parallelism.data import zero_memory, zero_rules
 from parcost_plugins.parallelism.data.replicas import hybrid_reduction, reduction_name
-from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, shard_groups, times
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, times, trained_groups
 from parcost_plugins.vocabulary import Sharding, Stream, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import (
@@ -91,7 +91,7 @@ def _gather(study: Study) -> Iterator[Once]:
     """
     overlap = hides_parameters(study)
     when: When = "fill" if overlap else "end"
-    for wire in shard_groups(study):
+    for wire in trained_groups(study):
         n = wire.kind.elements * study[Training].precision.gather
         buckets = wire.buckets(wire.kind.elements * study[Training].precision.gradients, overlap)
         part = formula(
@@ -121,7 +121,7 @@ def _reductions(study: Study) -> Iterator[Work | Once]:
     """Reduce gradients during backward, as ZeRO 2 stores only a shard."""
     operation, name = reduction_name(study)
     overlap, size = hides_gradients(study), study[Training].precision.reduction
-    for wire in shard_groups(study):
+    for wire in trained_groups(study):
         kind = wire.kind
         buckets = maximum(ceil_div(kind.elements * size, wire.bucket), 1.0)
         part = kind.elements / buckets

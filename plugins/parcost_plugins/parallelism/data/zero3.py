@@ -23,7 +23,13 @@ from typing import Any, Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work, formula
 from parcost.numeric import maximum, where
-from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups, times
+from parcost_plugins.parallelism.data.shard_groups import (
+    GRADIENTS,
+    ShardGroup,
+    shard_groups,
+    times,
+    trained_groups,
+)
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.partition import ends_share_device
@@ -71,7 +77,8 @@ def passes(study: Study) -> Iterator[Work | Once]:
     hides = hides_parameters(study) and sharding.prefetch > 0
     for wire in shard_groups(study):
         yield from _gathers(wire, [*_GATHERED, *_backward_gathers(study)], hides)
-        if reduces:
+    if reduces:
+        for wire in trained_groups(study):
             yield from _reductions(wire, hides_gradients(study))
             if wire.across and sharding.replicate == "step":
                 yield from _reductions_across(wire, hides_gradients(study))
@@ -92,9 +99,9 @@ def _backward_gathers(study: Study) -> list[_PassTraffic]:
 
 
 def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterator[Work]:
-    size = wire.study[Training].precision.gather
+    size = wire.kind.wire
     calls = {
-        part: wire.call("all_gather", formula("psi a", psi=elements, a=(size, "B")))
+        part: wire.call("all_gather", formula("psi a", psi=elements, a=(size[part], "B")))
         for part, elements in _parts(wire).items()
     }
     for row, count, repeat, share in _times(wire, rows):
@@ -105,7 +112,7 @@ def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterato
                 row.pass_,
                 count=count,
                 repeat=repeat,
-                bytes_=_parts(wire)[row.part] * size,
+                bytes_=_parts(wire)[row.part] * size[row.part],
                 share=share if row.hides and hides else None,
             )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from parcost import Memory, Moment, Study, formula, symbols_of
-from parcost.numeric import any_of, minimum
+from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.vocabulary import Sharding, Training
+from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
@@ -16,7 +18,7 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_gradients,
     shards_weights,
 )
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
 
 _BACKWARD: tuple[Moment, ...] = ("backward", "loss")
 
@@ -24,10 +26,13 @@ _BACKWARD: tuple[Moment, ...] = ("backward", "loss")
 def buffers(study: Study) -> Iterator[Memory]:
     """Yield the buffers of every kind of stage."""
     staged = any_of(study[Training].framework.gradient_staging != 0)
-    for kind in stage_kinds(study):
-        if shards_weights(study):
+    if shards_weights(study):
+        for kind in stage_kinds(study):
             yield from _gather_buffers(kind, study)
-        elif shards_gradients(study) and not staged:
+        for kind in trained_kinds(study):
+            yield _whole_gradients(kind, study)
+    elif shards_gradients(study) and not staged:
+        for kind in trained_kinds(study):
             yield _bucket(kind, study)
 
 
@@ -56,56 +61,75 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
 
     These are the current layer, the layers gathered ahead, and parameters after the last layer,
     which stay gathered. Parameters before the first layer are gathered beside that one layer only:
-    they replace the others, and only their excess over the others and over the other end counts. In
-    backward the gradients of one of these are whole, in the worst case of the largest.
+    they replace the others, and only their excess over the others and over the other end counts.
 
     A stage that is not resharded after forward is whole until its backward pass. Tied embeddings on
     the same device are whole throughout.
     """
-    precision, sharding = study[Training].precision, study[Sharding]
-    passes: tuple[Moment, ...] = ("forward", *_BACKWARD, "gather")
-    one, gather = minimum(kind.layers, 1), precision.gather
-    before, layer, after = kind.before, kind.layer, kind.after
+    sharding = study[Sharding]
     layers = minimum(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
-    ends = "max(a, b - (l - k) psi)"
+    ends = "max(a, b - (l - k) psi) e"
     if not reshards(study) or (study[Training].model.tied and study.number(ends_share_device)):
-        ends = "(a + b)"
+        ends = "(a + b) e" if trains_model(study) else "(a + b) c"
+    elif not trains_model(study):  # frozen ends are not quantized
+        ends = "max(a c, b c - (l - k) psi e)"
+    symbols: dict[str, Any] = {
+        "l": layers,
+        "e": (kind.wire["layer"], "B"),
+        "c": (maximum(kind.wire["before"], kind.wire["after"]), "B"),
+    }
+    passes: tuple[Moment, ...] = ("forward", *_BACKWARD, "gather")
+    for name, text, said in (
+        ("gathered layers", "l psi e", "l layers of psi elements at a time"),
+        ("gathered ends", ends, "embedding b before the layers and head a behind them"),
+    ):
+        yield _buffer(kind, study, name, f"{text} : 0, {said}", symbols, passes)
+
+
+def _whole_gradients(kind: StageKind, study: Study) -> Memory:
+    """Return the gradients that are whole before their reduction, in the worst case the largest."""
+    precision = study[Training].precision
     made, remark = "max(b, k psi, a) (e + r)", "embedding b, k layers of psi, head a; r on the wire"
     if study[Training].framework.reduces_by_matrix:
         made, remark = "max(b, a, k m) r", "m the largest matrix"
     if not reduces_each_micro_batch(study):
         made, remark = "0", "as they are whole until the last micro-batch"
     symbols = {
-        "S": kind.shard,
-        "psi": layer,
-        "b": before,
-        "a": after,
-        "l": layers,
-        "k": one,
         "m": kind.matrix,
-        "e": (gather, "B"),
+        "e": (kind.wire["layer"], "B"),
         "r": (precision.reduction, "B"),
     }
-    for name, text, said, moments in (
-        ("gathered layers", "l psi e", "l layers of psi elements at a time", passes),
-        (
-            "gathered ends",
-            f"{ends} e",
-            "embedding b before the layers and head a behind them",
-            passes,
+    text = f"{made} : 0, {remark}"
+    return _buffer(kind, study, "unsharded gradients", text, symbols, _BACKWARD)
+
+
+def _buffer(
+    kind: StageKind,
+    study: Study,
+    name: str,
+    text: str,
+    more: Mapping[str, Any],
+    moments: tuple[Moment, ...],
+) -> Memory:
+    """Return a buffer that several ranks need, with *more* symbols besides the parts of a stage."""
+    symbols = {
+        "S": kind.shard,
+        "psi": kind.layer,
+        "b": kind.before,
+        "a": kind.after,
+        "k": minimum(kind.layers, 1),
+        **more,
+    }
+    whole = f"S > 1 ? {text}"
+    return Memory(
+        name=kind.label(name),
+        cause=BUFFERS,
+        bytes_=formula(
+            whole,
+            {symbol: symbols[symbol] for symbol in symbols_of(whole)},
+            source="PyTorch FSDP gathers ahead by whole layers",
         ),
-        ("unsharded gradients", made, remark, _BACKWARD),
-    ):
-        whole = f"S > 1 ? {text} : 0, {said}"
-        yield Memory(
-            name=kind.label(name),
-            cause=BUFFERS,
-            bytes_=formula(
-                whole,
-                {symbol: symbols[symbol] for symbol in symbols_of(whole)},
-                source="PyTorch FSDP gathers ahead by whole layers",
-            ),
-            count=kind.count,
-            once_per_device=reshards(study),
-            moments=moments,
-        )
+        count=kind.count,
+        once_per_device=reshards(study),
+        moments=moments,
+    )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from parcost import Once, Real, Study, formula
 from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
+from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import TENSOR
 from parcost_plugins.vocabulary.stage_parameters import slots
 from parcost_plugins.vocabulary.sums import reduction_algorithm
@@ -18,7 +19,7 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
     """Yield the all-reduce over the tensor-parallel ranks, one for each kind of stage."""
-    if not study[Layout].sequence_parallel:
+    if not study[Layout].sequence_parallel or not trains_model(study):
         return
     e = study[Training].precision.reduction
     for i, elements, on in _kinds(study):

@@ -1,0 +1,149 @@
+"""Adapters beside frozen weights: LoRA and QLoRA.
+
+Without the block every parameter is trained. Plugins ask here what is trained, and in how many
+bytes the rest is held.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from parcost import BYTES, Real, block, integer, quantity, reference, switch
+from parcost.numeric import minimum
+from parcost_plugins.vocabulary.training import Training
+
+if TYPE_CHECKING:
+    from parcost import Study
+    from parcost_plugins.vocabulary.operators import ModelFlops, Parameters
+
+#: How parameters are held: trained, frozen, or frozen and quantized.
+Holding = Literal["trained", "frozen", "quantized"]
+
+#: The matrices that an adapter can stand beside, as attributes of the block.
+TARGETS = ("query", "key", "value", "output", "gate", "up", "down", "head")
+
+
+#: FLOPs of training over those of forward, where weights are trained.
+TRAINED_PASSES = 3.0
+
+
+@block("quantization", label="required")
+class Quantization:
+    """The storage of frozen matrices: blocks of elements that share a scale."""
+
+    element: Real = quantity(BYTES, positive=True, doc="bytes of one element, without scales")
+    scale: Real = quantity(BYTES, doc="bytes of the scale of a block")
+    scale_block: Real = integer(doc="elements that share a scale")
+    outer_scale: Real = quantity(
+        BYTES, default=0.0, doc="bytes of the scale of a group of scales (double quantization)"
+    )
+    outer_block: Real = integer(default=1, doc="scales that share an outer scale")
+    kernels: Real = integer(default=1, doc="kernels that restore one matrix for a product")
+
+    @property
+    def bytes_(self) -> Real:
+        """Bytes of an element, with its share of the scales."""
+        scales = self.scale + self.outer_scale / self.outer_block
+        return self.element + scales / self.scale_block
+
+
+@block("adapters", label="none", example="adapters { rank = 16 }")
+class Adapters:
+    """LoRA: two thin matrices beside each target are trained, and the model is frozen.
+
+    The recipe of the job (`precision`) is that of the adapters.
+    """
+
+    rank: Real = integer(doc="inner width of an adapter (r)")
+    query: bool = switch(default=True, doc="the query projection has one")
+    key: bool = switch(default=True, doc="the key projection has one")
+    value: bool = switch(default=True, doc="the value projection has one")
+    output: bool = switch(default=True, doc="the output projection of attention has one")
+    gate: bool = switch(default=True, doc="the gate projection of a dense, gated MLP has one")
+    up: bool = switch(default=True, doc="the up projection of a dense MLP has one")
+    down: bool = switch(default=True, doc="the down projection of a dense MLP has one")
+    head: bool = switch(default=False, doc="the output head has one")
+    fused: bool = switch(
+        default=False,
+        doc="query, key and value share one adapter, and so do gate and up, as in frameworks that "
+        "fuse these projections",
+    )
+    dropout: bool = switch(default=False, doc="the input of every adapter has a dropout")
+    weights: Real = quantity(
+        BYTES,
+        positive=True,
+        default="training.precision.activation",
+        doc="bytes of a frozen parameter that is not quantized",
+    )
+    base: Quantization | None = reference(
+        "quantization",
+        default=None,
+        doc="storage of the frozen matrices of layers, restored for each product (QLoRA)",
+    )
+
+    def has(self, *targets: str) -> bool:
+        """Return whether one of the *targets* has an adapter."""
+        return any(getattr(self, target) for target in targets)
+
+    def groups(self, *, gated: bool) -> tuple[tuple[str, ...], ...]:
+        """Return the targets in a layer with a dense MLP, grouped by adapter, attention first.
+
+        An adapter has one target, or several if it is *fused*.
+        """
+        found: list[tuple[str, ...]] = []
+        for alike in (("query", "key", "value"), ("output",), ("gate", "up"), ("down",)):
+            here = tuple(t for t in alike if self.has(t) and (gated or t != "gate"))
+            found += [here] if self.fused and here else [(target,) for target in here]
+        return tuple(found)
+
+
+def trains_model(study: Study) -> bool:
+    """Return whether the model's own parameters are trained: there are no adapters."""
+    return study.get(Adapters) is None
+
+
+def holding(study: Study, held: Parameters) -> Holding:
+    """Return how *held* is held; without adapters everything is trained."""
+    adapters = study.get(Adapters)
+    if adapters is None or held.adapter:
+        return "trained"
+    return "quantized" if held.linear and adapters.base is not None else "frozen"
+
+
+def is_trained(study: Study, held: Parameters) -> bool:
+    """Return whether *held* has gradients and optimizer state."""
+    return held.adapter or trains_model(study)
+
+
+def holdings(study: Study) -> tuple[Holding, ...]:
+    """Return the ways in which parameters of *study* are held."""
+    adapters = study.get(Adapters)
+    if adapters is None:
+        return ("trained",)
+    frozen: tuple[Holding, ...] = ("frozen", "trained")
+    return frozen if adapters.base is None else ("quantized", *frozen)
+
+
+def weight_bytes(study: Study, of: Holding) -> Real:
+    """Return the bytes of a weight that is held so."""
+    adapters = study.get(Adapters)
+    if adapters is None or of == "trained":
+        return study[Training].precision.weights
+    if of == "quantized" and adapters.base is not None:
+        return adapters.base.bytes_
+    return adapters.weights
+
+
+def gathered_bytes(study: Study, of: Holding) -> Real:
+    """Return the bytes of a weight on the wire, if ranks hold shards of it.
+
+    Frozen weights travel as they are stored, or cast if the recipe gathers narrower ones.
+    """
+    gather = study[Training].precision.gather
+    return gather if of == "trained" else minimum(weight_bytes(study, of), gather)
+
+
+def passes_of(study: Study, counted: ModelFlops) -> float:
+    """Return the FLOPs of training over those of the forward pass: 3, or 2 for frozen matrices."""
+    frozen = counted.kind == "matmul" and not counted.adapter and not trains_model(study)
+    return TRAINED_PASSES - 1.0 if frozen else TRAINED_PASSES
