@@ -18,6 +18,7 @@ def kind(stages: tuple[int, ...] = (0,), of: int = 1) -> StageKind:
     return StageKind(
         stages=stages, of=of, layers=1, layer=1000.0, matrix=0.0, before=0.0, after=0.0,
         elements=1000.0, group="data", replicas=8.0, shard=4.0,
+        wire=dict.fromkeys(("before", "layer", "after"), 2.0),
     )  # fmt: skip
 
 
@@ -84,7 +85,8 @@ def test_the_state_that_a_host_keeps(said: dict[str, Any], bytes_: float) -> Non
 def test_the_fullest_host_keeps_the_stages_of_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """State of 6 kB on stages 0 and 3; a half of 100 and 300 B, of which 4 and 1 are alive."""
     monkeypatch.setattr(offload, "virtual_stages", lambda _: 4)
-    monkeypatch.setattr(offload, "stage_kinds", lambda _: [kind((0, 3), 4), kind((3,), 4)])
+    for name in ("stage_kinds", "trained_kinds"):
+        monkeypatch.setattr(offload, name, lambda *_: [kind((0, 3), 4), kind((3,), 4)])
     monkeypatch.setattr(offload, "_activation_bytes", lambda _: [100.0, 300.0, 0.0, 0.0])
     outcome: Any = SimpleNamespace(alive=[4.0, 1.0, 1.0, 1.0])
     for devices, expected in (
@@ -128,7 +130,8 @@ def test_the_fullest_host_keeps_the_stages_of_its_device(monkeypatch: pytest.Mon
 def test_what_travels_for_the_optimizer(
     said: dict[str, Any], expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offload, "stage_kinds", lambda _: [kind()])
+    for name in ("stage_kinds", "trained_kinds"):
+        monkeypatch.setattr(offload, name, lambda *_: [kind()])
     found: Any = [*offload.terms(Fake(**said))]  # type: ignore[arg-type]
     assert {t.name: t.bytes_ for t in found} == {n: b for n, (b, _) in expected.items()}
     for term in found:
@@ -138,7 +141,8 @@ def test_what_travels_for_the_optimizer(
 
 def test_parameters_come_for_each_pass_that_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of 1000 parameters of 2 B over the 4 ranks of a shard, at 50 B/s."""
-    monkeypatch.setattr(offload, "stage_kinds", lambda _: [kind()])
+    for name in ("stage_kinds", "trained_kinds"):
+        monkeypatch.setattr(offload, name, lambda *_: [kind()])
     for again, passes in ((True, ["F", "B"]), (False, ["F"])):
         monkeypatch.setattr(offload, "reshards", lambda _, again=again: again)
         for overlap, window in ((True, ""), (False, None)):

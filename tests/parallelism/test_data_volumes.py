@@ -24,6 +24,7 @@ def kind(
     return StageKind(
         stages=stages, of=2, layers=3, layer=200.0, matrix=0.0, before=150.0, after=50.0,
         elements=elements, group="data", replicas=8.0, shard=4.0, expert=expert,
+        wire=dict.fromkeys(("before", "layer", "after"), 2.0),
     )  # fmt: skip
 
 
@@ -103,7 +104,9 @@ def test_bytes_sent_by_a_rank(
 ) -> None:  # fmt: skip
     chosen.update(choices)
     study: Any = Fake(**said)
-    assert volumes.volume(study, wire(across)) == pytest.approx(bytes_, rel=1e-12)
+    gathered = volumes.gathers(study, wire()) if study[Layout].zero == 3 else 0.0
+    found = volumes.volume(study, wire(across)) + gathered
+    assert found == pytest.approx(bytes_, rel=1e-12)
 
 
 def test_experts_do_not_meet() -> None:
@@ -127,7 +130,7 @@ def test_bytes_gathered_per_micro_batch(
 ) -> None:
     chosen.update(choices)
     study: Any = Fake(keep_last=keep_last)
-    assert volumes._gathered_parameters(study, wire()) == elements
+    assert volumes._gathered_bytes(study, wire()) == 2 * elements
 
 
 def test_a_last_layer_that_is_kept_is_gathered_once() -> None:
@@ -139,11 +142,12 @@ def test_a_last_layer_that_is_kept_is_gathered_once() -> None:
     ):
         one: Any = SimpleNamespace(kind=evolve(kind(), layers=layers))
         study: Any = Fake(keep_last=keep_last)
-        assert volumes._gathered_parameters(study, one) == elements
+        assert volumes._gathered_bytes(study, one) == 2 * elements
 
 
 def test_nothing_is_sent_where_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volumes, "shard_groups", lambda _: [])
+    for name in ("shard_groups", "trained_groups"):
+        monkeypatch.setattr(volumes, name, lambda _: [])
     monkeypatch.setattr(volumes, "stages_of_devices", lambda _: [(0,)])
     found = {f.name: f.value for f in volumes.figures(Fake(), outcome())}  # type: ignore[arg-type]
     assert [found[name] for name in ("dp_volume", "dp_volume_replicas", "gradient_bytes")] == [
@@ -173,7 +177,8 @@ def test_bytes_of_a_reduction(method: str, bytes_: float, monkeypatch: pytest.Mo
 
 def figures(study: Any, outcome: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     held = [wire(stages=(0,)), wire(stages=(1,), elements=400.0)]
-    monkeypatch.setattr(volumes, "shard_groups", lambda _: held)
+    for name in ("shard_groups", "trained_groups"):
+        monkeypatch.setattr(volumes, name, lambda _: held)
     monkeypatch.setattr(volumes, "stages_of_devices", lambda _: [(0,), (1,)])
     return {f.name: f.value for f in volumes.figures(study, outcome)}
 

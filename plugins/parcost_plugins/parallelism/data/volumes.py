@@ -135,24 +135,24 @@ def _device_volumes(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real
     replicas: Real = 0.0
     elements: Real = 0.0
     for wire in shard_groups(study) if shards_weights(study) else ():
-        sent = sent + sum(wire.kind.count[stage] for stage in held) * _gathers(study, wire)
+        sent = sent + sum(wire.kind.count[stage] for stage in held) * gathers(study, wire)
     for wire in trained_groups(study):
         often = sum(wire.kind.count[stage] for stage in held)
         if often:
-            sent = sent + often * _volume(study, wire)
+            sent = sent + often * volume(study, wire)
             replicas = replicas + often * _replicas(study, wire)
             elements = elements + often * wire.kind.elements
     return sent, replicas, elements
 
 
-def _gathers(study: Study, wire: ShardGroup) -> Real:
+def gathers(study: Study, wire: ShardGroup) -> Real:
     """Return the bytes of sharded weights that a rank sends per step."""
     inside, m = study.group(wire.inside).ranks, study.pipeline.micro_batches
     return (inside - 1.0) / inside * m * _gathered_bytes(study, wire)
 
 
-def _volume(study: Study, wire: ShardGroup) -> Real:
-    """Return the bytes that a rank sends per step for the training of the stages of *wire*."""
+def volume(study: Study, wire: ShardGroup) -> Real:
+    """Return the bytes that a rank sends per step for the state of the stages of *wire*."""
     precision, kind, m = study[Training].precision, wire.kind, study.pipeline.micro_batches
     inside = study.group(wire.inside).ranks
     around = (inside - 1.0) / inside
