@@ -1096,7 +1096,10 @@ assert main({command.split()!r}) == 0
 heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 packages = {{
-    "parcost_apps": ("diff", "documentation", "editor", "new_plugin", "server", "timeline"),
+    "parcost_apps": (
+        *("catalog", "diff", "documentation", "editor", "figures", "fmt", "import_command"),
+        *("new_plugin", "plugins", "rule", "server", "show", "timeline"),
+    ),
     "parcost_measured": ("calibration", "validation"),
 }}
 commands = [f"{{package}}.{{name}}" for package, names in packages.items() for name in names]

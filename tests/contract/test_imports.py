@@ -130,7 +130,9 @@ OPEN_TO = {
 
 #: Programs around the core, which is open to them.
 PROGRAMS = {
-    f"parcost_apps.{name}" for name in ("diff", "documentation", "editor", "server", "timeline")
+    f"parcost_apps.{path.stem}"
+    for path in (ROOT / "plugins" / "parcost_apps").iterdir()
+    if path.stem not in ("executors", "new_plugin")
 }
 
 

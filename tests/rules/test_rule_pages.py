@@ -14,10 +14,10 @@ from click import UsageError
 from click.testing import CliRunner
 
 from parcost import Check, Rulebook, SpecError, hookimpl
-from parcost.cli.rule import command
 from parcost.engine.session import Session
 from parcost.plugins.discovery import load
 from parcost.plugins.rule_pages import RulePage, rule_pages
+from parcost_apps.rule import command
 
 ROOT = Path(__file__).parents[2]
 PAGES = rule_pages(load()).pages

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli.fmt import write_atomically
 from parcost.cli.output_files import OutputFile
 from parcost.system.temporary import file_beside, temporary_folder
+from parcost_apps.fmt import write_atomically
 
 HOLD = """
 import sys, tempfile
