@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -57,6 +58,7 @@ def test_a_hook_is_used_by_something_that_ships_or_by_an_example(name: str) -> N
     assert any(name in implemented(path) for path in paths)
 
 
+@cache
 def implemented(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {

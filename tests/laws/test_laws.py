@@ -108,14 +108,15 @@ def slower_along_a_fine_sweep(seed: int, numbers: range) -> Iterator[str]:
         if study[CollectiveChoice].tuning is not None:
             continue
         for path, rate in rates(study).items():
-            before = seconds
-            for i in range(1, 25):
-                after = step(scenario.replace({path: rate * 1.125**i}))
-                if after is None:
-                    break
+            swept = {path: [rate * 1.125**i for i in range(1, 25)]}
+            try:
+                rows = scenario.replace(swept).evaluate().rows()
+            except SpecError:
+                continue
+            times = [seconds, *itertools.takewhile(bool, (row["step_time"] for row in rows))]
+            for i, (before, after) in enumerate(itertools.pairwise(times), 1):
                 if after > before * (1 + SLACK):
                     yield f"{after / before:.6f} with {path} times {1.125**i:.3f}; {what}"
-                before = after
 
 
 SWEPT = """
@@ -216,22 +217,12 @@ def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatc
         yield "no collective was estimated"
 
 
-@pytest.mark.slow
-def test_more_bandwidth_is_never_slower() -> None:
-    assert not list(slower_with_more_bandwidth(20, range(6)))
-
-
-@pytest.mark.slow
-def test_more_work_is_never_faster() -> None:
-    assert not list(faster_with_more_work(21, range(8)))
-
-
 def test_no_collective_of_a_step_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not list(below_their_bounds(23, range(20), monkeypatch))
 
 
 @pytest.mark.slow
-def test_more_bandwidth_is_never_slower_in_many_steps() -> None:
+def test_more_bandwidth_is_never_slower() -> None:
     assert not list(slower_with_more_bandwidth(23, range(250)))
 
 
@@ -241,7 +232,7 @@ def test_more_bandwidth_is_never_slower_along_fine_sweeps() -> None:
 
 
 @pytest.mark.slow
-def test_more_work_is_never_faster_in_many_steps() -> None:
+def test_more_work_is_never_faster() -> None:
     assert not list(faster_with_more_work(24, range(250)))
 
 
