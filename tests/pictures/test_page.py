@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from heapq import nlargest
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -189,10 +190,27 @@ def test_a_page_of_the_largest_study_that_ships_is_below_one_and_a_half_megabyte
         "examples/mixture_of_experts.par",
         "documents/002_gpt3.par",
     )
-    sizes = {
-        (path.name, scenario.name): len(page_of(scenario.evaluate()).encode())
+    reports = [
+        scenario.evaluate()
         for path in (*sorted((RUNS / "runs").glob("*.par")), *(RUNS / name for name in large))
         for scenario in parcost.load(path)
+    ]
+    assert len(reports) > 20
+    largest = {
+        (one.path, one.name): one
+        for size in (terms, stages)
+        for one in nlargest(6, reports, key=size)
     }
-    assert len(sizes) > 20
+    sizes = {name: len(page_of(one).encode()) for name, one in largest.items()}
     assert max(sizes.values()) < 1.5e6, sizes
+
+
+def terms(report: Any) -> int:
+    """Return the number of terms: a page has a row for each."""
+    return len(report.results[0].outcome.ledger)
+
+
+def stages(report: Any) -> int:
+    """Return the number of virtual stages: a page draws the passes of each."""
+    cut = report.results[0].outcome.pipeline
+    return int(cut.stages * cut.chunks)
