@@ -131,13 +131,8 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
     ("tool", "old", "new", "message"),
     mark_most(
         [
-            ("llamafactory", "full", "lora", "`finetuning_type` is lora: LoRA adapters are not"),
-            (
-                "llamafactory",
-                "finetuning_type: full\n",
-                "",
-                "is left out, and LLaMA-Factory 0.9 takes",
-            ),
+            ("llamafactory", "full", "oft", "`finetuning_type` is oft: adapters are not"),
+            ("llamafactory", "full", "full\nquantization_bit: 4", "a frozen model in 4 or 8 bits"),
             (
                 "llamafactory",
                 "full",
@@ -146,13 +141,8 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
             ),
             ("llamafactory", "stage: sft", "stage: ppo", "`stage` is ppo: a rollout engine"),
             ("llamafactory", "Llama-3.1-8B", "Llama-3.2-11B-Vision", "a vision tower is not"),
-            ("axolotl", "bf16: true", "adapter: lora", "`adapter` is lora: LoRA adapters are not"),
-            (
-                "axolotl",
-                "bf16: true",
-                "adapter: qlora",
-                "`adapter` is qlora: a frozen model in 4 or",
-            ),
+            ("axolotl", "bf16: true", "adapter: dora", "`adapter` is dora: adapters are not"),
+            ("axolotl", "bf16: true", "load_in_4bit: true", "a frozen model in 4 or 8 bits is not"),
             ("axolotl", "bf16: true", "rl: grpo", "`rl` is grpo: a rollout engine"),
             (
                 "axolotl",
@@ -163,22 +153,17 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
             (
                 "torchtune",
                 ".llama3_1_8b",
-                ".lora_llama3_1_8b",
-                "LoRA adapters are not in the language",
+                ".dora_llama3_1_8b",
+                "adapters are not in the language",
             ),
             ("torchtune", "modules.loss.Linear", "rlhf.loss.DPO", "a reference model beside"),
-            ("trl", "--bf16", "--bf16 --use_peft", "`use_peft`: LoRA adapters are not"),
+            ("trl", "--bf16", "--bf16 --load_in_8bit", "a frozen model in 4 or 8 bits is not"),
             ("trl", "scripts/sft.py", "scripts/grpo.py", "`trl/scripts/grpo.py`: a rollout engine"),
             ("trl", "scripts/sft.py", "scripts/dpo.py", "a reference model beside the trained one"),
             ("trl", "--bf16", "--bf16 --rank 64", "`rank` is 64: LoRA adapters are not"),
             ("trl", "--bf16", "--bf16 --beta 0.1", "`beta` is 0.1: a reference model beside"),
             ("trl", "--bf16", "--bf16 --optim adafactor", "`optim` is adafactor: the state of an"),
-            (
-                "ms_swift",
-                "--train_type full",
-                "",
-                "`tuner_type` is left out, and ms-swift 4 takes lora",
-            ),
+            ("ms_swift", "--train_type full", "--train_type vera", "is vera: adapters are not"),
             (
                 "ms_swift",
                 "swift sft",
@@ -210,8 +195,9 @@ def test_a_variable_that_decides_adapters_raises_an_error(run_command: Run) -> N
     done = run_command("eval", "run.sh", files=files)
     assert done.code == 2
     assert "`use_peft` decides what is trained" in done.err
-    done = run_command("eval", "--set-env", "PEFT=true", "run.sh")
-    assert "`use_peft`: LoRA adapters are not in the language yet" in done.err
+    done = run_command("import", "--set-env", "PEFT=true", "run.sh")
+    assert "adapters {" in done.out
+    assert "rank    = 16 @assumed" in done.out
 
 
 def read(tool: str, old: str = "", new: str = "", **neighbors: str) -> Translation:
@@ -522,7 +508,9 @@ torchrun --nproc_per_node 4 run_clm.py --do_predict --model_name_or_path out \\
     name = FILES["trl"][0]
     one = next(one for one in importers() if one.name == "trl")
     (problem,) = one.read(ImportFile(name, adapters)).problems
-    assert problem.message == "`lora_r`: LoRA adapters are not in the language yet"
+    assert problem.message == (
+        "`lora_r`: LoRA of a script with targets of its own is not in the language yet"
+    )
     switched = adapters.replace("--lora_r", "--use_peft False --lora_r")
     assert not one.read(ImportFile(name, switched)).problems
 

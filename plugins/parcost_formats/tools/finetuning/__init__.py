@@ -13,6 +13,7 @@ from typing import Any
 from attrs import evolve
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.finetuning.adapters import decides_adapters
 from parcost_formats.tools.finetuning.job_keys import (
     BY_HAND,
     CONFIGURATIONS,
@@ -112,9 +113,11 @@ class TuningTool(IncompleteJobImporter):
         """Yield an error for each key that may affect cost and whose value is unknown."""
         plain = [*self._list_ignored(), *table("trainer")["ignored"]["keys"]]
         for key, word in job.unread.items():
-            if not is_deciding(key, self._table) and is_listed(key, plain):
+            of_adapters = decides_adapters(key, job.entries, job.unread, self._table)
+            deciding = of_adapters or is_deciding(key, self._table)
+            if not deciding and is_listed(key, plain):
                 continue
-            decides = " decides what is trained" if is_deciding(key, self._table) else ""
+            decides = " decides what is trained" if deciding else ""
             yield ImportProblem(
                 message=f"`{key}`{decides}: {word.unread}",
                 start=word.start,

@@ -10,9 +10,13 @@ from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.llamafactory_mca import is_adapter_job, read_adapter_job
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
 from parcost_formats.tools.lacking import PROGRAM, lacking_sentence
+from parcost_formats.tools.tables import table
 
 #: Switches of adapters in scripts of many authors. A script without one has adapters always.
 _SWITCHES = ("use_peft", "use_lora", "lora_enable", "use_qlora", "q_lora", "lora")
+
+#: The type of adapters beside a frozen model in 16 bits, or quantized.
+_ADAPTERS = "PEFT keeps adapters in float32 (autocast_adapter_dtype), whatever the model is in"
 
 #: Switches of axolotl that turn the loss of a plugin off.
 _FUSED_LOSSES = ("cut_cross_entropy", "liger_fused_linear_cross_entropy")
@@ -21,7 +25,7 @@ _REPLACED = ("this part of the tool is not read", "remove the key: the job is re
 
 
 def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
-    """Return a full fine-tuning or a pretraining of LLaMA-Factory."""
+    """Return a fine-tuning, full or with adapters, or a pretraining of LLaMA-Factory."""
     if is_adapter_job(job):
         return read_adapter_job(job)
     keys = TrainerKeys("llamafactory", file, job)
@@ -31,6 +35,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     keys.model()
     keys.batch()
     keys.sequence()
+    keys.adapters()
     pure = found.switch("pure_bf16")
     if pure:
         keys.sharding("2 B", f"{version}: pure_bf16 keeps weights in bfloat16")
@@ -67,7 +72,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
-    """Return a full fine-tuning or a pretraining of axolotl."""
+    """Return a fine-tuning, full or with adapters, or a pretraining of axolotl."""
     keys = TrainerKeys("axolotl", file, job)
     found, version = keys.found, keys.rules["version"]
     keys.model()
@@ -76,7 +81,13 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     narrow = any(keys.switch(name)[0] for name in ("bf16", "fp16"))
     loaded = "bfloat16" if narrow else "float32"
     why = f"{version}: weights are loaded in {loaded}, the type of bf16 or fp16"
-    keys.sharding("2 B" if narrow else "4 B", why)
+    weights = "2 B" if narrow else "4 B"
+    if keys.adapters():
+        keys.frozen(weights, why)
+        weights, why = "4 B", _ADAPTERS
+    elif "-bnb-" in str(found.value("base_model", "")).lower():
+        found.problem("base_model", lacking_sentence("quantized"))
+    keys.sharding(weights, why)
     value = str(found.value("gradient_checkpointing", "")).lower()
     if value in ("offload", "offload_disk"):
         found.set("training", "recompute", "full", "gradient_checkpointing")
@@ -147,8 +158,14 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     keys = TrainerKeys("trl" if is_trl else "trainer_scripts", file, job)
     found = keys.found
     adapters = [key for key in job.entries if key.startswith("lora_")]
-    if adapters and not is_trl and job.entries.keys().isdisjoint(_SWITCHES):
-        found.problem(adapters[0], lacking_sentence("lora"))
+    off = ("", "none", "false", "no", "0")
+    switches = [key for key in _SWITCHES if str(found.value(key, "")).lower() not in off]
+    of_trl = is_trl or (not program and switches == ["use_peft"])
+    unknown = [key for key in switches if not (of_trl and key == "use_peft")]
+    if not is_trl and job.entries.keys().isdisjoint(_SWITCHES):
+        unknown += adapters
+    if unknown:
+        found.problem(unknown[0], lacking_sentence("script"))
     keys.model()
     keys.batch()
     keys.sequence()
@@ -165,6 +182,9 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
             f"`{key}` is {stated or 'left out'}: transformers 4 loads weights in float32, "
             "transformers 5 in the type of the checkpoint"
         )
+    if of_trl and keys.adapters(table("trl")):
+        keys.frozen(weights, why)
+        weights, why = "4 B", _ADAPTERS
     keys.sharding(weights, why)
     keys.recompute()
     if found.switch("activation_offloading"):
@@ -175,7 +195,7 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def read_swift(file: ImportFile, job: JobKeys) -> Translation:
-    """Return a full fine-tuning or a pretraining of ms-swift."""
+    """Return a fine-tuning, full or with adapters, or a pretraining of ms-swift."""
     keys = TrainerKeys("ms_swift", file, job)
     found, version = keys.found, keys.rules["version"]
     entry = keys.model()
@@ -192,6 +212,9 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
         why = f"`{key}` is not set, so the checkpoint decides it"
     if weights == "2 B" and not keys.has("bf16"):
         keys.assume_bf16(f"{version}: bf16 follows from torch_dtype")
+    if keys.adapters():
+        keys.frozen(weights, why)
+        weights, why = "4 B", _ADAPTERS
     keys.sharding(weights, why)
     keys.recompute()
     keys.ulysses("sequence_parallel_size", "ulysses")

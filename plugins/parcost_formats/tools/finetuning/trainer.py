@@ -25,6 +25,7 @@ from parcost_formats.tools.collector import (
     read_configuration,
 )
 from parcost_formats.tools.deepspeed_keys import FRAMEWORK, RING_FRAMEWORK, DeepSpeedKeys
+from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
@@ -141,6 +142,22 @@ class TrainerKeys:
         self._facts["bf16"] = why
 
     # Parts of a job
+
+    def adapters(self, rules: Mapping[str, Any] | None = None) -> bool:
+        """Read adapters beside a frozen model; return whether the job has any.
+
+        *rules* is the table with their keys, by default that of the tool.
+        """
+        model = str(self.found.value(self.key("model"), ""))
+        return read_adapters(self.found, self.rules if rules is None else rules, model)
+
+    def frozen(self, weights: str | None, why: str) -> None:
+        """Set the size of a frozen weight: None if the checkpoint decides it."""
+        if weights is not None:
+            self.found.assume(BLOCK, "weights", weights, why)
+        else:
+            answers = ("--set adapters.weights=2B", "--set adapters.weights=4B")
+            self.found.ask(f"{BLOCK}.weights", why, answers)
 
     def model(self) -> str:
         """Read the name of the Hugging Face model; return its catalogue entry."""

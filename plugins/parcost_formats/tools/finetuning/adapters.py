@@ -1,0 +1,168 @@
+"""Adapters (LoRA, QLoRA) of fine-tuning tools, as their tables describe them.
+
+The section ``[adapters]`` of a table has the keys that switch adapters on, with their values; and
+the keys of rank, targets, dropout and quantization, with the defaults of the tool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.lacking import lacking_sentence
+from parcost_formats.tools.tables import table
+
+BLOCK = "adapters"
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_EVERY = ("query", "key", "value", "output", "gate", "up", "down")
+
+
+def trains_adapters(values: Mapping[str, Any], rules: Mapping[str, Any]) -> bool:
+    """Return whether a job has adapters, by the *values* of the keys that switch them on."""
+    own = rules[BLOCK]
+    if not values:
+        return bool(own.get("default"))
+    return any(
+        fnmatchcase(str(value).lower(), form)
+        for key, value in values.items()
+        for form in own["kinds"][key]
+    )
+
+
+def decides_adapters(
+    key: str, entries: Mapping[str, JsonEntry], unread: Mapping[str, Any], rules: Mapping[str, Any]
+) -> bool:
+    """Return whether a key with an *unread* value decides on adapters, or describes them."""
+    own = rules.get(BLOCK, {})
+    if not own or key in own["kinds"]:
+        return bool(own)
+    names = ("rank", "targets", "every", "dropout", "bits", "four_bits", "eight_bits")
+    known = {one for name in (*names, "double", "methods", "rejected") for one in own.get(name, ())}
+    stated = {one: entries[one].value for one in own["kinds"] if one in entries}
+    on = trains_adapters(stated, rules) or any(one in unread for one in own["kinds"])
+    return on and key in known
+
+
+def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str = "") -> bool:
+    """Read the adapters of a job; return whether it has any.
+
+    *model* is the name of the model: the names of some say that projections are fused.
+    """
+    own, version = rules[BLOCK], str(rules["version"])
+    stated = {key: found.value(key) for key in own["kinds"] if key in found}
+    if not trains_adapters(stated, rules):
+        sizes = (*own.get("bits", ()), *own.get("four_bits", ()), *own.get("eight_bits", ()))
+        for key in sizes:
+            if str(found.value(key, "")).lower() not in ("", "0", "false", "none"):
+                found.problem(key, lacking_sentence("quantized"))
+        return False
+    for key in own.get("rejected", ()):
+        if found.value(key) not in (None, False, 0, "", "false", "none", [], {}):
+            what = "this part of adapters is not in the language yet"
+            found.problem(key, what, "plain LoRA and QLoRA are read")
+    key = next((one for one in own["rank"] if one in found), "")
+    rank = found.whole(key) if key else own.get("rank_default")
+    if key and rank is not None:
+        found.set(BLOCK, "rank", digits(rank), key)
+    elif rank is not None:
+        found.assume(BLOCK, "rank", digits(rank), f"{version}: {own['rank'][0]} is {rank}")
+    else:
+        found.ask(f"{BLOCK}.rank", f"no `{own['rank'][0]}`", ["--set adapters.rank=16"])
+    _read_targets(found, rules)
+    if any(fnmatchcase(model.lower(), form) for form in table("lacking")["fused_projections"]):
+        why = "the model's projections are fused: one adapter for q, k and v, one for gate and up"
+        found.assume(BLOCK, "fused", "on", why)
+    key = next((one for one in own["dropout"] if one in found), "")
+    share = found.value(key) if key else own.get("dropout_default", 0)
+    on = "on" if _is_above_zero(share) else "off"
+    if key:
+        found.set(BLOCK, "dropout", on, key)
+    else:
+        found.assume(BLOCK, "dropout", on, f"{version}: {own['dropout'][0]} is {share}")
+    _read_base(found, rules)
+    return True
+
+
+def _read_targets(found: SettingCollector, rules: Mapping[str, Any]) -> None:
+    """Set the matrices that have an adapter."""
+    own, version = rules[BLOCK], str(rules["version"])
+    every = next((key for key in own.get("every", ()) if found.switch(key)), "")
+    key = every or next((one for one in own["targets"] if one in found), "")
+    if every:
+        chosen: Sequence[str] = _EVERY
+    elif key:
+        chosen = list(_targets(found, key, rules))
+    elif "targets_default" in own:
+        chosen = own["targets_default"]
+    else:
+        name = own["targets"][0]
+        found.ask(f"{BLOCK}.query", f"no `{name}`", ["--set adapters.query=on"])
+        return
+    for target in (*_EVERY, *(["head"] if "head" in chosen else [])):
+        value = "on" if target in chosen else "off"
+        if key:
+            found.set(BLOCK, target, value, key)
+        else:
+            found.assume(BLOCK, target, value, f"{version}: {own['targets_why']}")
+
+
+def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the targets that the names in the value of *key* stand for."""
+    value = found.value(key)
+    names = [str(one).strip() for one in value] if isinstance(value, list) else [str(value).strip()]
+    if len(names) == 1 and rules[BLOCK].get("separator") and "," in names[0]:
+        names = [one.strip() for one in names[0].split(",") if one.strip()]
+    modules: Mapping[str, Any] = table("lacking")["modules"]
+    for name in names:
+        if name in ("all", "all-linear", "all_linear"):
+            yield from _EVERY
+        elif name in modules:
+            meant = modules[name]
+            yield from meant
+            if len(meant) > 1:
+                found.set(BLOCK, "fused", "on", key)
+        else:
+            regular = not _NAME.fullmatch(name)
+            what = "a regular expression of modules" if regular else f"the module `{name}`"
+            known = ", ".join(modules)
+            found.problem(key, f"{what} is not read", f"known are all-linear, {known}")
+
+
+def _read_base(found: SettingCollector, rules: Mapping[str, Any]) -> None:
+    """Set the storage of the frozen model, if it is quantized."""
+    own, version = rules[BLOCK], str(rules["version"])
+    eight = next((key for key in own.get("eight_bits", ()) if found.switch(key)), "")
+    four = next((key for key in own.get("four_bits", ()) if found.switch(key)), "")
+    bits = next((key for key in own.get("bits", ()) if key in found), "")
+    if bits:
+        size = found.whole(bits, least=0)
+        four, eight = (bits if size == 4 else ""), (bits if size not in (0, 4) else "")
+    if eight:
+        found.problem(eight, lacking_sentence("quantized"), "a base in NF4 or 16 bits is read")
+    if not four:
+        return
+    for key in own.get("methods", ()):
+        if str(found.value(key, "nf4")).lower() not in ("nf4", "bnb", "bitsandbytes"):
+            found.problem(key, lacking_sentence("quantized"), "NF4 of bitsandbytes is read")
+    key = next((one for one in own.get("double", ()) if one in found), "")
+    twice = found.switch(key) if key else own["double_default"]
+    name = "nf4_double" if twice else "nf4"
+    why = "" if key else f"{version}: double quantization is {'on' if twice else 'off'}"
+    found.use(f"quantizations.{name}", key or four, why)
+    found.set(BLOCK, "base", name, four)
+
+
+def _is_above_zero(value: Any) -> bool:
+    """Return whether a share is above zero.
+
+    >>> _is_above_zero("0.05"), _is_above_zero(0), _is_above_zero(None)
+    (True, False, False)
+    """
+    try:
+        return float(value or 0) > 0
+    except (TypeError, ValueError):
+        return True

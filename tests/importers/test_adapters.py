@@ -1,0 +1,210 @@
+"""Adapters in the files of fine-tuning tools: their parameters, and what is rejected by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import ImportFile, Translation
+
+from .test_finetuning_tools import FILES, importers, settings
+
+Run = Callable[..., Any]
+
+MACHINE = (
+    "--use",
+    "catalog.devices.h100_sxm",
+    "--use",
+    "catalog.fabrics.hgx_h100",
+    "--set",
+    "cluster.devices=8",
+)
+
+
+def read(tool: str, old: str, new: str) -> Translation:
+    """Return the translation of the file of a tool, with one text replaced by another."""
+    name, text = FILES[tool]
+    assert old in text
+    one = next(one for one in importers() if one.name == tool)
+    return one.read(ImportFile(name, text.replace(old, new)))
+
+
+LLAMAFACTORY = """model_name_or_path: Qwen/Qwen3-4B-Instruct-2507
+stage: sft
+finetuning_type: lora
+lora_rank: 8
+lora_target: all
+cutoff_len: 2048
+packing: true
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+bf16: true
+"""
+AXOLOTL = """base_model: meta-llama/Llama-3.1-8B
+adapter: lora
+lora_r: 32
+lora_alpha: 16
+lora_dropout: 0.05
+lora_target_linear: true
+sequence_len: 4096
+sample_packing: true
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+bf16: true
+gradient_checkpointing: true
+"""
+TORCHTUNE = """model:
+  _component_: torchtune.models.llama3_1.lora_llama3_1_70b
+  lora_attn_modules: [q_proj, v_proj, output_proj]
+  apply_lora_to_mlp: true
+  lora_rank: 16
+  lora_alpha: 32
+tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: 4096}
+dataset: {_component_: torchtune.datasets.alpaca_dataset, packed: true}
+optimizer: {_component_: torch.optim.AdamW}
+loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}
+batch_size: 2
+gradient_accumulation_steps: 1
+dtype: bf16
+enable_activation_checkpointing: true
+"""
+TRL = """trl sft --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 1 \\
+  --gradient_accumulation_steps 8 --max_length 2048 --packing --bf16 --dtype bfloat16 \\
+  --use_peft --lora_r 16 --num_processes 8
+"""
+SWIFT = """NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora \\
+  --per_device_train_batch_size 1 --gradient_accumulation_steps 8 --max_length 2048 \\
+  --torch_dtype bfloat16 --packing true --lora_rank 16 --target_modules all-linear
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("llamafactory.yaml", LLAMAFACTORY, 16_515_072),
+        ("axolotl.yml", AXOLOTL, 83_886_080),
+        ("torchtune.yaml", TORCHTUNE, 195_297_280),
+        # query and value of Qwen2.5-7B: 28 layers of 16 (3584 + 3584 + 3584 + 512)
+        ("trl.sh", TRL, 5_046_272),
+        ("swift.sh", SWIFT, 40_370_176),
+    ],
+)
+def test_the_trained_parameters_of_a_file_are_known(
+    run_command: Run, name: str, text: str, count: int
+) -> None:
+    machine = MACHINE[: (6 if ".y" in name else 4)]
+    zero = ("--set", "layout.zero=0") if name == "trl.sh" else ()
+    done = run_command("eval", name, *machine, *zero, "--format", "json", files={name: text})
+    assert done.code in (0, 1), done.err
+    (report,) = json.loads(done.out)["reports"]
+    figures = report["results"][0]["figures"]
+    assert figures["trained_parameters"]["value"] == count
+
+
+def test_defaults_of_a_tool_are_assumed() -> None:
+    found = read("llamafactory", "finetuning_type: full\n", "")
+    values = settings(found)
+    assert [values[f"adapters.{one}"] for one in ("rank", "query", "down", "dropout")] == [
+        "8",
+        "on",
+        "on",
+        "off",
+    ]
+    (block,) = [block for block in found.blocks if block.kind == "adapters"]
+    assert all(one.assumption for one in block.settings)
+    swift = settings(read("ms_swift", "--train_type full", ""))
+    assert (swift["adapters.rank"], swift["adapters.dropout"]) == ("8", "on")
+    trl = settings(read("trl", "--bf16", "--bf16 --use_peft"))
+    assert (trl["adapters.rank"], trl["adapters.query"], trl["adapters.key"]) == ("16", "on", "off")
+
+
+def test_names_of_modules_choose_the_targets() -> None:
+    lora = "bf16: true\nadapter: lora\nlora_r: 8\nlora_target_modules: "
+    values = settings(read("axolotl", "bf16: true", f"{lora}[q_proj, v_proj, lm_head]"))
+    on = {name for name, value in values.items() if name.startswith("adapters.") and value == "on"}
+    assert on == {"adapters.query", "adapters.value", "adapters.head"}
+    fused = settings(read("axolotl", "bf16: true", f"{lora}[qkv_proj, o_proj]"))
+    assert (fused["adapters.fused"], fused["adapters.up"]) == ("on", "off")
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new", "base"),
+    [
+        ("llamafactory", "full", "lora\nquantization_bit: 4", "nf4_double"),
+        ("llamafactory", "full", "lora\nquantization_bit: 4\ndouble_quantization: false", "nf4"),
+        (
+            "axolotl",
+            "bf16: true",
+            "bf16: true\nadapter: qlora\nlora_r: 8\nlora_target_linear: true\nload_in_4bit: true",
+            "nf4_double",
+        ),
+        ("trl", "--bf16", "--bf16 --use_peft --load_in_4bit", "nf4"),
+        ("trl", "--bf16", "--bf16 --use_peft --load_in_4bit --use_bnb_nested_quant", "nf4_double"),
+        ("ms_swift", "--train_type full", "--train_type lora --quant_bits 4", "nf4_double"),
+        ("torchtune", ".llama3_1_8b", ".qlora_llama3_1_8b", "nf4_double"),
+    ],
+)
+def test_a_base_in_four_bits_is_quantized(tool: str, old: str, new: str, base: str) -> None:
+    found = read(tool, old, new)
+    assert not found.problems
+    assert settings(found)["adapters.base"] == base
+    assert f"catalog.quantizations.{base}" in {one.value for one in found.uses}
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new", "message"),
+    [
+        ("llamafactory", "full", "lora\nuse_dora: true", "`use_dora`"),
+        ("llamafactory", "full", "lora\nadditional_target: embed_tokens", "`additional_target`"),
+        ("llamafactory", "full", "lora\nquantization_bit: 8", "4 or 8 bits"),
+        (
+            "llamafactory",
+            "full",
+            "lora\nquantization_bit: 4\nquantization_method: hqq",
+            "4 or 8 bits",
+        ),
+        ("llamafactory", "full", "lora\nlora_target: q_proj,w_pack", "the module `w_pack`"),
+        (
+            "axolotl",
+            "bf16: true",
+            "adapter: lora\nlora_r: 8\nlora_target_modules: '.*(q|v)_proj'",
+            "a regular expression",
+        ),
+        (
+            "axolotl",
+            "bf16: true",
+            "adapter: lora\nlora_r: 8\nlora_target_linear: true\nlora_modules_to_save: [lm_head]",
+            "`lora_modules_to_save`",
+        ),
+        (
+            "axolotl",
+            "bf16: true",
+            "adapter: lora\nlora_r: 8\nlora_target_linear: true\nload_in_8bit: true",
+            "4 or 8 bits",
+        ),
+        # PEFT compares names exactly, so that none of the model ends in a comma
+        (
+            "trl",
+            "--bf16",
+            "--bf16 --use_peft --lora_target_modules q_proj, v_proj",
+            "a regular expression",
+        ),
+        ("trl", "--bf16", "--bf16 --use_peft --use_dora", "`use_dora`"),
+        ("trl", "--bf16", "--bf16 --use_lora", "LoRA"),
+        ("ms_swift", "--train_type full", "--modules_to_save lm_head", "`modules_to_save`"),
+    ],
+)
+def test_other_parts_of_adapters_are_rejected_by_name(
+    tool: str, old: str, new: str, message: str
+) -> None:
+    assert message in " ".join(one.message for one in read(tool, old, new).problems)
+
+
+def test_a_rank_that_a_variable_decides_is_an_error() -> None:
+    for flags in ("--use_peft --lora_r $RANK", "--use_peft --lora_target_modules $TARGETS"):
+        (problem,) = read("trl", "--bf16", f"--bf16 {flags}").problems
+        assert "decides what is trained" in problem.message
+    assert not read("trl", "--bf16", "--bf16 --lora_r $RANK").problems
