@@ -50,7 +50,7 @@ def decides_adapters(
 def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str = "") -> bool:
     """Read the adapters of a job; return whether it has any.
 
-    *model* is the name of the model: the names of some say that projections are fused.
+    *model* is the name of the model: projections of some models are fused.
     """
     own, version = rules[BLOCK], str(rules["version"])
     stated = {key: found.value(key) for key in own["kinds"] if key in found}
