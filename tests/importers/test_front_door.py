@@ -271,3 +271,40 @@ def test_an_entry_that_the_catalogue_lacks_is_an_error(run_command: Run, command
     done = run_command(command, "config.json", "--use", "ds.json", *options, files=FILES)
     assert done.code == 2
     assert (done.out + done.err).count("the catalogue has no `catalog.precisions.bf17`") == 1
+
+
+NODES_OF_FOUR = {
+    "train.sh": "torchrun --nnodes 4 --nproc_per_node 4 pretrain_gpt.py \\\n  --num-layers 2 --hidden-size 64"
+    " --num-attention-heads 2 --tensor-model-parallel-size 2 --vocab-size 512 --seq-length 64"
+    " --micro-batch-size 1 --global-batch-size 16 --bf16\n",
+    "job.sbatch": "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gpus-per-node=4\n"
+    "srun python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 "
+    "--tensor-model-parallel-size 2 --vocab-size 512 --seq-length 64 --micro-batch-size 1 "
+    "--global-batch-size 16 --bf16\n",
+    "run.yml": '{"pipe_parallel_size": 1, "num_layers": 2, "hidden_size": 64, "seq_length": 64,\n'
+    '"num_attention_heads": 2, "num_nodes": 4, "num_gpus": 4, "tokenizer_type": "HFGPT2Tokenizer",\n'
+    '"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}\n',
+}
+
+
+@pytest.mark.parametrize("name", NODES_OF_FOUR)
+def test_nodes_of_another_size_are_named_until_they_are_set(run_command: Run, name: str) -> None:
+    """The fabric of the command line has nodes of 8 devices."""
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    text = NODES_OF_FOUR[name]
+    note = "nodes of 4 devices: add --set node.size=4 if the fabric has others"
+    assert note in run_command("import", name, files={name: text}).err
+    assert note in run_command("check", name, *machine, files={name: text}).out
+    key = {"train.sh": "`--nproc_per_node 4`", "job.sbatch": "`#SBATCH --gpus-per-node`"}.get(
+        name, "`num_gpus`"
+    )
+    assert key in run_command("eval", name, *machine, files={name: text}).out
+    answer = run_command("check", name, *machine, "--set", "node.size=4", files={name: text})
+    assert answer.code == 0
+    assert "node.size" not in answer.out
+    eight = text.replace("per_node 4", "per_node 8").replace("node=4", "node=8")
+    eight = eight.replace('"num_gpus": 4', '"num_gpus": 8')
+    assert "node.size" not in run_command("import", name, files={name: eight}).err
+    alone = text.replace("nnodes 4", "nnodes 1").replace("nodes=4", "nodes=1")
+    alone = alone.replace('"num_nodes": 4', '"num_nodes": 1')
+    assert "node.size" not in run_command("import", name, files={name: alone}).err

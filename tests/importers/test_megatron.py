@@ -690,6 +690,18 @@ def test_devices_of_a_script(script: str, devices: str) -> None:
     assert values(found)["model.layers"] == "2"
 
 
+@pytest.mark.parametrize("starter", ["torchrun", "python -m torch.distributed.run", "deepspeed"])
+def test_a_task_that_starts_ranks_is_no_device(starter: str) -> None:
+    ranks = "--num_gpus" if starter == "deepspeed" else "--nproc_per_node"
+    text = (
+        "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n"
+        f"N=$(nvidia-smi -L | wc -l)\nsrun {starter} {ranks} $N a.py {small()}\n"
+    )
+    assert "cluster.devices" not in values(read(text))
+    known = text.replace("#SBATCH --ntasks", "#SBATCH --gpus-per-node=8\n#SBATCH --ntasks")
+    assert values(read(known))["cluster.devices"] == "32"
+
+
 @pytest.mark.parametrize(
     ("assignment", "reason"),
     [

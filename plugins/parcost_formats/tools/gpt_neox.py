@@ -14,6 +14,7 @@ from parcost_formats.tools.collector import SettingCollector, digits, read_confi
 from parcost_formats.tools.deepspeed_keys import DeepSpeedKeys
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.tables import table
 
 TOOL = "gpt_neox"
@@ -272,6 +273,8 @@ def _layout(found: SettingCollector) -> None:
         found.set("cluster", "devices", digits(total), "global_num_gpus")
     elif each is not None:
         found.set("cluster", "devices", f"{nodes or 1} * {each}", "num_gpus")
+        if note := other_nodes(nodes or 1, each):
+            found.leave_open("num_gpus", note, NODE_SIZE)
 
 
 def _wide_or_narrow(found: SettingCollector) -> None:

@@ -17,6 +17,7 @@ from parcost_formats.tools.hub import vocabulary_of
 from parcost_formats.tools.interpolation import MANDATORY, resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.nemo_command import is_command, read_command
 from parcost_formats.tools.nemo_precision import read_precision
 from parcost_formats.tools.nemo_recipe import read_nemo_recipe
@@ -199,6 +200,8 @@ class _NeMoReader:
             self._found.assume("cluster", "devices", f"1 * {devices}", why)
         elif devices is not None and nodes and (count := self._found.whole(nodes)) is not None:
             self._found.set("cluster", "devices", f"{count} * {devices}", nodes)
+            if note := other_nodes(count, devices):
+                self._found.leave_open(each, note, NODE_SIZE)
 
     def _layout(self) -> None:
         """Read the degrees and the schedule."""

@@ -17,6 +17,7 @@ from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM, find_lacking
 from parcost_formats.tools.megatron import translate_recipe
 from parcost_formats.tools.megatron.bridge import read_sections
+from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import list_places
 from parcost_formats.tools.tables import find_shipped, is_listed, table
 
@@ -150,6 +151,8 @@ def _read_job(found: SettingCollector) -> None:
     each, nodes = found.whole("cluster.gpus_per_node"), found.whole("cluster.num_nodes")
     if each is not None and nodes is not None:
         found.set("cluster", "devices", f"{nodes} * {each}", "cluster.num_nodes")
+        if note := other_nodes(nodes, each):
+            found.leave_open("cluster.gpus_per_node", note, NODE_SIZE)
     for key in _PACKING:
         found.switch(key)
 

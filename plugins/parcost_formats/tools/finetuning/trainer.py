@@ -30,6 +30,7 @@ from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
+from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_places
 from parcost_formats.tools.tables import find_shipped, table
 
@@ -676,6 +677,8 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
     key = ranks if ranks.isupper() else f"--{ranks}"
     entries[key] = JsonEntry(each, word.start, word.end)
     found.set("cluster", "devices", digits(each * (count or 1)), key)
+    if note := other_nodes(count or 1, each):
+        found.leave_open(key, note, NODE_SIZE)
 
 
 def narrow_states(found: SettingCollector, size: float, key: str) -> None:

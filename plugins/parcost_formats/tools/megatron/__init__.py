@@ -46,6 +46,7 @@ from parcost_formats.tools.megatron.tools import (
 )
 from parcost_formats.tools.megatron.training import read_training
 from parcost_formats.tools.megatron.writer import MegatronWriter
+from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.python_values import PythonTextError
 from parcost_formats.tools.shell.scripts import ARGUMENTS
 from parcost_formats.tools.shell.words import ShellTextError
@@ -263,6 +264,9 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
         count = prod(int(one.text) for one in job.devices)
         shown = " * ".join(one.key.rpartition(".")[2] for one in job.devices)
         options.draft.set("cluster.devices", digits(count), job.devices[0].evolve(key=shown))
+        sizes = [int(one.text) for one in job.devices]
+        if len(sizes) == 2 and (note := other_nodes(*sizes)):
+            options.draft.leave(job.devices[1], note, NODE_SIZE)
 
 
 def _reason_to_ask(option: Option) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 
 from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.megatron.flags import CommandLine
+from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import ShellField
 
 _NODES = ("nnodes", "nodes", "N", "num-nodes")
 _RANKS = ("nproc-per-node", "ntasks-per-node", "gpus-per-node", "num-gpus")
 _TOTALS = ("np", "n", "ntasks")  # ranks of all nodes, of mpirun and srun
 _VARIABLES = (("WORLD_SIZE",), ("GPUS_PER_NODE", "NNODES"), ("GPUS_PER_NODE", "NUM_NODES"))
-_OF_NODE = ("--gpus-per-node", "--gres", "--ntasks-per-node")
+_OF_NODE = ("--gpus-per-node", "--gres")
+_TASKS = "--ntasks-per-node"  # of the scheduler: devices, unless each task starts several
+_STARTERS = ("torchrun", "deepspeed", "nproc-per-node", "num-gpus")
 _ROLES = {*_NODES, *_RANKS}
 
 
@@ -37,9 +41,7 @@ def read_devices(draft: Draft, line: CommandLine) -> None:
         fields = [line.script.fields(name) for name, one in zip(names, found, strict=True) if one]
         values = [one[0] for one in fields if len(one) == 1 and one[0].text.isdecimal()]
         if len(values) == len(names) and all(len(one.text) < 9 for one in values):
-            count = 1
-            for value in values:
-                count *= int(value.text)
+            count = prod(int(value.text) for value in values)
             option = Option(
                 name="WORLD_SIZE",
                 key=" * ".join(names),
@@ -48,22 +50,38 @@ def read_devices(draft: Draft, line: CommandLine) -> None:
                 assumption=next((one.assumption for one in values if one.assumption), ""),
             )
             draft.set("cluster.devices", digits(count), option)
+            each, *counts = (int(value.text) for value in values)
+            if counts and (note := other_nodes(counts[0], each)):
+                draft.leave(option.evolve(key=f"{names[0]} {each}"), note, NODE_SIZE)
             return
-    _read_scheduler(draft, line.script.scheduler)
+    starts = any(name in launcher for name in _STARTERS)
+    _read_scheduler(draft, line.script.scheduler, _OF_NODE if starts else (*_OF_NODE, _TASKS))
 
 
-def _read_scheduler(draft: Draft, scheduler: Mapping[str, ShellField]) -> None:
-    """Set the device count from options of the scheduler, such as ``#SBATCH`` lines."""
+def _read_scheduler(
+    draft: Draft, scheduler: Mapping[str, ShellField], of_node: Sequence[str]
+) -> None:
+    """Set the device count from options of the scheduler, such as ``#SBATCH`` lines.
+
+    The options *of_node* have the devices of a node.
+    """
     total = _count(scheduler.get("--gpus"))
-    each = next(filter(None, (_count(scheduler.get(key)) for key in _OF_NODE)), None)
+    found = next((key for key in of_node if _count(scheduler.get(key))), "")
+    each = _count(scheduler.get(found))
     if total is None and each is not None and "--nodes" in scheduler:
         nodes = _count(scheduler["--nodes"])
         total = nodes * each if nodes is not None else None
+    else:
+        nodes = None
     if total is not None:
         key = next(key for key in ("--gpus", "--nodes") if key in scheduler)
         field = scheduler[key]
         option = Option(name="nodes", key=f"#SBATCH {key}", start=field.start, end=field.end)
         draft.set("cluster.devices", digits(total), option)
+        if nodes is not None and each is not None and (note := other_nodes(nodes, each)):
+            place = scheduler[found]
+            beside = option.evolve(key=f"#SBATCH {found}", start=place.start, end=place.end)
+            draft.leave(beside, note, NODE_SIZE)
 
 
 def _count(field: ShellField | None) -> int | None:
@@ -101,4 +119,6 @@ def _multiply(
         name="devices", key=key, start=place.start, end=place.end, assumption="; ".join(notes)
     )
     draft.set("cluster.devices", digits(count), option, why)
+    if ranks and nodes and (note := other_nodes(int(nodes.text), int(ranks.text))):
+        draft.leave(ranks.evolve(key=f"{ranks.key} {ranks.text}"), note, NODE_SIZE)
     return True
