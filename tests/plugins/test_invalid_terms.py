@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,6 +82,17 @@ def run_search(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     axes = axes or {"layout.zero": [0, 1]}
     return search(space(scenario, axes, list(axes)), SearchRequest(keep=3, budget_seconds=1e9))
+
+
+@cache
+def sound() -> Any:
+    """Return the result without a plugin of a test."""
+    return evaluate_single(None)
+
+
+@cache
+def sound_search() -> SearchResult:
+    return run_search(None)
 
 
 FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
@@ -164,15 +176,14 @@ def test_an_invalid_term_is_left_out_and_a_fault(case: str) -> None:
     (fault,) = result.faults
     assert (fault.plugin.name, fault.hook) == ("odd", hook_of(make()))
     assert said in fault.message
-    sound = evaluate_single(None)
-    assert result.figure("step_time") == sound.figure("step_time")
-    assert result.outcome.memory_bytes == sound.outcome.memory_bytes
+    assert result.figure("step_time") == sound().figure("step_time")
+    assert result.outcome.memory_bytes == sound().outcome.memory_bytes
 
 
 @pytest.mark.parametrize("case", [case for case in FAULTY if case != "check too long"])
 def test_a_search_leaves_it_out_as_well_and_proves_nothing(case: str) -> None:
     make, said = FAULTY[case]
-    result, without = run_search(with_(make())), run_search(None)
+    result, without = run_search(with_(make())), sound_search()
     assert any("odd" in fault and said in fault for fault in result.faults)
     assert not result.proven
     assert without.proven
@@ -197,7 +208,7 @@ def test_a_figure_without_a_number_is_left_out_and_a_fault(hook: str, value: Any
     (fault,) = result.faults
     assert (fault.plugin.name, fault.hook) == ("odd", hook)
     assert fault.message == f"gave the figure `odd` value = {value!r}, which is not a number"
-    assert result.figure("step_time") == evaluate_single(None).figure("step_time")
+    assert result.figure("step_time") == sound().figure("step_time")
 
 
 @pytest.mark.parametrize("numbers", [np.array([1, 2], dtype=object), np.array([1j, 2j])])
@@ -265,8 +276,17 @@ def test_terms_of_own_kinds_are_added_up_in_a_search_as_alone() -> None:
 )
 @pytest.mark.parametrize("make", [work, once_term, memory])
 def test_a_count_may_be_a_number_of_any_kind(make: Any, count: Any) -> None:
-    plain, odd = with_(make(count=(1.0, 1.0))), with_(make(count=count))
-    assert evaluate_single(odd).figure("step_time") == evaluate_single(plain).figure("step_time")
-    assert not evaluate_single(odd).faults
-    assert run_search(odd).best[0].seconds == run_search(plain).best[0].seconds
-    assert run_search(odd).proven
+    plugins = with_(make(count=count))
+    single, searched = evaluate_single(plugins), run_search(plugins)
+    seconds, best = counted_once(make)
+    assert single.figure("step_time") == seconds
+    assert not single.faults
+    assert searched.best[0].seconds == best
+    assert searched.proven
+
+
+@cache
+def counted_once(make: Any) -> tuple[float, float]:
+    """Return the step time with a term once on each stage, alone and of the best of a search."""
+    plugins = with_(make(count=(1.0, 1.0)))
+    return evaluate_single(plugins).figure("step_time"), run_search(plugins).best[0].seconds
