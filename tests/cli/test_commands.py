@@ -1044,7 +1044,7 @@ def test_explain_of_a_sweep_says_how_to_pick_a_point(run: Run, term: str) -> Non
 def test_explain_of_work_beside_a_whole_pass_says_so() -> None:
     from parcost import Formula
     from parcost.contract.terms import Work
-    from parcost.output.explanation import _hiding
+    from parcost_apps.explain.explanation import _hiding
 
     work = Work(
         name="w", pass_="R", seconds=1.0, resource="net", window="", formula=Formula(text="x")
@@ -1097,7 +1097,7 @@ heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 packages = {{
     "parcost_apps": (
-        *("catalog", "diff", "documentation", "editor", "figures", "fmt", "import_command"),
+        *("catalog", "diff", "documentation", "editor", "explain", "figures", "fmt", "import_command"),
         *("new_plugin", "plugins", "rule", "server", "show", "timeline"),
     ),
     "parcost_measured": ("calibration", "validation"),

@@ -12,7 +12,7 @@ import pytest
 
 from parcost import Formula, Once
 from parcost.cli import main
-from parcost.output import explanation
+from parcost_apps.explain import explanation
 
 Run = Callable[..., str]
 SPEC = """\

@@ -10,8 +10,8 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.output.assumptions import assumed_line
 from parcost.output.cells import axis_value, plugin_note
-from parcost.output.explanation import point_options
 from parcost.output.full_report import page_figures, section_page, suppression_lines
+from parcost.output.point_options import point_options
 from parcost.output.screen import suppression_count, warning_lines
 from parcost.output.studies import head
 from parcost.report.faults import fault_lines, judgment_failure, step_failure

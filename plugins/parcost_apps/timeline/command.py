@@ -12,9 +12,11 @@ from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile, OutputFolder, write_with
-from parcost.cli.pictures import draw_pictures, picture_format, unknown_format
+from parcost.cli.pictures import picture_format, unknown_format, write_entries
 
 if TYPE_CHECKING:
+    from parcost.cli.formats import Format
+    from parcost.contract.entries import Entry
     from parcost.contract.offers import TimelineExporter, TimelineFileExporter
     from parcost.contract.plugin import Plugin
     from parcost.contract.traces import StepTrace
@@ -69,7 +71,7 @@ def command(
         if ranks is not None:
             raise click.UsageError(f"`--ranks` has no effect on `--format {format_}`")
         picture.check(out)
-        return draw_pictures(given.evaluate([path], session), picture, out)
+        return _draw_pictures(given.evaluate([path], session), picture, out)
     plugin, exporter = _format(format_, active, out, ranks)
     found = _Traces(given.evaluate([path], session), wanted)
     traces = iter(found)
@@ -140,7 +142,6 @@ class _Traces:
 
     def _of(self, report: Report) -> Iterator[StepTrace]:
         """Yield the traces of a report."""
-        from parcost.output.explanation import point_options
         from parcost_apps.timeline.step_trace import replay_trace, step_trace
 
         for result in report.results:
@@ -157,9 +158,50 @@ class _Traces:
                     write_message(f"error: `{name}` of `{path}` {why}: no timeline")
                 self.exit_code = max(self.exit_code, 1)
             elif result.swept:
-                swept = " and ".join(f"`{axis}`" for axis, _ in result.study.axes)
-                write_message(f"error: `{name}` of `{path}` sweeps {swept}: no single timeline")
-                write_message(f"  = help: pick a point, such as {point_options(report)}")
+                _report_sweep(report, result.study.axes)
                 self.exit_code = max(self.exit_code, 2)
             else:
                 yield step_trace(result.study, result.outcome, name=name, path=path, at=at)
+
+
+def _draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: str | None) -> int:
+    """Draw the passes of every study over time; return the exit code."""
+    from parcost.batch.entries import charts_of
+    from parcost.contract.entries import Entry
+    from parcost.report.rejection import Rejection
+
+    worst = 0
+    entries: list[Entry] = []
+    for report in found:
+        if isinstance(report, Rejection):
+            Reporter()(report.diagnostics)
+            worst = max(worst, report.exit_code)
+            continue
+        if any(result.swept for result in report.results):
+            _report_sweep(report, report.axes)
+            worst = max(worst, 2)
+            continue
+        for result in report.results:
+            charts = [chart for _, chart in result.timeline_charts]
+            if charts:
+                text = charts_of([], charts)
+                entries.append(Entry(path=report.path, name=report.name, part="charts", text=text))
+            else:
+                Reporter()(result.diagnostics)
+                if result.legal:
+                    why = "trains nothing: no timeline"
+                    write_message(f"error: `{report.name}` of `{report.path}` {why}")
+                worst = max(worst, 1)
+    if entries:
+        write_entries(entries, format_, out)
+    return worst
+
+
+def _report_sweep(report: Report, axes: Iterable[tuple[str, Any]]) -> None:
+    """Report that a sweep over *axes* has no single timeline, and how to pick a point."""
+    from parcost.output.point_options import point_options
+
+    swept = " and ".join(f"`{name}`" for name, _ in axes)
+    message = f"`{report.name}` of `{report.path}` sweeps {swept}: no single timeline"
+    write_message(f"error: {message}")
+    write_message(f"  = help: pick a point, such as {point_options(report)}")

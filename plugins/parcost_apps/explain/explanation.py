@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
-from parcost.binding.conversion import qualifier
 from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
 from parcost.contract.page import Line as TextLine
-from parcost.contract.schema import block_name, block_type, inner_blocks
 from parcost.contract.terms import Cause, Edge, Memory, Once, Work
-from parcost.language import units
-from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
-from parcost.numeric import Real, all_of, any_of, is_array, where
-from parcost.output.cells import cell, share
+from parcost.language.numbers import BINARY, DECIMAL, quantity, round_significant
+from parcost.numeric import Real, all_of, any_of, where
+from parcost.output.cells import share
 from parcost.output.full_report import PASSES, section_page
 from parcost.output.resolved_spec import place_of
 from parcost.records import record
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from parcost.contract.outcome import LedgerLine, MemoryLine, Outcome
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
-    from parcost.report.report import Report
     from parcost.report.result import Result
 
 _Writer: TypeAlias = "Callable[..., str]"  # of a number, its unit, and its digits
@@ -84,62 +80,6 @@ def listed_names(result: Result) -> Iterator[Item]:
             yield Heading(title)
             head = _LISTED.get(title, "meaning")
             yield Table((Column("name"), Column(head, flexible=True)), [Row(row) for row in rows])
-
-
-def point_options(report: Report) -> str:
-    """Return the command-line options that select one point of a sweep."""
-    options = [f"--set {shlex.quote(setting)}" for setting in settings(report)]
-    lets = [
-        f"one value of `{name}` in the file" for name, _ in report.axes if not _is_set(report, name)
-    ]
-    return " and ".join(filter(None, [" ".join(options), *lets]))
-
-
-def settings(report: Report) -> list[str]:
-    """Return the settings that select the first valid point of a swept scenario.
-
-    A sweep in a `let`, or inside an expression, is omitted, because no path leads to it.
-    """
-    points = report.rows()
-    point = next((p for p in points if p["feasible"]), points[0])
-    names = [name for name, _ in report.axes if _is_set(report, name)]
-    return [_setting(report, name, point[name]) for name in names]
-
-
-def _is_set(report: Report, name: str) -> bool:
-    """Return whether a path leads to the swept value, and it is the whole of its attribute."""
-    owner, _, attribute = name.rpartition(".")
-    for _, block in _blocks(report.results[0].study):
-        type_ = block_type(type(block))
-        if owner in (block.label, type_.kind) and attribute in type_.fields:
-            field = type_.fields[attribute]
-            plain = field.kind != "quantity" or field.dimension == units.ONE
-            return plain or bool(report.units.get(name, ""))
-    return bool(owner)
-
-
-def _setting(report: Report, name: str, value: Any) -> str:
-    """Return ``path=value`` for an axis, as `--set` takes it."""
-    owner, _, attribute = name.rpartition(".")
-    path, word = name, ""
-    for within, block in _blocks(report.results[0].study):
-        type_ = block_type(type(block))
-        if owner in (block.label, type_.kind) and attribute in type_.fields:
-            path, word = f"{within}{name}", qualifier(type_.fields[attribute])
-            if is_array(getattr(block, attribute)):
-                break  # of several blocks with this label, the one that sweeps
-    if isinstance(value, (bool, str, list)) or value is None:
-        return f"{path}={cell(value)}"
-    unit = report.units.get(name, "")
-    return f"{path}={literal(float(value), units.unit(unit)[1] if unit else units.ONE)}{word}"
-
-
-def _blocks(study: Study) -> Iterator[tuple[str, Any]]:
-    """Yield every block with the prefix of its path; inner blocks have their outer block's name."""
-    for blocks in study.blocks.values():
-        for block in blocks:
-            yield "", block
-            yield from ((f"{block_name(block)}.", inner) for inner in inner_blocks(block))
 
 
 def explain(result: Result, term: str) -> Iterator[Item]:

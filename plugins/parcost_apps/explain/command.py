@@ -65,7 +65,7 @@ def command(
 
 def _several(report: Report) -> None:
     """Report that a sweep has no single answer, and how to explain one of its points."""
-    from parcost.output.explanation import point_options
+    from parcost.output.point_options import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)
     write_message(
@@ -76,7 +76,7 @@ def _several(report: Report) -> None:
 
 def _explain(report: Report, term: str) -> bool:
     from parcost.contract.page import Heading
-    from parcost.output.explanation import explain, explain_section
+    from parcost_apps.explain.explanation import explain, explain_section
 
     items = [item for result in report.results for item in explain(result, term)]
     items = items or [item for r in report.results for item in explain_section(r, term)]
@@ -87,8 +87,8 @@ def _explain(report: Report, term: str) -> bool:
 
 def _report_unknown_term(reports: list[Report], term: str) -> int:
     from parcost.language.diagnostics import nearest_names
-    from parcost.output.explanation import names
     from parcost.report.figures import missing_message
+    from parcost_apps.explain.explanation import names
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
     if not known:
@@ -112,7 +112,7 @@ def _report_unknown_term(reports: list[Report], term: str) -> int:
 def _list(reports: list[Report]) -> None:
     """Print the names that can be explained, grouped by the part of the report."""
     from parcost.contract.page import Heading, Item
-    from parcost.output.explanation import listed_names
+    from parcost_apps.explain.explanation import listed_names
 
     for report in reports:
         page: list[Item] = [Heading(report.name, 1, aside=report.path)]

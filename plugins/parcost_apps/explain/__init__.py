@@ -1,0 +1,1 @@
+"""``parcost explain``: one number of a report, down to its inputs."""
