@@ -1098,7 +1098,7 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 packages = {{
     "parcost_apps": (
         *("catalog", "diff", "documentation", "editor", "explain", "figures", "fmt", "import_command"),
-        *("new_plugin", "plugins", "rule", "server", "show", "timeline"),
+        *("merge", "new_plugin", "plugins", "rule", "server", "show", "timeline"),
     ),
     "parcost_measured": ("calibration", "validation"),
 }}

@@ -13,20 +13,17 @@ digest it was edited. A shard of a run in csv, shortened:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, TypeVar
 
 from attrs import asdict, evolve, field
 
 from parcost.contract.entries import PARTS, Entry, Part
-from parcost.language.errors import ParcostError, error_text
+from parcost.language.errors import ParcostError
 from parcost.language.json_encoding import encode
 from parcost.output.view import KINDS, Kind
 from parcost.records import frozen
-from parcost.system.files import SHARD, read_lines
 
 T = TypeVar("T")
 _LONGEST = 32  # characters of a shard's name
@@ -121,58 +118,6 @@ class Shard:
         return hashed.hexdigest() == self.digest
 
 
-def read_shard(path: str) -> Shard:
-    """Return the shard in the file at *path*, after checking the digest of its lines.
-
-    Raises:
-        ShardError: The file is not a shard, or was cut short or edited.
-        SpecError: The file cannot be read.
-    """
-    last = ""
-    for last in read_lines(Path(path), SHARD):  # noqa: B007  the last line is the seal
-        pass
-    try:
-        found = json.loads(last or "{}")
-    except (ValueError, RecursionError) as error:
-        raise ShardError(f"`{path}` is not a complete shard: {error_text(error)}") from error
-    seal = found.get("shard") if isinstance(found, Mapping) else None
-    if not isinstance(seal, Mapping):
-        raise ShardError(f"`{path}` is not a complete shard: its last line, a checksum, is missing")
-    shard = Shard.of_seal(seal, path)
-    if not shard.matches(_lines(path)):
-        raise ShardError(
-            f"`{path}` is shard {shard.number}/{shard.of}, but it was truncated or changed after "
-            "it was written: write it again"
-        )
-    return shard
-
-
-def entries_of(path: str) -> Iterator[Entry]:
-    """Yield the entries of the shard in the file at *path*.
-
-    Raises:
-        ShardError: A line is not an entry.
-    """
-    for number, line in enumerate(_lines(path), 1):
-        try:
-            found = json.loads(line)
-            entry = Entry.of(found, str(found["text"]))
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ShardError(
-                f"line {number} of `{path}` is not an entry: {error_text(error)}"
-            ) from error
-        yield entry
-
-
-def _lines(path: str) -> Iterator[str]:
-    """Yield the lines of a shard except the last, which is its seal."""
-    before = ""
-    for line in read_lines(Path(path), SHARD):
-        if before:
-            yield before
-        before = line
-
-
 def run_of(environment: str, question: str, paths: Sequence[str]) -> str:
     """Return the hash of a run: its code, its options and its files."""
     hashed = sha256()
@@ -180,29 +125,3 @@ def run_of(environment: str, question: str, paths: Sequence[str]) -> str:
         data = text.encode("utf-8", "surrogatepass")
         hashed.update(b"%d:" % len(data) + data)
     return hashed.hexdigest()[:16]
-
-
-def join_files(shards: Mapping[str, Shard]) -> list[str]:
-    """Return the paths of *shards* in the order of the run.
-
-    Raises:
-        ShardError: They belong to several runs, or some are missing, or given twice.
-    """
-    first, *_ = shards
-    one = shards[first]
-    found: dict[int, str] = {}
-    for path, shard in shards.items():
-        if (shard.run, shard.of) != (one.run, one.of):
-            said = "other files, options or versions went into them"
-            raise ShardError(f"`{path}` belongs to another run than `{first}`: {said}")
-        if shard.number in found:
-            other = found[shard.number]
-            raise ShardError(f"`{other}` and `{path}` are both shard {shard.number}/{shard.of}")
-        found[shard.number] = path
-    missing = [str(n) for n in range(1, one.of + 1) if n not in found]
-    if missing:
-        are = "is" if len(missing) == 1 else "are"
-        numbers = ", ".join(missing[:20]) + (", ..." if len(missing) > 20 else "")
-        noun = "shard" if len(missing) == 1 else "shards"
-        raise ShardError(f"{noun} {numbers} of {one.of} {are} missing")
-    return [found[number] for number in sorted(found)]

@@ -1,0 +1,1 @@
+"""``parcost merge``: the results of shards, joined as if from one run."""
