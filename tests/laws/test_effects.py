@@ -437,6 +437,7 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 f"{_COMPILED}, remakes_elementwise = on",
                 "kernels { mode = compiled }",
             ),
+            "ends_together": ("sharded", "", "ends_together = on", ""),
             "reduces_by_matrix": ("sharded", "", "reduces_by_matrix = on", ""),
             "transfers": ("dense", "", "transfers = blocking", "layout { pp = 2 }"),
             "stops_early": (

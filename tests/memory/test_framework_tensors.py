@@ -175,18 +175,18 @@ def test_an_eager_loss_on_a_share_of_the_vocabulary_has_an_exponential_more(
 
 def test_a_compiler_reduces_matrix_by_matrix() -> None:
     layout = "zero = 3"
-    layer = lines(study_of(precision="bf16_fsdp", layout=layout))
-    matrix = lines(
+    layer = terms(study_of(precision="bf16_fsdp", layout=layout))
+    matrix = terms(
         study_of(
             precision="bf16_fsdp",
             layout=layout,
             extra="framework own { reduces_by_matrix = on }",
         )
     )
-    # The embedding is larger than a layer: 525e6 against 218e6 parameters, and than any matrix.
-    embedding = HIDDEN * VOCABULARY
-    assert layer["unsharded gradients"] == (2 + 4) * (embedding + HIDDEN)
-    assert matrix["unsharded gradients"] == 4 * (embedding + HIDDEN)
+    # The head is larger than a layer, and than any matrix: its copy leaves beside a layer.
+    head = HIDDEN * VOCABULARY + HIDDEN
+    assert layer["unsharded gradients"] == 4 * head + 2 * (MATRICES + 2 * HIDDEN)
+    assert matrix["unsharded gradients"] == 4 * head
 
 
 def test_gathered_inputs_are_kept_whole_where_they_are_not_gathered_again() -> None:
@@ -332,3 +332,15 @@ def test_a_search_may_choose_what_is_tight() -> None:
     (room,) = [room for _, room in study.contributions("capacities")]
     assert room == pytest.approx(1.08 * 81_559 * 2**20)
     assert [usable for _, usable in study.contributions("usable_memory")] == [81_559 * 2**20]
+
+
+def test_the_head_s_gradient_takes_the_memory_that_the_loss_has_freed() -> None:
+    """Per logit an eager loss frees 10 of 12 B before the product, logits 2 of 4, a gradient none."""
+    head, narrow = 2 * HIDDEN * VOCABULARY, "gathered last layer"
+    for loss, freed in (("eager", 10), ("softmax", 4), ("logits", 2), ("gradient", 0)):
+        found = terms(study_of(f"loss = {loss}", layout="zero = 3"))
+        assert found["whole gradient of the head"] == max(head - freed * LOGITS, 0), loss
+        assert found[narrow] == 2 * (MATRICES + 2 * HIDDEN)
+    chunks = terms(study_of("loss = eager, loss_chunks = 8", layout="zero = 3"))
+    assert chunks["whole gradient of the head"] == head
+    assert "whole gradient of the head" not in terms(study_of(layout="zero = 2"))

@@ -25,6 +25,16 @@ def part(elements: float, count: Sequence[float] = (1.0,), place: Any = "layer")
 #: An embedding of 700, three layers of 110, and a head of 500.
 PARTS = [part(700, place="before"), part(110, (3.0,)), part(500, place="after")]
 ALL = 700 + 3 * 110 + 500
+#: Gradients of a layer at 2 B beside the head's copy at 4 B, and both of the embedding at the end.
+WHOLE = {
+    "unsharded gradients": 2 * 110 + 4 * 500,
+    "unsharded gradients of the ends": (2 + 4) * 700,
+}
+#: Those of a unit that has both ends wait for the layers, where one layer has both.
+TIED = {
+    "unsharded gradients": 2 * (700 + 500) + (2 + 4) * 110,
+    "unsharded gradients of the ends": (2 + 4) * (700 + 500),
+}
 
 
 def terms(study: Study) -> dict[str, Any]:
@@ -64,13 +74,15 @@ def compute(term: Any) -> Any:
         (2, {"overlap.bucket": 900}, {"gradient bucket": 900}),
         (2, {"sharding.accumulate": "whole"}, {}),
         # two layers of three, the head, and what the embedding exceeds the second layer and it by
-        (3, {}, {"gathered layers": 2 * 220, "gathered ends": 2 * (700 - 110), "unsharded gradients": 6 * 700}),
-        (3, {"sharding.accumulate": "whole"}, {"gathered layers": 2 * 220, "gathered ends": 2 * 590}),
-        (3, {"sharding.prefetch": 0}, {"gathered layers": 2 * 110, "gathered ends": 2 * 700, "unsharded gradients": 6 * 700}),
-        (3, {"sharding.prefetch": 7}, {"gathered layers": 2 * 330, "gathered ends": 2 * 500, "unsharded gradients": 6 * 700}),
-        (3, {"sharding.reshard": "off"}, {"gathered layers": 2 * 330, "gathered ends": 2 * 1200, "unsharded gradients": 6 * 700}),
+        (3, {}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * (700 - 110), **WHOLE}),
+        (3, {"sharding.accumulate": "whole"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590}),
+        (3, {"sharding.prefetch": 0}, {"gathered layers": 2 * 110, "gathered last layer": 2 * 110, "gathered ends": 2 * 700, **WHOLE}),
+        (3, {"sharding.prefetch": 7}, {"gathered layers": 2 * 330, "gathered last layer": 2 * 110, "gathered ends": 2 * 500, **WHOLE}),
+        (3, {"sharding.reshard": "off"}, {"gathered layers": 2 * 330, "gathered ends": 2 * 1200, **WHOLE}),
         # an embedding that is the head as well stays gathered
-        (3, {"small.tied": "on"}, {"gathered layers": 2 * 220, "gathered ends": 2 * 1200, "unsharded gradients": 6 * 700}),
+        (3, {"small.tied": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, **TIED}),
+        # so do those of an embedding and a head in one unit: 500 of the head are made before
+        (3, {"plainly.ends_together": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, "unsharded gradients": 2 * 500 + 6 * 110, "unsharded gradients of the ends": 6 * 1200}),
         # where the gradients are sharded nothing is copied for them
         (0, {"sharding.bucket_copy": "on", "mixed.reduction": 5}, {"gradient buckets": 5 * ALL}),
         (1, {"sharding.bucket_copy": "on"}, {}),
@@ -82,7 +94,7 @@ def compute(term: Any) -> Any:
         # a buffer of 400 gradients, or as many as there are
         (0, {"plainly.gradient_staging": 400}, {"gradient staging": 4 * 400}),
         (2, {"plainly.gradient_staging": 9e9}, {"gradient staging": 4 * ALL}),
-        (3, {"plainly.gradient_staging": 400}, {"gathered layers": 2 * 220, "gathered ends": 2 * 590, "unsharded gradients": 6 * 700}),
+        (3, {"plainly.gradient_staging": 400}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590, **WHOLE}),
     ]),
 )  # fmt: skip
 def test_buffers_beside_the_state(
@@ -176,8 +188,10 @@ def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     assert found["gradient bucket"].moments == ("backward", "loss")
     gathered = terms(bind({"layout.zero": 3}, parameters=PARTS))
     assert gathered["gathered layers"].once_per_device
-    assert gathered["gathered layers"].moments == ("forward", "backward", "loss", "gather")
-    assert gathered["unsharded gradients"].moments == ("backward", "loss")
+    assert gathered["gathered layers"].moments == ("forward", "backward", "gather")
+    assert gathered["gathered last layer"].moments == ("loss",)
+    assert gathered["unsharded gradients"].moments == ("backward",)
+    assert gathered["unsharded gradients of the ends"].moments == ("optimizer",)
     text = "framework plainly { gradient_staging = 1 }\n"
     staging = terms(bind({"training.framework": "plainly"}, text, parameters=PARTS))[
         "gradient staging"

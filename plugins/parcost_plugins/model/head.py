@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Study, hookimpl
-from parcost.numeric import maximum
+from parcost import Memory, Real, Study, hookimpl
+from parcost.numeric import maximum, where
 from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
 from parcost_plugins.model.passes import SPLIT, linear, single_run
-from parcost_plugins.model.rank import UNTIL_LAYERS, rank_of
+from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
-from parcost_plugins.vocabulary.causes import ACTIVATIONS
+from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import ends_share_device
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, shards_weights
+from parcost_plugins.vocabulary.stage_parameters import spread
 
 
 @hookimpl
@@ -142,3 +144,38 @@ def memory(study: Study) -> Iterator[Memory]:
             count=on_last(study),
             moments=("loss",),
         )
+    if rank.trained and shards_weights(study) and reduces_each_micro_batch(study):
+        yield _whole_gradient(rank, study)
+
+
+def _whole_gradient(rank: Rank, study: Study) -> Memory:
+    """Return the head's gradient before it is sharded, beyond what the loss frees before it.
+
+    The gradient of the logits is complete when the product runs. The other tensors of the loss are
+    freed by then, except with a loss in chunks, which adds to the head's gradient chunk by chunk.
+    """
+    training, e = rank.training, rank.element
+    freed: Real = {"eager": FP32 + maximum(2 * FP32 - e, 0.0), "softmax": FP32, "logits": e}.get(
+        rank.fusion.loss, 0.0
+    )
+    if rank.fusion.loss == "eager":
+        freed = where(rank.layout.tp > 1, 4 * FP32 - e, freed)
+    if training.loss_chunks > 1:
+        freed = 0.0
+    by_matrix = training.framework.reduces_by_matrix
+    precision = training.precision
+    return Memory(
+        name="whole gradient of the head",
+        cause=BUFFERS,
+        bytes_=rank.formula(
+            "N > 1 ? max(V h w / t - f s b V / t, 0) : 0, over N ranks; f B for a logit were freed",
+            {
+                "N": spread(study)[2],
+                "w": (precision.reduction if by_matrix else precision.gather, "B"),
+                "f": (freed, "B"),
+            },
+            source="autograd: gradients of the loss, of the logits, of the head",
+        ),
+        count=on_last(study),
+        moments=("loss",),
+    )

@@ -372,6 +372,11 @@ class Framework:
             "whole at a time; otherwise those of a layer, and their copy for the wire (ZeRO 3)"
         ),
     )
+    ends_together: bool = switch(
+        default=False,
+        doc="embedding and head are one unit, which is whole from the first layer to the last and "
+        "whose gradients are reduced behind them (ZeRO 3)",
+    )
     gradient_staging: Real = integer(
         default=0,
         minimum=0,

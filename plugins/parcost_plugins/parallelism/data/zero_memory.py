@@ -30,7 +30,7 @@ def buffers(study: Study) -> Iterator[Memory]:
         for kind in stage_kinds(study):
             yield from _gather_buffers(kind, study)
         for kind in trained_kinds(study):
-            yield _whole_gradients(kind, study)
+            yield from _whole_gradients(kind, study)
     elif shards_gradients(study) and not staged:
         for kind in trained_kinds(study):
             yield _bucket(kind, study)
@@ -63,44 +63,74 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     which stay gathered. Parameters before the first layer are gathered beside that one layer only:
     they replace the others, and only their excess over the others and over the other end counts.
 
-    A stage that is not resharded after forward is whole until its backward pass. Tied embeddings on
-    the same device are whole throughout.
+    At the loss only the last layer is gathered. The one before it follows behind the head.
+
+    Embedding and head may be one unit, and tied ones on the same device are, gathered from the
+    first layer to the last. A stage that is not resharded after forward is whole until its backward
+    pass.
     """
-    sharding = study[Sharding]
-    layers = minimum(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
+    sharding, again = study[Sharding], reshards(study)
     ends = "max(a, b - (l - k) psi) e"
-    if not reshards(study) or (study[Training].model.tied and study.number(ends_share_device)):
+    if not again or _ends_together(study):
         ends = "(a + b) e" if trains_model(study) else "(a + b) c"
     elif not trains_model(study):  # frozen ends are not quantized
         ends = "max(a c, b c - (l - k) psi e)"
     symbols: dict[str, Any] = {
-        "l": layers,
+        "l": minimum(kind.layers, 1 + sharding.prefetch) if again else kind.layers,
         "e": (kind.wire["layer"], "B"),
         "c": (maximum(kind.wire["before"], kind.wire["after"]), "B"),
     }
-    passes: tuple[Moment, ...] = ("forward", *_BACKWARD, "gather")
-    for name, text, said in (
-        ("gathered layers", "l psi e", "l layers of psi elements at a time"),
-        ("gathered ends", ends, "embedding b before the layers and head a behind them"),
-    ):
-        yield _buffer(kind, study, name, f"{text} : 0, {said}", symbols, passes)
+    layerwise: tuple[Moment, ...] = ("forward", "backward", "gather")
+    passes: tuple[Moment, ...] = (*layerwise, "loss")
+    held: list[tuple[str, str, str, tuple[Moment, ...]]] = [
+        ("gathered layers", "l psi e", "l layers of psi elements", layerwise if again else passes),
+        ("gathered ends", ends, "embedding b before the layers and head a behind them", passes),
+    ]
+    if again:
+        held.insert(1, ("gathered last layer", "k psi e", "k layers of psi elements", ("loss",)))
+    for name, text, said, moments in held:
+        yield _buffer(kind, study, name, f"{text} : 0, {said}", symbols, moments)
 
 
-def _whole_gradients(kind: StageKind, study: Study) -> Memory:
-    """Return the gradients that are whole before their reduction, in the worst case the largest."""
-    precision = study[Training].precision
-    made, remark = "max(b, k psi, a) (e + r)", "embedding b, k layers of psi, head a; r on the wire"
+def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
+    """Yield the gradients that are whole before their reduction.
+
+    In backward those of one layer at a time are, and their copy for the wire. The last copy lives
+    beside the next gradients: that of the head, at the last layer. If embedding and head are one
+    unit, gradients of the head wait for it, and are reduced behind the layers. At the loss only the
+    head's gradient can be whole: that is a tensor of the head.
+    """
+    tied = _tied(study)
+    made, last = "k psi e + max(a, k psi) r", "b (e + r)"
+    if _ends_together(study):
+        made = f"{'(a + b)' if tied else 'a'} e + k psi (e + r)"
+        last = "(a + b) (e + r)"
+    remark, rest = "head a, and k layers of psi", "embedding b and head a"
     if study[Training].framework.reduces_by_matrix:
         made, remark = "max(b, a, k m) r", "m the largest matrix"
+        last, rest = "0", "as they are reduced"
     if not reduces_each_micro_batch(study):
-        made, remark = "0", "as they are whole until the last micro-batch"
+        made = last = "0"
+        remark = rest = "as they are whole until the last micro-batch"
     symbols = {
         "m": kind.matrix,
         "e": (kind.wire["layer"], "B"),
-        "r": (precision.reduction, "B"),
+        "r": (study[Training].precision.reduction, "B"),
     }
-    text = f"{made} : 0, {remark}"
-    return _buffer(kind, study, "unsharded gradients", text, symbols, _BACKWARD)
+    moments: dict[Moment, tuple[str, str]] = {
+        "backward": ("unsharded gradients", f"{made} : 0, {remark}"),
+        "optimizer": ("unsharded gradients of the ends", f"{last} : 0, {rest}"),
+    }
+    for moment, (name, text) in moments.items():
+        yield _buffer(kind, study, name, text, symbols, (moment,))
+
+
+def _tied(study: Study) -> bool:
+    return study[Training].model.tied and bool(study.number(ends_share_device))
+
+
+def _ends_together(study: Study) -> bool:
+    return study[Training].framework.ends_together or _tied(study)
 
 
 def _buffer(
@@ -127,7 +157,8 @@ def _buffer(
         bytes_=formula(
             whole,
             {symbol: symbols[symbol] for symbol in symbols_of(whole)},
-            source="PyTorch FSDP gathers ahead by whole layers",
+            source="PyTorch, distributed/fsdp/_fully_shard: gathers ahead by whole layers, and "
+            "reduces what the root wraps at the end",
         ),
         count=kind.count,
         once_per_device=reshards(study),
