@@ -181,6 +181,17 @@ def test_gradients_by_matrix_are_whole_of_the_largest(
     assert terms(study)["unsharded gradients"].bytes_ == 4 * largest
 
 
+def test_gradients_of_a_micro_batch_are_cast_one_by_one_and_not_staged(bind: Bind) -> None:
+    text = "framework plainly { gradient_staging = 400 }\n"
+    given = {"mixed.gradient_copies": 2, "small.layers": 3, "training.framework": "plainly"}
+    found = terms(bind(given, text, parameters=PARTS))
+    # 4 B for each of 700 elements of the embedding, the largest
+    assert found["copy of a gradient to add"].bytes_ == 4 * 700
+    assert "gradient staging" not in found
+    layer = terms(bind(given, text, parameters=[part(110, (3.0,)), part(90, place="after")]))
+    assert layer["copy of a gradient to add"].bytes_ == 4 * 110
+
+
 @pytest.mark.slow
 def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     found = terms(bind({"layout.zero": 2, "plain.memory": 1e12}, parameters=PARTS))

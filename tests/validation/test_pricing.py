@@ -37,6 +37,10 @@ def test_a_point_as_a_prediction() -> None:
     assert _prediction([{**POINT, "feasible": False, **ENDS}]) == Prediction(
         **expected, fits=False, step_interval=(3.0, 6.0)
     )
+    counters = {"reserved_memory_bytes": 2e9, "allocated_memory_bytes": None}
+    assert _prediction([{**POINT, **counters}]) == Prediction(
+        **expected, fits=True, counters={"reserved": 2e9}
+    )
     bare = {**POINT, "memory_bytes": 0, "mfu_fraction": 0}
     assert _prediction([bare]) == Prediction(
         step_time=4.0, memory=0.0, fits=True, model_flops=8e14, peak=0.0

@@ -504,3 +504,26 @@ def test_a_weighted_quantile_stands_at_the_middle_of_its_weight() -> None:
 
 def test_a_layout_by_chance_takes_the_mean() -> None:
     assert chance([5.0, 10.0, 6.0]) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("basis", "measured", "error", "held"),
+    [
+        ("device", 50.0, -0.2, True),  # 40 GB, in 30 to 60
+        ("reserved", 40.0, -0.25, True),  # 30 GB, in 22.5 to 45
+        ("reserved", 46.0, 30 / 46 - 1, False),
+        ("allocated (peak, rank 0)", 25.0, -0.2, True),  # 20 GB, in 15 to 30
+        ("not stated", 50.0, -0.2, True),
+    ],
+)
+def test_memory_is_compared_by_the_counter_that_was_read(
+    row: Make, basis: str, measured: float, error: float, held: bool
+) -> None:
+    counters = {"reserved": 30.0 * GB, "allocated": 20.0 * GB}
+    one = row(measured={"step_time_s": 10.0, "memory_gb": measured}, extra={"memory_basis": basis})
+    predicted = case(
+        one, 10.0, memory=40.0 * GB, counters=counters, memory_interval=(30.0 * GB, 60.0 * GB)
+    )
+    (found,) = summarize([predicted], (), ()).rows
+    assert found.memory_error == pytest.approx(error)
+    assert found.memory_held is held

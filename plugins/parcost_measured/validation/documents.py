@@ -108,7 +108,7 @@ def _columns(one: ScoredRow) -> Mapping[str, Any]:
     row, p = one.row, one.row.parallel
     measured = row.measured.memory_gb
     low, high = _ends(one.prediction.step_interval)
-    memory_low, memory_high = _ends(one.prediction.memory_interval)
+    memory_low, memory_high = _ends(one.memory_interval)
     return {
         "id": row.id,
         "source": row.source_key,
@@ -126,7 +126,7 @@ def _columns(one: ScoredRow) -> Mapping[str, Any]:
         "error_percent": _percent(one.error),
         "baseline_seconds": one.baseline,
         "measured_memory_bytes": None if measured is None else measured * 1e9,
-        "predicted_memory_bytes": one.prediction.memory,
+        "predicted_memory_bytes": one.predicted_memory,
         "predicted_memory_low_bytes": memory_low,
         "predicted_memory_high_bytes": memory_high,
         "memory_held": one.memory_held,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from parcost_measured.validation.rows import PlacedRow, UnmodelledError
 from parcost_measured.validation.study import StudyText, write
@@ -27,6 +27,8 @@ _FIGURES = {
     "mfu": "mfu_fraction",
     "flops_per_device": "flops_per_device_flop_per_second",
 }
+#: Columns of the memory by counters of an allocator; missing if the plugin is left out.
+_COUNTERS = {"reserved": "reserved_memory_bytes", "allocated": "allocated_memory_bytes"}
 #: Columns with the ends of intervals; missing if the plugin is left out.
 _ENDS = {
     "step_time_low": "step_time_low_seconds",
@@ -41,8 +43,9 @@ class Prediction:
     """The prediction for the study of a row.
 
     *fits* says whether it fits into memory; *model_flops* are the model FLOPs of a step per device;
-    *peak* is the device's FLOP/s in the compute type. Intervals are the ranges in which the
-    measured values are expected.
+    *peak* is the device's FLOP/s in the compute type. *counters* has the memory by
+    the counters of an allocator, ``reserved`` and ``allocated``, in bytes. Intervals are the ranges
+    in which the measured values are expected.
     """
 
     step_time: float
@@ -50,6 +53,7 @@ class Prediction:
     fits: bool
     model_flops: float
     peak: float
+    counters: Mapping[str, float] = field(factory=dict)
     step_interval: tuple[float, float] | None = None
     memory_interval: tuple[float, float] | None = None
 
@@ -113,7 +117,7 @@ def price(
     from parcost.output.view import View
     from parcost.report.rejection import FAULT
 
-    view = View(kind="line", figures=(*_FIGURES, *_ENDS))
+    view = View(kind="line", figures=(*_FIGURES, "reserved_memory", "allocated_memory", *_ENDS))
     run = BatchRun(
         Question(dict(overrides), None, "points", view), Environment(selection), engine=engine
     )
@@ -152,6 +156,11 @@ def _prediction(points: Sequence[Mapping[str, Any]]) -> Prediction | str:
         fits=bool(point.get("feasible", True)),
         model_flops=speed * step,
         peak=speed / mfu if mfu else 0.0,
+        counters={
+            name: float(value)
+            for name, column in _COUNTERS.items()
+            if isinstance(value := point.get(column), (int, float))
+        },
         step_interval=_interval(point, "step_time"),
         memory_interval=_interval(point, "memory"),
     )

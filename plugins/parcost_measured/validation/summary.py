@@ -64,13 +64,28 @@ class ScoredRow:
     def memory_error(self) -> float | None:
         """The relative error of the memory; None if it was not measured."""
         measured = self.row.measured.memory_gb
-        return None if measured is None else self.prediction.memory / (measured * 1e9) - 1.0
+        return None if measured is None else self.predicted_memory / (measured * 1e9) - 1.0
+
+    @property
+    def predicted_memory(self) -> float:
+        """The memory in bytes by the counter that was read."""
+        prediction = self.prediction
+        return prediction.counters.get(memory_basis(self.row).split()[0], prediction.memory)
+
+    @property
+    def memory_interval(self) -> tuple[float, float] | None:
+        """The interval of the memory by the counter that was read."""
+        interval, scale = self.prediction.memory_interval, self.prediction.memory or 1.0
+        if interval is None:
+            return None
+        low, high = (end * self.predicted_memory / scale for end in interval)
+        return low, high
 
     @property
     def memory_ratio(self) -> float | None:
         """Measured over predicted memory; None if it was not measured."""
         measured = self.row.measured.memory_gb
-        predicted = self.prediction.memory
+        predicted = self.predicted_memory
         return None if measured is None or not predicted else measured * 1e9 / predicted
 
     @property
@@ -82,8 +97,7 @@ class ScoredRow:
     def memory_held(self) -> bool | None:
         """Whether the measured memory lies in its interval; None if it was not measured."""
         measured = self.row.measured.memory_gb
-        interval = self.prediction.memory_interval
-        return None if measured is None else _is_within(measured * 1e9, interval)
+        return None if measured is None else _is_within(measured * 1e9, self.memory_interval)
 
 
 def _is_within(value: float, ends: tuple[float, float] | None) -> bool | None:
@@ -423,9 +437,9 @@ def _step_coverage(rows: Sequence[ScoredRow]) -> Coverage | None:
 
 def _memory_coverage(rows: Sequence[ScoredRow]) -> Coverage | None:
     found = [
-        (held, half_width(ends, one.prediction.memory))
+        (held, half_width(ends, one.predicted_memory))
         for one in rows
-        if (held := one.memory_held) is not None and (ends := one.prediction.memory_interval)
+        if (held := one.memory_held) is not None and (ends := one.memory_interval)
     ]
     return coverage_of([held for held, _ in found], [width for _, width in found])
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from parcost import Memory, Real, Study, attribute, formula, hookimpl
-from parcost.numeric import any_of, where
+from parcost.numeric import any_of, minimum, where
 from parcost_plugins.vocabulary import (
     Adapters,
     Compression,
@@ -48,7 +48,9 @@ def memory(study: Study) -> Iterator[Memory]:
             yield _weights(kind, study, of)
     for kind in trained_kinds(study):
         yield from _state(kind, study)
-        if any_of(staging != 0) and not shards_weights(study):
+        if any_of(study[Training].precision.gradient_copies != 0):
+            yield _copy_to_add(kind, study)
+        elif any_of(staging != 0) and not shards_weights(study):
             yield _staging_buffer(kind, study)
         if any_of(update != 0) and shards_states(study) and not shards_weights(study):
             yield _update_copy(kind, study)
@@ -141,6 +143,33 @@ def _staging_buffer(kind: StageKind, study: Study) -> Memory:
             psi=kind.elements,
             e=(size, "B"),
             source="DeepSpeed, runtime/engine.py: gradients are flattened, so many at a time",
+        ),
+        count=kind.count,
+        once_per_device=True,
+        moments=("backward", "loss", "optimizer"),
+    )
+
+
+def _copy_to_add(kind: StageKind, study: Study) -> Memory:
+    """Return the copy of one gradient in the type of the buffer that it is added to.
+
+    Gradients of a micro-batch are cast one by one, each in a tensor of its own. The buffer is one
+    tensor, which is reduced in place: nothing is staged. No block of that size is free, so an
+    allocator reserves new memory for it.
+    """
+    precision = study[Training].precision
+    return Memory(
+        name=kind.label("copy of a gradient to add"),
+        cause=BUFFERS,
+        bytes_=formula(
+            "max(a, b, k m) e, embedding b, head a, or the largest matrix m of k layers",
+            a=kind.after,
+            b=kind.before,
+            k=minimum(kind.layers, 1),
+            m=kind.matrix,
+            e=(precision.gradients, "B"),
+            source="DeepSpeed, runtime/bf16_optimizer.py: update_hp_grads casts each gradient, and "
+            "get_grads_for_reduction returns the flat buffer",
         ),
         count=kind.count,
         once_per_device=True,
