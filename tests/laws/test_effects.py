@@ -438,7 +438,12 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 "kernels { mode = compiled }",
             ),
             "ends_together": ("sharded", "", "ends_together = on", ""),
-            "reduces_by_matrix": ("sharded", "", "reduces_by_matrix = on", ""),
+            "reduces_by_matrix": (
+                "sharded",
+                "",
+                "reduces_by_matrix = on",
+                "training { loss_chunks = 16 }",
+            ),
             "transfers": ("dense", "", "transfers = blocking", "layout { pp = 2 }"),
             "stops_early": (
                 "dense",

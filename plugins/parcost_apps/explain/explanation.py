@@ -240,10 +240,19 @@ def _memory(line: MemoryLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Ite
         ("each", _bytes(term.bytes_)),
         *_formula(line.formula, _memory_amount),
         ("occurs", _memory_life(term)),
+        ("of", _base(line)),
         ("left here", "" if all_of(line.left == 1) else quantity(line.left, "%")),
         ("from", f"plugin {line.plugin}"),
     )
     yield from _symbols(line.formula, _memory_amount, leaves)
+
+
+def _base(line: MemoryLine) -> str:
+    """Return the bytes that a share is taken of, "" for a term that is no share."""
+    part, own = line.term.of_activations, line.term.bytes_
+    if not all_of(part > 0) or any_of(own != 0):
+        return ""
+    return f"{_bytes(line.bytes_ / part)} of activations alive on this device"
 
 
 def _facts(*facts: tuple[str, str]) -> Iterator[Item]:

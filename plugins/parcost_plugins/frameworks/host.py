@@ -17,11 +17,25 @@ which are gathered after a synchronization.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import add
+from typing import Any
 
 from attrs import frozen
 
-from parcost import Check, Formula, Once, Pass, Real, Study, Work, block_name, formula, hookimpl
+from parcost import (
+    Check,
+    Formula,
+    Once,
+    Pass,
+    Real,
+    Study,
+    Work,
+    attribute,
+    block_name,
+    formula,
+    hookimpl,
+)
 from parcost.numeric import is_array, maximum, where
 from parcost_plugins.vocabulary import (
     Adapters,
@@ -212,6 +226,7 @@ def _lists(study: Study, framework: Framework) -> Iterator[Work]:
                     c=times * large,
                     N=ranks,
                     tau=(framework.list_issue, "s"),
+                    origins=partial(_seconds_of, framework, tau="list_issue"),
                     source="lists with a tensor for each rank, each of which is copied",
                 ),
                 pass_=pass_,
@@ -254,7 +269,10 @@ def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
     The host cannot issue ahead: the device is idle until the next kernel is issued.
     """
     seconds = formula(
-        "tau, of the first kernel after the counts", tau=(framework.issue, "s"), source=SOURCE
+        "tau, of the first kernel after the counts",
+        tau=(framework.issue, "s"),
+        source=SOURCE,
+        origins=partial(_seconds_of, framework, tau="issue"),
     )
     passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
     for pass_, recomputed in passes:
@@ -338,6 +356,7 @@ def _eager_seconds(issued: _Launches, study: Study) -> Formula:
             c=issued.calls,
             tau=(framework.issue, "s"),
             source=SOURCE,
+            origins=partial(_seconds_of, framework, tau="issue"),
         )
     return formula(
         "(k + c) (tau + w), k kernels and c collectives, each of which the host waits for",
@@ -346,30 +365,57 @@ def _eager_seconds(issued: _Launches, study: Study) -> Formula:
         tau=(framework.issue, "s"),
         w=(choice.launch_wait, "s"),
         source=SOURCE,
+        origins=partial(_blocking, framework, choice),
     )
+
+
+def _blocking(framework: Framework, choice: KernelChoice) -> dict[str, Any]:
+    return {**_seconds_of(framework, tau="issue"), **_seconds_of(choice, w="launch_wait")}
 
 
 def _compiled_seconds(
     issued: _Launches, framework: Framework, parts: float, *, apart: bool
 ) -> Formula:
     """Return the issue time of a compiled layer; weight gradients (*apart*) need no other call."""
-    each = 0.0 if framework.compiled_issue is None else framework.compiled_issue
+    symbols = {"tau": "issue"}
+    if framework.compiled_issue is not None:
+        symbols["u"] = "compiled_issue"
+    call: dict[str, Any] = {}
+    if not apart:
+        symbols["a"], call["a"] = "compiled_call", (framework.compiled_call, "s")
     return formula(
-        "q (a + x k u + c tau), x of k kernels are left and c collectives",
+        f"q ({'' if apart else 'a + '}x k u + c tau), q functions, x of k kernels are left and c "
+        "collectives",
+        call,
         q=parts,
-        a=(0.0 if apart else framework.compiled_call, "s"),
         x=framework.compiled_kernels,
         k=issued.kernels,
-        u=(each, "s"),
+        u=(0.0 if framework.compiled_issue is None else framework.compiled_issue, "s"),
         c=issued.calls,
         tau=(framework.issue, "s"),
         source=SOURCE,
+        origins=partial(_seconds_of, framework, **symbols),
     )
 
 
 def _graph_seconds(framework: Framework, parts: float) -> Formula:
     each = 0.0 if framework.graph_issue is None else framework.graph_issue
-    return formula("q g", q=parts, g=(each, "s"), source=SOURCE)
+    return formula(
+        "q g, q graphs",
+        q=parts,
+        g=(each, "s"),
+        source=SOURCE,
+        origins=partial(
+            _seconds_of,
+            framework,
+            **({} if framework.graph_issue is None else {"g": "graph_issue"}),
+        ),
+    )
+
+
+def _seconds_of(block: object, **symbols: str) -> dict[str, Any]:
+    """Return the attributes of a *block* by symbol, as origins of seconds."""
+    return {symbol: (attribute(block, name), "s") for symbol, name in symbols.items()}
 
 
 def _work(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Section, Sheet, block_name
+from parcost import Figure, Formula, Section, Sheet, attribute, block_name
 from parcost.numeric import where
 from parcost_plugins.inference.memory import ServingMemory, attention_over_cache, cache_read
 from parcost_plugins.inference.replica import Replica
@@ -22,17 +22,17 @@ def figures_of(
     sheet = Sheet(
         block_name(serving),
         source=ROOFLINE,
-        t=serving.tp,
+        t=attribute(serving, "tp"),
         g=serving.attention_replicas,
-        p=float(serving.pp),
-        n=serving.batch,
-        k=serving.batches,
-        S=serving.prompt,
-        peak=(replica.peak, "FLOP/s"),
-        B=(replica.bandwidth, "B/s"),
-        w=(serving.weights, "B"),
-        e=(serving.kv, "B"),
-        L=model.layers,
+        p=attribute(serving, "pp"),
+        n=attribute(serving, "batch"),
+        k=attribute(serving, "batches"),
+        S=attribute(serving, "prompt"),
+        peak=(replica.explain_peak(), "FLOP/s"),
+        B=(replica.explain_bandwidth(), "B/s"),
+        w=(attribute(serving, "weights"), "B"),
+        e=(attribute(serving, "kv"), "B"),
+        L=attribute(model, "layers"),
     )
     sheet.symbols["N"] = sheet.formula("t g p, devices")
     yield from _speed(replica, first, next_, sheet)

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from parcost import Real, Study
+from parcost import Formula, Real, Study, attribute, formula
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary import (
     Serving,
     Training,
 )
-from parcost_plugins.vocabulary.clocks import clock, held_share
+from parcost_plugins.vocabulary.clocks import clock, explain_held_share, held_share
 from parcost_plugins.vocabulary.partition import (
     Counts,
     LayerKind,
@@ -80,6 +80,43 @@ class Replica:
     def bandwidth(self) -> Real:
         """The memory bandwidth that a device reaches, in B/s."""
         return self.serving.device.memory_bandwidth * self.memory_efficiency
+
+    def explain_peak(self) -> Formula:
+        """Return :attr:`peak` with its formula."""
+        rate = attribute(self.serving.device, self.serving.compute)
+        return formula(
+            "P eta, eta of the peak in matrix products",
+            P=(rate, "FLOP/s"),
+            eta=self._explain_efficiency("matmul"),
+        )
+
+    def explain_bandwidth(self) -> Formula:
+        """Return :attr:`bandwidth` with its formula."""
+        rate = attribute(self.serving.device, "memory_bandwidth")
+        return formula(
+            "W eta, eta of the bandwidth of the memory",
+            W=(rate, "B/s"),
+            eta=self._explain_efficiency("memory"),
+        )
+
+    def _explain_efficiency(self, kind: str) -> Real | Formula:
+        serving, kernels = self.serving, self.study[KernelChoice]
+        name = f"{kind}_efficiency"
+        if getattr(serving, name) is not None:
+            return attribute(serving, name)
+        chosen = "gemm_efficiency" if kind == "matmul" else name
+        if getattr(kernels, chosen) is not None:
+            return attribute(kernels, chosen)
+        if kind == "memory":
+            return attribute(serving.device, name)
+        best = f"{serving.compute}_{name}" if serving.compute in ("fp8", "fp4") else name
+        return formula(
+            "e p s c, c of the clock without a power cap",
+            e=attribute(serving.device, best),
+            p=attribute(kernels, "shape_efficiency"),
+            s=explain_held_share(serving.device, kernels, serving.compute),
+            c=clock(serving.device, kernels),
+        )
 
     @property
     def memory_efficiency(self) -> Real:

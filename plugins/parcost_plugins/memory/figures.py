@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formula, hookimpl
-from parcost.numeric import ratio
+from parcost.numeric import any_of, ratio, where
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Offload, Training, layers
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
@@ -179,11 +180,30 @@ def _by_stage(outcome: Outcome) -> Iterator[Figure]:
             f"memory of device {device} of the pipeline",
             "GiB",
             Formula(
-                text="memory terms of the stages of a device, at the peak",
-                inputs={"device": float(device)},
+                text=_TERMS_OF_STAGE,
                 value=held,
+                explain=partial(_terms_of_stage, outcome, device),
             ),
         )
+
+
+_TERMS_OF_STAGE = "sum(m), of a device at its peak"
+
+
+def _terms_of_stage(outcome: Outcome, device: int) -> Formula:
+    """Return the sum of the terms on a *device*, at the moment of its peak."""
+    moments = outcome.memory_by_moment()[device].values()
+    peak = outcome.device_memory[device]
+    terms: dict[str, Real] = {}
+    rest: Real = 1.0  # where no moment has the peak yet
+    for lines in moments:
+        here = sum((line.bytes_ for line in lines), 0.0)
+        chosen = where(here >= peak * (1.0 - _ROUNDING), rest, 0.0)
+        rest = rest - chosen
+        for line in lines:
+            if any_of(chosen * line.bytes_ != 0):
+                terms[line.name] = terms.get(line.name, 0.0) + chosen * line.bytes_
+    return formula(_TERMS_OF_STAGE, m=(terms, "B"))
 
 
 def _activations(study: Study) -> Iterator[Figure]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from attrs import frozen
 
-from parcost import Formula, Memory, Moment, Real, Study, formula, symbols_of
+from parcost import Formula, Memory, Moment, Real, Study, attribute, formula, symbols_of
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import LayerSpan
@@ -302,9 +302,46 @@ class Rank:
             name: given[name] if name in given else _SYMBOLS[name](self)
             for name in symbols_of(text)
         }
-        return formula(text, symbols, source=source)
+        own = [name for name in symbols if name not in given]
+        return formula(text, symbols, source=source, origins=partial(_origins, self, own))
 
 
+def _origins(rank: Rank, symbols: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes behind *symbols*, those that are one attribute."""
+    found = {}
+    for symbol in symbols:
+        if symbol == "s":
+            whole = attribute(rank.training, "sequence")
+            ranks = attribute(rank.layout, "cp")
+            found[symbol] = formula("S / c, c ranks of context", S=whole, c=ranks)
+        elif symbol in _ATTRIBUTES:
+            block, name, unit = _ATTRIBUTES[symbol]
+            value = _SYMBOLS[symbol](rank)[0]
+            one = attribute(block(rank), name)
+            if is_array(value) or is_array(one.value) or one.value == value:
+                found[symbol] = (one, unit)
+    return found
+
+
+#: The attribute behind a symbol: its block, its name and its unit.
+_ATTRIBUTES: dict[str, tuple[Callable[[Rank], object], str, str]] = {
+    "S": (lambda r: r.training, "sequence", ""),
+    "b": (lambda r: r.training, "micro_batch", ""),
+    "h": (lambda r: r.model, "hidden", ""),
+    "a": (lambda r: r.model, "heads", ""),
+    "k": (lambda r: r.model, "kv_heads", ""),
+    "r": (lambda r: r.model, "q_lora", ""),
+    "f": (lambda r: r.model, "ffn", ""),
+    "F": (lambda r: r.model, "expert_ffn", ""),
+    "E": (lambda r: r.model, "experts", ""),
+    "V": (lambda r: r.model, "vocabulary", ""),
+    "t": (lambda r: r.layout, "tp", ""),
+    "u": (lambda r: r.layout, "etp", ""),
+    "d": (lambda r: r.model, "head_dim", ""),
+    "v": (lambda r: r.model, "head_dim", ""),
+    "e": (lambda r: r.training.precision, "activation", "B"),
+    "q": (lambda r: r.training.precision, "activation", "B"),
+}
 _SYMBOLS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "s": lambda r: (r.sequence, ""),
     "S": lambda r: (r.training.sequence, ""),

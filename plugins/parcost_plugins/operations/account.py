@@ -7,9 +7,10 @@ is taken as the average of a step, which is slightly too high.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from parcost import Figure, Formula, MissingFigure, Real, Study, formula
+from parcost import Figure, Formula, MissingFigure, Real, Study, attribute, formula
 from parcost.numeric import minimum, ratio
 from parcost_plugins.vocabulary import Cluster, Energy, Price, Run
 
@@ -98,8 +99,20 @@ def draw(study: Study, energy: Energy, busy: Real | Formula = 1.0) -> Formula | 
         w=energy.waiting_activity,
         k=energy.host_power,
         PUE=energy.pue,
+        origins=partial(_shares_of_power, energy),
         source="shares of the design power, times hosts, network and cooling",
     )
+
+
+def _shares_of_power(energy: Energy) -> dict[str, Formula]:
+    names = {
+        "i": "idle_power",
+        "a": "activity",
+        "w": "waiting_activity",
+        "k": "host_power",
+        "PUE": "pue",
+    }
+    return {symbol: attribute(energy, name) for symbol, name in names.items()}
 
 
 def _rate(speed: Speed) -> Figure:
