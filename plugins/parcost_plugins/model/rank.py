@@ -308,7 +308,7 @@ class Rank:
 
 def _origins(rank: Rank, symbols: Sequence[str]) -> dict[str, Any]:
     """Return the attributes behind *symbols*, those that are one attribute."""
-    found = {}
+    found: dict[str, Any] = {}
     for symbol in symbols:
         if symbol == "s":
             whole = attribute(rank.training, "sequence")
