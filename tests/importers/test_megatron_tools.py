@@ -143,6 +143,36 @@ def test_older_files_of_primus_extend_others_by_another_key(key: str) -> None:
     assert values(primus(models=files)) == values(primus())
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [  # Primus: mixtral_base.yaml, qwen2.5_base.yaml, deepseek_v3_base.yaml
+        ("mixtral_8x7B_v0.1", {"routing.dispatcher": "alltoall", "layout.ep": "1"}),
+        ("qwen3_30B_A3B", {"routing.dispatcher": "alltoall", "framework.permutation": "fused"}),
+        ("deepseek_v3", {"routing.hide": "shared_experts", "layout.ep": "8"}),
+    ],
+)
+def test_a_model_of_primus_brings_the_exchange_of_its_base(
+    name: str, expected: dict[str, str]
+) -> None:
+    text = PRIMUS.replace("small.yaml", f"{name}.yaml").replace("method: block", "method: uniform")
+    found = values(primus(text.replace("num_layers: 0", "num_layers: 1"), {}))
+    assert expected.items() <= found.items()
+    assert found["kernels.grouped_experts"] == "on"
+    stated = text.replace(
+        "micro_batch", "moe_token_dispatcher_type: allgather\n      micro_batch", 1
+    )
+    assert (
+        values(primus(stated.replace("num_layers: 0", "num_layers: 1"), {}))["routing.dispatcher"]
+        == "allgather"
+    )
+
+
+@pytest.mark.parametrize("name", ["gpt_oss_20B", "kimi_k2"])
+def test_a_model_of_primus_that_differs_from_the_published_raises_a_question(name: str) -> None:
+    found = primus(PRIMUS.replace("small.yaml", f"{name}.yaml"), {})
+    assert "model" in [one.attribute for one in found.questions]
+
+
 def test_a_switch_of_primus_may_be_a_number() -> None:
     on = primus(f"{PRIMUS}      sequence_parallel: 1\n")
     assert values(on)["layout.sequence_parallel"] == "on"
@@ -167,7 +197,9 @@ def test_variables_of_primus_have_their_defaults_or_values() -> None:
     assert "--set-env TP=VALUE" in question.answers
 
 
-@pytest.mark.parametrize(("model", "asks"), [("gpt_oss_20B", False), ("deepseek_v2_lite", True)])
+@pytest.mark.parametrize(
+    ("model", "asks"), [("mixtral_8x7B_v0.1", False), ("deepseek_v2_lite", True)]
+)
 def test_latent_attention_that_is_off_changes_models_that_have_it(model: str, asks: bool) -> None:
     text = f"{PRIMUS.replace('small', model)}      multi_latent_attention: false\n"
     assert bool(primus(text, {}).questions) is asks

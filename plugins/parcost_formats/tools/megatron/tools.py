@@ -250,9 +250,15 @@ def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: 
     option = _option("", f"model: {name}", place)
     if name in _TOOLS["primus"]["bases"]:  # whose values are the defaults of the table
         return
-    known = _TOOLS["primus"]["models"].get(name.rpartition("/")[2])
+    last = name.rpartition("/")[2]
+    known = _TOOLS["primus"]["models"].get(last)
     if text is None and known and not depth:
-        job.model = option.evolve(texts=(known,), assumption=f"{job.version}: {name}")
+        fact = f"{job.version}: {name}"
+        note = _TOOLS["primus"]["notes"].get(last, "")
+        job.model = option.evolve(texts=(known,), assumption=f"{fact}{note}")
+        for pattern, settings in _TOOLS["primus"]["model_settings"].items():
+            for key, value in settings.items() if is_listed(last, [pattern]) else ():
+                job.add(Option(name=key, key=key, texts=(value,), assumption=fact))
         return
     if text is None or depth > _DEEPEST:
         why = "this file is not beside the job, nor in a folder `models` there"
