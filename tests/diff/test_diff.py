@@ -149,6 +149,26 @@ def test_studies_of_a_file_are_compared_by_name(run_command: Run) -> None:
     assert "layout.tp  8       2" in page
 
 
+def test_studies_without_a_common_name_get_a_line_that_helps(run_command: Run) -> None:
+    studies = "study one { layout { tp = 4 } }\nstudy two { layout { tp = 8 } }\n"
+    files = {"a.par": SPEC + studies, "b.par": SPEC + studies.replace("study ", "study other_")}
+    page = " ".join(run_command("diff", "a.par", "b.par", files=files).out.split())
+    assert "give them the same names, or keep one study on each side" in page
+    assert "only in b.par: other_one, other_two" in page
+
+
+def test_a_cell_has_a_value_without_its_reason(run_command: Run) -> None:
+    """A reason of 60 letters would cut words in a column of 23; `--full` has it."""
+    why = "this reason has_words_that_are_longer_than_any_column of a table"
+    files = {
+        name: f'{SPEC}study a {{ layout {{ tp = {tp} @assumed("{why}") }} }}\n'
+        for name, tp in (("a.par", 4), ("b.par", 8))
+    }
+    page = run_command("diff", "a.par", "b.par", files=files).out
+    assert "layout.tp  4 (assumed)  8 (assumed)" in page
+    assert "this reason" in run_command("diff", "a.par", "b.par", "--full").out
+
+
 def test_a_job_that_does_not_fit_is_compared(run_command: Run) -> None:
     large = SPEC.replace("tp = 2, zero = 1", "tp = 1, zero = 0")
     files = {"a.par": SPEC, "b.par": large}

@@ -76,6 +76,30 @@ def test_the_default_page_fits_a_terminal(run: Run, text: str, flags: tuple[str,
     assert "Excluded: " in out
 
 
+MEGATRON = DENSE.replace("training {", "training { framework = megatron_core,")
+FEW = ("--axes", "tp,zero", "--over", "tp=1,2", "--over", "zero=1,2")
+
+
+@pytest.mark.parametrize("page", [(), ("--full",)])
+def test_a_search_says_what_zero_2_needs_and_how_it_sorts(run: Run, page: tuple[str, ...]) -> None:
+    """Megatron-Core shards gradients with Megatron-FSDP alone; without stages there is no cut."""
+    code, out, err = run(f"use catalog.frameworks.megatron_core\n{MEGATRON}", *FEW, *page)
+    assert code == 0, err
+    assert "zero: 2 and 3 need Megatron-FSDP, 1 the distributed optimizer" in out
+    assert "stages\n" not in out
+    assert ("is the fastest" in out) == ("Simpler layouts come first within 3 %" in out)
+    _, other, _ = run(DENSE, *FEW, *page)
+    assert "Megatron-FSDP" not in other
+
+
+def test_the_full_page_has_the_order_of_the_short_one(run: Run) -> None:
+    """The second of these is faster, by less than the tolerance of 50 %."""
+    options = (*FEW, "--tolerance", "50 %")
+    short, full = run(DENSE, *options)[1], run(DENSE, *options, "--full")[1]
+    (order,) = [line for line in short.splitlines() if "Simpler layouts come first" in line]
+    assert order in full.splitlines()
+
+
 @pytest.mark.slow
 def test_layers_that_do_not_divide_are_listed_with_their_cut(run: Run) -> None:
     """61 layers: 3 fewer than 8 x 8, 3 fewer than 16 x 4, and 3 fewer than 32 x 2."""

@@ -93,6 +93,8 @@ def search_page(
     yield _best(space, found, best)
     if len(varying_axes(found)) < len(found.best[0].values):
         yield Line("Values not listed are as in #1.", "faint")
+    yield from axis_notes(space, best)
+    yield from order_note(found, best)
     yield from reproduction(eval_command(space, best[0]))
     yield from no_effect(space, near)
     if len(best) > 1:
@@ -173,8 +175,9 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
     if found.gap is None:
         return f"{more} ({ended}: {found.looked:,} of {found.structures:,} parts done)", "warning"
     if found.gap > 0:
+        gap = f"{100 * max(found.gap, 1e-4):.2f}"
         return (
-            f"{more} ({ended}; another layout may be up to {100 * found.gap:.2f} % better)",
+            f"{more} ({ended}; another layout may be up to {gap} % better)",
             "warning",
         )
     if found.faults:
@@ -256,6 +259,7 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
     rows = []
     for place, entry in enumerate(best, start=1):
         layout, values = entry.layout, objective_values(entry)
+        derived = derived_values(space, entry)
         cells = [] if _is_step(found) else [numbers.quantity(layout.value, own.unit)]
         cells += [numbers.quantity(values[o.name][1], o.unit) for o in others]
         cells += [
@@ -265,12 +269,40 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
             ", ".join(
                 (
                     _settings_text(space, layout, shown if place == 1 else varying_axes(found)),
-                    *(setting_text(k, str(v)) for k, v in derived_values(space, entry).items()),
+                    *(
+                        f"{space.short[k]} {v}" if k in space.short else setting_text(k, str(v))
+                        for k, v in derived.items()
+                        if str(v)
+                    ),
                 )
             ),
         ]
         rows.append(Row((str(place), *cells), "strong" if place == 1 else "plain"))
     return Table([*columns, Column("layout", flexible=True)], rows)
+
+
+def axis_notes(space: Space, shown: Sequence[RankedLayout]) -> Iterator[Line]:
+    """Yield the notes of axes whose values differ between layouts, or are texts."""
+    layouts = [{**one.layout.values, **derived_values(space, one)} for one in shown]
+    texts = {axis.attribute for axis in space.follows if axis.value is not None}
+    for path, note in space.notes.items():
+        values = {str(each.get(path, "")) for each in layouts}
+        if len(values) > 1 or (path in texts and values != {""}):
+            yield Line(f"{space.short.get(path, _short(path))}: {note}", "faint")
+
+
+def order_note(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]:
+    """Yield the order of the layouts, unless the fastest comes first."""
+    costs = [entry.layout.cost for entry in shown]
+    if costs != sorted(costs) or shown[0].layout.value != found.lowest:
+        places = [layout.rank_by_time for layout in found.best]
+        place = places.index(1) + 1 if 1 in places else 0
+        fastest = f"#{place} is the fastest" if place else "the fastest is not listed"
+        yield Line(
+            f"Simpler layouts come first within {100.0 * found.tolerance:.3g} % of the step time; "
+            f"{fastest}{': --full' if place > len(shown) else ''}.",
+            "faint",
+        )
 
 
 def derived_values(space: Space, entry: RankedLayout) -> dict[str, Any]:

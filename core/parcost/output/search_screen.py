@@ -16,12 +16,14 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.language import numbers
 from parcost.output.search import (
     RankedLayout,
+    axis_notes,
     derived_values,
     eval_words,
     faults,
     layout_counts,
     no_effect,
     objective_values,
+    order_note,
     pareto_front,
     setting_text,
     step_times,
@@ -131,8 +133,7 @@ def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -
         for place, row in enumerate(zip(*(cells for _, cells in columns), strict=True))
     ]
     yield Table([column for column, _ in columns], rows)
-    notes = {axis.attribute: axis.note for axis in space.follows}
-    yield from (Line(f"{space.short[p]}: {notes[p]}", "faint") for p in cuts if notes[p])
+    yield from axis_notes(space, shown)
     fixed = [path for path in (*degrees, *words) if path not in (*varying, *mixed)]
     if fixed:
         yield Line(f"all: {_settings(space, values[0], fixed)}", "faint")
@@ -224,16 +225,7 @@ def _figure_columns(
 
 def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]:
     """Yield the notes below the table: the sort order and the accuracy of the predictions."""
-    costs = [entry.layout.cost for entry in shown]
-    if costs != sorted(costs) or shown[0].layout.value != found.lowest:
-        places = [layout.rank_by_time for layout in found.best]
-        place = places.index(1) + 1 if 1 in places else 0
-        fastest = f"#{place} is the fastest" if place else "the fastest is not listed"
-        yield Line(
-            f"Simpler layouts come first within {100.0 * found.tolerance:.3g} % of the step time; "
-            f"{fastest}{': --full' if place > len(shown) else ''}.",
-            "faint",
-        )
+    yield from order_note(found, shown)
     interval = shown[0].result.interval("step_time")
     share = (
         f"{numbers.quantity(interval.coverage, '%')}, s: interval of the step time. "

@@ -159,7 +159,8 @@ class Space:
 
     *texts* are numbers in the notation of a spec, by axis. *unsearched* are axes with values that
     are not searched: the user did not name them, or they are not available. *follows* are axes that
-    are not chosen and follow from the others. *short* are titles of columns by attribute.
+    are not chosen and follow from the others. *short* are titles of columns by attribute,
+    and *notes* explain values.
     """
 
     scenario: Scenario
@@ -171,6 +172,7 @@ class Space:
     unsearched: Sequence[Axis] = ()
     follows: Sequence[Axis] = ()
     short: Mapping[str, str] = {}
+    notes: Mapping[str, str] = {}
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
     merges: bool = True  # structures that differ in numbers alone are asked about at once
 
@@ -482,6 +484,7 @@ def space(
             if axis.attribute not in {one.attribute for one in axes}
         ],
         short={axis.attribute: axis.short for axis in _axes(study) if axis.short},
+        notes={axis.attribute: axis.note for axis in _axes(study) if axis.note},
         unsearched=[
             known[path]
             for path in dict.fromkeys(wanted)

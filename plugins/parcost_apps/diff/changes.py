@@ -71,7 +71,7 @@ class StudyChange:
 
     *verdicts* and *valid* (whether the study runs) are before and after. *reasons* are why it does
     not run after the change. *terms* are exposed seconds of the step, and *causes* their sums.
-    *memory* has the bytes of the fullest device.
+    *memory* has the bytes of the device with the highest peak.
     """
 
     name: str

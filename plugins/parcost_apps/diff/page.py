@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from math import isinf
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,13 @@ if TYPE_CHECKING:
 
 _MOST = 8  # rows of a table, unless all are wanted
 _POINTS = 20
+_UNPAIRED = (
+    "no study has the same name on both sides, so nothing was compared: give them the same "
+    "names, or keep one study on each side"
+)
 _SMALL = 1e-3  # of the largest number of a table: smaller changes are counted only
 _NOTHING = "-"
+_MARK = re.compile(r' @(\w+)\(".*"\)$')  # behind a value
 
 
 def difference_page(found: Difference, *, full: bool = False) -> Iterator[Item]:
@@ -94,7 +100,7 @@ def _study_data(change: StudyChange) -> dict[str, Any]:
 
 def _summary(found: Difference, changed: Sequence[StudyChange], same: int) -> str:
     if not (found.changes or found.same):
-        return "no study has the same name on both sides, so nothing was compared"
+        return _UNPAIRED
     names = len({change.name for change in changed})
     parts = [f"{names} {'study differs' if names == 1 else 'studies differ'}"]
     if same:
@@ -165,13 +171,31 @@ def _study(
     yield from _table("Memory by term", first.memory, full=full)
 
 
+def _cell(text: str | None, *, full: bool) -> str:
+    """Return a value for a cell; its source or reason is left out unless *full*.
+
+    >>> _cell('1 @assumed("tp is 1")', full=False), _cell(None, full=True)
+    ('1 (assumed)', '-')
+    """
+    if text is None or full:
+        return text or _NOTHING
+    return _MARK.sub(r" (\1)", text)
+
+
 def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[Item]:
     given = [change for change in changes if full or not change.follows]
     if not changes:
         return
     yield Heading("Attributes", 3)
     rows = [
-        Row((change.name, change.before or _NOTHING, change.after or _NOTHING, change.place))
+        Row(
+            (
+                change.name,
+                _cell(change.before, full=full),
+                _cell(change.after, full=full),
+                change.place,
+            )
+        )
         for change in given
     ]
     columns = (

@@ -47,7 +47,7 @@ class ServingMemory:
 
     @property
     def total(self) -> Real:
-        """Bytes in use on the fullest device."""
+        """Most bytes in use on a device."""
         return self.held + self.cache + self.overhead
 
     @property

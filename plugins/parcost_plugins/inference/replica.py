@@ -173,7 +173,7 @@ class Replica:
 
     @cached_property
     def device_parameters(self) -> Real:
-        """Parameters on the fullest device, including copies shared by ranks."""
+        """Most parameters on a device, including copies shared by ranks."""
         stages = range(self.serving.pp)
         found = self.study.parameters
         sums = [sum((held.elements * held.count[s] for held in found), 0.0) for s in stages]

@@ -105,7 +105,7 @@ _STATE = {"weights": "weights", "gradients": "gradients", "optimizer": "optimize
 
 
 def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the peak memory of the fullest device, by use."""
+    """Yield the highest peak memory of a device, by use."""
     found: dict[str, dict[str, Real]] = {kind: {} for kind in (*_STATE, "activations", "rest")}
     for line in outcome.memory_lines:
         kind = line.term.tag if line.term.tag in _STATE else "rest"

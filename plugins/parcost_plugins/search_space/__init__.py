@@ -32,8 +32,11 @@ def axes(study: Study) -> Iterator[Axis]:
 def _supported_axis(study: Study, axis: Axis) -> Axis:
     """Return *axis* without values that the framework does not support, unless none is left."""
     framework = study[Training].framework
-    if not offers_of(framework, axis.attribute):
+    offers = offers_of(framework, axis.attribute)
+    if not offers:
         return axis
+    note = "; ".join(filter(None, (axis.note, *(one.note for one in offers))))
+    axis = evolve(axis, note=note)
     kept = [value for value in axis.values if has(study, axis.attribute, value)]
     if not kept:
         return axis

@@ -1,7 +1,7 @@
 """Memory saved and time added by recomputing each part of a layer, in GiB per millisecond.
 
 The base is the same job without any recomputation, whatever the spec sets. Each row is an
-evaluation of its own: memory is the peak of the fullest device, which may be another device after
+evaluation of its own: memory is the highest peak of a device, which may be another device after
 the change.
 """
 

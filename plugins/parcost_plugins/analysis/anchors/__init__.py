@@ -184,7 +184,7 @@ def _notes(found: Anchoring) -> Iterator[str]:
 
 
 def _without(outcome: Outcome, tags: tuple[str, ...]) -> Formula:
-    """Return the peak memory of the fullest device without terms of these *tags*, in bytes."""
+    """Return the highest peak memory of a device without terms of these *tags*, in bytes."""
     lost = {line.name: line.bytes_ for line in outcome.memory_lines if line.term.tag in tags}
     return formula(
         "M - sum(o)" if lost else "M",

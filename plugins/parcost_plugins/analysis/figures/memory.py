@@ -1,4 +1,4 @@
-"""Figures of peak memory on the fullest device."""
+"""Figures of the highest peak memory of a device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parcost_plugins.vocabulary import Cluster, MemoryBudget
 
 
 def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the peak memory of the fullest device, and its free memory."""
+    """Yield the highest peak memory of a device, and its free memory."""
     device, budget = study[Cluster].device, study[MemoryBudget]
     held: dict[str, Real] = {}
     for line in outcome.memory_lines:
