@@ -80,7 +80,7 @@ class Offer:
         doc="degree that must be above 1 for this statement to apply; `any` for all layouts",
     )
     since: str = string(default="", doc="change and its version, for runs of other versions")
-    note: str = string(default="", doc="what some values need, for the page of a search")
+    note: str = string(default="", doc="needs of some values, printed by a search")
 
 
 @block("framework", label="required")

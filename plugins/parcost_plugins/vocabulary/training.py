@@ -553,7 +553,7 @@ class KernelChoice:
         "the framework",
     )
     memory_bound: bool = switch(
-        default=True, doc="estimate norms, activations and other streaming operators"
+        default=True, doc="time of norms, activations and other streaming operators is counted"
     )
     fused_accumulation: bool = switch(
         doc="weight-gradient products add to the gradients of earlier micro-batches themselves"
