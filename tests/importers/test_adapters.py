@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from parcost import ImportFile, Translation
+from parcost_plugins.vocabulary.adapters import TARGETS
 
+from .test_automodel import IMPORTER as AUTOMODEL
+from .test_automodel import RECIPE
 from .test_finetuning_tools import FILES, importers, settings
 
 Run = Callable[..., Any]
@@ -102,6 +105,50 @@ def test_the_trained_parameters_of_a_file_are_known(
     (report,) = json.loads(done.out)["reports"]
     figures = report["results"][0]["figures"]
     assert figures["trained_parameters"]["value"] == count
+
+
+VERL = """torchrun --nproc_per_node 8 -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=Qwen/Qwen3-8B \\
+  data.train_batch_size=64 data.micro_batch_size_per_gpu=1 data.max_length=2048 \\
+  model.enable_gradient_checkpointing=true model.lora_rank=16
+"""
+OPENRLHF = """deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B \\
+  --train_batch_size 64 --micro_train_batch_size 1 --max_len 2048 --zero_stage 2 --bf16 \\
+  --lora_rank 16 --target_modules q_proj v_proj --load_in_4bit
+"""
+
+
+def test_tools_of_reinforcement_learning_read_adapters_of_fine_tuning() -> None:
+    def read_text(tool: str, text: str) -> dict[str, str]:
+        found = next(i for i in importers() if i.name == tool).read(ImportFile("run.sh", text))
+        assert not found.problems
+        return settings(found)
+
+    verl = read_text("verl", VERL)
+    assert [verl[f"adapters.{one}"] for one in ("rank", "down", "weights")] == ["16", "on", "4 B"]
+    sft = read_text("openrlhf", OPENRLHF)
+    assert [sft[f"adapters.{one}"] for one in ("rank", "value", "down", "base")] == [
+        "16",
+        "on",
+        "off",
+        "nf4_double",
+    ]
+    assert "adapters.rank" not in read_text("verl", VERL.replace("lora_rank=16", "lora_rank=0"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "on", "rank"),
+    [
+        ("match_all_linear: true, dim: 16", 8, "16"),
+        ("target_modules: ['*_proj']", 7, "8"),
+        ("target_modules: ['*.q_proj', v_proj]", 2, "8"),
+    ],
+)
+def test_patterns_of_automodel_choose_modules(lines: str, on: int, rank: str) -> None:
+    peft = f"peft: {{_target_: nemo_automodel.components._peft.lora.PeftConfig, {lines}}}\n"
+    values = settings(AUTOMODEL.translate("run.yaml", RECIPE + peft))
+    targets = [values[f"adapters.{one}"] for one in TARGETS if f"adapters.{one}" in values]
+    assert targets.count("on") == on
+    assert values["adapters.rank"] == rank
 
 
 def test_defaults_of_a_tool_are_assumed() -> None:

@@ -776,8 +776,8 @@ def test_fine_tuning_of_nemo_rl_on_fsdp_is_read() -> None:
     assert uses(found)[-1] == "precisions.bf16_fsdp"
     assert [key.name for key in found.missing] == ["policy.sequence_packing.enabled"]
     adapters = RL_SFT.replace("lora_cfg: {enabled: false", "lora_cfg: {enabled: true")
-    (problem,) = one.read(ImportFile("run.yaml", adapters)).problems
-    assert "LoRA adapters are not in the language yet" in problem.message
+    values = settings(one.read(ImportFile("run.yaml", adapters)))
+    assert [values[f"adapters.{of}"] for of in ("rank", "head", "weights")] == ["8", "on", "4 B"]
     both = f"{RL_SFT.replace('  optimizer', '  megatron_cfg: {enabled: true}' + chr(10) + '  optimizer')}"
     (problem,) = one.read(ImportFile("run.yaml", both)).problems
     assert "both backends are enabled" in problem.message

@@ -15,6 +15,7 @@ from parcost_formats.tools.collector import (
     digits,
     read_configuration,
 )
+from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
@@ -68,6 +69,8 @@ class Automodel(JobImporter):
         if not any(key.startswith(_SECTIONS) for key in entries):
             return found.translation()
         _model(found)
+        if read_adapters(found, _TABLE) and str(found.value("model.torch_dtype")).endswith("32"):
+            found.assume(BLOCK, "weights", "4 B", "model.torch_dtype is that of the frozen weights")
         stages = _layout(found)
         _batch(found, stages)
         _precision(found)

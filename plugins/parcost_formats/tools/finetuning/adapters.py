@@ -82,7 +82,8 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
     if key:
         found.set(BLOCK, "dropout", on, key)
     else:
-        found.assume(BLOCK, "dropout", on, f"{version}: {own['dropout'][0]} is {share}")
+        name = next(iter(own["dropout"]), "the dropout of adapters")
+        found.assume(BLOCK, "dropout", on, f"{version}: {name} is {share}")
     _read_base(found, rules)
     return True
 
@@ -93,7 +94,7 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any]) -> None:
     every = next((key for key in own.get("every", ()) if found.switch(key)), "")
     key = every or next((one for one in own["targets"] if one in found), "")
     if every:
-        chosen: Sequence[str] = _EVERY
+        chosen: Sequence[str] = own.get("every_targets", _EVERY)
     elif key:
         chosen = list(_targets(found, key, rules))
     elif "targets_default" in own:
@@ -120,6 +121,13 @@ def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Ite
     for name in names:
         if name in ("all", "all-linear", "all_linear"):
             yield from _EVERY
+        elif "*" in name and rules[BLOCK].get("wildcards"):
+            form = name.removeprefix("*.") if name != "*" else name
+            chosen = [one for one in modules if fnmatchcase(one, form)]
+            single = [modules[one][0] for one in chosen if len(modules[one]) == 1]
+            if not single:
+                found.problem(key, f"`{name}` matches no module", f"known are {', '.join(modules)}")
+            yield from single
         elif name in modules:
             meant = modules[name]
             yield from meant

@@ -10,6 +10,7 @@ from attrs import evolve
 from parcost import ImportedKey, ImportFile, ImportProblem, Translation
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.interpolation import resolve
@@ -60,6 +61,8 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
         found.ask("layout.zero", reason, ("--set layout.zero=3", "--set layout.zero=1"))
     _read_job(found)
     _read_dtensor(found)
+    if read_adapters(found, _TABLE):
+        found.assume(BLOCK, "weights", "4 B", f"{_VERSION}: FSDP2 shards weights of float32")
     return _add_lengths(found.translation(), entries)
 
 

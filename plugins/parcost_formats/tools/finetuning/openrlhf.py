@@ -40,6 +40,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
         if str(found.value(engine)).lower() != "deepspeed":
             found.problem(engine, "only jobs on DeepSpeed are read", "describe the job in a spec")
     keys.model()
+    keys.adapters()
     _read_batch(keys)
     keys.sequence()
     if "deepspeed_config.zero_stage" not in found:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
 from parcost_formats.tools.finetuning.trainer import read_devices
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
@@ -45,6 +46,9 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
         read_hub_model(found, key, value)
     else:
         ask_for_model(found, key)
+    if read_adapters(found, _TABLE, str(value)):
+        why = f"{_VERSION}: FSDP shards frozen weights in the type of model_dtype, fp32"
+        found.assume(BLOCK, "weights", "4 B", why)
     if is_engine:
         _read_batches(found, tokens=True)
         _read_engine(found)
