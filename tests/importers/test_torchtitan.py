@@ -362,6 +362,17 @@ def test_float8_over_parameters_in_bf16_keeps_both(rows: bool, tmp_path: Path) -
     assert seconds[True] < 0.9 * seconds[False]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "precision"),
+    [
+        ("llama3_8b_float8", "fp8_torchao_rows"),
+        ("llama3_8b_float8_by_tensor", "fp8_torchao"),
+    ],
+)
+def test_float8_of_a_model_has_factors_for_rows_unless_stated(recipe: str, precision: str) -> None:
+    assert values(of_recipe(recipe))["training.precision"] == precision
+
+
 def test_sizes_of_an_unknown_flavor_come_from_a_configuration(run_command: Run) -> None:
     """Two layers of 4 x 64^2 + 3 x 64 x 128 + 2 x 64, two embeddings of 100 x 64, and a norm."""
     sizes = {
@@ -621,6 +632,25 @@ def llama3_8b_narrow() -> Trainer.Config:
     return config
 
 
+def llama3_8b_float8() -> Trainer.Config:
+    config = llama3_8b()
+    config.model_spec = model_registry("8B", converters=[Float8LinearConverter.Config()])
+    return config
+
+
+def llama3_8b_float8_by_tensor() -> Trainer.Config:
+    config = llama3_8b()
+    config.model_spec = model_registry(
+        "8B",
+        converters=[
+            Float8LinearConverter.Config(
+                recipe_name="tensorwise", enable_fsdp_float8_all_gather=True
+            )
+        ],
+    )
+    return config
+
+
 def llama3_8b_muon() -> Trainer.Config:
     config = llama3_8b()
     config.optimizer = Muon.Config(lr=1e-3)
@@ -649,7 +679,7 @@ def test_one_of_several_configurations_is_chosen() -> None:
     assert values(found)["training.micro_batch"] == "2"
     assert values(found)["recompute.alternate"] == "on"
     (problem,) = of_recipe("").problems
-    assert "4 configurations: llama3_8b, llama3_8b_narrow, llama3_8b_muon" in problem.message
+    assert "6 configurations: llama3_8b, llama3_8b_narrow, llama3_8b_float8" in problem.message
     assert problem.help.startswith("choose one: --recipe llama3_8b | --recipe llama3_8b_narrow |")
     (problem,) = of_recipe("llama3_8b_mouon").problems
     assert "did you mean `llama3_8b_muon`?" in problem.help

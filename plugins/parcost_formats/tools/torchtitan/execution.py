@@ -12,6 +12,8 @@ _OWN = "own"
 WIDE_GRADIENTS = "rowwise_with_gw_hp"
 #: Recipes of torchao 0.15: float8/config.py.
 _SCALED = ("tensorwise", "rowwise", WIDE_GRADIENTS)
+#: Where converters are arguments of a model, the default of their scaling factors is another one.
+_OF_MODEL = "model_spec"
 #: What a recipe of float8 has of the data type that parameters are kept in.
 _KEPT = ("weights", "gradients", "optimizer", "reduction", "update_traffic")
 _NARROW = ("--use catalog.precisions.mxfp8", "--use catalog.precisions.bf16_fsdp")
@@ -94,9 +96,9 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     draft = options.draft
     kept = options.word("training.dtype", "float32", "bfloat16")
     multiplied = options.word("training.mixed_precision_param", "bfloat16", "float32")
-    stated = options.get("training.mixed_precision_param")
+    param = options.get("training.mixed_precision_param")
     whole = options.get("training.dtype")
-    base, option, why = "bf16_fsdp", stated, options.why("mixed_precision_param is bfloat16")
+    base, option, why = "bf16_fsdp", param, options.why("mixed_precision_param is bfloat16")
     reduced = options.word("training.mixed_precision_reduce", "float32", "bfloat16")
     if kept == "bfloat16":
         base, option = "bf16_pure", whole
@@ -126,13 +128,17 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
                 if not draft.has(f"precision.{kept_as}"):
                     draft.set(f"precision.{kept_as}", f"{base}.{kept_as}", whole)
         base, option = "fp8_torchao", converters
-        if recipe is not None and recipe.text and options.word(name, *_SCALED) != "tensorwise":
+        stated = recipe if recipe is not None and recipe.text else None
+        scaled = options.word(name, *_SCALED) if stated is not None else ""
+        if not scaled and converters.key.startswith(_OF_MODEL):
+            scaled, option, why = "rowwise", None, options.why("recipe_name of float8 is rowwise")
+        if scaled and scaled != "tensorwise":
             base = "fp8_torchao_rows"
-            if recipe.text == WIDE_GRADIENTS:
+            if stated is not None and scaled == WIDE_GRADIENTS:
                 reason = "weight gradients in high precision need fewer casts than a recipe has"
-                options.ask(recipe, reason, [f"--use catalog.precisions.{base}", *_NARROW])
-            else:
-                draft.ignore(recipe, f"as `{base}` has it")
+                options.ask(stated, reason, [f"--use catalog.precisions.{base}", *_NARROW])
+            elif stated is not None:
+                draft.ignore(stated, f"as `{base}` has it")
             if gathers is not None:
                 draft.ignore(gathers, "weights scaled by rows are gathered in bf16")
         elif gathers is None or gathers.text == "false":

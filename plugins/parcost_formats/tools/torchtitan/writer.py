@@ -276,7 +276,9 @@ def _python(job: Job, fields: Fields) -> str:
     spec, imports = f'model_registry("{fields["model.flavor"]}")', []
     if "model.converters" in fields:
         gathers = fields["quantize.linear.float8.enable_fsdp_float8_all_gather"]
-        converter = f"Float8LinearConverter.Config(enable_fsdp_float8_all_gather={gathers})"
+        scaled = fields.get("quantize.linear.float8.recipe_name", "tensorwise")
+        arguments = f'recipe_name="{scaled}", enable_fsdp_float8_all_gather={gathers}'
+        converter = f"Float8LinearConverter.Config({arguments})"
         spec = f'model_registry("{fields["model.flavor"]}", converters=[{converter}])'
         imports.append(
             "from torchtitan.components.quantization.float8 import Float8LinearConverter"
