@@ -142,6 +142,9 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
     if "kv_heads" in rules and "model.num_kv_heads" not in found:
         heads = rules["sizes"]["num_heads"]
         why = f"{_VERSION}: {kind}: num_kv_heads is {heads}"
+        stated = found.whole("model.num_heads") or heads
+        if stated % heads:  # no job of a release that has KV heads
+            heads, why = stated, f"levanter 1.1: {kind} has no num_kv_heads"
         found.assume(_MODEL, "kv_heads", str(heads), why)
     hidden = found.whole("model.hidden_dim") or rules["sizes"]["hidden_dim"]
     scale = found.value("model.mlp_scale", rules.get("scale", 0))
@@ -199,7 +202,7 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
     start = found.value("initialize_from_hf") and found.switch("use_hf_model_config")
     keys = ("train_seq_len",) if start else ("train_seq_len", "model.seq_len")
     length = next((one for one in keys if one in found), "")
-    if start:
+    if start and "model.seq_len" in found:
         found.ignore("model.seq_len", "use_hf_model_config replaces the model of the file")
     if length:
         number = found.whole(length)
