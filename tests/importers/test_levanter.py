@@ -64,7 +64,7 @@ def test_a_job_has_the_defaults_of_its_classes() -> None:
     found = Levanter().translate("run.yaml", JOB)
     expected = {
         "model.layers": "6",
-        "model.kv_heads": "32",
+        "model.kv_heads": "12",
         "model.vocabulary": "128_256",
         "model.tied": "off",
         "layout.tp": "2",
@@ -180,3 +180,25 @@ def test_a_model_of_the_hub_is_the_reference_of_its_class() -> None:
     stated = Levanter().translate("run.yaml", f"train_seq_len: 2048\n{text}")
     assert settings(stated)["training.sequence"] == "2048"
     assert not stated.questions
+
+
+def test_a_checkpoint_without_a_length_in_the_file_asks_for_the_length() -> None:
+    text = JOB.replace("  seq_len: 1024\n", "")
+    found = Levanter().translate("run.yaml", f"{text}initialize_from_hf: true\n{HUB}")
+    assert [one.attribute for one in found.questions] == ["training.sequence"]
+    assert uses(found)[1] == "models.llama2_7b"
+
+
+def test_heads_that_no_default_of_kv_heads_divides_have_their_own() -> None:
+    text = JOB.replace("num_heads: 12", "num_heads: 4")
+    assert settings(Levanter().translate("run.yaml", text))["model.kv_heads"] == "4"
+    text = JOB.replace("num_heads: 12", "num_heads: 64")
+    assert settings(Levanter().translate("run.yaml", text))["model.kv_heads"] == "32"
+
+
+def test_batches_of_an_evaluation_do_not_decide() -> None:
+    text = f"{JOB}pz_eval: {{mode: first, eval_batch_size: 64}}\npz_eval_steps: 2\n"
+    assert not Levanter().translate("run.yaml", text).questions
+
+
+HUB = "use_hf_model_config: true\n"

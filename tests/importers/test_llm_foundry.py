@@ -161,3 +161,56 @@ def test_lion_has_one_moment_of_fp32() -> None:
     assert not found.questions
     assert settings(found)["precision.optimizer"] == "4 B"
     assert settings(found)["precision.update_traffic"] == "20 B"
+
+
+CHECKPOINT = """\
+max_seq_len: 2048
+model:
+  name: hf_causal_lm
+  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B
+  pretrained: false
+  config_overrides: {overrides}
+tokenizer: {{name: t, kwargs: {{model_max_length: 2048}}}}
+train_loader: {{name: text, num_workers: 8}}
+optimizer: {{name: decoupled_adamw, lr: 1.0e-4}}
+global_train_batch_size: 8
+device_train_microbatch_size: 1
+precision: amp_bf16
+fsdp_config: {{sharding_strategy: FULL_SHARD, mixed_precision: PURE}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "attribute", "answer"),
+    [
+        ("{torch_dtype: bfloat16}", "precision", "--use catalog.precisions.bf16_pure"),
+        ("{num_hidden_layers: 2}", "model", "--use config.json"),
+        ("{rope_scaling: {factor: 8.0}, use_cache: false, torch_dtype: float32}", "", ""),
+    ],
+)
+def test_changes_of_a_checkpoint_that_decide_are_asked_for(
+    overrides: str, attribute: str, answer: str
+) -> None:
+    found = LlmFoundry().translate("run.yaml", CHECKPOINT.format(overrides=overrides))
+    assert [(one.attribute, one.answers[0]) for one in found.questions] == (
+        [(attribute, answer)] if attribute else []
+    )
+
+
+def test_a_configuration_replaces_a_checkpoint_that_is_changed(run_command: Run) -> None:
+    """Two layers of 4 x 64^2 + 3 x 64 x 128 + 2 x 64, two embeddings of 100 x 64, and a norm."""
+    sizes = (
+        '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, '
+        '"num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100}'
+    )
+    text = CHECKPOINT.format(overrides="{num_hidden_layers: 2}")
+    files = {"run.yaml": text, "config.json": sizes}
+    machine = ("--use", "catalog.systems.dgx_h100", "--set", "dgx_h100.devices=8")
+    words = ("figures", "run.yaml", "parameters", *machine, "--use", "config.json")
+    assert "95,040" in run_command(*words, files=files).out
+
+
+def test_a_type_of_attention_that_is_not_known_is_an_error() -> None:
+    text = JOB.replace("grouped_query_attention", "native_sparse_attention")
+    ((message, _),) = problems(LlmFoundry(), text, "run.yaml")
+    assert "`native_sparse_attention` is not known" in message

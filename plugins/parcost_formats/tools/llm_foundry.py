@@ -12,10 +12,11 @@ from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
 from parcost_formats.tools.finetuning.trainer import narrow_states
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
+from parcost_formats.tools.huggingface.families import TABLE as HUGGING_FACE
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.tables import table
+from parcost_formats.tools.tables import is_listed, table
 
 TOOL = "llm_foundry"
 _VERSION = "LLM Foundry 0.22"
@@ -26,6 +27,8 @@ _EXPERTS = {
     "moe_top_k": ("model mpt", "top_k"),
     "moe_world_size": ("layout", "ep"),
 }
+#: Keys of `config_overrides` that change no size.
+_NO_SIZES = ("torch_dtype", "dtype", "max_position_embeddings", "attn_implementation")
 _MODEL, _RECIPE = "model mpt", "precision composer extends bf16_fsdp"
 _BATCH = re.compile(
     r"^\s*(?:device_train_microbatch_size|global_train_batch_size)\s*:", re.MULTILINE
@@ -78,7 +81,9 @@ def _model(found: SettingCollector) -> None:
     kind = str(found.value("model.name", "mpt_causal_lm"))
     if kind.startswith("hf_"):
         key = "model.pretrained_model_name_or_path"
-        if key in found:
+        if _overrides(found):
+            found.ignore(key, "its configuration is changed")
+        elif key in found:
             read_hub_model(found, key, str(found.value(key)))
         else:
             ask_for_model(found, key)
@@ -111,6 +116,27 @@ def _model(found: SettingCollector) -> None:
         found.assume(_MODEL, "gated", "off", f"{_VERSION}: ffn_type is mptmlp")
     _biases(found, norm or "layer")
     _attention(found)
+
+
+def _overrides(found: SettingCollector) -> bool:
+    """Ask for what the configuration of a Hugging Face model is changed to.
+
+    Return whether sizes of the model may change.
+    """
+    prefix, changed = "model.config_overrides.", False
+    for key in found.keys_below(prefix.rstrip(".")):
+        name, value = key.removeprefix(prefix), found.value(key)
+        if name in ("torch_dtype", "dtype") and "float32" not in str(value):
+            reason = "it is the type of the weights, and of the moments of Adam"
+            answers = [f"--use catalog.precisions.{one}" for one in ("bf16_pure", "bf16_fsdp")]
+            found.ask("precision", reason, answers, key)
+        elif is_listed(name, [*_NO_SIZES, *HUGGING_FACE["ignored"]["keys"]]):
+            found.ignore(key)
+        else:
+            reason = f"`{name}` is changed beside the name of a checkpoint"
+            found.ask("model", reason, ["--use config.json"], key)
+            changed = True
+    return changed
 
 
 def _experts(found: SettingCollector, kind: str) -> None:
@@ -151,9 +177,10 @@ def _biases(found: SettingCollector, norm: str) -> None:
 def _attention(found: SettingCollector) -> None:
     """Read the heads, the positions, and whether attention scores are written to memory."""
     prefix = "model.attn_config."
-    kind = found.value(f"{prefix}attn_type")
-    if kind == "multiquery_attention":
-        found.set(_MODEL, "kv_heads", "1", f"{prefix}attn_type")
+    key = f"{prefix}attn_type"
+    groups = found.word(key, table(TOOL)["attention_types"])
+    if groups:
+        found.set(_MODEL, "kv_heads", groups, key)
     learned, rows = found.switch("model.learned_pos_emb"), found.whole("max_seq_len")
     rows = found.whole("model.max_seq_len") or rows
     rotated = found.switch(f"{prefix}rope")
