@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.maxtext import MaxText
 
 from .translations import problems, settings, uses
+
+Run = Callable[..., Any]
 
 IMPORTER = MaxText()
 RUN = """\
@@ -147,6 +150,30 @@ def test_the_file_of_a_model_beside_the_run_is_read() -> None:
     values = settings(read(text, models_my_own_yml=MODEL))
     assert values["model.layers"] == "32"
     assert values["model.ffn"] == "14_336"
+
+
+@pytest.mark.parametrize("overrides", [True, False])
+def test_sizes_beside_the_name_of_a_model_are_those_of_the_job(
+    run_command: Run, overrides: bool
+) -> None:
+    """Llama 3.1 405B of 4 layers; without override_model_config both answers can be pasted.
+
+    A layer has 2 x (16384^2 + 16384 x 1024) weights in attention, 3 x 16384 x 53248, and two norms.
+    """
+    h = 16_384
+    each = 2 * (h * h + h * 1024) + 3 * h * 53_248 + 2 * h
+    totals = [layers * each + 2 * 128_256 * h + h for layers in (4, 126)]
+    text = RUN.replace("llama3.1-70b", "llama3.1-405b") + "base_num_decoder_layers: 4\n"
+    files = {"run.yml": f"{text}override_model_config: {overrides}\n"}
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    answers: list[list[str]] = [[]]
+    if not overrides:
+        asked = run_command("eval", "run.yml", *machine, files=files).err
+        (help,) = re.findall("choose one: (.*)", asked)
+        answers = [one.split() for one in help.split(" | ")]
+    for answer, total in zip(answers, totals, strict=False):
+        done = run_command("figures", "run.yml", "parameters", *machine, *answer, files=files)
+        assert f"{total:,}" in done.out
 
 
 def test_experts_and_latent_attention_are_read() -> None:

@@ -21,11 +21,23 @@ def read_name(
 
     Return its layer count if it is known.
     """
-    sizes = [key for key in _TABLE["model"] if key in found and key != "vocab_size"]
-    if sizes:
-        reason = f"`{sizes[0]}` is set beside `model_name`: {name} with other sizes"
-        found.ask("model", reason, _answers(), sizes[0])
+    sizes = _sizes_beside(found)
     entry = _TABLE["names"].get(name)
+    if sizes and entry is not None and found.switch("override_model_config"):
+        for key, (attribute, value) in sizes.items():
+            found.set(f"model {_OWN} extends {entry}", attribute, value, key)
+        found.use(f"models.{entry}", "model_name")
+        found.set("training", "model", _OWN, "model_name")
+        return None
+    if sizes:
+        key = next(iter(sizes))
+        reason = f"`{key}` is set beside `model_name`: {name} with other sizes"
+        answers = _answers()
+        if entry is not None:
+            changed = [f"--set {entry}.{one}={value}" for one, value in sizes.values()]
+            plain = f"--use catalog.models.{entry}"
+            answers = [" ".join([plain, *changed]), plain]
+        found.ask("model", reason, answers, key)
     if entry is not None:
         found.use(f"models.{entry}", "model_name")
         found.set("training", "model", entry, "model_name")
@@ -41,6 +53,17 @@ def read_name(
             return None
     found.ask("model", f"`{name}` is not in parcost's table", _answers(), "model_name")
     return None
+
+
+def _sizes_beside(found: SettingCollector) -> dict[str, tuple[str, str]]:
+    """Return sizes that a file states beside the name of a model: attributes and values by key."""
+    tables = (_TABLE["model"], _TABLE["parts"], _TABLE["latent"])
+    names = {key: str(facts["name"]) for one in tables for key, facts in one.items()}
+    names |= {"num_experts_per_tok": "top_k", "base_moe_mlp_dim": "expert_ffn"}
+    if not found.switch("override_model_config"):
+        del names["vocab_size"]  # a name has its own, whatever the run states
+    numbers = {key: found.whole(key, least=-1) for key in names if key in found}
+    return {key: (names[key], digits(one)) for key, one in numbers.items() if one is not None}
 
 
 def _answers() -> list[str]:
