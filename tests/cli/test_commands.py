@@ -1097,7 +1097,7 @@ heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 packages = {{
     "parcost_apps": (
-        *("catalog", "diff", "documentation", "editor", "explain", "figures", "fmt", "import_command"),
+        *("catalog", "check", "diff", "documentation", "editor", "explain", "figures", "fmt", "import_command"),
         *("merge", "new_plugin", "plugins", "rule", "server", "show", "timeline"),
     ),
     "parcost_measured": ("calibration", "validation"),

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 import parcost
 from parcost import SpecError
-from parcost.cli.check import command
 from parcost.language.format import format_text
 from parcost.language.text import Source
+from parcost_apps.check import command
 
 USES = """\
 use catalog.devices.h100_sxm

@@ -16,7 +16,8 @@ import pytest
 from parcost.cli import streams
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import csv_cell, escape_json, escape_line, escape_lines
-from parcost.output.diagnostics import github
+from parcost.output.diagnostics import as_data
+from parcost_formats.reports.ci_formats import github
 
 pytestmark = pytest.mark.slow
 
@@ -132,7 +133,7 @@ def test_shards_with_such_names_are_joined_as_they_were(run: Run) -> None:
 
 def test_a_workflow_command_contains_only_the_problem() -> None:
     found = Diagnostic("x", "a\n::set-output name=a::b\r%0A\x1b[2J", place="a,b:c\n::error::.par")
-    line = github(found)
+    line = github(as_data(found))
     assert "\n" not in line
     assert "\r" not in line
     assert line.startswith("::error file=a%2Cb%3Ac")

@@ -1,12 +1,10 @@
-"""Diagnostics as data, and as annotations of a pull request."""
+"""Diagnostics as data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from parcost.language.diagnostics import Diagnostic, Label
-from parcost.language.escapes import escape_line, escape_lines
 
 if TYPE_CHECKING:
     from parcost.binding.allowances import Suppression
@@ -35,41 +33,6 @@ def suppression_data(suppression: Suppression) -> dict[str, Any]:
     """Return a warning that a spec switches off as plain data, with its reason and comment."""
     comment = _label_data(Label(suppression.allowance.span))
     return {**as_data(suppression.diagnostic), "reason": suppression.reason, "comment": comment}
-
-
-def github(diagnostic: Diagnostic) -> str:
-    """Return a diagnostic as an annotation of a pull request.
-
-    >>> from parcost.language.diagnostics import Diagnostic
-    >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
-    '::error file=a.par,title=missing-file::no file `a`'
-    """
-    return github_of(as_data(diagnostic))
-
-
-def github_of(problem: Mapping[str, Any]) -> str:
-    """Return a diagnostic, as plain data, as an annotation of a pull request."""
-    properties = {
-        "file": problem["file"],
-        "line": problem["line"],
-        "endLine": problem["end_line"],
-        "col": problem["column"],
-        "endColumn": problem["end_column"],
-        "title": problem["id"],
-    }
-    parts = [problem["message"], *(f"note: {note}" for note in problem["notes"])]
-    parts += [f"help: {problem['help']}"] if problem["help"] else []
-    listed = ",".join(
-        f"{k}={_escaped(escape_line(str(v)), ':,')}" for k, v in properties.items() if v
-    )
-    return f"::{problem['severity']} {listed}::{_escaped(escape_lines(chr(10).join(parts)))}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    """Return *text* with the characters escaped that would end a workflow command."""
-    for character in ("%", "\r", "\n", *also):
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text
 
 
 def _label_data(label: Label) -> dict[str, Any]:

@@ -18,11 +18,11 @@ class GitHub(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the commands."""
-        from parcost.output.diagnostics import github_of
+        from parcost_formats.reports.ci_formats import github
 
         for entry in entries:
             for problem in _problems(entry):
-                yield github_of(problem) + "\n"
+                yield github(problem) + "\n"
 
 
 class Sarif(Exporter):
@@ -33,7 +33,7 @@ class Sarif(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the whole log at once, as it begins with the rules."""
-        from parcost.output.ci_formats import sarif
+        from parcost_formats.reports.ci_formats import sarif
 
         yield sarif(
             problem for entry in entries for problem in (*_problems(entry), *_suppressions(entry))

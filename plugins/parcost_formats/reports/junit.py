@@ -10,7 +10,7 @@ from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 
 if TYPE_CHECKING:
-    from parcost.output.ci_formats import CheckedClaim
+    from parcost_formats.reports.ci_formats import CheckedClaim
 
 _CLAIM = "expectation"
 
@@ -23,13 +23,13 @@ class JUnit(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the whole document at once, as it begins with the counts."""
-        from parcost.output.ci_formats import junit
+        from parcost_formats.reports.ci_formats import junit
 
         yield junit(case for entry in entries for case in _cases(entry))
 
 
 def _cases(entry: Entry) -> Iterator[CheckedClaim]:
-    from parcost.output.ci_formats import CheckedClaim, cases_of
+    from parcost_formats.reports.ci_formats import CheckedClaim, cases_of
 
     found: Any = entry.data()
     if entry.rejected:

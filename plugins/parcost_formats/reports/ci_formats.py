@@ -10,17 +10,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from parcost import __version__, record
 from parcost.language.escapes import escape_json, escape_line, escape_lines
-from parcost.output.rules import markdown
-from parcost.records import record
-from parcost.version import __version__
-
-if TYPE_CHECKING:
-    from parcost.plugins.rule_pages import RulePage
 
 Problem = Mapping[str, Any]
 
@@ -98,8 +93,8 @@ def _counts(cases: Sequence[CheckedClaim]) -> dict[str, str]:
     return {"tests": str(len(cases)), "failures": str(failed), "errors": str(errors)}
 
 
-def sarif(problems: Iterable[Problem], pages: Mapping[str, RulePage] = MappingProxyType({})) -> str:
-    """Return problems as a SARIF log, with a rule for each id and its page if it has one.
+def sarif(problems: Iterable[Problem], texts: Mapping[str, Problem] = MappingProxyType({})) -> str:
+    """Return problems as a SARIF log, with a rule for each id; *texts* are properties of rules.
 
     A problem with a ``reason`` is one that its spec switches off.
     """
@@ -108,7 +103,7 @@ def sarif(problems: Iterable[Problem], pages: Mapping[str, RulePage] = MappingPr
     driver = {
         "name": "parcost",
         "semanticVersion": __version__,
-        "rules": [_rule(id, pages.get(id)) for id in ids],
+        "rules": [{"id": id, **texts.get(id, {})} for id in ids],
     }
     run = {
         "tool": {"driver": driver},
@@ -117,20 +112,6 @@ def sarif(problems: Iterable[Problem], pages: Mapping[str, RulePage] = MappingPr
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
-
-
-def _rule(id: str, page: RulePage | None) -> dict[str, Any]:
-    """Return a SARIF rule, with the texts that a viewer shows."""
-    if page is None:
-        return {"id": id}
-    return {
-        "id": id,
-        "name": "".join(word.capitalize() for word in id.split("-")),
-        "shortDescription": {"text": page.title},
-        "fullDescription": {"text": page.why},
-        "help": {"text": page.fix, "markdown": markdown(page)},
-        "defaultConfiguration": {"level": page.severity},
-    }
 
 
 def _result(problem: Problem, ids: Sequence[str]) -> dict[str, Any]:
@@ -161,3 +142,34 @@ def _result(problem: Problem, ids: Sequence[str]) -> dict[str, Any]:
 
 def _uri(path: str) -> str:
     return quote(path.encode("utf-8", "surrogateescape"))
+
+
+def github(problem: Problem) -> str:
+    """Return a problem as an annotation of a pull request.
+
+    >>> from parcost.language.diagnostics import Diagnostic
+    >>> from parcost.output.diagnostics import as_data
+    >>> github(as_data(Diagnostic("missing-file", "no file `a`", place="a.par")))
+    '::error file=a.par,title=missing-file::no file `a`'
+    """
+    properties = {
+        "file": problem["file"],
+        "line": problem["line"],
+        "endLine": problem["end_line"],
+        "col": problem["column"],
+        "endColumn": problem["end_column"],
+        "title": problem["id"],
+    }
+    parts = [problem["message"], *(f"note: {note}" for note in problem["notes"])]
+    parts += [f"help: {problem['help']}"] if problem["help"] else []
+    listed = ",".join(
+        f"{k}={_escaped(escape_line(str(v)), ':,')}" for k, v in properties.items() if v
+    )
+    return f"::{problem['severity']} {listed}::{_escaped(escape_lines(chr(10).join(parts)))}"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """Return *text* with the characters escaped that would end a workflow command."""
+    for character in ("%", "\r", "\n", *also):
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parcost.binding.allowances import Suppression
     from parcost.engine.session import Session
     from parcost.language.diagnostics import Diagnostic
+    from parcost.plugins.rule_pages import RulePage
 
 
 @click.command("check")
@@ -89,19 +90,18 @@ def _write(
     session: Session,
 ) -> None:
     from parcost.language.diagnostic_text import render
-    from parcost.output.diagnostics import as_data, github, suppression_data
+    from parcost.output.diagnostics import as_data, suppression_data
+    from parcost_formats.reports.ci_formats import cases_of, github, junit, sarif
 
     found = [diagnostic for diagnostics in by_path.values() for diagnostic in diagnostics]
     if format_ == "sarif":
-        from parcost.output.ci_formats import sarif
         from parcost.plugins.rule_pages import rule_pages
 
+        pages = rule_pages(session.plugins).pages
         both = [*map(as_data, found), *map(suppression_data, suppressions)]
-        put(sarif(both, rule_pages(session.plugins).pages))
+        put(sarif(both, {id: _rule(page) for id, page in pages.items()}))
         return
     if format_ == "junit":
-        from parcost.output.ci_formats import cases_of, junit
-
         cases = (cases_of(path, list(map(as_data, some))) for path, some in by_path.items())
         put(junit(case for some in cases for case in some))
         return
@@ -117,8 +117,21 @@ def _write(
         return
     for diagnostic in found:
         if format_ == "github":
-            put(github(diagnostic) + "\n")
+            put(github(as_data(diagnostic)) + "\n")
         else:
             put(
                 wrap_sentences(render(diagnostic, color=wants_color(results())), results()) + "\n\n"
             )
+
+
+def _rule(page: RulePage) -> dict[str, Any]:
+    """Return the properties of a rule in SARIF, with the texts that a viewer shows."""
+    from parcost.output.rules import markdown
+
+    return {
+        "name": "".join(word.capitalize() for word in page.id.split("-")),
+        "shortDescription": {"text": page.title},
+        "fullDescription": {"text": page.why},
+        "help": {"text": page.fix, "markdown": markdown(page)},
+        "defaultConfiguration": {"level": page.severity},
+    }
