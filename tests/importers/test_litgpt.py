@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from parcost import ImportFile
 from parcost_formats.tools.litgpt import LitGpt
 
 from .translations import assumptions, problems, settings, uses
@@ -78,3 +79,47 @@ def test_what_a_file_leaves_open_raises_a_question(old: str, new: str, attribute
 @pytest.mark.parametrize("key", ["lora_r: 8", "quantize: bnb.nf4"])
 def test_adapters_and_frozen_models_are_errors(key: str) -> None:
     assert problems(LitGpt(), f"{FINETUNE}{key}\n", "run.yaml")
+
+
+COMMAND = """B=2
+litgpt download meta-llama/Llama-3.2-1B
+litgpt pretrain Llama-3.2-1B --config conf/run.yaml --train.micro_batch_size $B --devices=4
+litgpt chat out
+"""
+
+
+def test_a_command_is_read_over_its_configuration() -> None:
+    """Words of the command come before keys of the file: 2 nodes of 4 devices, micro-batches of 2."""
+    importer = LitGpt()
+    assert importer.recognizes("run.sh", COMMAND)
+    assert not importer.recognizes("run.sh", "litgpt chat out\n")
+    text = PRETRAIN.replace("micro_batch_size: 2", "micro_batch_size: 8")
+    beside = {"conf/run.yaml": text.replace("model_name: Llama-3.2-1B", "model_name: other")}
+    found = importer.read(ImportFile("run.sh", COMMAND, neighbor=beside.get))
+    expected = {
+        "cluster.devices": "2 * 4",
+        "training.micro_batch": "2",
+        "training.global_batch": "256 sequences",
+        "training.sequence": "2048",
+    }
+    assert expected.items() <= settings(found).items()
+    assert "models.llama32_1b" in uses(found)
+    assert not found.questions
+    full = COMMAND.replace("pretrain Llama-3.2-1B", "finetune_full c/meta-llama/Llama-3.2-1B")
+    again = importer.read(ImportFile("run.sh", full, neighbor=beside.get))
+    assert settings(again)["training.recompute"] == "full"
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (COMMAND, "`conf/run.yaml` has the other keys, and is not in the folder of the script"),
+        (COMMAND.replace("B=2\n", ""), "`train.micro_batch_size`: `B` is not set in the file"),
+        ("litgpt finetune a/b\n", "`finetune`: adapters are not in the language yet"),
+        (f"{COMMAND}{COMMAND}", "the script has 2 trainings of LitGPT, and one is expected"),
+        (f"cd $X\n{COMMAND}", "`cd $X` in line 1 leads to a folder that is not known"),
+    ],
+)
+def test_a_command_that_is_not_complete_is_an_error(script: str, message: str) -> None:
+    (problem,) = LitGpt().read(ImportFile("run.sh", script)).problems
+    assert message in problem.message

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.litgpt_command import LitGptCommand, is_command, read_command
 from parcost_formats.tools.tables import is_listed, table
 
 TOOL = "litgpt"
@@ -31,17 +32,25 @@ class LitGpt(JobImporter):
     name = TOOL
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether the text is YAML with the sections of LitGPT."""
+        """Return whether the text is YAML with the sections of LitGPT, or starts it."""
+        if not name.endswith((".yaml", ".yml", ".py", ".par", ".md", ".ipynb")):
+            return is_command(text)
         if not name.endswith((".yaml", ".yml")) or "trainer:" in text:
             return False
         return all(re.search(sign, text, re.MULTILINE) for sign in _SIGNS)
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(name, text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
-        found = SettingCollector(entries, table(TOOL))
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a configuration, or of the command in a script."""
+        is_yaml = file.name.endswith((".yaml", ".yml"))
+        read = read_configuration(file.name, file.text) if is_yaml else read_command(file)
+        if isinstance(read, ImportProblem):
+            return Translation(problems=[read])
+        entries, assumed = read if isinstance(read, LitGptCommand) else (read, {})
+        found = SettingCollector(entries, table(TOOL), assumed)
         for pattern, why in table(TOOL)["rejected"].items():
             for key in entries:
                 if is_listed(key, [pattern]) and found.value(key) is not None:
