@@ -491,6 +491,8 @@ def test_what_ranks_share_out(flags: str, attributes: dict[str, str]) -> None:
             "--account-for-embedding-in-pipeline-split",
             {"schedule.count_embedding": "on"},
         ),
+        # 24 layers on the three stages behind the embedding
+        ("--standalone-embedding-stage", {"schedule.stages": "[0, 8, 8, 8]"}),
     ],
 )
 def test_stages_of_a_pipeline(flags: str, attributes: dict[str, str]) -> None:
@@ -499,6 +501,13 @@ def test_stages_of_a_pipeline(flags: str, attributes: dict[str, str]) -> None:
         assert "9 stages are not a multiple of pp 4" in problems(text)[0]
     else:
         assert attributes.items() <= values(read(text)).items()
+
+
+def test_a_stage_for_the_embedding_alone_leaves_layers_that_divide() -> None:
+    text = small("--standalone-embedding-stage", "--pipeline-model-parallel-size 4")
+    assert "2 layers do not divide by the 3 stages behind the embedding" in problems(text)[0]
+    alone = read(small("--standalone-embedding-stage", "--pipeline-model-parallel-size 1"))
+    assert "schedule.stages" not in values(alone)
 
 
 def test_the_layout_of_a_large_model_is_read() -> None:

@@ -11,6 +11,7 @@ from parcost_plugins.vocabulary.stages_text import Stage, StagesTextError, stage
 _LAYOUT = "pipeline_model_parallel_layout"
 _VIRTUAL = "num_virtual_stages_per_pipeline_rank"
 _PER_VIRTUAL = "num_layers_per_virtual_pipeline_stage"
+_ALONE = "standalone_embedding_stage"  # with no layers
 _FIRST, _LAST = "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"
 _EMBEDDING, _LOSS = (
     "account_for_embedding_in_pipeline_split",
@@ -38,6 +39,8 @@ def read_schedule(options: ToolOptions) -> None:
         _stages(options, pp, chunks)
     elif options.has(_FIRST) or options.has(_LAST):
         _end_stages(options, pp, chunks or 1)
+    elif pp > 1 and options.on(_ALONE):
+        _stages_without_first(options, pp, chunks or 1)
     for name, attribute in ((_EMBEDDING, "count_embedding"), (_LOSS, "count_head")):
         option = options.get(name)
         if option is not None:
@@ -187,6 +190,23 @@ def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
     _list(options, option, [count // chunks for count in devices] * chunks)
     if options.get(_FIRST) is not None and (other := options.get(_LAST)) is not None:
         draft.ignore(other, f"read with {option.key}")
+
+
+def _stages_without_first(options: ToolOptions, pp: int, chunks: int) -> None:
+    """Read the layers of stages whose first one has the embedding alone."""
+    option = options.get(_ALONE)
+    layers = options.whole("num_layers", 1)
+    if option is None:
+        return
+    if layers is None or chunks > 1:
+        options.draft.leave(
+            option, "the first stage has no layers: `schedule { stages }` lists them"
+        )
+    elif layers % (pp - 1):
+        why = f"{layers} layers do not divide by the {pp - 1} stages behind the embedding"
+        options.draft.problem(option, why)
+    else:
+        _list(options, option, [0, *[layers // (pp - 1)] * (pp - 1)])
 
 
 def _list(options: ToolOptions, option: Option, layers: Sequence[int]) -> None:
