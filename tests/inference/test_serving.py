@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 import parcost
+from parcost import Formula
 
 LLAMA3_70B = 70_553_706_496
 TABLE = 128_256 * 8192  # the embedding, of which a token reads one row
@@ -185,7 +188,7 @@ def test_the_context_grows_while_an_answer_is_made() -> None:
     more = "prompt = 1000, output = 500, all_reduce = 0 s"
     assert chat(more, "cache_seconds") == pytest.approx(1250 * 327_680 / (8 * 3.35e12))
     assert chat(more, "kv_memory") == 1500 * 327_680 / 8
-    whole = chat(more, "prefill_seconds") + 500 * chat(more, "decode_seconds")
+    whole = chat(more, "prefill_seconds") + 499 * chat(more, "decode_seconds")
     assert chat(more, "request_seconds") == pytest.approx(whole)
 
 
@@ -259,7 +262,8 @@ def test_stages_share_a_token_and_make_as_many_batches_at_once() -> None:
 
 def test_the_largest_batch_fills_what_weights_leave() -> None:
     found = result(SERVING.format(more="context = 8000, longest = 8000"))
-    room = 81_559 * 2**20 - found.figure("chat.weights_memory")
+    communicator = 294 * 2**20  # of the 8 ranks
+    room = 81_559 * 2**20 - found.figure("chat.weights_memory") - communicator
     assert found.figure("chat.largest_batch") == room // (8000 * 327_680 / 8)
     largest = int(found.figure("chat.largest_batch"))
     for batch, errors in ((largest, 0), (largest + 1, 1)):
@@ -297,9 +301,47 @@ def test_efficiencies_are_those_of_training_by_default() -> None:
         chat(more, "weights_seconds") / 0.896
     )
     # The best product, other shapes, and what 700 W hold of that rate.
+    flops = chat(more, "prefill_flops")
+    core = 80 * 2 * 4096 * 4096 * 8192  # 2 products over half of the keys, 2 FLOPs each
+    products = (flops - core) / (8 * 989e12 * 0.803 * 0.92 * 0.86)
     assert chat(more, "prefill_compute_seconds", text) == pytest.approx(
-        chat(more, "prefill_compute_seconds") / (0.803 * 0.92 * 0.86)
+        products + core / (8 * 596.1e12), rel=1e-4
     )
+
+
+def test_attention_of_a_prompt_runs_at_the_rate_of_its_kernel_in_16_bits() -> None:
+    text = SERVING.replace("matmul_efficiency = 1, memory_efficiency = 1\n", "")
+    kernels = "kernels {{ attention_forward_efficiency = 50 % }}\n"
+    for compute in ("bf16", "fp8"):
+        given = kernels + text.replace("compute = bf16", f"compute = {compute}")
+        found = result(given.format(more="batch = 1, prompt = 32768"))
+        parts = found_parts(found)
+        assert parts["core"].value == 0.5 * 989e12
+        core, rest = 80 * 2 * 32768**2 * 8192, parts["peak"].value
+        seconds = (found.figure("chat.prefill_flops") - core) / rest + core / (0.5 * 989e12)
+        assert found.figure("chat.prefill_compute_seconds") == pytest.approx(seconds / 8, rel=1e-4)
+
+
+def found_parts(found: parcost.Result) -> Mapping[str, Formula]:
+    (figure,) = [
+        figure
+        for _, figure in (*found.figures, *found.details)
+        if figure.name == "chat.prefill_compute_seconds"
+    ]
+    return figure.formula.parts
+
+
+@pytest.mark.parametrize(
+    ("degrees", "groups"),
+    [("tp = 8", 1), ("tp = 4, pp = 2", 3), ("tp = 1, pp = 2", 1)],
+)
+def test_each_group_of_ranks_has_a_communicator(degrees: str, groups: int) -> None:
+    """Ranks of a layer, stages, and all devices where neither of these is all."""
+    budget = "context = 1 GB, communicator = 100 MB"
+    text = SERVING.replace("tp = 8", degrees).replace("context = 0 B", budget)
+    found = result(text.format(more="batch = 1, context = 100, longest = 100"))
+    weights, cache = found.figure("chat.weights_memory"), found.figure("chat.kv_memory")
+    assert found.figure("chat.memory") - weights - cache == pytest.approx(1e9 + groups * 1e8)
 
 
 @pytest.mark.slow

@@ -48,11 +48,10 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         if not legal:
             continue
         replica = Replica.of(study, serving)
-        memory = ServingMemory.of(replica)
-        yield capacity_check(replica, memory)
+        yield capacity_check(replica, ServingMemory.of(replica))
         first, next_ = prefill(replica), decode(replica)
         yield ends(replica, first, next_)
-        yield from mark_details(figures_of(replica, memory, first, next_), *_HEADLINES)
+        yield from mark_details(figures_of(replica, first, next_), *_HEADLINES)
         if is_array(first.seconds, next_.seconds):
             yield section_note(block_name(serving))
         else:

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 from parcost import Figure, Formula, Section, Sheet, attribute, block_name
 from parcost.numeric import where
-from parcost_plugins.inference.memory import ServingMemory, attention_over_cache, cache_read
+from parcost_plugins.inference.memory import (
+    attention_over_cache,
+    cache_read,
+    communicators,
+)
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import ServingPhase
 from parcost_plugins.vocabulary import MemoryBudget, Price
@@ -14,9 +18,7 @@ from parcost_plugins.vocabulary import MemoryBudget, Price
 ROOFLINE = "Williams et al. 2009, roofline; Pope et al. 2022, section 3"
 
 
-def figures_of(
-    replica: Replica, memory: ServingMemory, first: ServingPhase, next_: ServingPhase
-) -> Iterator[Figure]:
+def figures_of(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Iterator[Figure]:
     """Yield every figure of *replica*; *first* is the prefill, *next_* a decode step."""
     serving, model = replica.serving, replica.serving.model
     sheet = Sheet(
@@ -37,7 +39,7 @@ def figures_of(
     sheet.symbols["N"] = sheet.formula("t g p, devices")
     yield from _speed(replica, first, next_, sheet)
     yield from _parts(replica, next_, sheet)
-    yield from _memory(replica, memory, sheet)
+    yield from _memory(replica, sheet)
 
 
 _SIDE_BY_SIDE = (
@@ -107,7 +109,7 @@ def _speed(
         "request_seconds",
         "time of a whole answer",
         "s",
-        "prefill_seconds + output decode_seconds",
+        "prefill_seconds + max(output - 1, 0) decode_seconds, as the prefill gives the first token",
         output=serving.output,
     )
     sheet.symbols["b"] = sheet.formula("min(k, p), batches in different stages")
@@ -163,7 +165,13 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "FLOP",
         "S (G - H + A) + H, G of products and A of attention, H of logits of the last token",
     )
-    yield sheet("prefill_compute_seconds", "products of a prompt", "s", "prefill_flops / (t peak)")
+    yield sheet(
+        "prefill_compute_seconds",
+        "products of a prompt, and its attention",
+        "s",
+        "((prefill_flops - S A) / peak + S A / core) / t, A of attention",
+        core=(replica.explain_attention_rate(), "FLOP/s"),
+    )
     yield sheet(
         "weights_seconds",
         "reading the weights",
@@ -219,7 +227,7 @@ def _messages(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[F
     )
 
 
-def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[Figure]:
+def _memory(replica: Replica, sheet: Sheet) -> Iterator[Figure]:
     serving, model = replica.serving, replica.serving.model
     on_one = "on the device with the highest memory"
     if model.is_latent:
@@ -253,8 +261,18 @@ def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[F
         psi=replica.device_parameters,
         note=on_one,
     )
-    sheet.symbols |= {"overhead": (memory.overhead, "B"), "M": (serving.device.memory, "B")}
-    usable = replica.study[MemoryBudget].usable
+    budget = replica.study[MemoryBudget]
+    usable = budget.usable
+    sheet.symbols |= {"M": (serving.device.memory, "B")}
+    sheet.symbols["overhead"] = (
+        sheet.formula(
+            "c + k x, context c and k communicators of x",
+            c=(attribute(budget, "context"), "B"),
+            k=communicators(replica),
+            x=(attribute(budget, "communicator"), "B"),
+        ),
+        "B",
+    )
     sheet.symbols["usable"] = sheet.formula("share M", share=usable), "B"
     yield sheet(
         "memory", "memory in use", "GiB", "weights_memory + kv_memory + overhead", note=on_one

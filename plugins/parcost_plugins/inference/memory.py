@@ -41,7 +41,7 @@ class ServingMemory:
             held=replica.device_parameters * serving.weights,
             sequence=sequence,
             cache=sequence * serving.batch * serving.batches,
-            overhead=budget.context,
+            overhead=budget.context + communicators(replica) * budget.communicator,
             usable=budget.usable * serving.device.memory,
         )
 
@@ -58,6 +58,18 @@ class ServingMemory:
     def largest_batch(self, batches: Real) -> Real:
         """Return the sequences per batch that fit, if *batches* batches are in flight."""
         return maximum(floor(self.room / (batches * self.sequence)), 0.0)
+
+
+def communicators(replica: Replica) -> Real:
+    """Return the number of communicators of more than one rank that a device uses.
+
+    Tensor-parallel ranks have one, stages, experts, and all devices unless one of these is all.
+    """
+    serving = replica.serving
+    degrees = [serving.tp, float(serving.pp), serving.ep]
+    used = sum((where(ranks > 1, 1.0, 0.0) for ranks in degrees), 0.0)
+    widest = maximum(maximum(serving.tp, float(serving.pp)), serving.ep)
+    return used + where(replica.devices > widest, 1.0, 0.0)
 
 
 def bytes_per_layer(replica: Replica) -> Real:

@@ -24,6 +24,7 @@ from parcost_plugins.vocabulary import (
     Serving,
     Training,
 )
+from parcost_plugins.vocabulary.attention_reach import attended_tokens
 from parcost_plugins.vocabulary.clocks import clock, explain_held_share, held_share
 from parcost_plugins.vocabulary.partition import (
     Counts,
@@ -80,6 +81,40 @@ class Replica:
     def bandwidth(self) -> Real:
         """The memory bandwidth that a device reaches, in B/s."""
         return self.serving.device.memory_bandwidth * self.memory_efficiency
+
+    @property
+    def attention_rate(self) -> Real:
+        """The FLOP/s that the attention core of a prompt reaches on a device, in 16 bits."""
+        return self.explain_attention_rate().value
+
+    def explain_attention_rate(self) -> Formula:
+        """Return :attr:`attention_rate` with its formula.
+
+        The device's attention kernel has it. A stated efficiency of products holds for attention
+        too, and so does that of a device without kernels.
+        """
+        serving, kernels, training = self.serving, self.study[KernelChoice], self.study[Training]
+        device, model, table = serving.device, serving.model, serving.device.attention
+        kernel = None if table is None else table.find(kernels.attention or table.auto, "wide")
+        if kernel is None and table is not None:
+            kernel = table.find(table.auto, "wide")
+        if serving.matmul_efficiency is not None or kernel is None or model.is_nominal:
+            return self.explain_peak()
+        wide = "bf16" if serving.compute in ("fp8", "fp4") else serving.compute
+        rate = (attribute(device, wide), "FLOP/s")
+        if kernels.attention_forward_efficiency is not None:
+            own = attribute(kernels, "attention_forward_efficiency")
+            return formula("P eta, eta of the peak in attention", P=rate, eta=own)
+        return formula(
+            "P e a c / (1 + f / n), e of the kernel for its heads, c of the clock without a power "
+            "cap, f keys of a fixed cost beside n",
+            P=rate,
+            e=kernel.efficiency((model.qk_dim + model.value_dim) / 2, backward=False),
+            a=attribute(device, "attention_efficiency"),
+            c=clock(device, kernels),
+            f=kernel.fill(backward=False),
+            n=maximum(attended_tokens(training, windowed=False), 1.0),
+        )
 
     def explain_peak(self) -> Formula:
         """Return :attr:`peak` with its formula."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost import Formula, Real, formula, plain_of
 from parcost.numeric import maximum
@@ -58,8 +58,10 @@ class ServingPhase:
 def prefill(replica: Replica) -> ServingPhase:
     """Return the phase of one prompt; engines compute the logits of its last token only."""
     tokens, head = replica.serving.prompt, replica.head_flops
-    flops = tokens * (replica.flops - head + replica.attention_flops) + head
-    return _phase(replica, tokens, flops, cache=0.0, measured=None)
+    products, core = tokens * (replica.flops - head) + head, tokens * replica.attention_flops
+    phase = _phase(replica, tokens, products, cache=0.0, measured=None)
+    apart = core / (replica.serving.tp * replica.attention_rate)
+    return evolve(phase, flops=products + core, compute=phase.compute + apart)
 
 
 def decode(replica: Replica) -> ServingPhase:
@@ -69,15 +71,7 @@ def decode(replica: Replica) -> ServingPhase:
     flops = serving.batch * (replica.flops + attention_over_cache(replica))
     phase = _phase(replica, serving.batch, flops, cache=cache, measured=serving.all_reduce)
     launched = serving.kernels_per_layer * serving.model.layers
-    return ServingPhase(
-        flops=phase.flops,
-        compute=phase.compute,
-        weights=phase.weights,
-        cache=phase.cache,
-        all_reduce=phase.all_reduce,
-        communication=phase.communication,
-        launches=launched * serving.issue,
-    )
+    return evolve(phase, launches=launched * serving.issue)
 
 
 def _phase(
