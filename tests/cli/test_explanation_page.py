@@ -154,6 +154,13 @@ def test_labels_are_nouns_of_what_they_head(explain: Run, term: str, facts: list
                 "; 871 us cannot overlap"
             ),
         ),
+        (
+            {"when": "fill", "on_arrival": True},
+            (
+                "from the arrival of the first micro-batch on, under nothing; the seconds that do "
+                "not overlap include those of earlier stages"
+            ),
+        ),
         ({"when": "end"}, "none: every stage has drained"),
     ],
 )

@@ -431,7 +431,11 @@ def _hiding(line: LedgerLine) -> str:
         case Once(when=when, beside=beside, tail=tail, on_arrival=waits):
             at = "first" if when == "fill" else "last"
             idle = f"under the idle time of the stage in pipeline {when}"
-            said = "from the arrival of the first micro-batch on, under nothing" if waits else idle
+            late = (
+                "from the arrival of the first micro-batch on, under nothing; the seconds that do "
+                "not overlap include those of earlier stages"
+            )
+            said = late if waits else idle
             if not (isinstance(beside, (float, int)) and beside == 0):
                 said += f" and {quantity(beside, '%')} of its {at} micro-batch"
             if not (isinstance(tail, (float, int)) and tail == 0):

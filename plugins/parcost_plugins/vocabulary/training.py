@@ -594,7 +594,8 @@ class Overlap:
         default=None,
         doc=(
             "start of a pipeline stage's gathers of parameters that hide: that of the step, or "
-            "the arrival of its first micro-batch; by default as the framework does"
+            "the arrival of its first micro-batch, with which the line of a stage includes the "
+            "waits for earlier stages; by default as the framework does"
         ),
     )
     tensor: str | None = word(
