@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from parcost import Formula, Real, Study, attribute, formula
+from parcost import Formula, Real, Study, attribute, formula, plain_of
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -85,7 +85,7 @@ class Replica:
     @property
     def attention_rate(self) -> Real:
         """The FLOP/s that the attention core of a prompt reaches on a device, in 16 bits."""
-        return self.explain_attention_rate().value
+        return plain_of(self.explain_attention_rate())
 
     def explain_attention_rate(self) -> Formula:
         """Return :attr:`attention_rate` with its formula.
