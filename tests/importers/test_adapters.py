@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from parcost import ImportFile, Translation
+from parcost_formats.tools.huggingface import HuggingFace
+from parcost_formats.tools.litgpt import LitGpt
 from parcost_plugins.vocabulary.adapters import TARGETS
 
 from .test_automodel import IMPORTER as AUTOMODEL
@@ -255,3 +257,77 @@ def test_a_rank_that_a_variable_decides_is_an_error() -> None:
         (problem,) = read("trl", "--bf16", f"--bf16 {flags}").problems
         assert "decides what is trained" in problem.message
     assert not read("trl", "--bf16", "--bf16 --lora_r $RANK").problems
+
+
+PEFT = {
+    "base_model_name_or_path": "Qwen/Qwen3-8B",
+    "bias": "none",
+    "layers_pattern": None,
+    "layers_to_transform": None,
+    "lora_dropout": 0.05,
+    "modules_to_save": None,
+    "peft_type": "LORA",
+    "r": 16,
+    "rank_pattern": {},
+    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"],
+    "use_dora": False,
+}
+JOB = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.precisions.bf16
+cluster { devices = 8 }
+training { sequence = 2048, global_batch = 8 sequences }
+"""
+
+
+def test_a_configuration_of_peft_gives_the_adapters_of_a_job(run_command: Run) -> None:
+    """36 layers of 16 (8192 + 5120 + 5120 + 8192) parameters."""
+    files = {"adapter_config.json": json.dumps(PEFT), "job.par": JOB}
+    words = ("adapter_config.json", "--use", "job.par", "--figures", "trained_parameters")
+    done = run_command("eval", *words, files=files)
+    assert done.code == 0, done.err
+    assert "15,335,424" in done.out
+    assert "warning" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"peft_type": "PREFIX_TUNING"}, "PEFT adapters of the kind `PREFIX_TUNING`"),
+        ({"use_dora": True}, "`use_dora`"),
+        ({"rank_pattern": {"q_proj": 4}}, "`rank_pattern.q_proj`"),
+        ({"modules_to_save": ["lm_head"]}, "`modules_to_save`"),
+        ({"target_modules": ".*proj"}, "a regular expression"),
+        ({"bias": "all"}, "`bias`"),
+    ],
+)
+def test_other_adapters_of_peft_are_rejected_by_name(change: dict[str, Any], message: str) -> None:
+    text = json.dumps({**PEFT, **change})
+    found = HuggingFace().read(ImportFile("adapter_config.json", text))
+    assert message in " ".join(problem.message for problem in found.problems)
+
+
+LITGPT = """checkpoint_dir: checkpoints/meta-llama/Llama-3.2-1B
+out_dir: out
+precision: bf16-true
+quantize: bnb.nf4-dq
+devices: 1
+lora_r: 8
+lora_query: true
+lora_mlp: true
+train: {global_batch_size: 16, micro_batch_size: 1, lr_warmup_steps: 10, max_seq_length: 512}
+"""
+
+
+def test_litgpt_reads_lora_with_its_own_defaults() -> None:
+    values = settings(LitGpt().translate("run.yaml", LITGPT))
+    assert [values[f"adapters.{of}"] for of in ("rank", "base", "dropout")] == [
+        "8",
+        "nf4_double",
+        "on",
+    ]
+    on = [of for of in TARGETS if values[f"adapters.{of}"] == "on"]
+    assert on == ["query", "value", "gate", "up", "down"]
+    eight = LitGpt().translate("run.yaml", LITGPT.replace("nf4-dq", "int8"))
+    assert "4 or 8 bits" in eight.problems[0].message

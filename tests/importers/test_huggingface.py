@@ -398,7 +398,7 @@ def test_defaults_that_a_text_part_leaves_out_are_assumed(run_command: Run) -> N
 @pytest.mark.parametrize(
     ("config", "name"),
     [
-        ({"peft_type": "LORA", "r": 16, "target_modules": ["q_proj"]}, "PEFT adapters"),
+        ({"peft_type": "LOHA", "r": 16, "target_modules": ["q_proj"]}, "PEFT adapters"),
         ({"_class_name": "A", "_diffusers_version": "0.30.0"}, "diffusion transformers are"),
     ],
 )

@@ -76,9 +76,8 @@ def test_what_a_file_leaves_open_raises_a_question(old: str, new: str, attribute
     assert [one.attribute for one in found.questions] == [attribute]
 
 
-@pytest.mark.parametrize("key", ["lora_r: 8", "quantize: bnb.nf4"])
-def test_adapters_and_frozen_models_are_errors(key: str) -> None:
-    assert problems(LitGpt(), f"{FINETUNE}{key}\n", "run.yaml")
+def test_a_frozen_model_without_adapters_is_an_error() -> None:
+    assert problems(LitGpt(), f"{FINETUNE}quantize: bnb.nf4\n", "run.yaml")
 
 
 COMMAND = """B=2

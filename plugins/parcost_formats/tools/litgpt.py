@@ -1,4 +1,4 @@
-"""The YAML of LitGPT: pretraining and full fine-tuning with FSDP through Lightning Fabric.
+"""The YAML of LitGPT: pretraining and fine-tuning, full or with LoRA, by Lightning Fabric.
 
 A model is named; its sizes come from the catalogue.
 """
@@ -6,11 +6,14 @@ A model is named; its sizes come from the catalogue.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
+from parcost_formats.tools.finetuning.adapters import BLOCK
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.lacking import lacking_sentence
 from parcost_formats.tools.litgpt_command import LitGptCommand, is_command, read_command
 from parcost_formats.tools.tables import is_listed, table
 
@@ -58,6 +61,7 @@ class LitGpt(JobImporter):
         found.use("frameworks.pytorch_fsdp")
         _model(found)
         _batch(found)
+        _adapters(found, entries)
         _sharding(found)
         _precision(found)
         found.read_table()
@@ -89,6 +93,36 @@ def _model(found: SettingCollector) -> None:
         read_hub_model(found, key, name)
     else:
         read_hub_model(found, key, f"litgpt/{name}")
+
+
+def _adapters(found: SettingCollector, entries: Iterable[str]) -> None:
+    """Read the adapters of `litgpt finetune_lora`, whose files have keys of theirs."""
+    bits, on = "quantize", any(key.startswith("lora_") for key in entries)
+    stored = {"bnb.nf4": "nf4", "bnb.nf4-dq": "nf4_double"}.get(str(found.value(bits, "")))
+    if found.value(bits) is not None and not (on and stored):
+        found.problem(bits, lacking_sentence("quantized"), "NF4 under adapters is read")
+    if not on:
+        return
+    rank, share = found.whole("lora_r"), found.value("lora_dropout")
+    if rank is not None:
+        found.set(BLOCK, "rank", digits(rank), "lora_r")
+    else:
+        found.assume(BLOCK, "rank", "8", f"{_VERSION}: lora_r is 8")
+    for key, (usual, *targets) in table(TOOL)["adapters"].items():
+        chosen = found.switch(key)
+        for target in targets:
+            if chosen is not None:
+                found.set(BLOCK, target, "on" if chosen else "off", key)
+            else:
+                why = f"{_VERSION}: {key} is {str(usual).lower()}"
+                found.assume(BLOCK, target, "on" if usual else "off", why)
+    if share is not None:
+        found.set(BLOCK, "dropout", "on" if float(share) > 0 else "off", "lora_dropout")
+    else:
+        found.assume(BLOCK, "dropout", "on", f"{_VERSION}: lora_dropout is 0.05")
+    if stored:
+        found.use(f"quantizations.{stored}", bits)
+        found.set(BLOCK, "base", stored, bits)
 
 
 def _batch(found: SettingCollector) -> None:

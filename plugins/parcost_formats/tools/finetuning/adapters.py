@@ -60,7 +60,8 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
             if str(found.value(key, "")).lower() not in ("", "0", "false", "none"):
                 found.problem(key, lacking_sentence("quantized"))
         return False
-    for key in own.get("rejected", ()):
+    parts = [key for section in own.get("rejected", ()) for key in found.keys_below(section)]
+    for key in parts:
         if found.value(key) not in (None, False, 0, "", "false", "none", [], {}):
             what = "this part of adapters is not in the language yet"
             found.problem(key, what, "plain LoRA and QLoRA are read")

@@ -23,15 +23,26 @@ from parcost import (
     hookimpl,
     record,
 )
+from parcost_formats.tools.collector import SettingCollector
+from parcost_formats.tools.finetuning.adapters import read_adapters
+from parcost_formats.tools.hub import read_hub_model
 from parcost_formats.tools.huggingface.families import TABLE, is_set, nearest_family
 from parcost_formats.tools.huggingface.model import ABSENT, Configuration, problem_at
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry, JsonTextError, read_object
+from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.subjects import MODEL_SUBJECTS
 
 TOOL = "huggingface"
 _NOTHING = JsonEntry("", 0, 1)
 _TIED = "tie_word_embeddings"
+
+
+def _peft_names() -> frozenset[str]:
+    """Return the keys of an `adapter_config.json`."""
+    own, plain = TABLE["peft"]["adapters"], TABLE["peft"]["ignored"]["keys"]
+    lists = [own[name] for name in ("kinds", "rank", "targets", "dropout", "rejected")]
+    return frozenset().union(plain, *lists)
 
 
 class HuggingFace(JobImporter):
@@ -40,6 +51,7 @@ class HuggingFace(JobImporter):
     name = TOOL
     subjects = MODEL_SUBJECTS
     describes = ("model",)
+    keys = KeyNames(TOOL, _peft_names)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is JSON with keys that identify a model configuration."""
@@ -80,6 +92,8 @@ def _translation(
     name: str, entries: Mapping[str, JsonEntry], options: ImportOptions
 ) -> Translation:
     """Return the model of the text part; a file that describes no such model is an error."""
+    if "peft_type" in entries:
+        return _read_adapters(entries)
     for key, what in TABLE["formats"].items():
         if key in entries and "model_type" not in entries:
             advice = "write the `model` block by hand, or use one of `catalog.models`"
@@ -127,6 +141,21 @@ def _translation(
         name, part.entries, model_type, part.prefix, marks, by_keys=bool(options.family)
     )
     return evolve(found.translation(left), missing=missing)
+
+
+def _read_adapters(entries: Mapping[str, JsonEntry]) -> Translation:
+    """Return the adapters of an `adapter_config.json` of PEFT, and its model."""
+    kind, rules = entries["peft_type"], TABLE["peft"]
+    if str(kind.value).lower() != "lora":
+        advice = "LoRA is read; write the `model` block by hand, or use one of `catalog.models`"
+        return problem_at(kind, f"PEFT adapters of the kind `{kind.value}` are {ABSENT}", advice)
+    found = SettingCollector(entries, rules)
+    key = "base_model_name_or_path"
+    name = found.value(key)
+    if isinstance(name, str):
+        read_hub_model(found, key, name)
+    read_adapters(found, rules, str(name))
+    return found.translation()
 
 
 def _text_part(entries: Mapping[str, JsonEntry], outer: JsonEntry) -> _TextPart:
