@@ -114,7 +114,7 @@ def test_a_command_is_read_over_its_configuration() -> None:
     [
         (COMMAND, "`conf/run.yaml` has the other keys, and is not in the folder of the script"),
         (COMMAND.replace("B=2\n", ""), "`train.micro_batch_size`: `B` is not set in the file"),
-        ("litgpt finetune a/b\n", "`finetune`: adapters are not in the language yet"),
+        ("litgpt finetune a/b\n", "adapters are read from a configuration alone"),
         (f"{COMMAND}{COMMAND}", "the script has 2 trainings of LitGPT, and one is expected"),
         (f"cd $X\n{COMMAND}", "`cd $X` in line 1 leads to a folder that is not known"),
     ],
