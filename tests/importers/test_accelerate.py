@@ -278,3 +278,13 @@ def test_fsdp_2_has_no_sharding_strategy(reshards: str, stage: str) -> None:
     )
     assert settings(found)["layout.zero"] == stage
     assert "fsdp_config.fsdp_sharding_strategy" in names(found.ignored)
+
+
+def test_keys_of_deepspeed_that_accelerate_does_not_read_are_listed() -> None:
+    found = translate(
+        "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+        "deepspeed_config:\n  zero_stage: 3\n  zero_optimization: {stage: 2}\n"
+    )
+    assert not found.questions
+    assert settings(found)["layout.zero"] == "3"
+    assert names(found.missing) == {"deepspeed_config.zero_optimization.stage"}

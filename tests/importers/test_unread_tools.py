@@ -37,6 +37,11 @@ SCRIPTS = {
     "the command line of NeMo 2": ("run.sh", "nemo llm pretrain --factory llama3_8b -y\n"),
     "EasyLM": ("run.sh", "python -m EasyLM.models.llama.llama_train --dtype='fp32'\n"),
     "llama-recipes": ("run.sbatch", "torchrun finetuning.py --enable_fsdp --pure_bf16\n"),
+    "OLMo-core in open-instruct": (
+        "run.sh",
+        "torchrun olmo_core_finetune.py --model_name_or_path m --per_device_train_batch_size 1\n",
+    ),
+    "prime-rl": ("sft.toml", 'max_steps = 9\n[model]\nname = "a/b"\n[data]\nseq_len = 64\n'),
     "ms-swift 1": ("run.sh", "python llm_sft.py --sft_type full --batch_size 1\n"),
 }
 
@@ -85,3 +90,15 @@ def test_a_file_of_paddlenlp_is_none_of_trainer() -> None:
     text = FILES["PaddleNLP"].replace("{", '{"per_device_train_batch_size": 1, ', 1)
     assert not TuningTool("trl").recognizes("run.json", text)
     assert not UnreadTools().recognizes("run.json", '{"model_name_or_path": "m"}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "colossalai run a.py --model_name_or_path m --per_device_train_batch_size 8\n",
+        SCRIPTS["OLMo-core in open-instruct"][1],
+    ],
+)
+def test_a_script_with_arguments_of_trainer_is_of_its_own_tool(text: str) -> None:
+    assert UnreadTools().recognizes("run.sh", text)
+    assert not TuningTool("trl").recognizes("run.sh", text)
