@@ -6,7 +6,8 @@ consists of its calculations alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from attrs import evolve
@@ -75,15 +76,23 @@ def evaluate(
     if study.trains and not any_of((ends := duration_check(study)).holds):
         return refuse(study, [*warnings, ends], at)  # before it is added up to what is not a number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
+    known: list[Stamped[Figure]] = []
+
+    def more() -> Stamped[Figure]:
+        if not known:
+            known.append(_quiet_details(study, outcome))
+        return known[0]
+
     shown, intervals = _figures(study, outcome)
-    failed = [*failed, *unread_checks(study, failed, lambda: details(study, outcome))]
+    failed = [*failed, *unread_checks(study, failed, more)]
     shown += _bounds(shown, intervals)
     undefined = gather([*number_checks(figure for _, figure in shown)], study)
     if outcome is not None and undefined.failed:
         failed = [*failed, *undefined.failed]
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
+        known.clear()
     figures = [*shown, *calculation_figures(study)]
-    judged = expectations(claims, _known_figures(study, outcome, figures, intervals))
+    judged = expectations(claims, _known_figures(study, more, figures, intervals))
     found = [diagnose_points(check, study, at) for check in by_effect(failed)]
     feasible = True if outcome is None else outcome.feasible
     judged = [_claim_at_points(claim, study, at, feasible) for claim in judged]
@@ -99,7 +108,7 @@ def evaluate(
         expectations=judged,
         diagnostics=found,
         at=at,
-        make_details=lambda: _quiet_details(study, outcome),
+        make_details=more,
         make_missing=lambda: missing_figures(study),
         make_sections=lambda brief: sections(study, outcome, brief=brief),
         make_charts=lambda: charts(study, outcome),
@@ -138,18 +147,19 @@ def check_claims(claims: Claims, study: Study) -> None:
         outcome = reduce.evaluate(study)
     shown, intervals = _figures(study, outcome)
     figures = [*shown, *_bounds(shown, intervals), *calculation_figures(study)]
-    expectations(claims, _known_figures(study, outcome, figures, intervals))
+    more = partial(details, study, outcome)
+    expectations(claims, _known_figures(study, more, figures, intervals))
 
 
 def _known_figures(
     study: Study,
-    outcome: Outcome | None,
+    more: Callable[[], Stamped[Figure]],
     figures: list[tuple[Plugin, Figure]],
     intervals: Stamped[Interval],
 ) -> KnownFigures:
     return KnownFigures(
         figures,
-        lambda: details(study, outcome),
+        more,
         study.faults,
         intervals,
         missing=lambda: missing_figures(study),
