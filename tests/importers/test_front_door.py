@@ -308,3 +308,17 @@ def test_nodes_of_another_size_are_named_until_they_are_set(run_command: Run, na
     alone = text.replace("nnodes 4", "nnodes 1").replace("nodes=4", "nodes=1")
     alone = alone.replace('"num_nodes": 4', '"num_nodes": 1')
     assert "node.size" not in run_command("import", name, files={name: alone}).err
+
+
+def test_one_node_of_more_than_eight_devices_is_named(run_command: Run) -> None:
+    text = NODES_OF_FOUR["train.sh"].replace(
+        "nnodes 4 --nproc_per_node 4", "standalone --nproc_per_node 16"
+    )
+    note = "nodes of 16 devices: add --set node.size=16 if the fabric has others"
+    assert note in run_command("import", "train.sh", files={"train.sh": text}).err
+
+
+def test_the_folder_of_the_launch_is_no_part_of_a_name(run_command: Run) -> None:
+    script = "export C=${PWD}/configs/a.json\nsrun python deepy.py train.py ${C}\n"
+    done = run_command("eval", "run.sh", files={"run.sh": script})
+    assert "starts another file, which has the job: `configs/a.json`" in done.err

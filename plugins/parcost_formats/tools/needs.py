@@ -23,12 +23,12 @@ _USUAL = 8  # devices of a node in most fabrics of the catalogue
 
 
 def other_nodes(nodes: int, each: int) -> str:
-    """Return why nodes of *each* devices matter, or "" for one node, or for nodes of eight.
+    """Return why nodes of *each* devices matter, or "" for nodes of eight, or a part of one.
 
     >>> other_nodes(2, 4)
     'nodes of 4 devices: add --set node.size=4 if the fabric has others'
     """
-    if nodes < 2 or each == _USUAL:
+    if each == _USUAL or (nodes == 1 and each < _USUAL):
         return ""
     count = f"{each} devices" if each > 1 else "1 device"
     return f"nodes of {count}: add --set {NODE_SIZE}={each} if the fabric has others"

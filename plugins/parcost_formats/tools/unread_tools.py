@@ -19,6 +19,7 @@ from parcost_formats.tools.tables import table
 _TABLE = table("unread_tools")
 _ENDINGS = (".yaml", ".yml", ".json")
 _CONFIGURATIONS = (".toml", *_ENDINGS)
+_FOLDER = re.compile(r"\$(?:PWD|\{PWD\})/")  # of the launch
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".job")
 
 
@@ -104,6 +105,7 @@ def _configurations(words: Sequence[str]) -> Iterator[str]:
     for at, word in enumerate(words):
         whole, equals, value = word.partition("=")
         flag, path = (whole, value) if equals else (before, word)
+        path = _FOLDER.sub("", path)
         before = word if word.startswith("-") and not equals else ""
         name = flag.lstrip("-").lower()
         other = bool(name) and re.search(rules["flags"], name) is None

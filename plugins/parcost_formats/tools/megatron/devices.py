@@ -119,6 +119,6 @@ def _multiply(
         name="devices", key=key, start=place.start, end=place.end, assumption="; ".join(notes)
     )
     draft.set("cluster.devices", digits(count), option, why)
-    if ranks and nodes and (note := other_nodes(int(nodes.text), int(ranks.text))):
+    if ranks and (note := other_nodes(int(nodes.text) if nodes else 1, int(ranks.text))):
         draft.leave(ranks.evolve(key=f"{ranks.key} {ranks.text}"), note, NODE_SIZE)
     return True
