@@ -210,6 +210,20 @@ def test_a_script_names_the_configuration_beside_it(run_command: Run, script: st
     assert "evaluate `conf/run.yaml`, and state by --set what the command changes of it" in text
 
 
+def test_a_module_with_its_configuration_is_named(run_command: Run) -> None:
+    script = "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file run.toml --a.b 2\n"
+    done = run_command("eval", "job.sh", files={"job.sh": script, "run.toml": "a = 1\n"})
+    assert "evaluate `run.toml`, and state by --set" in " ".join(done.err.split())
+
+
+def test_all_configurations_of_a_command_are_in_the_help(run_command: Run) -> None:
+    """The second file has keys that the first does not have, such as the batch."""
+    script = "python deepy.py train.py -d . run.yml local.yml\n"
+    files = {"job.sh": script, "run.yml": "a: 1\n", "local.yml": "b: 1\n"}
+    text = " ".join(run_command("eval", "job.sh", files=files).err.split())
+    assert "evaluate `run.yml`, and state by --set what `local.yml` and the command change" in text
+
+
 def test_a_command_of_axolotl_with_a_batch_is_its_own(run_command: Run) -> None:
     done = run_command("eval", "j.sh", files={"j.sh": "axolotl train a.yml --micro-batch-size 4\n"})
     assert "keys of 2 formats" not in done.err

@@ -135,7 +135,10 @@ def importer_for(
         message = f"`{name}` starts another file, which has the job: {_names(missing)}"
         help = f"evaluate `{missing[0]}`, or put it into the folder of `{name}`"
         if there := [one for one in missing if neighbor(one) is not None]:
-            help = f"evaluate `{there[0]}`, and state by --set what the command changes of it"
+            others = [f"`{one}`" for one in there[1:]]
+            changing = " and ".join([", ".join(others[:_MOST_NAMES]), "the command"][not others :])
+            verb = "change" if others else "changes"
+            help = f"evaluate `{there[0]}`, and state by --set what {changing} {verb} of it"
     raise failure("not-a-spec", message, name, help)
 
 

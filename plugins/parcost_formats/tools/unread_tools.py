@@ -97,9 +97,14 @@ def _configurations(words: Sequence[str]) -> Iterator[str]:
 
     >>> list(_configurations("ds train.py a.yaml --deepspeed ds.json --config=b.json".split()))
     ['a.yaml', 'b.json']
+    >>> list(_configurations("torchrun -m titan.train --job.config_file a.toml".split()))
+    ['a.toml']
     """
     rules = _TABLE["configurations"]
-    program = next((at for at, word in enumerate(words) if word.endswith(".py")), len(words))
+    modules = [False, *(word in ("-m", "--module") for word in words)]
+    program = next(
+        (at for at, word in enumerate(words) if word.endswith(".py") or modules[at]), len(words)
+    )
     launched = posixpath.basename("".join(words[:1])) in rules["launchers"]
     before = ""
     for at, word in enumerate(words):
