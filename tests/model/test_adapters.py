@@ -303,3 +303,10 @@ def test_full_sharding_gathers_frozen_weights_as_they_are_stored(base: str, byte
 def test_a_checkpoint_has_adapters_only() -> None:
     found = result(ALL + "\ncheckpoint { interval = 1800 s, storage = 10 GB/s }")
     assert float(found.figure("checkpoint.size")) == 14 * THIN
+
+
+def test_the_interval_says_that_no_measured_run_had_adapters() -> None:
+    for adapters, said in ((ALL, True), ("", False)):
+        interval = result(adapters).interval("step_time")
+        assert interval is not None
+        assert ("none of them had adapters" in interval.basis) == said

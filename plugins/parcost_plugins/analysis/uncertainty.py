@@ -13,6 +13,7 @@ from typing import Any
 from parcost import Check, Interval, Outcome, Real, Study, block_name, formula, hookimpl
 from parcost.numeric import is_array
 from parcost_plugins.vocabulary import Accuracy, Cluster, MemoryBudget, ObservedErrors, Training
+from parcost_plugins.vocabulary.adapters import trains_model
 
 _FIGURES = ("step_time", "memory")
 
@@ -53,7 +54,8 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
         found = accuracy.find(name, *_kind(study, training))
         if found is not None:
             spread = _spread(study, accuracy) if name == "step_time" else None
-            yield _interval(name, value, unit, accuracy, found, spread)
+            note = "" if trains_model(study) else "; none of them had adapters"
+            yield _interval(name, value, unit, accuracy, found, spread, note)
 
 
 def _known_memory(study: Study, value: Real) -> Interval:
@@ -98,8 +100,9 @@ def _interval(
     accuracy: Accuracy,
     found: ObservedErrors,
     spread: tuple[Real, str] | None,
+    note: str,
 ) -> Interval:
-    symbol, source = "T" if name == "step_time" else "M", _source(found)
+    symbol, source = "T" if name == "step_time" else "M", f"{_source(found)}{note}"
     symbols: dict[str, Any] = {symbol: (value, unit)}
     low, high = f"{symbol} low", f"{symbol} high"
     if spread is not None:
@@ -112,11 +115,11 @@ def _interval(
         low=formula(low, symbols, low=found.low, source=source),
         high=formula(high, symbols, high=found.high, source=source),
         coverage=accuracy.coverage,
-        basis=_basis(found, spread) if name == "step_time" else "",
+        basis=_basis(found, spread, note) if name == "step_time" else "",
     )
 
 
-def _basis(found: ObservedErrors, spread: tuple[Real, str] | None) -> str:
+def _basis(found: ObservedErrors, spread: tuple[Real, str] | None, note: str) -> str:
     """Return the sources of an interval of the step time, as text."""
     if is_array(found.low, found.high):
         return ""
@@ -126,7 +129,7 @@ def _basis(found: ObservedErrors, spread: tuple[Real, str] | None) -> str:
     wider = "" if spread is None else "; wider, as this device has none"
     return (
         f"{found.runs:,.0f} runs of {found.models:,.0f} {kind}{models}{f' ({of})' if of else ''} "
-        f"took {found.low:.2f} to {found.high:.2f} x predicted{wider}"
+        f"took {found.low:.2f} to {found.high:.2f} x predicted{wider}{note}"
     )
 
 
