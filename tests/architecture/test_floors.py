@@ -51,7 +51,6 @@ HEAVY = {
 
 #: Modules whose functions may import whatever they need, and why.
 LAZY = {
-    "parcost.batch.checks": "looking into a search takes long to import, and few specs have one",
     "parcost.batch.run": "answers from the cache need no engine",
     "parcost.batch.worker": "answers from the cache need no engine",
     "parcost.contract.calls": "`--help` loads commands by it, and few calls fail",

@@ -57,9 +57,10 @@ def test_the_core_imports_no_plugin(path: Path) -> None:
 # Calibration reads the rows that validation reads, as the same studies, and counts the bytes of
 # the passes that the model has. Its anchors are compared as `eval` compares them, and read by the
 # importers of logs. Importers of measured runs read the rows and devices that validation reads.
-# `check` writes problems in the formats of reports.
+# `check` writes problems in the formats of reports, and an editor shows what `check` finds.
 BUILDS_ON = {
     "parcost_apps.check": ("parcost_formats.reports",),
+    "parcost_apps.editor": ("parcost_apps.check",),
     "parcost_measured.calibration": (
         "parcost_measured.anchors",
         "parcost_plugins.analysis",

@@ -12,7 +12,7 @@ import parcost
 from parcost import SpecError
 from parcost.language.format import format_text
 from parcost.language.text import Source
-from parcost_apps.check import command
+from parcost_apps.check.command import command
 
 USES = """\
 use catalog.devices.h100_sxm

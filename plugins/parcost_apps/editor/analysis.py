@@ -9,7 +9,6 @@ from pathlib import Path
 
 from attrs import Factory, define
 
-from parcost.batch.checks import is_error, key, problems_of_binding
 from parcost.batch.rejections import attempt
 from parcost.binding.binder import Binder
 from parcost.binding.modules import Module
@@ -21,6 +20,7 @@ from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
 from parcost.output.resolved_spec import AttributeText, attributes
 from parcost.report.rejection import Rejection
+from parcost_apps.check.problems import is_error, key, problems_of_binding
 
 MOST_STUDIES = 200  # of a file that are bound at each change: about a second
 

@@ -14,7 +14,6 @@ from threading import Event, Thread
 
 from attrs import Factory, define
 
-from parcost.batch.checks import Suppressions, is_error, key, problems
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import only_defines
 from parcost.binding.modules import Buffer
@@ -29,6 +28,7 @@ from parcost.records import record
 from parcost.report.rejection import Rejection
 from parcost.report.report import Report
 from parcost.report.result import Expectation, Result, figure_text
+from parcost_apps.check.problems import Suppressions, is_error, key, problems
 from parcost_apps.editor.analysis import MOST_STUDIES
 
 MOST_POINTS = 2_000  # of a sweep that is evaluated while one types

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost.batch.checks import is_error
 from parcost.binding.modules import label_of
 from parcost.language import syntax as s
 from parcost.language.escapes import escape_line
 from parcost.language.text import Span
 from parcost.records import record
+from parcost_apps.check.problems import is_error
 from parcost_apps.editor.documents import DocumentState
 
 _OLD = " (of the last version without errors)"

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve
 
-from parcost.batch.checks import key
 from parcost.language.diagnostics import Diagnostic, Label
 from parcost.language.escapes import escape_lines
 from parcost.language.text import Source, Span
+from parcost_apps.check.problems import key
 from parcost_apps.editor.analysis import Analysis, file_imports
 
 

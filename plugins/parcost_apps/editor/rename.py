@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parcost.batch.checks import is_error
 from parcost.binding.modules import Buffer
 from parcost.engine.session import Session
 from parcost.language.text import Span
+from parcost_apps.check.problems import is_error
 from parcost_apps.editor.analysis import Analysis, analyze
 from parcost_apps.editor.definitions import files_with, place_of
 from parcost_apps.editor.occurrences import NAMED, Occurrence, occurrence_at, occurrences

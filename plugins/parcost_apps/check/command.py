@@ -41,7 +41,7 @@ def command(
 
     Problems go to stdout.
     """
-    from parcost.batch.checks import Suppressions, is_error, key, problems
+    from parcost_apps.check.problems import Suppressions, is_error, key, problems
 
     session = given.session()
     found: dict[tuple[object, ...], Diagnostic] = {}

@@ -1,0 +1,1 @@
+"""``parcost check``: every problem of a spec, without evaluating it."""
