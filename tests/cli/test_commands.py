@@ -1097,8 +1097,9 @@ heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 packages = {{
     "parcost_apps": (
-        *("catalog", "check", "diff", "documentation", "editor", "explain", "figures", "fmt", "import_command"),
-        *("merge", "new_plugin", "plugins", "rule", "server", "show", "timeline"),
+        *("catalog", "check", "diff", "documentation", "editor", "explain", "export"),
+        *("figures", "fmt", "import_command", "merge", "new_plugin", "plugins", "rule"),
+        *("server", "show", "timeline"),
     ),
     "parcost_measured": ("calibration", "validation"),
 }}

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from parcost.cli import options
-from parcost.cli.export import write
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, Reporter, write_message
-from parcost.cli.output_files import OutputFile
+from parcost.cli.output_files import OutputFile, write_settings
 from parcost.cli.pages import show
 from parcost.cli.pictures import picture_format, unknown_format, write_entries
 from parcost.cli.streams import put
@@ -210,11 +209,11 @@ def command(
         return _print_failure(failed if scenario is None else scenario.explain(failed))
     progress.clear()
     if exported and out is None:
-        write(exported, None)
+        write_settings(exported, None)
     else:
         _print(ranked, picture, format_, out, rows=top, full=full, front=front)
     if exported and out is not None:
-        write(exported, out)
+        write_settings(exported, out)
     return _exit_code(ranked)
 
 

@@ -8,10 +8,10 @@ import click
 
 from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
-from parcost.cli.output_files import OutputFile
+from parcost.cli.output_files import write_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
@@ -61,17 +61,8 @@ def command(
         message = f"`parcost export` writes one study, and the files have {len(made)}"
         raise click.UsageError(f"{message}: pick one with --study NAME")
     if made:
-        write(made, out)
+        write_settings(made, out)
     return worst
-
-
-def write(made: Sequence[ExportedSettings], out: str | None) -> None:
-    """Write settings to stdout or into the file *out*, and their remarks to stderr."""
-    with OutputFile(out) as target:
-        for place, one in enumerate(made):
-            target.put("\n" + one.text if place else one.text)
-    for one in made:
-        write_message("\n".join(one.remarks))
 
 
 def _exported(
@@ -91,10 +82,10 @@ def _exported(
         if isinstance(scenario, Rejection):
             yield scenario
         elif not passed_over(scenario, spec):
-            yield attempt(scenario.path, partial(settings_of, scenario, writer, session))
+            yield attempt(scenario.path, partial(_settings, scenario, writer, session))
 
 
-def settings_of(
+def _settings(
     scenario: Scenario, writer: SettingsWriter, session: Session
 ) -> ExportedSettings | Rejection:
     """Return the settings of a scenario, or the rules that reject it.
