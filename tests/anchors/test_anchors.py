@@ -11,7 +11,7 @@ import parcost
 from parcost import Report, Session
 from parcost.contract.importers import ImportOptions
 from parcost_plugins.analysis.anchors.causes import step_parts
-from parcost_plugins.analysis.anchors.evaluation import Comparison, anchoring
+from parcost_plugins.analysis.anchors.evaluation import Comparison, _other_job, anchoring
 
 STUDY = """
 use catalog.devices.h100_sxm
@@ -261,3 +261,12 @@ def test_an_anchor_that_is_swept_or_not_printable_has_a_reason(more: str, reason
     ]
     assert notes
     assert all(note == f"w = 0: {reason}" for note in notes)
+
+
+def test_a_run_with_adapters_is_another_job_than_full_training() -> None:
+    full = evaluate("").result.study
+    adapters = evaluate("adapters { rank = 8 }", {"layout.tp": "1"}).result.study
+    assert "trains adapters" in _other_job(full, adapters)
+    assert "trains adapters" in _other_job(adapters, full)
+    assert not _other_job(full, full)
+    assert not _other_job(adapters, adapters)

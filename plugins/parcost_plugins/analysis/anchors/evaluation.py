@@ -21,6 +21,7 @@ from parcost_plugins.analysis.anchors.causes import (
     step_parts,
 )
 from parcost_plugins.vocabulary import Anchor, Cluster, JobSpread, Training, flops_per_token
+from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.anchor import read_settings
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
 from parcost_plugins.vocabulary.shrinkage import (
@@ -232,6 +233,8 @@ def _parts(study: Study) -> Mapping[str, Any]:
 def _other_job(study: Study, run: Study) -> str:
     """Return why *study* is another job than the run of an anchor; "" if it is the same."""
     here, there = _parts(study), _parts(run)
+    if trains_model(study) != trains_model(run):
+        return "of another job: one of the two trains adapters beside frozen weights"
     for kind in ("device", "framework"):
         if block_name(here[kind]) != block_name(there[kind]):
             names = f"`{block_name(there[kind])}`, and here it is `{block_name(here[kind])}`"
