@@ -7,6 +7,7 @@ from parcost_formats.tools.tables import table
 
 _PLUGINS = "trainer.plugins."
 _LABEL = "nemo"
+_SYNC = "model.optim.grad_sync_dtype"
 
 
 def read_precision(found: SettingCollector, *, exported: bool) -> None:
@@ -26,10 +27,18 @@ def _of_trainer(found: SettingCollector) -> None:
     if kind == "bf16" and found.switch("model.fp8"):
         found.switch("model.fp8_params")
         gathered = found.value("model.fp8_params") is True
-        found.use(
-            "precisions.fp8_param_gather" if gathered else "precisions.fp8_delayed", "model.fp8"
-        )
+        recipe = "fp8_param_gather" if gathered else "fp8_delayed"
+        found.use(f"precisions.{recipe}", "model.fp8")
         found.ignore(key, "the recipe for 8 bits sets it")
+        if found.value(_SYNC) == "bf16":
+            block = f"precision {_LABEL} extends {recipe}"
+            for name in ("gradients", "reduction"):
+                found.set(block, name, "2 B", _SYNC)
+            # Gradient, master and two moments are read, those and the weight written.
+            traffic = 2 + 12 + 12 + (1 if gathered else 2)
+            why = "counted from the reads and writes of the update"
+            found.assume(block, "update_traffic", f"{traffic} B", why)
+            found.assume("training", "precision", _LABEL, "the recipe that this file changes")
     elif kind != "fp32" and found.switch("model.megatron_amp_O2") is not True:
         why = "without megatron_amp_O2 weights and gradients stay in fp32, under autocast"
         found.use("precisions.bf16_fsdp", key, why)
@@ -37,8 +46,8 @@ def _of_trainer(found: SettingCollector) -> None:
             found.set(f"precision {_LABEL} extends bf16_fsdp", "compute", kind, key)
             found.assume("training", "precision", _LABEL, "the recipe that this file changes")
         _reduction(found)
-    elif kind == "bf16" and found.value("model.optim.grad_sync_dtype") == "bf16":
-        found.use("precisions.bf16_nemo", "model.optim.grad_sync_dtype")
+    elif kind == "bf16" and found.value(_SYNC) == "bf16":
+        found.use("precisions.bf16_nemo", _SYNC)
         found.ignore(key, "the recipe with 16-bit gradients sets it")
     else:
         found.use(f"precisions.{kind}", key)
