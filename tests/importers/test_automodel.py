@@ -195,6 +195,19 @@ def test_the_state_of_fused_adam_is_that_of_its_options() -> None:
     assert "precision.optimizer" not in settings(read(text.replace("bfloat16", "float32")))
 
 
+def test_classes_of_optimizers_are_those_that_they_build() -> None:
+    """The class of FusedAdam has a master copy unless it states otherwise."""
+    classes = "nemo_automodel.components.optim.optimizer."
+    text = RECIPE.replace("float32", "bfloat16")
+    fused = text.replace("torch.optim.AdamW", f"{classes}FusedAdamConfig")
+    assert settings(read(fused))["precision.optimizer"] == "12 B"
+    bare = fused.replace("  lr:", "  master_weights: false\n  lr:")
+    assert settings(read(bare))["precision.optimizer"] == "8 B"
+    plain = text.replace("torch.optim.AdamW", f"{classes}AdamWConfig")
+    assert not questions(plain)
+    assert settings(read(plain)) == settings(read(text))
+
+
 def test_keys_of_the_mesh_in_other_sections_are_read() -> None:
     """Releases of 2025 have the class of the mesh, recomputation and DeepEP elsewhere."""
     text = (

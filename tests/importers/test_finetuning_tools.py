@@ -1766,3 +1766,9 @@ def test_a_file_of_fsdp_beside_a_script_of_trainer_is_read(text: str, stage: str
     (question,) = _read("trl", ImportFile("run.sh", script, PLAIN)).questions
     assert "which is not beside the file" in question.reason
     assert question.answers == ("--set layout.zero=0", "--set layout.zero=3")
+
+
+def test_a_degree_of_experts_that_torchtune_lacks_is_asked_for_by_its_attribute() -> None:
+    file = ImportFile("run.yaml", f"{TORCHTUNE}expert_parallel_degree: 8\n")
+    (question,) = _read("torchtune", file).questions
+    assert (question.attribute, question.answers) == ("layout.ep", ("--set layout.ep=1",))

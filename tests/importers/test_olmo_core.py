@@ -284,3 +284,28 @@ def test_the_default_of_an_option_is_an_assumption() -> None:
     found = OlmoCore().translate("train.py", text + PARSER)
     why = assumptions(found)["training.sequence"]
     assert why == "`sequence_length` has this default in the file"
+
+
+def test_a_batch_that_grows_is_asked_for() -> None:
+    """Sequences of 4096 tokens: 512 and then 1024 of them."""
+    callback = "BatchSizeSchedulerCallback(batch_sizes=[2**21, 2 * 2**21], schedule=[tokens(0), tokens(9)])"
+    plain = PARTS % ("", SHARDS, "train_module_config_builder=module")
+    grows = plain.replace("Y()", callback)
+    assert "training.global_batch" not in questions_of(plain)
+    assert questions_of(grows)["training.global_batch"] == (
+        "--set 'training.global_batch=512 sequences'",
+        "--set 'training.global_batch=1024 sequences'",
+    )
+
+
+def test_a_power_is_computed_and_a_vast_one_is_asked_for() -> None:
+    text = PARTS % ("", SHARDS, "train_module_config_builder=module")
+    found = settings(OlmoCore().translate("train.py", text))
+    assert found["training.global_batch"] == "2_097_152 tokens"
+    assert "training.global_batch" in questions_of(text.replace("2**21", "2**10**9"))
+
+
+def questions_of(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the answers of each question, by attribute."""
+    found = OlmoCore().translate("train.py", text)
+    return {one.attribute: tuple(one.answers) for one in found.questions}

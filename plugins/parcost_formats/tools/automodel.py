@@ -33,7 +33,9 @@ _CHECKPOINTS = (
     "activation_checkpointing",
 )
 _FUSED = "FusedAdam"  # of Transformer Engine: moments of fp32, and a master copy on demand
-_ADAM = {"torch.optim.AdamW", "torch.optim.Adam"}
+#: Classes of Automodel that build one of PyTorch or of Transformer Engine, by their last words.
+_CLASSES = "nemo_automodel.components.optim.optimizer."
+_ADAM = {"torch.optim.AdamW", "torch.optim.Adam", f"{_CLASSES}AdamWConfig", f"{_CLASSES}AdamConfig"}
 _ANSWERS = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
 _SECTIONS = ("step_scheduler.", "distributed.", "model._target_", "model.pretrained")
 _SIZES = tuple(
@@ -282,7 +284,8 @@ def _optimizer(found: SettingCollector) -> None:
     name = str(found.value(key, "torch.optim.AdamW"))
     if name in _ADAM:
         return
-    if not name.startswith("transformer_engine.") or not name.endswith(_FUSED):
+    configured = name == f"{_CLASSES}{_FUSED}Config"
+    if not configured and not (name.startswith("transformer_engine.") and name.endswith(_FUSED)):
         reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
         found.ask("precision", reason, _ANSWERS, key)
         return
@@ -292,7 +295,7 @@ def _optimizer(found: SettingCollector) -> None:
         for one in ("exp_avg", "exp_avg_sq")
     ]
     master = "optimizer.master_weights"
-    copy = 4 if found.switch(master) else 0
+    copy = 4 if found.switch(master) or (configured and master not in found) else 0
     for part in ("master_weight_dtype", "store_param_remainders"):
         if found.value(f"optimizer.{part}") not in (None, False, "float32", "torch.float32"):
             reason = "the master copy of FusedAdam has another size"

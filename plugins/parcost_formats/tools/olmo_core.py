@@ -41,6 +41,8 @@ _MODULE = "train_module"
 _BATCH_NAME = "global_batch_size"
 _BATCH, _SEQUENCE = f"data_loader.{_BATCH_NAME}", f"{_MODULE}.max_sequence_length"
 _MICRO = f"{_MODULE}.rank_microbatch_size"
+# A callback of the trainer, whose batches replace that of the data loader.
+_SCHEDULER, _SIZES = "BatchSizeSchedulerCallback", "trainer.batch_sizes"
 _DATA, _RECOMPUTE = f"{_MODULE}.dp_config", f"{_MODULE}.ac_config"
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp32")
 # Arguments of `main` or `build_config`: functions that make the parts of a job.
@@ -93,6 +95,10 @@ class DefaultNumber(int):
     def __truediv__(self, other: Any) -> Any:
         """Return a quotient; a whole one is an integer, so that its reason is kept."""
         return _derive(self, super().__truediv__(other))
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        """Return a power."""
+        return _derive(self, super().__pow__(other, modulus))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -180,6 +186,10 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         why = made.why if isinstance(made, UnreadValue) else "it returns another object"
         start, _ = python.place(place)
         raise PythonTextError(f"`{name}` is not followed: {why}", start, start + 3)
+    for call in (one for one in ast.walk(python.tree) if isinstance(one, ast.Call)):
+        sizes = {one.arg: one.value for one in call.keywords}.get(_SIZES.rpartition(".")[2])
+        if dotted(call.func).endswith(_SCHEDULER) and sizes is not None:
+            yield _SIZES, JsonEntry(follower.value(sizes, follower.globals), *python.place(call))
     for key, cell in _flatten("", made):
         if cell.value is not None:  # None is an argument that is left out
             start, end = python.place(cell.node)
@@ -429,6 +439,13 @@ def _batch(found: SettingCollector) -> None:
             )
         return
     found.set("training", "sequence", digits(sequence), _SEQUENCE)
+    sizes = found.value(_SIZES)
+    if _SIZES in found:
+        known = [one for one in sizes if isinstance(one, int)] if isinstance(sizes, list) else []
+        counts = [digits(one // sequence) for one in known] or ["512"]
+        answers = [f"--set 'training.global_batch={one} sequences'" for one in counts]
+        reason = "the batch changes within the run, and parcost evaluates one batch size"
+        found.ask("training.global_batch", reason, answers, _SIZES)
     for key, path in ((_MICRO, "micro_batch"), (_BATCH, "global_batch")):
         tokens = found.whole(key)
         if tokens is None:

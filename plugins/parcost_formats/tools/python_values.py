@@ -16,6 +16,15 @@ from parcost import record
 
 _LARGEST = 10**18
 _LONGEST = 100_000  # elements of a list
+_LARGEST_BASE, _LARGEST_EXPONENT = 10**6, 60
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if abs(base) > _LARGEST_BASE or not 0 <= exponent <= _LARGEST_EXPONENT:
+        raise ValueError("the power is not computed")
+    return base**exponent
+
+
 _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -23,6 +32,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
+    ast.Pow: _power,
 }
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Gt: operator.gt,
