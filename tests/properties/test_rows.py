@@ -40,7 +40,7 @@ READERS = {
     "operators": set[str](),
     "parameters": set[str](),
     "terms": {"data_parallel", "data_parallel.zero", "optimizer", "pipeline", "tensor_parallel"},
-    "memory": {"data_parallel.zero", "memory.overheads", "memory.state"},
+    "memory": {"memory.overheads", "memory.state"},
 }
 
 

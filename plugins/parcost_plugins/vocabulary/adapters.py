@@ -47,7 +47,7 @@ class Quantization:
         return self.element + scales / self.scale_block
 
 
-@block("adapters", label="none", example="adapters { rank = 16 }")
+@block("adapters", label="none")
 class Adapters:
     """LoRA: two thin matrices beside each target are trained, and the model is frozen.
 
