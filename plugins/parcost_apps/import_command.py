@@ -76,6 +76,13 @@ def command(
     first, recipe = split_recipe(paths[0])
     files = (*paths[1:], *reading.files)
     values = options.parse_overrides(overrides)
+    inner = next((one for one in values if one.partition(".")[0] not in session.plugins.blocks), "")
+    if inner:
+        message = (
+            f"`--set {inner}`: an imported spec has no block `{inner.partition('.')[0]}`; give "
+            "this option to `parcost eval` of the spec"
+        )
+        raise click.UsageError(message)
     recipe = recipe or reading.recipe
     reading = evolve(reading, recipe=recipe, files=files, settings=tuple(values))
     named = [(sources.read(Path(first), first), Path(first))]

@@ -336,3 +336,12 @@ def test_the_folder_of_the_launch_is_no_part_of_a_name(run_command: Run) -> None
     script = "export C=${PWD}/configs/a.json\nsrun python deepy.py train.py ${C}\n"
     done = run_command("eval", "run.sh", files={"run.sh": script})
     assert "starts another file, which has the job: `configs/a.json`" in done.err
+
+
+def test_a_level_of_the_fabric_is_set_where_the_spec_is_evaluated(run_command: Run) -> None:
+    """A block `node` in a spec would be an error."""
+    name, text = next(iter(NODES_OF_FOUR.items()))
+    done = run_command("import", name, "--set", "node.size=4", files={name: text})
+    assert (done.code, done.out) == (2, "")
+    assert "an imported spec has no block `node`" in done.err
+    assert run_command("import", name, "--set", "layout.pp=2", files={name: text}).code == 0
