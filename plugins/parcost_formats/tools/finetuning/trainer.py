@@ -189,15 +189,13 @@ class TrainerKeys:
         for name, attribute in (("micro", "micro_batch"), ("steps", "micro_batches")):
             key = self.key(name)
             size = self._set_size(name, attribute)
-            if size is not None:
-                pass
-            elif name in self.rules["defaults"] and key not in found:
+            if size is None and (name not in self.rules["defaults"] or key in found):
+                found.ask("training.micro_batch", f"no `{key}`", ["--set training.micro_batch=1"])
+                return
+            if size is None:
                 value, why = self.default(name)
                 size = int(value)
                 found.assume("training", attribute, digits(size), why)
-            else:
-                found.ask("training.micro_batch", f"no `{key}`", ["--set training.micro_batch=1"])
-                return
             sizes.append(size)
         why = "the batch of a device x the steps of accumulation x the replicas"
         product = f"({sizes[0]} * {sizes[1]} * layout.dp) sequences"
