@@ -212,7 +212,7 @@ ROUTED = "distribution = balanced, dispatch = 1 B, combine = 3 B, scales = 7 B"
 
 def test_an_all_gather_goes_back_as_a_sum() -> None:
     study = bind(
-        routing=f"{ROUTED}, metadata = 5 B, counts = 4 B, dispatcher = allgather",
+        routing=f"{ROUTED}, counts = 4 B, dispatcher = allgather",
         device="reduction_bandwidth = 50 B/s",
     )
     once = [
@@ -221,12 +221,13 @@ def test_an_all_gather_goes_back_as_a_sum() -> None:
     ]
     assert once[0].seconds < once[1].seconds  # which adds up
     found = works(study)
-    # 12 ranks gather all tokens of 17 B, or of 22 B with what is said of them; 30 B go back
+    # 12 ranks gather all tokens of 17 B, and for each of 12 experts a flag and a weight of 2 B,
+    # whose gradients go back; of results 30 B go back
     assert {key: term.bytes_ for key, term in found.items()} == {
-        ("expert dispatch", "F"): 480 * 22,
+        ("expert dispatch", "F"): 480 * (17 + 12 * 3),
         ("expert combine", "F"): 480 * 30,
         ("expert combine gradient", "B"): 480 * 30,
-        ("expert dispatch gradient", "B"): 480 * 17,
+        ("expert dispatch gradient", "B"): 480 * (17 + 12 * 2),
     }
     for (name, _), term in found.items():
         gathers = name in ("expert dispatch", "expert combine gradient")

@@ -120,6 +120,16 @@ class TokenExchange:
         return self.hidden * width
 
     @property
+    def metadata(self) -> Real:
+        """Bytes that say where a copy goes and with what weight.
+
+        A gathered token has a flag of a byte and a probability for every expert.
+        """
+        if self.kind == "allgather":
+            return self.experts * (1.0 + self.study[Training].precision.activation)
+        return self.routing.metadata
+
+    @property
     def units(self) -> Real:
         """Units of the fastest level that the group spans."""
         return prod(self.group.shape[1:], start=1.0)
@@ -329,11 +339,12 @@ def _counts(study: Study) -> tuple[Counts, Counts]:
 def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Iterator[Work]:
     study, routing = exchange.study, exchange.routing
     there = exchange.price(exchange.dispatch_bytes)
-    announced = exchange.price(exchange.dispatch_bytes + routing.metadata)
+    announced = exchange.price(exchange.dispatch_bytes + exchange.metadata)
     back = exchange.price(exchange.combine_bytes, back=True)
     if exchange.kind == "allgather":  # gradients of results are gathered, those of tokens summed
+        weights = exchange.experts * study[Training].precision.activation
         tokens, results = (
-            exchange.price(exchange.dispatch_bytes, back=True),
+            exchange.price(exchange.dispatch_bytes + weights, back=True),
             exchange.price(exchange.combine_bytes),
         )
     else:
