@@ -9,7 +9,7 @@ NaN are null.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -187,9 +187,25 @@ def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int
     return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
 
 
+@cache
+def base_unit(unit: str) -> str:
+    """Return the unit that a number shown in *unit* has in a document.
+
+    >>> base_unit("GiB"), base_unit("USD/h"), base_unit("%"), base_unit("W"), base_unit("tokens")
+    ('B', 'USD/s', '', 'W', 'tokens')
+    """
+    try:
+        size, dimension = units.unit(unit)
+    except KeyError:
+        return unit  # a plugin's own word for a plain number
+    if size == 1.0:
+        return unit
+    return "" if dimension == ONE else str(dimension)
+
+
 def _start(value: Any, unit: str) -> str:
     """Return the start of an input's JSON: its number and its unit."""
-    return f'{{"value":{number(value)},"unit":{text(unit)}'
+    return f'{{"value":{number(value)},"unit":{text(base_unit(unit))}'
 
 
 @lru_cache(_LEAVES)
