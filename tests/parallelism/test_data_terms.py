@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import parcost
 from parcost import Formula, Once, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
 from parcost.plugins.discovery import load
+from parcost.report.figures import figures_by_name
 from parcost_plugins.vocabulary import Parameters, Stream
 
 from ..rows import mark_most
@@ -303,6 +305,34 @@ def test_shares_of_layers_cross_in_every_micro_batch(bind: Bind) -> None:
             "leading gradient shard all-reduce": (2.0, 2.0, None),
         },
     )
+
+
+@pytest.mark.parametrize(("framework", "more"), [("torchtitan", 3), ("megatron_core", 0)])
+def test_groups_add_up_their_shards_as_often_as_the_framework_does(
+    framework: str, more: int
+) -> None:
+    """A rank of 2 x 8 has an eighth of the gradients, in fp32, and sends it once in an all-reduce.
+
+    FSDP does so in each of four micro-batches: three times more than once a step.
+    """
+    text = f"""
+      use catalog.devices.h100_sxm
+      use catalog.fabrics.hgx_h100
+      use catalog.precisions.bf16
+      use catalog.frameworks.{framework}
+      model m {{ layers = 4, hidden = 2048, heads = 16, ffn = 8192, vocabulary = 32_000 }}
+      cluster {{ devices = 16 }}
+      layout {{ zero = 2 }}
+      sharding {{ shard = 8, accumulate = shard }}
+      training {{ sequence = 1024, micro_batch = 1, global_batch = 64 sequences }}
+    """
+    sent = []
+    for each in (text, text.replace("shard = 8", "shard = 8, replicate = step")):
+        (scenario,) = parcost.load_text(each)
+        found = figures_by_name(scenario.evaluate().result)
+        sent.append(float(found["dp_volume"].value))
+    share = 4 * float(found["parameters"].value) / 8
+    assert sent[0] - sent[1] == pytest.approx(more * share)
 
 
 @pytest.mark.slow

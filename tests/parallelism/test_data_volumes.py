@@ -50,7 +50,9 @@ class Fake(dict[Any, Any]):
                 LocalUpdates: SimpleNamespace(**local),
                 Compression: SimpleNamespace(**compression),
                 Training: SimpleNamespace(
-                    precision=SimpleNamespace(reduction=4.0, gather=2.0), micro_batch=3.0
+                    framework=SimpleNamespace(replicate="step"),
+                    precision=SimpleNamespace(reduction=4.0, gather=2.0),
+                    micro_batch=3.0,
                 ),
             }
         )

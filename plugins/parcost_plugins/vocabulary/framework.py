@@ -52,6 +52,7 @@ MESSAGES = ("whole", "scattered", "partitioned")
 CONTEXTS = ("ring", "all_gather", "ulysses", "hybrid")
 #: When gradients are reduced under ZeRO 2 and 3.
 ACCUMULATIONS = ("shard", "whole")
+REPLICATIONS = ("step", "micro_batch")
 
 
 @block("offers", inside="framework", label="required")
@@ -451,6 +452,11 @@ class Framework:
         *ACCUMULATIONS,
         default=None,
         doc="the same with several pipeline stages; by default as with one",
+    )
+    replicate: str = word(
+        *REPLICATIONS,
+        default="step",
+        doc="default of `sharding.replicate`: the all-reduce between groups of hybrid sharding",
     )
     reshard: bool = switch(
         default=True,

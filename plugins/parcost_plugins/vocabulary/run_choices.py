@@ -146,6 +146,13 @@ def reduces_each_micro_batch(study: Study) -> bool:
     return found == "shard"
 
 
+def replicates_each_micro_batch(study: Study) -> bool:
+    """Return whether groups of hybrid sharding all-reduce their shards in every micro-batch."""
+    sharding, framework = study.get(Sharding), study[Training].framework
+    stated = None if sharding is None else sharding.replicate
+    return (stated or framework.replicate) == "micro_batch"
+
+
 def zero_stage(study: Study) -> int:
     """Return the ZeRO stage: 0 in plain data parallelism, and if no plugin offers ZeRO."""
     return 0 if study.get(Sharding) is None else study[Layout].zero
@@ -243,6 +250,12 @@ def _assignment(study: Study) -> tuple[str, str]:
 @resolver(Sharding, "accumulate")
 def _accumulate(study: Study) -> tuple[str, str]:
     return ("shard" if reduces_each_micro_batch(study) else "whole"), _by_framework(study)
+
+
+@resolver(Sharding, "replicate")
+def _replicate(study: Study) -> tuple[str, str]:
+    each = replicates_each_micro_batch(study)
+    return ("micro_batch" if each else "step"), _by_framework(study)
 
 
 @resolver(Sharding, "reshard")

@@ -18,7 +18,7 @@ from parcost import (
     word,
 )
 from parcost.numeric import any_of, where
-from parcost_plugins.vocabulary.framework import ACCUMULATIONS
+from parcost_plugins.vocabulary.framework import ACCUMULATIONS, REPLICATIONS
 from parcost_plugins.vocabulary.training import Precision
 
 
@@ -51,11 +51,13 @@ class Sharding:
             "(`whole`); by default as the framework does"
         ),
     )
-    replicate: str = word(
-        "step",
-        "micro_batch",
-        default="step",
-        doc="frequency of the all-reduce of shards between the groups of hybrid sharding",
+    replicate: str | None = word(
+        *REPLICATIONS,
+        default=None,
+        doc=(
+            "frequency of the all-reduce of shards between the groups of hybrid sharding; by "
+            "default as the framework does"
+        ),
     )
     reshard: bool | None = switch(
         default=None,

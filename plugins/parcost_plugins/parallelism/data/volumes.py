@@ -31,6 +31,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import (
+    replicates_each_micro_batch,
     reshards,
     scatters,
     shards_gradients,
@@ -161,7 +162,7 @@ def volume(study: Study, wire: ShardGroup) -> Real:
     found = reduced * _reduction(study, wire) * (1.0 if scatters(study) else 2.0)
     if wire.across:
         groups = study.group(wire.across).ranks
-        often = m if every and study[Sharding].replicate == "micro_batch" else 1.0
+        often = m if every and replicates_each_micro_batch(study) else 1.0
         share = 2.0 * (groups - 1.0) / groups * kind.elements * precision.reduction / kind.shard
         found = found + often * share
     if shards_states(study) and not shards_weights(study):

@@ -25,6 +25,7 @@ from parcost_plugins.vocabulary.run_choices import (
     gathers_on_arrival,
     hides_gradients,
     hides_parameters,
+    replicates_each_micro_batch,
     shards_gradients,
     shards_states,
     shards_weights,
@@ -126,7 +127,7 @@ def _reductions(study: Study) -> Iterator[Work | Once]:
         buckets = maximum(ceil_div(kind.elements * size, wire.bucket), 1.0)
         part = kind.elements / buckets
         calls = [(name, "last gradient bucket", wire.reduce(operation, part), wire.on)]
-        if wire.across and study[Sharding].replicate == "micro_batch":
+        if wire.across and replicates_each_micro_batch(study):
             shards, call = "all-reduce of gradient shards", wire.reduce_across(part)
             calls.append((shards, f"last {shards}", call, wire.on_across))
         elif wire.across:

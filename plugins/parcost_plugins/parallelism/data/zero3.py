@@ -37,6 +37,7 @@ from parcost_plugins.vocabulary.run_choices import (
     hides_gradients,
     hides_parameters,
     reduces_each_micro_batch,
+    replicates_each_micro_batch,
     reshards,
 )
 
@@ -80,7 +81,7 @@ def passes(study: Study) -> Iterator[Work | Once]:
     if reduces:
         for wire in trained_groups(study):
             yield from _reductions(wire, hides_gradients(study))
-            if wire.across and sharding.replicate == "step":
+            if wire.across and not replicates_each_micro_batch(study):
                 yield from _reductions_across(wire, hides_gradients(study))
 
 
@@ -121,7 +122,7 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
     parts = _parts(wire)
     calls = {part: wire.reduce("reduce_scatter", elements) for part, elements in parts.items()}
     shares = {}
-    if wire.across and wire.study[Sharding].replicate == "micro_batch":
+    if wire.across and replicates_each_micro_batch(wire.study):
         shares = {part: wire.reduce_across(elements) for part, elements in parts.items()}
     for row, count, repeat, share in _times(wire, _REDUCED):
         for priced, on in ((calls, wire.on), (shares, wire.on_across)):
