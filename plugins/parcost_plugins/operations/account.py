@@ -119,22 +119,26 @@ def _rate(speed: Speed) -> Figure:
     return Figure(
         name="effective_tokens_per_second",
         title="tokens per second of wall time",
-        value=formula(
-            "speed goodput",
-            goodput=speed.useful,
-            speed=ratio(speed.tokens, speed.useful),
-            source=speed.source,
-        ),
+        value=_wall_rate(speed),
         unit="",
     )
 
 
+def _wall_rate(speed: Speed) -> Formula:
+    return formula(
+        "speed goodput",
+        goodput=speed.useful,
+        speed=ratio(speed.tokens, speed.useful),
+        source=speed.source,
+    )
+
+
 def _length(run: Run, speed: Speed) -> Iterator[Figure]:
-    inputs = {"D": (run.tokens, ""), "r": (speed.tokens, "")}
+    inputs = {"D": (run.tokens, ""), "r": (_wall_rate(speed), "")}
     yield Figure(
         name="days",
         title="training time",
-        value=formula("D / r, D tokens at r per second", inputs, source=speed.source),
+        value=formula("D / r, D tokens at r per second of wall time", inputs),
         unit="day",
         note="of wall time",
         brief="of wall time",
@@ -142,7 +146,7 @@ def _length(run: Run, speed: Speed) -> Iterator[Figure]:
     yield Figure(
         name="gpu_hours",
         title="device-hours of the run",
-        value=formula("N D / r", {**inputs, "N": (speed.devices, "")}, source=speed.source),
+        value=formula("N D / r", {**inputs, "N": (speed.devices, "")}),
         unit="h",
     )
 
