@@ -216,6 +216,13 @@ def test_gradients_of_norms_are_added_up_stage_by_stage() -> None:
     assert [tuple(t.count) for t in once] == [(0.0, 1.0)]
 
 
+def test_gradients_of_positions_are_whole() -> None:
+    """A rank adds positions to whole tokens, before it keeps its shard of them."""
+    learned = {**SHARDED, "kv": "4\n  positions = 1024"}
+    once: list[Any] = [t for t in own_terms(study(**learned)) if isinstance(t, Once)]
+    assert [t.bytes_ for t in once] == [6 * 768 * 5, 7 * 768 * 5]
+
+
 # --- what products lose -------------------------------------------------------------------
 
 

@@ -1,7 +1,8 @@
 """Gradients of replicated parameters that see only a shard of the tokens.
 
 Under sequence parallelism a rank normalises its shard of the tokens. So the gradients of norms, and
-of biases added after a reduce-scatter, are partial sums. They are added up once per step.
+of biases added after a reduce-scatter, are partial sums. They are added up once per step. Learned
+positions are added to whole tokens, and their gradients are whole.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
     """Yield kinds of stages: a number, the replicated elements, and the count on each stage."""
     if study.has_structures:
         held = [p for _, p in study.contributions_by_row("parameters")]
-        copied = [p for p in held if isinstance(p, Parameters) and p.replicated]
+        copied = [p for p in held if isinstance(p, Parameters) and _is_partial(p)]
         for slot in slots(study, tuple(p.count for p in copied), empty=False):
             yield slot.number, _elements(copied, slot.counts), slot.row
         return
-    copied = [p for p in study.parameters if isinstance(p, Parameters) and p.replicated]
+    copied = [p for p in study.parameters if isinstance(p, Parameters) and _is_partial(p)]
     kinds: dict[tuple[float, ...], list[int]] = {}
     for stage in range(virtual_stages(study)):
         kinds.setdefault(tuple(p.count[stage] for p in copied), []).append(stage)
@@ -53,6 +54,11 @@ def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
         if any(counts):
             on = [float(stage in stages) for stage in range(virtual_stages(study))]
             yield i, _elements(copied, counts), on
+
+
+def _is_partial(held: Parameters) -> bool:
+    """Return whether the gradient of a rank is that of its shard of the tokens."""
+    return held.replicated and held.place != "before"
 
 
 def _elements(copied: Sequence[Parameters], counts: Sequence[Real]) -> Real:
