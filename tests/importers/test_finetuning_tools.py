@@ -1772,3 +1772,9 @@ def test_a_degree_of_experts_that_torchtune_lacks_is_asked_for_by_its_attribute(
     file = ImportFile("run.yaml", f"{TORCHTUNE}expert_parallel_degree: 8\n")
     (question,) = _read("torchtune", file).questions
     assert (question.attribute, question.answers) == ("layout.ep", ("--set layout.ep=1",))
+
+
+def test_sizes_that_a_script_overrides_are_asked_for() -> None:
+    script = f"torchrun --nproc_per_node 8 {BATCHES} --dtype float32 --config_overrides n_layer=4\n"
+    (question,) = _read("trl", ImportFile("run.sh", script, PLAIN)).questions
+    assert (question.attribute, question.answers) == ("model", ("--use config.json",))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from parcost import ImportFile
 from parcost_formats.tools.litgpt import LitGpt
 
 from .translations import assumptions, problems, settings, uses
+
+Run = Callable[..., Any]
 
 PRETRAIN = """\
 model_name: Llama-3.2-1B
@@ -122,3 +127,21 @@ def test_a_command_is_read_over_its_configuration() -> None:
 def test_a_command_that_is_not_complete_is_an_error(script: str, message: str) -> None:
     (problem,) = LitGpt().read(ImportFile("run.sh", script)).problems
     assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        (PRETRAIN, 1_235_814_400 + 128_256 * 2048),
+        (PRETRAIN.replace("train: {", "train: {tie_embeddings: true, "), 1_235_814_400),
+        (FINETUNE, 1_235_814_400 + 128_256 * 2048),
+    ],
+)
+def test_the_head_has_weights_of_its_own_unless_pretraining_ties_it(
+    run_command: Run, text: str, parameters: int
+) -> None:
+    """Llama 3.2 1B has 1,235,814,400 parameters, and an embedding of 128,256 x 2,048 among them."""
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    words = ("figures", "run.yaml", "parameters", "--from", "litgpt", *machine)
+    done = run_command(*words, files={"run.yaml": text})
+    assert f"{parameters:,}" in done.out

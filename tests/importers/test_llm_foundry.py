@@ -214,3 +214,10 @@ def test_a_type_of_attention_that_is_not_known_is_an_error() -> None:
     text = JOB.replace("grouped_query_attention", "native_sparse_attention")
     ((message, _),) = problems(LlmFoundry(), text, "run.yaml")
     assert "`native_sparse_attention` is not known" in message
+
+
+def test_algorithms_that_may_change_batches_are_listed() -> None:
+    text = f"{JOB}algorithms:\n  gradient_clipping: {{clipping_threshold: 1.0}}\n"
+    assert not LlmFoundry().translate("run.yaml", text).missing
+    found = LlmFoundry().translate("run.yaml", f"{text}  seq_length_warmup: {{duration: 0.3}}\n")
+    assert [one.name for one in found.missing] == ["algorithms.seq_length_warmup.duration"]

@@ -272,6 +272,15 @@ def test_an_error_stands_at_its_value(old: str, new: str, message: str) -> None:
     assert found[1] == new
 
 
+def test_a_stage_of_data_with_a_length_of_its_own_raises_a_question() -> None:
+    stages = "data_stages:\n- {name: a, start_training_step: 1}\n"
+    longer = f"{stages}- {{name: b, start_training_step: 9, sequence_length: 65536}}\n"
+    assert not nanotron(LLAMA + stages).questions
+    (question,) = nanotron(LLAMA + longer).questions
+    assert question.attribute == "training.sequence"
+    assert "--set training.sequence=65536" in question.answers
+
+
 def test_a_class_that_no_mark_names_raises_a_question() -> None:
     text = LLAMA.replace("is_llama_config: true", "is_llama_config: false")
     assert text != LLAMA

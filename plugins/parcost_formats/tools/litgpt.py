@@ -85,14 +85,21 @@ def _model(found: SettingCollector) -> None:
         return
     name = str(found.value(key)).rstrip("/")
     last = name.rpartition("/")[2].lower()
-    entry = table(TOOL)["names"].get(last)
-    if entry is not None:
-        found.use(f"models.{entry}", key)
-        found.set("training", "model", entry, key)
-    elif find_entry(name)[0] or "/" in name:
-        read_hub_model(found, key, name)
+    entry, why = table(TOOL)["names"].get(last, ""), ""
+    value = name if find_entry(name)[0] or "/" in name else f"litgpt/{name}"
+    if not entry:
+        entry, why = find_entry(value)
+    if not entry:
+        read_hub_model(found, key, value)
+        return
+    found.use(f"models.{entry}", key, why)
+    found.set("training", "model", TOOL, key)
+    block, ties = f"model {TOOL} extends {entry}", "train.tie_embeddings"
+    if found.switch(ties) and _is_pretraining(found):
+        found.set(block, "tied", "on", ties)
     else:
-        read_hub_model(found, key, f"litgpt/{name}")
+        why = f"{_VERSION}: the head has weights of its own without tie_embeddings"
+        found.assume(block, "tied", "off", why)
 
 
 def _adapters(found: SettingCollector, entries: Iterable[str]) -> None:

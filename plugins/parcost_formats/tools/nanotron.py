@@ -90,6 +90,13 @@ def _size_of_world(found: SettingCollector) -> None:
 
 def _batch(found: SettingCollector) -> None:
     """Set the global batch: micro-batch times accumulation steps times replicas."""
+    stages = [one for one in found.keys_below("data_stages") if one.endswith(".sequence_length")]
+    lengths = {found.whole(one): one for one in stages if found.value(one) is not None}
+    if lengths and {*lengths} != {found.whole("tokens.sequence_length")}:
+        reason = "a stage of the data has a length of its own, and parcost evaluates one"
+        known = {found.whole("tokens.sequence_length"), *lengths} - {None}
+        answers = [f"--set training.sequence={one}" for one in sorted(known, key=str)]
+        found.ask("training.sequence", reason, answers, next(iter(lengths.values())))
     keys = ("tokens.micro_batch_size", "tokens.batch_accumulation_per_replica")
     micro, steps = (found.whole(key) for key in keys)
     if micro is not None and steps is not None:
