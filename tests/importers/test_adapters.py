@@ -331,3 +331,15 @@ def test_litgpt_reads_lora_with_its_own_defaults() -> None:
     assert on == ["query", "value", "gate", "up", "down"]
     eight = LitGpt().translate("run.yaml", LITGPT.replace("nf4-dq", "int8"))
     assert "4 or 8 bits" in eight.problems[0].message
+
+
+def test_the_targets_of_a_family_that_is_not_known_are_asked_for() -> None:
+    """PEFT adapts the fused projection of Phi-3, and not two of its parts."""
+    name, text = FILES["trl"]
+    other = text.replace("meta-llama/Llama-3.1-8B", "microsoft/Phi-3-mini-4k-instruct").replace(
+        "--bf16", "--bf16 --use_peft"
+    )
+    one = next(one for one in importers() if one.name == "trl")
+    assert "adapters.query" in {
+        ask.attribute for ask in one.read(ImportFile(name, other)).questions
+    }

@@ -73,7 +73,7 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
         found.assume(BLOCK, "rank", digits(rank), f"{version}: {own['rank'][0]} is {rank}")
     else:
         found.ask(f"{BLOCK}.rank", f"no `{own['rank'][0]}`", ["--set adapters.rank=16"])
-    _read_targets(found, rules)
+    _read_targets(found, rules, model.lower())
     if any(fnmatchcase(model.lower(), form) for form in table("lacking")["fused_projections"]):
         why = "the model's projections are fused: one adapter for q, k and v, one for gate and up"
         found.assume(BLOCK, "fused", "on", why)
@@ -89,7 +89,7 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
     return True
 
 
-def _read_targets(found: SettingCollector, rules: Mapping[str, Any]) -> None:
+def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str) -> None:
     """Set the matrices that have an adapter."""
     own, version = rules[BLOCK], str(rules["version"])
     every = next((key for key in own.get("every", ()) if found.switch(key)), "")
@@ -98,11 +98,13 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any]) -> None:
         chosen: Sequence[str] = own.get("every_targets", _EVERY)
     elif key:
         chosen = list(_targets(found, key, rules))
-    elif "targets_default" in own:
+    elif any(fnmatchcase(model, form) for form in own.get("targets_models", ("*",))) and (
+        "targets_default" in own
+    ):
         chosen = own["targets_default"]
     else:
-        name = own["targets"][0]
-        found.ask(f"{BLOCK}.query", f"no `{name}`", ["--set adapters.query=on"])
+        why = f"no `{own['targets'][0]}`, and the default of this model is not known"
+        found.ask(f"{BLOCK}.query", why, ["--set adapters.query=on"])
         return
     for target in (*_EVERY, *(["head"] if "head" in chosen else [])):
         value = "on" if target in chosen else "off"
