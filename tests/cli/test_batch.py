@@ -847,6 +847,17 @@ def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyP
     assert counts.startswith("23 failed a rule or an expectation, or did not fit; 1 bad input; 1 f")
 
 
+@pytest.mark.parametrize(
+    ("other", "heads"),
+    [("here/two.par", ["one", "two"]), ("here/deep/one.par", ["a/b/one", "here/deep/one"])],
+)
+def test_a_column_of_a_comparison_has_no_folder(run: Run, other: str, heads: list[str]) -> None:
+    """Two files with one name keep their folders, which alone tell them apart."""
+    files({"a/b/one.par": GOOD, other: GOOD.replace("tp = 2", "tp = 4")})
+    lines = run("eval", "specs/a/b/one.par", f"specs/{other}", "--compare").out.splitlines()
+    assert lines[lines.index("Studies side by side") + 1].split() == heads
+
+
 @pytest.mark.parametrize("option", ["--format=table", "--format=md", "--compare"])
 def test_stderr_says_once_what_the_page_lists(run: Run, option: str) -> None:
     files({"a.par": GOOD, "b.par": MISTAKEN, "c.par": DISAPPOINTED})

@@ -249,11 +249,28 @@ def _align(pages: Sequence[Sequence[Item]], width: int) -> list[Item]:
             elif isinstance(item, Table):
                 found.setdefault(title, []).append(item)
     items: list[Item] = []
+    short = _short_names([table.columns[1].title for tables in found.values() for table in tables])
     for title, tables in found.items():
         items.append(Heading(title, 3))
-        for part in _parts(tables, width):
+        for part in _parts([_rename(table, short) for table in tables], width):
             items += [part, Line("")]
     return items
+
+
+def _short_names(names: Sequence[str]) -> Mapping[str, str]:
+    """Return names of columns without their folders, unless others would be the same.
+
+    >>> list(_short_names(["a/b/one", "/c/two", "a/x", "b/x"]).values())
+    ['one', 'two', 'a/x', 'b/x']
+    """
+    found = {name: name.rpartition("/")[2] for name in dict.fromkeys(names)}
+    last = list(found.values())
+    return {name: one if last.count(one) == 1 else name for name, one in found.items()}
+
+
+def _rename(table: Table, names: Mapping[str, str]) -> Table:
+    first, second = table.columns
+    return Table((first, evolve(second, title=names[second.title])), table.rows)
 
 
 def _parts(tables: Sequence[Table], width: int) -> Iterator[Table]:
