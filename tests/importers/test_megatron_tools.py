@@ -646,3 +646,24 @@ def test_a_supervised_fine_tuning_of_slime_is_read() -> None:
     generating = SLIME.replace("--loss-type sft_loss", "")
     (problem,) = Megatron().translate("run.sh", generating).problems
     assert problem.message.startswith("`--rollout-batch-size`: reinforcement")
+
+
+def test_a_file_for_yaml_cfg_is_read() -> None:
+    text = (
+        "language_model:\n  num_layers: 4\n  hidden_size: 128\n  num_attention_heads: 4\n"
+        "  num_query_groups: 2\n  activation_func: swiglu\n  gated_linear_unit: False\n"
+        "model_parallel:\n  tensor_model_parallel_size: 2\n  bf16: True\n"
+        "use_distributed_optimizer: True\nmicro_batch_size: 3\nseq_length: 256\n"
+    )
+    found = translate(Megatron(), "own.yaml", text)
+    expected = {
+        "model.layers": "4",
+        "model.kv_heads": "2",
+        "model.gated": "on",
+        "layout.tp": "2",
+        "layout.zero": "1",
+        "training.precision": "bf16",
+        "training.micro_batch": "3",
+    }
+    assert not found.problems
+    assert expected.items() <= values(found).items()

@@ -78,8 +78,13 @@ _SIGNS_OF_YAML = (
     ),
     re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
 )
-#: Of FlagScale: an experiment, and the file of its training.
+#: Of FlagScale: an experiment, and the file of its training; and of Megatron-LM's own YAML.
 _SIGNS_OF_FLAGSCALE = (
+    (  # arguments of Megatron-LM itself
+        re.compile(r"^language_model:", re.MULTILINE),
+        re.compile(r"^model_parallel:", re.MULTILINE),
+        re.compile(r"^ +tensor_model_parallel_size:", re.MULTILINE),
+    ),
     (
         re.compile(r"^experiment:", re.MULTILINE),
         re.compile(r"^ +backend: *megatron", re.MULTILINE),

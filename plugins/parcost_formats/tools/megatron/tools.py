@@ -17,6 +17,8 @@ from parcost_formats.tools.tables import is_listed, table
 _TOOLS = table("megatron_tools")
 #: Maps of arguments, of recipes for runs: with flags as keys, or with their names.
 _ARGUMENTS = re.compile(r"MODEL_ARGS\.(?=--)|ARGS\.|megatron_args\.")
+_OWN_SECTIONS = ("language_model", "model_parallel")  # of a file for --yaml-cfg
+_ACTIVATIONS = {"swiglu": "swiglu", "squaredrelu": "squared_relu"}  # flags, by activation_func
 _QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)  # for the shell that gets the arguments
 _DEEPEST = 8  # files that extend one another
 _FALSE = "false"
@@ -147,9 +149,32 @@ def yaml_job(file: ImportFile) -> ToolJob | ImportProblem:
             else:
                 _add(job, shown, entry)
         return job
-    if "modules" in {key.partition(".")[0] for key in entries}:
+    sections = {key.partition(".")[0] for key in entries}
+    if sections.issuperset(_OWN_SECTIONS):
+        return _own_yaml(entries)
+    if "modules" in sections:
         return _primus(file, entries)
     return _flagscale(file, entries)
+
+
+def _own_yaml(entries: Mapping[str, JsonEntry]) -> ToolJob:
+    """Return the job of a file for ``--yaml-cfg`` of Megatron-LM: two sections, and plain names."""
+    job = ToolJob("")
+    for key, entry in entries.items():
+        section, dot, last = key.rpartition(".")
+        name = last if dot and section in _OWN_SECTIONS else key
+        switch = _ACTIVATIONS.get(str(entry.value)) if name == "activation_func" else None
+        if switch is not None:
+            job.add(_option(switch, key, JsonEntry(True, entry.start, entry.end)))
+        elif name == "gated_linear_unit" or entry.value == "gelu":
+            job.ignored.append(_option("", key, entry))  # which activation_func decides
+        else:
+            _add(job, name, entry)
+    groups = job.options.get("num_query_groups")
+    if groups is not None:  # here no switch stands beside it
+        query = groups.evolve(name="group_query_attention", texts=("true",), value=True)
+        job.options.setdefault("group_query_attention", query)
+    return job
 
 
 def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | ImportProblem:
