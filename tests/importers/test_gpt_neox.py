@@ -87,7 +87,7 @@ def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
     ("key", "message"),
     [
         ('"num_unique_layers": 2', "layers that share their weights"),
-        ('"adapter": {"enabled": true}', "adapters are not in the language"),
+        ('"adapter": {"enabled": true}', "adapters of this tool are not read"),
         ('"precision": "fp32"', "fp32 is stated, and `bf16` is enabled"),
         ('"moe_num_experts": 8', "experts of GPT-NeoX are not read"),
     ],

@@ -158,7 +158,7 @@ def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribu
     [
         ("  tensor_parallel_axes: [mlp, heads]\n", "", "all ranks of this axis do the same work"),
         ("type: llama", "type: backpack", "`backpack` is not supported"),
-        ("data:", "lora: {r: 8}\ndata:", "adapters are not in the language yet"),
+        ("data:", "lora: {r: 8}\ndata:", "adapters of this tool are not read"),
     ],
 )
 def test_what_the_language_lacks_is_an_error(old: str, new: str, message: str) -> None:

@@ -147,7 +147,7 @@ def test_keys_of_transformer_engine_raise_no_question() -> None:
     ("new", "message"),
     [
         ("name: fm_model", "`fm_model` is not supported"),
-        ("name: hf_causal_lm\n  peft_config: {r: 16}", "adapters are not in the language yet"),
+        ("name: hf_causal_lm\n  peft_config: {r: 16}", "adapters of this tool are not read"),
     ],
 )
 def test_what_the_language_lacks_is_an_error(new: str, message: str) -> None:

@@ -490,8 +490,8 @@ def test_only_conditions_of_constants_are_followed() -> None:
 @pytest.mark.parametrize(
     ("body", "missing"),
     [
-        ("cfg = _peft_common()", "adapters are not in the language"),
-        ("cfg = _sft_common(); cfg.peft = LoRA(dim=8)", "adapters are not in the language"),
+        ("cfg = _peft_common()", "adapters of this tool are not read"),
+        ("cfg = _sft_common(); cfg.peft = LoRA(dim=8)", "adapters of this tool are not read"),
         ("cfg = qwen3_next_80b_a3b_pretrain_config()", "linear attention is not in the language"),
         ("cfg = wan_14b_pretrain_config()", "diffusion models are not in the language"),
         (
@@ -549,7 +549,7 @@ def test_a_configuration_of_bridge_in_yaml_is_read_as_its_recipe() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("train:", "peft:\n  type: lora\ntrain:", "adapters are not in the language"),
+        ("train:", "peft:\n  type: lora\ntrain:", "adapters of this tool are not read"),
         ("  seq_length: 8192", "  hybrid_layer_pattern: MEM\n  seq_length: 8192", "Mamba layers"),
         ("  num_layers: 32", "  hf_path: Qwen/Qwen3-VL-8B-Instruct\n  num_layers: 32", "vision"),
         ("bf16_mixed", "bf17_mixed", "is not a recipe of mixed precision"),

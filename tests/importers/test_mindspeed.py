@@ -279,7 +279,7 @@ def test_numbers_too_large_are_reported_at_once(flags: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--lora-target-modules linear_qkv", "adapters are not in the language"),
+        ("--lora-target-modules linear_qkv", "adapters of this tool are not read"),
         ("--stage dpo", "preference training"),
         ("--tp-2d --tp-x 2 --tp-y 2", "two dimensions"),
         ("--enable-dsa-indexer", "sparse attention"),

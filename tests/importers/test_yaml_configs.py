@@ -858,7 +858,7 @@ def test_a_file_that_starts_its_recipe_is_read_with_what_it_changes(start: str) 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("llm.llama3_8b.finetune_recipe()", "adapters are not in the language yet"),
+        ("llm.llama3_8b.finetune_recipe()", "adapters of this tool are not read"),
         ("llm.llama3_8b.pretrain_recipe(pace=3)", "the settings of `pace` of"),
         (
             "llm.llama3_8b.pretrain_recipe(performance_mode=args.fast)",

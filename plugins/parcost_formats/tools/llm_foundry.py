@@ -77,7 +77,7 @@ def _model(found: SettingCollector) -> None:
     """Read an MPT model, or a Hugging Face model."""
     if found.value("model.peft_config") or found.keys_below("model.peft_config"):
         key = found.keys_below("model.peft_config")[0]
-        found.problem(key, "adapters are not in the language yet")
+        found.problem(key, "adapters of this tool are not read yet")
     kind = str(found.value("model.name", "mpt_causal_lm"))
     if kind.startswith("hf_"):
         key = "model.pretrained_model_name_or_path"

@@ -46,7 +46,7 @@ class MlPerf(JobImporter):
             return Translation(problems=[problem])
         found = SettingCollector(_entries(script), table(TOOL))
         if all(name in found for name in _ADAPTERS):
-            message = "llama2_70b_lora trains adapters, which are not in the language yet"
+            message = "llama2_70b_lora trains adapters, which are not read yet"
             found.problem(_ADAPTERS[0], message)
             return found.translation()
         found.use("frameworks.nemo")

@@ -145,7 +145,7 @@ class _NeMoReader:
         """Reject adapters, which would otherwise be read as full fine-tuning."""
         for key in ("peft._target_", "model_transform._target_", "model.peft.peft_scheme"):
             if self._found.value(key) not in (None, "none", "null", ""):
-                self._found.problem(key, "adapters are not in the language yet")
+                self._found.problem(key, "adapters of this tool are not read yet")
 
     def _ask(self) -> Collection[str]:
         """Ask for attributes that a recipe computes from unknown values; return them."""

@@ -542,7 +542,7 @@ class _RecipeReader:
         value = cell.value
         if name == "peft" and value is not None:
             option = self._option("peft", cell)
-            self._found.errors.append((option, "adapters are not in the language yet", ""))
+            self._found.errors.append((option, "adapters of this tool are not read yet", ""))
         elif isinstance(value, Entity):
             if name == "model":
                 self._start_model(value, cell)
