@@ -666,3 +666,7 @@ def test_a_file_for_yaml_cfg_is_read() -> None:
     }
     assert not found.problems
     assert expected.items() <= values(found).items()
+    geglu = text.replace("swiglu", "gelu").replace("unit: False", "unit: True")
+    assert values(translate(Megatron(), "own.yaml", geglu))["model.gated"] == "on"
+    plain = text.replace("swiglu", "gelu")
+    assert values(translate(Megatron(), "own.yaml", plain)).get("model.gated", "off") == "off"

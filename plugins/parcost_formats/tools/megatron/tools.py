@@ -160,12 +160,15 @@ def yaml_job(file: ImportFile) -> ToolJob | ImportProblem:
 def _own_yaml(entries: Mapping[str, JsonEntry]) -> ToolJob:
     """Return the job of a file for ``--yaml-cfg`` of Megatron-LM: two sections, and plain names."""
     job = ToolJob("")
+    gated = any(entry.value == "swiglu" for entry in entries.values())
     for key, entry in entries.items():
         section, dot, last = key.rpartition(".")
         name = last if dot and section in _OWN_SECTIONS else key
         switch = _ACTIVATIONS.get(str(entry.value)) if name == "activation_func" else None
         if switch is not None:
             job.add(_option(switch, key, JsonEntry(True, entry.start, entry.end)))
+        elif name == "gated_linear_unit" and entry.value is True and not gated:
+            job.add(_option("glu_activation", key, JsonEntry("geglu", entry.start, entry.end)))
         elif name == "gated_linear_unit" or entry.value == "gelu":
             job.ignored.append(_option("", key, entry))  # which activation_func decides
         else:
