@@ -234,3 +234,15 @@ parallelizer:
         "training.recompute": "full",
         "routing.dispatcher": "deepep",
     }.items() <= settings(found).items()
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("activation_checkpointing_scope: mlp", "distributed.activation_checkpointing_scope"),
+        ("moe: {reshard_after_forward: true}", "distributed.moe.reshard_after_forward"),
+    ],
+)
+def test_parts_of_recomputation_and_experts_are_listed(line: str, key: str) -> None:
+    found = read(RECIPE.replace("  tp_size: 4\n", f"  tp_size: 4\n  {line}\n"))
+    assert [one.name for one in found.missing] == [key]

@@ -574,6 +574,10 @@ deepspeed --num_gpus 4 $commands
     )
 
 
+OPENRLHF_SFT = """deepspeed --num_gpus 4 --module openrlhf.cli.train_sft \\
+  --pretrain meta-llama/Llama-2-7b-hf --max_len 2048 --train_batch_size 64 \\
+  --micro_train_batch_size 4 --zero_stage 2 --bf16 --gradient_checkpointing
+"""
 ENGINE_SFT = """torchrun --nnodes=1 --nproc_per_node=8 -m verl.trainer.sft_trainer \\
   data.train_files=x.parquet data.max_length=4096 data.train_batch_size=64 \\
   model.path=Qwen/Qwen3-4B engine=fsdp engine.ulysses_sequence_parallel_size=2 optim.lr=1e-5
@@ -1768,13 +1772,29 @@ def test_a_file_of_fsdp_beside_a_script_of_trainer_is_read(text: str, stage: str
     assert question.answers == ("--set layout.zero=0", "--set layout.zero=3")
 
 
-def test_a_degree_of_experts_that_torchtune_lacks_is_asked_for_by_its_attribute() -> None:
+def test_a_degree_of_experts_that_torchtune_lacks_raises_a_question_of_its_attribute() -> None:
     file = ImportFile("run.yaml", f"{TORCHTUNE}expert_parallel_degree: 8\n")
     (question,) = _read("torchtune", file).questions
     assert (question.attribute, question.answers) == ("layout.ep", ("--set layout.ep=1",))
 
 
-def test_sizes_that_a_script_overrides_are_asked_for() -> None:
+def test_sizes_that_a_script_overrides_raise_a_question() -> None:
     script = f"torchrun --nproc_per_node 8 {BATCHES} --dtype float32 --config_overrides n_layer=4\n"
     (question,) = _read("trl", ImportFile("run.sh", script, PLAIN)).questions
     assert (question.attribute, question.answers) == ("model", ("--use config.json",))
+
+
+@pytest.mark.parametrize(
+    ("tool", "command", "key"),
+    [
+        ("verl", ENGINE_SFT, "optim.optimizer="),
+        ("openrlhf", OPENRLHF_SFT, "--optim.name "),
+    ],
+)
+def test_an_optimizer_other_than_adamw_is_listed(tool: str, command: str, key: str) -> None:
+    name = key.strip("-= ")
+    for value, listed in (("AdamW", []), ("AdamW8bit", [name])):
+        script = f"{command.rstrip()} {key}{value}\n"
+        found = _read(tool, ImportFile("run.sh", script, PLAIN))
+        assert not found.unknown
+        assert [one.name for one in found.missing if one.name == name] == listed

@@ -188,7 +188,7 @@ fsdp_config: {{sharding_strategy: FULL_SHARD, mixed_precision: PURE}}
         ("{rope_scaling: {factor: 8.0}, use_cache: false, torch_dtype: float32}", "", ""),
     ],
 )
-def test_changes_of_a_checkpoint_that_decide_are_asked_for(
+def test_changes_of_a_checkpoint_that_decide_raise_a_question(
     overrides: str, attribute: str, answer: str
 ) -> None:
     found = LlmFoundry().translate("run.yaml", CHECKPOINT.format(overrides=overrides))

@@ -286,7 +286,7 @@ def test_the_default_of_an_option_is_an_assumption() -> None:
     assert why == "`sequence_length` has this default in the file"
 
 
-def test_a_batch_that_grows_is_asked_for() -> None:
+def test_a_batch_that_grows_raises_a_question() -> None:
     """Sequences of 4096 tokens: 512 and then 1024 of them."""
     callback = "BatchSizeSchedulerCallback(batch_sizes=[2**21, 2 * 2**21], schedule=[tokens(0), tokens(9)])"
     plain = PARTS % ("", SHARDS, "train_module_config_builder=module")
@@ -298,7 +298,7 @@ def test_a_batch_that_grows_is_asked_for() -> None:
     )
 
 
-def test_a_power_is_computed_and_a_vast_one_is_asked_for() -> None:
+def test_a_power_is_computed_and_a_vast_one_raises_a_question() -> None:
     text = PARTS % ("", SHARDS, "train_module_config_builder=module")
     found = settings(OlmoCore().translate("train.py", text))
     assert found["training.global_batch"] == "2_097_152 tokens"

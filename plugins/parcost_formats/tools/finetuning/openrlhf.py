@@ -7,7 +7,7 @@ from attrs import evolve
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import digits
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
-from parcost_formats.tools.finetuning.trainer import TrainerKeys
+from parcost_formats.tools.finetuning.trainer import TrainerKeys, list_optimizer
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.tables import table
@@ -60,6 +60,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
     if tensor is not None:
         found.set("layout", "tp", digits(tensor), keys.key("tensor"))
     keys.kernels()
+    list_optimizer(found, "optim.name")
     keys.devices()
     return found.translation()
 

@@ -650,6 +650,13 @@ class TrainerKeys:
         self._entries[word.text[:60]] = JsonEntry(True, word.start, word.end)
 
 
+def list_optimizer(found: SettingCollector, key: str) -> None:
+    """List an optimizer other than AdamW in fp32, which is the one that is taken."""
+    name = str(found.value(key, "AdamW"))
+    if name.lower() not in ("adam", "adamw", "fused_adam", "fusedadam"):
+        found.leave_open(key, f"AdamW with states in fp32 is taken, not {name}")
+
+
 def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys) -> None:
     """Set the device count from the launcher of a job, and add its words to *entries*."""
     options = {**job.environment, **_launcher_options(job.launcher)}

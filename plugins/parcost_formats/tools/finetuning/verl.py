@@ -9,7 +9,7 @@ from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
-from parcost_formats.tools.finetuning.trainer import read_devices
+from parcost_formats.tools.finetuning.trainer import list_optimizer, read_devices
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.tables import table
@@ -56,6 +56,7 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
         _read_batches(found, tokens=False)
         _read_layout(found)
         _read_execution(found)
+    list_optimizer(found, "optim.optimizer")
     read_devices(found, entries, job)
     return found.translation()
 
