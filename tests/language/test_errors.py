@@ -133,7 +133,10 @@ def only_diagnostic(text: str, **values: str) -> Diagnostic:
         ("price { device_hour = 2 USD }", "write `2 USD/h`"),
         ("price { device_hour = 2 }", "write a unit of USD/s, such as `USD/h`, `USD/s`"),
         ("layout { capacity_factor = 1.2 }", "`capacity_factor` is an attribute of `routing`"),
-        ("expect { dropout >= 1 }", "`dropout` is an attribute of `training`; figures are"),
+        (
+            "expect { dropout >= 1 }",
+            "`dropout` is an attribute of `adapters` and of `training`; figures are",
+        ),
         ("memory { usable = 194 % }", "the nearest legal value is 100 %"),
         ("memory { usable = 1.94 }", "the nearest legal value is 1"),
         ("memory { usable = 90 }", "write `90 %`"),

@@ -34,7 +34,7 @@ WITHOUT: Mapping[str, str] = {
     "framework.enforced": "says which specs are rejected, and changes no number of the others",
     **{
         f"offers.{name}": "says which specs are rejected, and changes no number of the others"
-        for name in ("attribute", "values", "beyond", "since")
+        for name in ("attribute", "values", "beyond", "since", "note")
     },
     "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
     **dict.fromkeys(
@@ -62,6 +62,12 @@ _COMPILED = f"{_ISSUED}, compiled_issue = 100 us"
 
 #: ZeRO 3 over some of the replicas, in two micro-batches or more.
 _SHARDED = "layout { tp = 1, zero = 3 }\ntraining { global_batch = 32 sequences }"
+
+#: And over groups of replicas.
+_HYBRID = f"{_SHARDED}\nsharding {{ shard = 4 }}"
+
+#: Adapters beside frozen weights.
+_THIN = "layout {{ tp = 1, sequence_parallel = off }}\nadapters {{ rank = 8{} }}"
 
 #: A device that is held to less than it draws.
 _BY_POWER = """
@@ -126,6 +132,34 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "dense",
         _FRAMEWORK.format("bucket = 1_000_000"),
         _FRAMEWORK.format("bucket = 1_000_000, bucket_growth = 20_000_000"),
+    ),
+    **{
+        f"adapters.{name}": (
+            "dense",
+            _THIN.format(""),
+            _THIN.format(f", {name} = {value}"),
+        )
+        for name, value in (
+            *((name, "off") for name in ("query", "key", "value", "output", "gate", "up", "down")),
+            *((name, "on") for name in ("head", "fused", "dropout")),
+            ("weights", "4 B"),
+        )
+    },
+    "adapters.base": (
+        "dense",
+        _THIN.format(""),
+        "quantization four { element = 0.5 B, scale = 4 B, scale_block = 64 }\n"
+        + _THIN.format(", base = four"),
+    ),
+    "framework.ends_together": (
+        "dense",
+        _FRAMEWORK.format("") + _SHARDED,
+        _FRAMEWORK.format("ends_together = on") + _SHARDED,
+    ),
+    "framework.replicate": (
+        "dense",
+        _FRAMEWORK.format("") + _HYBRID,
+        _FRAMEWORK.format("replicate = micro_batch") + _HYBRID,
     ),
     "framework.sink_context": (
         "dense",
@@ -436,7 +470,6 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 f"{_COMPILED}, remakes_elementwise = on",
                 "kernels { mode = compiled }",
             ),
-            "ends_together": ("sharded", "", "ends_together = on", ""),
             "reduces_by_matrix": (
                 "sharded",
                 "",
