@@ -333,7 +333,7 @@ def test_litgpt_reads_lora_with_its_own_defaults() -> None:
     assert "4 or 8 bits" in eight.problems[0].message
 
 
-def test_the_targets_of_a_family_that_is_not_known_are_asked_for() -> None:
+def test_the_targets_of_a_family_that_is_not_known_raise_a_question() -> None:
     """PEFT adapts the fused projection of Phi-3, and not two of its parts."""
     name, text = FILES["trl"]
     other = text.replace("meta-llama/Llama-3.1-8B", "microsoft/Phi-3-mini-4k-instruct").replace(

@@ -85,13 +85,13 @@ def run_search(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None
 
 
 @cache
-def sound() -> Any:
+def unbroken() -> Any:
     """Return the result without a plugin of a test."""
     return evaluate_single(None)
 
 
 @cache
-def sound_search() -> SearchResult:
+def unbroken_search() -> SearchResult:
     return run_search(None)
 
 
@@ -176,14 +176,14 @@ def test_an_invalid_term_is_left_out_and_a_fault(case: str) -> None:
     (fault,) = result.faults
     assert (fault.plugin.name, fault.hook) == ("odd", hook_of(make()))
     assert said in fault.message
-    assert result.figure("step_time") == sound().figure("step_time")
-    assert result.outcome.memory_bytes == sound().outcome.memory_bytes
+    assert result.figure("step_time") == unbroken().figure("step_time")
+    assert result.outcome.memory_bytes == unbroken().outcome.memory_bytes
 
 
 @pytest.mark.parametrize("case", [case for case in FAULTY if case != "check too long"])
 def test_a_search_leaves_it_out_as_well_and_proves_nothing(case: str) -> None:
     make, said = FAULTY[case]
-    result, without = run_search(with_(make())), sound_search()
+    result, without = run_search(with_(make())), unbroken_search()
     assert any("odd" in fault and said in fault for fault in result.faults)
     assert not result.proven
     assert without.proven
@@ -208,7 +208,7 @@ def test_a_figure_without_a_number_is_left_out_and_a_fault(hook: str, value: Any
     (fault,) = result.faults
     assert (fault.plugin.name, fault.hook) == ("odd", hook)
     assert fault.message == f"gave the figure `odd` value = {value!r}, which is not a number"
-    assert result.figure("step_time") == sound().figure("step_time")
+    assert result.figure("step_time") == unbroken().figure("step_time")
 
 
 @pytest.mark.parametrize("numbers", [np.array([1, 2], dtype=object), np.array([1j, 2j])])

@@ -121,7 +121,7 @@ class TokenExchange:
 
     @property
     def metadata(self) -> Real:
-        """Bytes that say where a copy goes and with what weight.
+        """Bytes that give the place of a copy and its weight.
 
         A gathered token has a flag of a byte and a probability for every expert.
         """
