@@ -161,6 +161,14 @@ def test_another_job_is_an_error(
     assert ".par:" in done.err  # the line that sets it
 
 
+def test_a_job_with_adapters_is_an_error_unless_code_makes_them(run_command: Run) -> None:
+    job = (ROOT / "specs" / "examples" / "adapters.par").read_text(encoding="utf-8")
+    done = run_command("export", "torchtitan", "job.par", "--study", "lora", job=job)
+    assert (done.code, done.out) == (2, "")
+    assert "`adapters.rank` is 16" in done.err
+    assert run_command("export", "deepspeed", "job.par", "--study", "lora", job=job).code == 0
+
+
 @pytest.mark.slow
 def test_wrong_input_is_a_diagnostic(run_command: Run) -> None:
     assert "did you mean `megatron`?" in run_command("export", "megatorn", "job.par", job=SPEC).err

@@ -45,7 +45,7 @@ _REASONS: Mapping[str, str] = {
 }
 #: What the code of the model decides, and the file cannot.
 _OF_CODE = (
-    *("training.dropout", "training.sequence", "model", "schedule.stages"),
+    *("training.dropout", "training.sequence", "model", "adapters", "schedule.stages"),
     "layout.sequence_parallel",
 )
 
@@ -59,7 +59,7 @@ class DeepSpeedWriter(JobWriter):
     source = str(_TABLE["source"])
     suffix = ".json"
     comment = ""
-    outside = (*OUTSIDE, "model", "training.sequence")  # which are in code
+    outside = (*OUTSIDE, "model", "adapters", "training.sequence")  # which are in code
     essential = tuple(one for one in ESSENTIAL if one not in _OF_CODE)
     reasons = _REASONS
 

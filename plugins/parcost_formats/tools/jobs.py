@@ -42,7 +42,7 @@ ESSENTIAL = (
     *("model", "layout.tp", "layout.pp", "layout.cp", "layout.ep", "layout.etp", "layout.dp"),
     *("layout.zero", "layout.sequence_parallel", "schedule.kind", "schedule.chunks"),
     *("schedule.stages", "training.sequence", "training.micro_batch", "training.global_batch"),
-    *("training.recompute", "training.dropout", "precision.compute"),
+    *("training.recompute", "training.dropout", "precision.compute", "adapters"),
 )
 #: Why no tool has a setting for these.
 REASONS: Mapping[str, str] = {
