@@ -277,12 +277,15 @@ def test_tokens_of_a_pipeline_are_those_of_a_micro_batch() -> None:
     [
         ('mode = "none"', {"training.recompute": "none"}),
         ('mode = "full"', {"training.recompute": "full"}),
-        ("", {"training.recompute": "full", "recompute.every": "2"}),
+        ("", {"training.recompute": "full", "recompute.every": "2", "recompute.first": "1"}),
         (
             'mode = "selective"\nselective_ac_option = "op"',
             {"training.recompute": "full", "recompute.alternate": "on"},
         ),
-        ('mode = "selective"\nselective_ac_option = "3"', {"recompute.every": "3"}),
+        (
+            'mode = "selective"\nselective_ac_option = "3"',
+            {"recompute.every": "3", "recompute.first": "2"},
+        ),
     ],
 )
 def test_recomputation(lines: str, attributes: dict[str, str]) -> None:

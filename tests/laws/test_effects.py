@@ -188,6 +188,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "layout { tp = 1, pp = 1, cp = 8 }\ncontext { algorithm = hybrid, ulysses = 2 }",
         "layout { tp = 1, pp = 1, cp = 8 }\ncontext { algorithm = hybrid, ulysses = 4 }",
     ),
+    "recompute.first": (
+        "",
+        "training { recompute = full }\nrecompute { every = 3 }",
+        "training { recompute = full }\nrecompute { every = 3, first = 2 }",
+    ),
     "recompute.up_projection": (
         "latent",
         "training { recompute = none }",

@@ -59,6 +59,8 @@ def test_layers_that_predict_stand_on_the_last_stage_with_experts(study_of: Stud
     [
         ("every = 1", (7, 9, 9, 7)),
         ("every = 2", (4, 4, 5, 3)),  # layers 0, 2, ...: 0-6 has 4, 7-15 has 4, 16-24 has 5
+        ("every = 3", (3, 3, 3, 2)),  # 0 3 6 | 9 12 15 | 18 21 24 | 27 30
+        ("every = 3, first = 2", (2, 3, 3, 2)),  # 2 5 | 8 11 14 | 17 20 23 | 26 29: torchtitan's
         ("layers = 3", (3, 3, 3, 3)),
         ("layers = 3, every = 2", (2, 1, 2, 1)),  # of 0 1 2 | 7 8 9 | 16 17 18 | 25 26 27
     ],

@@ -272,8 +272,8 @@ def _recompute_checks(chosen: Recompute, training: Training) -> Iterator[Check]:
     rules: list[tuple[str, str, Mask, str, str]] = [
         (
             "recompute-layers",
-            "layers" if chosen.layers else "every",
-            full or (chosen.every == 1 and chosen.layers == 0),
+            "layers" if chosen.layers else "every" if chosen.every > 1 else "first",
+            full or (chosen.first, chosen.every, chosen.layers) == (0, 1, 0),
             "it selects layers for full recomputation, but `training.recompute` is not `full`",
             "write `training {{ recompute = full }}`",
         ),

@@ -234,14 +234,14 @@ def kinds(
     model = training.model
     dealt = layers(study) if dealt is None else dealt
     full = recomputing and training.recompute == "full"
-    every, most = (chosen.every, chosen.layers) if chosen is not None else (1, 0)
-    if not (model.experts or model.window or (full and (every > 1 or most))):
+    some = (0, 1, 0) if chosen is None else (chosen.first, chosen.every, chosen.layers)
+    if not (model.experts or model.window or (full and some != (0, 1, 0))):
         return {LayerKind(False, False, full): dealt}
     return _kinds(
         dealt,
         (model.experts, model.dense_first, model.moe_every, model.dense_layers),
         (model.window, model.full_every, model.full_layers),
-        (full, every, most),
+        (full, *some),
     )
 
 
@@ -370,12 +370,12 @@ def _kinds(
     dealt: Counts,
     mixture: tuple[int, int, int, tuple[int, ...]],
     window: tuple[int, int, tuple[int, ...]],
-    recompute: tuple[bool, int, int],
+    recompute: tuple[bool, int, int, int],
 ) -> Mapping[LayerKind, Counts]:
     experts, dense_first, moe_every, dense_layers = mixture
     width, full_every, full_layers = window
     dense, whole = frozenset(dense_layers), frozenset(full_layers)
-    full, every, most = recompute
+    full, first, every, most = recompute
     found: dict[LayerKind, list[int]] = {}
     layer = 0
     for stage, count in enumerate(dealt):
@@ -388,7 +388,10 @@ def _kinds(
                 windowed=width > 0
                 and layer not in whole
                 and not (full_every and (layer + 1) % full_every == 0),
-                recomputed=full and layer % every == 0 and (most == 0 or place < most),
+                recomputed=full
+                and layer >= first
+                and (layer - first) % every == 0
+                and (most == 0 or place < most),
             )
             found.setdefault(kind, [0] * len(dealt))[stage] += 1
             layer += 1

@@ -25,8 +25,8 @@ _ALTERNATE = {
 class Recompute:
     """Parts of a layer that are recomputed in backward, and the number of whole layers.
 
-    The switches add to ``training { recompute = ... }``; ``every`` and ``layers`` select the layers
-    of ``recompute = full``, and ``keep_*`` excludes parts.
+    The switches add to ``training { recompute = ... }``; ``every``, ``first`` and ``layers`` select
+    the layers of ``recompute = full``, and ``keep_*`` excludes parts.
     """
 
     norms: bool = switch(default=False, doc="outputs of the layer norms")
@@ -79,6 +79,12 @@ class Recompute:
         default=1,
         structural=True,
         doc="interval of recomputed layers: every n-th layer is recomputed as a whole",
+    )
+    first: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="layers before the first one that `every` selects; OLMo has none, torchtitan n - 1",
     )
     layers: int = integer(
         default=0,

@@ -85,10 +85,14 @@ def _recompute(options: TitanOptions) -> None:
         if kind is not None:
             draft.problem(kind, "op or a number of layers is expected")
         return
-    if kind is not None:
-        draft.set(path, value, kind)
-    else:
-        options.default(choice, path, value, why)
+    found = {path: value}
+    if path == "recompute.every":  # which counts the layers from 1
+        found["recompute.first"] = str(int(value) - 1)
+    for path, value in found.items():
+        if kind is not None:
+            draft.set(path, value, kind)
+        else:
+            options.default(choice, path, value, why)
 
 
 def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:

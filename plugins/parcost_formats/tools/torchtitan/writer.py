@@ -207,6 +207,10 @@ def _execution(job: Job) -> Fields:
     if job.training.recompute == "full" and (recompute.alternate or recompute.every > 1):
         fields[mode] = "selective"
         option = "op" if recompute.alternate else str(recompute.every)
+        last = recompute.every - 1
+        if option != "op" and recompute.first != last:
+            message = f"torchtitan recomputes the last of every {recompute.every} layers"
+            raise JobError("recompute.every", message, f"write `recompute {{ first = {last} }}`")
         fields["activation_checkpoint.selective_ac_option"] = option
     recipe = job.recipe(("bf16_fsdp", "bf16_pure", "fp8_torchao", "fp8_torchao_rows", "fp32"))
     fields["training.dtype"] = "bfloat16" if recipe == "bf16_pure" else "float32"
