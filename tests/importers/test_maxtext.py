@@ -238,12 +238,78 @@ def test_a_setting_of_the_cost_raises_a_question(lines: str, attribute: str, rea
         ("use_indexer: true\n", "sparse attention with an indexer"),
         ("lora_input_adapters_path: gs://x\n", "adapters (LoRA) are not in the language"),
         ("trainable_parameters_mask: ['.*x.*']\n", "frozen parameters"),
+        ("training_objective: block_diffusion\n", "the objective of this training"),
+        ("distill_alpha: 0.9\n", "distillation from a teacher model"),
+        ("teacher_overrides: llama3.1-70b\n", "distillation from a teacher model"),
+        ("moe_expert_input_dim: 512\n", "inputs of another size"),
     ],
 )
 def test_what_the_language_lacks_is_refused_by_name(lines: str, message: str) -> None:
     (found,) = problems(IMPORTER, RUN + lines, "run.yml")
     assert message in found[0]
     assert found[1] == lines.strip()
+
+
+HARMLESS = """\
+training_objective: causal_lm
+distill_alpha: 0.5
+distill_temperature: 1.0
+distill_layer_indices: None
+weight_sparsity_n: null
+weight_sparsity_update_step: 10
+cast_logits_to_fp32: true
+float32_logits: true
+ragged_buffer_factor: -1.0
+set_remat_policy_on_pipeline_iterations: true
+context_sharding: "context"
+context_parallel_load_balance: true
+custom_mesh: ""
+sparse_matmul: true
+compile_xla_flags: ""
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "weight_sparsity_n: 2",
+        "use_iota_embed: true",
+        "activations_in_float32: true",
+        "logits_dot_in_fp32: true",
+        "cast_logits_to_fp32: false",
+        "mla_qk_head_chunk_size: 16",
+        "experimental_sa_quant_q_fp8: true",
+        "ragged_buffer_factor: 1.5",
+        "num_moe_emb_chunks: 4",
+        "moe_dispatch_no_expert_sharding: true",
+        "dense_fsdp_use_two_stage_all_gather: true",
+        "use_2d_fsdp_sharding: true",
+        "pipeline_fsdp_ag_once: true",
+        "set_remat_policy_on_pipeline_iterations: false",
+        "set_remat_policy_on_layers_per_stage: true",
+        "context_sharding: expert",
+        "custom_mesh: hybrid_ring_64x4",
+        "custom_mesh_and_rule: ep-as-cp",
+        "override_logical_axis_rules: true",
+        "dcn_bandwidth_limit: 10gbit",
+        "compile_xla_flags: --xla_tpu_scoped_vmem_limit_kib=65536",
+        "max_checkify: true",
+        "sparse_matmul: false",
+    ],
+)
+def test_a_key_of_the_cost_that_no_attribute_has_is_listed(line: str) -> None:
+    plain = {one.name for one in read(RUN + HARMLESS).missing}
+    key = line.partition(":")[0]
+    text = "".join(one for one in HARMLESS.splitlines(keepends=True) if not one.startswith(key))
+    assert {one.name for one in read(f"{RUN}{text}{line}\n").missing} == {*plain, key}
+    assert key not in plain
+
+
+def test_scores_of_fp32_and_shares_without_balance_are_read() -> None:
+    text = f"{RUN}attention: dot_product\nfloat32_logits: true\n"
+    assert "float32_logits" in {one.name for one in read(text).missing}
+    text = f"{RUN}ici_context_parallelism: 2\ncontext_parallel_load_balance: false\n"
+    assert settings(read(text))["context.balance"] == "contiguous"
 
 
 @pytest.mark.parametrize(

@@ -33,4 +33,4 @@ def answer_to(key: str, table: Mapping[str, Any]) -> str:
     affect cost. So a key of another release never falls back to a default.
     """
     asks: Mapping[str, str] = table.get("asks", {})
-    return value_of_pattern(key, asks)
+    return str(value_of_pattern(key, asks))

@@ -20,6 +20,26 @@ from parcost_formats.tools.tables import is_listed, value_of_pattern
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
 AUTO = "auto"
+#: Values of a key that is off.
+OFF: tuple[Any, ...] = (None, False, 0, "", "none", "None", "null", {}, [])
+
+
+def cost_of(key: str, value: Any, rules: Mapping[str, Any]) -> str:
+    """Return why the value of a key decides the cost, by the first pattern of *rules* that matches.
+
+    A rule is the reason, for every value but those of a key that is off; or a table of the reason,
+    ``why``, and of all values that change nothing, ``keep``.
+
+    >>> rules = {"mode": {"keep": ["default"], "why": "graphs"}, "sparse_*": "zeros"}
+    >>> cost_of("mode", "default", rules), cost_of("mode", "tuned", rules)
+    ('', 'graphs')
+    >>> cost_of("sparse_n", 2, rules)
+    'zeros'
+    """
+    rule: Any = value_of_pattern(key, rules)
+    if isinstance(rule, Mapping):
+        return "" if value is None or str(value).lower() in rule["keep"] else str(rule["why"])
+    return "" if value in OFF else str(rule)
 
 
 def read_configuration(name: str, text: str) -> Mapping[str, JsonEntry] | ImportProblem:
@@ -271,19 +291,19 @@ class SettingCollector:
         """List the keys that nothing has read; return those that the table does not have."""
         listed = self._table["ignored"]["keys"]
         reasons: Mapping[str, str] = self._table.get("reasons", {})
-        costs: Mapping[str, str] = self._table.get("costs", {})
+        costs: Mapping[str, Any] = self._table.get("costs", {})
         unknown: list[ImportedKey] = []
         for key, entry in self._entries.items():
             if key in self._results:
                 continue
-            reason, cost = value_of_pattern(key, reasons), value_of_pattern(key, costs)
-            if cost and entry.value not in (None, False, 0, {}, []):
+            reason, cost = value_of_pattern(key, reasons), cost_of(key, entry.value, costs)
+            if cost:
                 self.leave_open(key, cost)
             elif entry.value is None or entry.value == {}:  # as if it were left out
                 self.ignore(key)
             elif key in self._keys:
                 self.ignore(key, reason or "read beside other keys")
-            elif reason or cost or is_listed(key, listed):
+            elif reason or value_of_pattern(key, costs) or is_listed(key, listed):
                 self.ignore(key, reason)
             else:
                 unknown.append(self._make_unknown_key(key, entry))

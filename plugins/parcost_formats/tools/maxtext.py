@@ -12,7 +12,12 @@ from fractions import Fraction
 from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
-from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.collector import (
+    SettingCollector,
+    cost_of,
+    digits,
+    read_configuration,
+)
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.maxtext_command import CommandKeys, is_command, read_command
@@ -22,7 +27,6 @@ from parcost_formats.tools.tables import is_listed, table
 
 TOOL = "maxtext"
 _TABLE = table(TOOL)
-_OFF: tuple[Any, ...] = (None, False, 0, "", [], {}, "None")
 _MARK = re.compile(
     r"^(?:base_emb_dim|base_num_decoder_layers|per_device_batch_size|base_mlp_dim|"
     r"(?:ici|dcn)_\w+_parallelism|max_target_length|model_name|remat_policy)[ \t]*:",
@@ -76,9 +80,8 @@ def _why(fact: str) -> str:
 
 def _refused(entries: Mapping[str, JsonEntry]) -> Any:
     """Yield an error for each key that requests an unsupported job."""
-    for key, reason in _TABLE["refused"].items():
-        entry = entries.get(key)
-        if entry is not None and entry.value not in _OFF:
+    for key, entry in entries.items():
+        if reason := cost_of(key, entry.value, _TABLE["refused"]):
             yield ImportProblem(message=f"`{key}`: {reason}", start=entry.start, end=entry.end)
 
 
@@ -202,9 +205,15 @@ def _rest(found: SettingCollector) -> None:
             found.set("offload", name, "1", key)
     if found.value("attention") == "dot_product":
         found.set("training", "flash_attention", "off", "attention")
+        for key in ("float32_qk_product", "float32_logits"):
+            if found.switch(key):
+                found.leave_open(key, "scores of fp32 cannot be written")
     factor = _number_or_none(found.value("capacity_factor"))
     if factor is not None and factor > 0:
         found.set("routing", "capacity_factor", f"{factor:g}", "capacity_factor")
+    elif found.switch("sparse_matmul") is False:
+        reason = "without `capacity_factor` every expert has every token, which cannot be written"
+        found.leave_open("sparse_matmul", reason)
     text = str(found.value("compile_topology", ""))
     match = re.fullmatch(r"(v[4-9][ep]?)-(\d{1,6})", text)
     known = _TABLE["topologies"].get(match[1]) if match else None

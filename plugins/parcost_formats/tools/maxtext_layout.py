@@ -103,6 +103,9 @@ def _is_tpu(found: SettingCollector) -> bool:
 
 
 def _context(found: SettingCollector) -> None:
+    key = "context_parallel_load_balance"
+    if found.switch(key) is False:
+        found.set("context", "balance", "contiguous", key)
     key = "context_parallel_strategy"
     if key not in found:
         why = f"{_TABLE['version']}: context_parallel_strategy is all_gather"

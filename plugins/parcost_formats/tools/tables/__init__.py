@@ -29,7 +29,7 @@ def is_listed(key: str, patterns: Iterable[str]) -> bool:
     return bool(found.match(key) or found.match(f"{key}."))
 
 
-def value_of_pattern(key: str, values: Mapping[str, str]) -> str:
+def value_of_pattern(key: str, values: Mapping[str, Any]) -> Any:
     """Return the value of the first pattern that *key* matches, "" for none.
 
     >>> value_of_pattern("fsdp_version", {"bf16*": "precision", "fsdp*": "zero"})
