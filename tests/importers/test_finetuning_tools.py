@@ -1107,6 +1107,30 @@ def test_megatron_keys_of_llamafactory_are_those_of_megatron(run_command: Run) -
     assert settings(off)["layout.zero"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("change", "path", "value"),
+    [
+        ("", "routing.dispatcher", "allgather"),
+        ("moe_token_dispatcher_type: alltoall", "routing.dispatcher", "alltoall"),
+        ("", "layout.etp", "2"),
+        ("expert_tensor_parallel_size: 1", "layout.etp", "1"),
+        ("", "layout.sequence_parallel", "on"),
+        ("", "framework.rotary", "eager"),
+        ("", "framework.activation", "halves"),
+    ],
+)
+def test_the_adapter_of_llamafactory_has_defaults_of_its_own(
+    change: str, path: str, value: str
+) -> None:
+    """Experts in 2 x 4 ranks: the adapter turns sequence parallelism on by itself."""
+    one = next(one for one in importers() if one.name == "llamafactory")
+    text = LLAMAFACTORY.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B")
+    degrees = "tensor_model_parallel_size: 2\nexpert_model_parallel_size: 4\n"
+    found = one.read(ImportFile("run.yaml", f"{text}{degrees}{change}\n"))
+    assert settings(found)[path] == value
+    assert not any("Megatron-Bridge" in why for why in assumptions(found).values())
+
+
 def test_two_names_of_a_batch_with_other_values_are_an_error() -> None:
     one = next(one for one in importers() if one.name == "ms_swift")
     both = SWIFT.replace("--packing", "--batch_size 4 --packing")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import evolve
 
@@ -18,6 +18,8 @@ from parcost_formats.tools.megatron.bridge import read_sections
 from parcost_formats.tools.tables import is_listed, table
 
 _RULES = table("llamafactory")["adapter"]
+#: Keys of jobs whose model has experts.
+_DISPATCH = frozenset(("moe_grouped_gemm", "moe_layer_recompute", "moe_shared_expert_overlap"))
 _STEPS = "gradient_accumulation_steps"
 _LISTED = [
     one
@@ -40,7 +42,7 @@ def read_adapter_job(job: JobKeys) -> Translation:
     sections: dict[str, JsonEntry] = {}
     names: dict[str, str] = {}
     assumed = dict(job.assumed)
-    for path, value in _RULES["defaults"].items():
+    for path, value in {**_RULES["defaults"], **_find_defaults(entries)}.items():
         key = path.partition(".")[2]
         sections[path], names[path] = JsonEntry(value, 0, 0), key
         if key not in entries:
@@ -57,8 +59,20 @@ def read_adapter_job(job: JobKeys) -> Translation:
         sections[path], names[path] = entry, key
     recipe = read_sections(sections, names=names, assumed=assumed)
     recipe.ignored += ignored
-    read = translate_recipe(recipe, _RULES["framework"])
+    read = translate_recipe(recipe, _RULES["framework"], _RULES["version"])
     return read if read.problems else _add_batch(read, entries, job)
+
+
+def _find_defaults(entries: Mapping[str, JsonEntry]) -> Mapping[str, object]:
+    """Return the defaults that depend on other keys: models/model_config.py of mcore_adapter."""
+    wide, experts = (
+        one in entries and entries[one].value not in (None, 1)
+        for one in ("tensor_model_parallel_size", "expert_model_parallel_size")
+    )
+    found: dict[str, object] = {"model.sequence_parallel": wide and experts}
+    if experts or not _DISPATCH.isdisjoint(entries):
+        found["model.moe_token_dispatcher_type"] = "allgather"
+    return found
 
 
 def _add_batch(read: Translation, entries: dict[str, JsonEntry], job: JobKeys) -> Translation:

@@ -279,13 +279,20 @@ def _reason_to_ask(option: Option) -> str:
     return " | ".join([option.unread, *option.answers]).replace(" | ", "; ", 1)
 
 
-def translate_recipe(recipe: BridgeRecipe, framework: str = "nemo") -> Translation:
-    """Return the job of a recipe that another tool hands to Megatron-Bridge, or *framework*."""
-    return _of_recipe(Draft(_LABELS), recipe, framework)
+def translate_recipe(
+    recipe: BridgeRecipe, framework: str = "nemo", tool: str = BRIDGE
+) -> Translation:
+    """Return the job of a recipe that another tool hands to Megatron-Bridge, or *framework*.
+
+    *tool* has the defaults, with its version.
+    """
+    return _of_recipe(Draft(_LABELS), recipe, framework, tool)
 
 
-def _of_recipe(draft: Draft, recipe: BridgeRecipe, framework: str = "nemo") -> Translation:
-    options = ToolOptions(draft, recipe.options, BRIDGE)
+def _of_recipe(
+    draft: Draft, recipe: BridgeRecipe, framework: str = "nemo", tool: str = BRIDGE
+) -> Translation:
+    options = ToolOptions(draft, recipe.options, tool)
     for option, message, help in recipe.errors:
         draft.problem(option, message, help)
     for option in recipe.doubts:

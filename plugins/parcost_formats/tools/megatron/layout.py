@@ -20,7 +20,9 @@ def read_layout(options: ToolOptions) -> None:
         if path == "layout.tp":
             tp = found
     etp = options.copy("expert_tensor_parallel_size", "layout.etp", 1)
-    if etp is None and (draft.has("model.experts") or options.has("num_shared_experts")):
+    of_experts = ("num_shared_experts", "moe_token_dispatcher_type", "moe_grouped_gemm")
+    ep = options.whole("expert_model_parallel_size") or 1
+    if etp is None and (ep > 1 or draft.has("model.experts") or any(map(options.has, of_experts))):
         why = "expert_tensor_parallel_size equals tensor_model_parallel_size"
         options.default("expert_tensor_parallel_size", "layout.etp", str(tp or 1), why)
     option = options.get("sequence_parallel")
