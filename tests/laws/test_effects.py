@@ -189,7 +189,7 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "layout { tp = 1, pp = 1, cp = 8 }\ncontext { algorithm = hybrid, ulysses = 4 }",
     ),
     "recompute.first": (
-        "",
+        "dense",
         "training { recompute = full }\nrecompute { every = 3 }",
         "training { recompute = full }\nrecompute { every = 3, first = 2 }",
     ),
