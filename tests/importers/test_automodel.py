@@ -246,3 +246,59 @@ parallelizer:
 def test_parts_of_recomputation_and_experts_are_listed(line: str, key: str) -> None:
     found = read(RECIPE.replace("  tp_size: 4\n", f"  tp_size: 4\n  {line}\n"))
     assert [one.name for one in found.missing] == [key]
+
+
+@pytest.mark.parametrize(
+    ("lines", "missing"),
+    [
+        ("compile: {mode: reduce-overhead}", ["compile.mode"]),
+        ("compile: {mode: default}", []),
+        ("compile: {backend: aot_eager}", ["compile.backend"]),
+        ("compile: {backend: inductor}", []),
+        ("distributed: {use_hf_tp_plan: true}", ["distributed.use_hf_tp_plan"]),
+        ("distributed: {disable_bucketing: true}", ["distributed.disable_bucketing"]),
+        ("distributed: {keep_fp8_transpose_cache: true}", ["distributed.keep_fp8_transpose_cache"]),
+        ("distributed: {fsdp_double_buffer: true}", ["distributed.fsdp_double_buffer"]),
+        ("distributed: {moe: {lm_head_precision: float32}}", ["distributed.moe.lm_head_precision"]),
+        ("model: {backend: {experts: torch}}", ["model.backend.experts"]),
+        ("model: {backend: {experts: gmm, attn: te, rms_norm: te}}", []),
+        (
+            "model: {backend: {enable_fsdp_optimizations: true}}",
+            ["model.backend.enable_fsdp_optimizations"],
+        ),
+        ("loss_fn: {_target_: nemo_automodel.ChunkedCrossEntropy}", ["loss_fn._target_"]),
+    ],
+)
+def test_keys_that_no_attribute_has_are_listed(lines: str, missing: list[str]) -> None:
+    found = read(_join(lines))
+    assert not found.questions
+    assert not found.unknown
+    assert [one.name for one in found.missing] == missing
+
+
+@pytest.mark.parametrize(
+    ("lines", "attribute"),
+    [
+        ("model: {text_config: {num_hidden_layers: 4}}", "model"),
+        ("model: {text_config: {torch_dtype: bfloat16}}", "precision"),
+        ("model: {backend: {te_fp8: {recipe: block}}}", "precision"),
+        ("distributed: {moe: {mp_policy: {param_dtype: float32}}}", "precision"),
+    ],
+)
+def test_sizes_and_types_in_other_sections_raise_a_question(lines: str, attribute: str) -> None:
+    assert attribute in questions(_join(lines))
+
+
+def test_the_exchange_of_pytorch_gathers_and_eager_attention_writes_scores() -> None:
+    changed = _join("model: {backend: {dispatcher: torch}}")
+    changed = changed.replace("model:\n", "model:\n  attn_implementation: eager\n")
+    values = settings(read(changed.replace("tp_size: 4", "tp_size: 4\n  ep_size: 8")))
+    assert values["routing.dispatcher"] == "allgather"
+    assert values["training.flash_attention"] == "off"
+
+
+def _join(line: str) -> str:
+    """Return the recipe with a line ``section: {keys}`` added to its section."""
+    section, _, keys = line.partition(": {")
+    head, inner = f"{section}:\n", f"  {keys[:-1]}\n"
+    return RECIPE.replace(head, head + inner) if head in RECIPE else f"{RECIPE}{head}{inner}"

@@ -345,14 +345,18 @@ def _rest(found: SettingCollector) -> None:
             found.set("offload", what, "1", near)
     if (_size(found, "ep_size") or 1) > 1:
         sends, old = "model.backend.dispatcher", "model.backend.enable_deepep"
-        words = {"deepep": "deepep", "hybridep": "hybridep", "torch": "alltoall"}
+        # Without a library, tokens are gathered from all ranks, and results reduced.
+        words = {"deepep": "deepep", "hybridep": "hybridep", "torch": "allgather"}
         kind = found.word(sends, {**words, "alltoall": "alltoall"})
         if kind is not None:
             found.set("routing", "dispatcher", kind, sends)
         elif found.switch(old):
             found.set("routing", "dispatcher", "deepep", old)
+    kernel = "model.attn_implementation"
+    if found.value(kernel) == "eager":
+        found.set("training", "flash_attention", "off", kernel)
     loss = "loss_fn._target_"
-    if "FusedLinear" in str(found.value(loss, "")):
+    if any(word in str(found.value(loss, "")) for word in ("FusedLinear", "Chunked")):
         found.leave_open(loss, "a loss that never stores logits: `training { loss_chunks = 8 }`")
 
 
