@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -1822,3 +1822,115 @@ def test_an_optimizer_other_than_adamw_is_listed(tool: str, command: str, key: s
         found = _read(tool, ImportFile("run.sh", script, PLAIN))
         assert not found.unknown
         assert [one.name for one in found.missing if one.name == name] == listed
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "hides"), [(2, "", "off"), (2, "--overlap_comm", "on"), (3, "", "on")]
+)
+def test_overlap_of_openrlhf_is_read(stage: int, more: str, hides: str) -> None:
+    script = OPENRLHF_SFT.replace("--zero_stage 2", f"--zero_stage {stage} {more}")
+    assert settings(read("openrlhf", OPENRLHF, script))["overlap.gradients"] == hides
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        ("ac_mode: selective\nac_option: 2\n", {"recompute": "full", "every": "2"}),
+        ("ac_mode: selective\nac_option: op\n", {"recompute": "full", "alternate": "on"}),
+        ("ac_mode: full\n", {"recompute": "full"}),
+        ("ac_mode: none\n", {"recompute": "none"}),
+        ("ac_mode: full\nenable_activation_checkpointing: true\n", {"recompute": "none"}),
+    ],
+)
+def test_layers_that_torchtune_recomputes_are_read(lines: str, kept: Mapping[str, str]) -> None:
+    """With both keys neither of its two ways is taken."""
+    text = TORCHTUNE.replace("enable_activation_checkpointing: True\n", lines)
+    values = settings(_read("torchtune", ImportFile("run.yaml", text)))
+    found = {key.rpartition(".")[2]: one for key, one in values.items() if "recompute" in key}
+    assert found == kept
+
+
+@pytest.mark.parametrize(
+    ("word", "missing"),
+    [
+        ("optim.optimizer_impl=torch.optim", []),
+        ("optim.optimizer_impl=bitsandbytes.optim", ["optim.optimizer_impl"]),
+        (
+            "optim.override_optimizer_config.block_size=64",
+            ["optim.override_optimizer_config.block_size"],
+        ),
+        ("model.use_fused_kernels=True", ["model.use_fused_kernels"]),
+        ("model.lora_adapter_path=own/adapter", ["model.lora_adapter_path"]),
+    ],
+)
+def test_options_of_verl_that_no_attribute_has_are_listed(word: str, missing: list[str]) -> None:
+    found = read("verl", VERL, ENGINE_SFT.replace("optim.lr=1e-5", word))
+    assert not found.unknown
+    assert [one.name for one in found.missing] == missing
+
+
+@pytest.mark.parametrize(
+    ("word", "attribute"),
+    [
+        ("engine.dtype=float16", "precision"),
+        ("+model.override_config.num_hidden_layers=4", "model"),
+    ],
+)
+def test_types_and_sizes_of_verl_raise_a_question(word: str, attribute: str) -> None:
+    found = read("verl", VERL, ENGINE_SFT.replace("optim.lr=1e-5", word))
+    assert [one.attribute for one in found.questions] == [attribute]
+
+
+def test_ranks_that_ray_starts_and_eager_attention_of_verl_are_read() -> None:
+    _, _, job = ENGINE_SFT.partition("-m ")
+    more = "trainer.nnodes=2 trainer.n_gpus_per_node=8 +model.override_config.attn_implementation=eager"
+    found = read("verl", VERL, f"python3 -m {job.replace('optim.lr=1e-5', more)}")
+    assert not found.questions
+    assert settings(found)["cluster.devices"] == "16"
+    assert settings(found)["training.flash_attention"] == "off"
+
+
+@pytest.mark.parametrize("word", ["--train.dynamic_batch_enable", "--train.enable_ema"])
+def test_options_of_openrlhf_that_no_attribute_has_are_listed(word: str) -> None:
+    plain = {one.name for one in read("openrlhf", OPENRLHF, OPENRLHF_SFT).missing}
+    found = read("openrlhf", OPENRLHF, OPENRLHF_SFT.replace("--bf16", f"--bf16 {word}"))
+    assert {one.name for one in found.missing} == {*plain, word.removeprefix("--")}
+
+
+@pytest.mark.parametrize(
+    ("word", "attributes"),
+    [
+        ("--config_name own/changed", ["model"]),
+        ("--config_name meta-llama/Llama-3.1-8B", []),
+        ("--model_init_kwargs '{\"num_hidden_layers\": 4}'", ["model"]),
+    ],
+)
+def test_the_configuration_of_a_model_of_trl_raises_a_question(
+    word: str, attributes: list[str]
+) -> None:
+    script = TRL.replace("--bf16", f"--bf16 {word}")
+    assert [one.attribute for one in read("trl", TRL, script).questions] == attributes
+
+
+def test_a_model_of_a_configuration_alone_is_read() -> None:
+    script = TRL.replace("--model_name_or_path", "--config_name")
+    assert settings(read("trl", TRL, script))["training.model"] == "llama31_8b"
+
+
+def test_arguments_of_a_model_of_trl_are_read() -> None:
+    text = """model_name_or_path: meta-llama/Llama-3.1-8B
+model_init_kwargs: {dtype: bfloat16, attn_implementation: eager, use_cache: false}
+max_length: 4096
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 4
+bf16: true
+"""
+    plain = "dtype: bfloat16\nattn_implementation: eager\n"
+    inner, outer = (
+        _read("trl", ImportFile("run.yaml", one))
+        for one in (text, re.sub("model_init_kwargs.*\n", plain, text))
+    )
+    assert not inner.unknown
+    assert settings(inner)["training.flash_attention"] == "off"
+    assert settings(inner) == settings(outer)
+    assert uses(inner) == uses(outer)

@@ -54,6 +54,9 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
         reason = "without bf16 the weights are in fp32, or in the default of a later release"
         found.ask("precision", reason, answers)
     keys.sharding("2 B", "DeepSpeed keeps a master copy")
+    hides = keys.key("overlap")
+    if found.switch(hides) and found.value("deepspeed_config.zero_stage") not in (0, "0"):
+        found.set("overlap", "gradients", "on", hides)
     keys.recompute()
     keys.ulysses(keys.key("ring"), "ring")
     tensor = found.whole(keys.key("tensor"))

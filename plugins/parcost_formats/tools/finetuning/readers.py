@@ -167,6 +167,10 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     if unknown:
         found.problem(unknown[0], lacking_sentence("script"))
     keys.model()
+    own = found.value("config_name")
+    if own is not None and own != found.value(keys.key("model")):
+        reason = f"the configuration of `{own}` is that of the model"
+        found.ask("model", reason, ["--use config.json"], "config_name")
     keys.batch()
     keys.sequence()
     key = keys.key("dtype")

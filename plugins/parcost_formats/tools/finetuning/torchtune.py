@@ -179,8 +179,9 @@ def _read_execution(found: SettingCollector) -> None:
     """Read recomputation, offload, compilation and the loss."""
     key = "enable_activation_checkpointing"
     on = found.switch(key)
-    if found.value("ac_mode") is not None and not on:
-        found.set("training", "recompute", "selective", "ac_mode")
+    mode, option = "ac_mode", "ac_option"
+    if mode in found:
+        _read_selection(found, mode, option, on=on)
     elif on is None:
         fact = f"{_VERSION}: {key} is false"
         found.assume("training", "recompute", "none", fact)
@@ -193,3 +194,20 @@ def _read_execution(found: SettingCollector) -> None:
     loss = "loss._component_"
     if any(word in str(found.value(loss, "")) for word in ("Chunked", "LinearCross")):
         found.leave_open(loss, "a loss in chunks of logits: `training { loss_chunks = 8 }`")
+
+
+def _read_selection(found: SettingCollector, mode: str, option: str, *, on: bool | None) -> None:
+    """Read which layers or operators are recomputed; with the older switch *on*, none are."""
+    kind = found.word(mode, {one: one for one in ("none", "full", "selective")})
+    chosen = found.value(option)
+    if kind is None:
+        return
+    found.set("training", "recompute", "none" if on or kind == "none" else "full", mode)
+    if on or kind != "selective":
+        return
+    if chosen == "op":
+        found.set("recompute", "alternate", "on", option)
+    elif (every := found.whole(option)) is not None:
+        found.set("recompute", "every", digits(every), option)
+    else:
+        found.problem(mode, "`ac_option` is op, or every how many layers are recomputed")

@@ -18,6 +18,7 @@ _TABLE = table("verl")
 _VERSION = "verl 0.5"
 _ENGINE = "verl 0.9"
 _TOKENS = 8192
+_TYPES = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
 _OFFLOADS = {
     "engine.param_offload": ("parameters",),
     "engine.optimizer_offload": ("optimizer",),
@@ -57,7 +58,14 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
         _read_layout(found)
         _read_execution(found)
     list_optimizer(found, "optim.optimizer")
+    kernel = "model.override_config.attn_implementation"
+    if found.value(kernel) == "eager":
+        found.set("training", "flash_attention", "off", kernel)
     read_devices(found, entries, job)
+    each = found.whole("trainer.n_gpus_per_node")
+    if each is not None and not found.has("cluster", "devices"):  # ranks that Ray starts
+        nodes = found.whole("trainer.nnodes") or 1
+        found.set("cluster", "devices", digits(each * nodes), "trainer.n_gpus_per_node")
     return found.translation()
 
 
@@ -109,6 +117,9 @@ def _read_engine(found: SettingCollector) -> None:
     if found.switch("engine.reshard_after_forward") is False:
         found.set("sharding", "reshard", "off", "engine.reshard_after_forward")
     _read_types(found, "engine.model_dtype")
+    kind = str(found.value("engine.dtype", "bf16"))
+    if kind not in ("bf16", "bfloat16"):
+        found.ask("precision", f"products in {kind} are not read", _TYPES, "engine.dtype")
     for key, names in _OFFLOADS.items():
         if found.switch(key):
             for name in names:
@@ -148,8 +159,7 @@ def _read_types(found: SettingCollector, key: str) -> None:
         why = f"{_VERSION}: products in bf16, weights and reductions in fp32"
         found.use("precisions.bf16_fsdp", why=why)
     else:
-        answers = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
-        found.ask("precision", f"weights of {kind} are not read", answers, key)
+        found.ask("precision", f"weights of {kind} are not read", _TYPES, key)
 
 
 def _read_execution(found: SettingCollector) -> None:
