@@ -203,6 +203,24 @@ def test_layers_that_are_compiled_are_read() -> None:
         assert settings(found)["kernels.mode"] == "compiled"
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "deciding", "harmless"),
+    [
+        ("fsdp_config", "fsdp_limit_all_gathers", "false", "true"),
+        ("fsdp_config", "fsdp_ignored_modules", "lm_head", "null"),
+        ("dynamo_config", "dynamo_mode", "reduce-overhead", "default"),
+        ("", "use_cpu", "true", "false"),
+    ],
+)
+def test_a_value_that_changes_the_cost_is_listed(
+    section: str, key: str, deciding: str, harmless: str
+) -> None:
+    for value, is_listed in ((deciding, True), (harmless, False)):
+        line = f"{section}: {{{key}: {value}}}" if section else f"{key}: {value}"
+        found = translate(f"distributed_type: FSDP\nnum_processes: 8\n{line}\n")
+        assert (f"{section}.{key}".lstrip(".") in names(found.missing)) == is_listed
+
+
 def test_what_cannot_be_written_is_listed() -> None:
     text = FSDP_1.replace("BACKWARD_PRE", "BACKWARD_POST").replace("TRANSFORMER_BASED", "NO")
     found = translate(text.replace("bf16\nnum", "fp8\nnum"))

@@ -244,6 +244,8 @@ def test_a_base_in_four_bits_is_quantized(tool: str, old: str, new: str, base: s
         ("trl", "--bf16", "--bf16 --use_peft --use_dora", "`use_dora`"),
         ("trl", "--bf16", "--bf16 --use_lora", "LoRA"),
         ("ms_swift", "--train_type full", "--modules_to_save lm_head", "`modules_to_save`"),
+        ("ms_swift", "--train_type full", "--lora_bias all", "`lora_bias`"),
+        ("llamafactory", "full", "lora\nresize_vocab: true", "`resize_vocab`"),
     ],
 )
 def test_other_parts_of_adapters_are_rejected_by_name(
@@ -296,6 +298,8 @@ def test_a_configuration_of_peft_gives_the_adapters_of_a_job(run_command: Run) -
     [
         ({"peft_type": "PREFIX_TUNING"}, "PEFT adapters of the kind `PREFIX_TUNING`"),
         ({"use_dora": True}, "`use_dora`"),
+        ({"use_qalora": True}, "`use_qalora`"),
+        ({"arrow_config": {"top_k": 3}}, "`arrow_config.top_k`"),
         ({"rank_pattern": {"q_proj": 4}}, "`rank_pattern.q_proj`"),
         ({"modules_to_save": ["lm_head"]}, "`modules_to_save`"),
         ({"target_modules": ".*proj"}, "a regular expression"),

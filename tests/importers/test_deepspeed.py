@@ -340,6 +340,25 @@ def test_what_changes_the_cost_and_cannot_be_written_is_listed() -> None:
     assert names(found.ignored) == {"optimizer.params.lr", "sparse_gradients"}
 
 
+@pytest.mark.parametrize(
+    ("key", "deciding", "harmless"),
+    [
+        ("autotuning.enabled", True, False),
+        ("weight_quantization.post_init_quant", {"mlp": {"num_bits": 4}}, {}),
+        ("use_data_before_expert_parallelism", True, False),
+        ("zero_optimization.memory_efficient_linear", False, True),
+        ("zero_optimization.mics_hierarchical_params_gather", True, False),
+        ("pipeline.pipe_partitioned", False, True),
+        ("pipeline.grad_partitioned", False, True),
+    ],
+)
+def test_a_value_that_changes_the_cost_is_listed(key: str, deciding: Any, harmless: Any) -> None:
+    section, _, name = key.rpartition(".")
+    for value, is_listed in ((deciding, True), (harmless, False)):
+        found = translate({section: {name: value}} if section else {name: value})
+        assert any(one.startswith(key) for one in names(found.missing)) == is_listed
+
+
 def test_sections_without_entries_set_nothing() -> None:
     found = translate({"train_batch_size": 8, "fp16": {}, "zero_optimization": {}})
     assert settings(found)["layout.zero"] == "0"

@@ -16,7 +16,7 @@ from parcost.contract.importers import PLAIN
 from parcost_formats.tools.finetuning import importers
 
 from ..rows import mark_most
-from .translations import assumptions, settings, uses
+from .translations import assumptions, names, settings, uses
 
 Run = Callable[..., Any]
 
@@ -305,6 +305,64 @@ def test_a_way_to_run_that_is_not_in_the_language_is_rejected(
     tool: str, old: str, new: str, message: str
 ) -> None:
     assert any(message in problem.message for problem in read(tool, old, new).problems)
+
+
+@pytest.mark.parametrize(
+    ("tool", "key", "deciding", "harmless"),
+    [
+        ("llamafactory", "label_smoothing_factor", "0.1", "0.0"),
+        ("llamafactory", "full_determinism", "true", "false"),
+        ("llamafactory", "torch_compile_mode", "reduce-overhead", "default"),
+        ("llamafactory", "torch_compile_backend", "cudagraphs", "inductor"),
+        ("llamafactory", "half_precision_backend", "apex", "auto"),
+        ("ms_swift", "use_logits_to_keep", "true", "false"),
+        ("axolotl", "sage_attention", "true", "false"),
+        ("axolotl", "s2_attention", "true", "false"),
+        ("axolotl", "experts_implementation", "eager", "grouped_mm"),
+        ("axolotl", "ring_attn_func", "varlen_llama3", "batch_ring"),
+        ("axolotl", "peft_autocast_adapter_dtype", "false", "true"),
+        ("axolotl", "use_onebitllms", "true", "false"),
+        ("axolotl", "lora_mlp_kernel", "true", "false"),
+        ("axolotl", "trainer_cls", "mine.Trainer", "null"),
+    ],
+)
+def test_a_key_that_decides_is_listed_unless_its_value_is_harmless(
+    tool: str, key: str, deciding: str, harmless: str
+) -> None:
+    old = "--packing true" if tool == "ms_swift" else "bf16: true"
+    form = f"{old} --{key} " if tool == "ms_swift" else f"{old}\n{key}: "
+    found = read(tool, old, f"{form}{deciding}")
+    assert key in names(found.missing)
+    assert not found.questions
+    assert names(read(tool, old, f"{form}{harmless}").missing).isdisjoint([key])
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("accelerator_config: {split_batches: true}", "accelerator_config.split_batches"),
+        ("overrides_of_model_config: {num_hidden_layers: 8}", "overrides_of_model_config"),
+        ("fsdp_config: {limit_all_gathers: false}", "limit_all_gathers"),
+        ("fsdp_config: {activation_cpu_offload: true}", "activation_cpu_offload"),
+    ],
+)
+def test_a_key_of_a_section_that_decides_is_listed(line: str, key: str) -> None:
+    found = read("axolotl", "bf16: true", f"bf16: true\n{line}")
+    assert any(key in name for name in names(found.missing))
+
+
+@pytest.mark.parametrize("key", ["torch_compile_backend: inductor", "torchdynamo: inductor"])
+def test_a_compiler_that_is_named_turns_compilation_on(key: str) -> None:
+    assert settings(read("llamafactory", "bf16: true", f"bf16: true\n{key}"))["kernels.mode"]
+    plain = read("axolotl", "bf16: true", "bf16: true\ntorch_compile_backend: inductor")
+    assert "kernels.mode" not in settings(plain)  # where `torch_compile` alone decides
+
+
+def test_liger_without_its_loss_leaves_the_logits_whole() -> None:
+    off = "use_liger_kernel: true\nliger_kernel_config: {fused_linear_cross_entropy: false}"
+    for new, is_chunked in ((off.partition("\n")[0], True), (off, False)):
+        found = settings(read("llamafactory", "bf16: true", f"bf16: true\n{new}"))
+        assert ("training.loss_chunks" in found) == is_chunked
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "AdamW", "adamw_torch", "adamw_torch_fused"])

@@ -325,13 +325,11 @@ class TrainerKeys:
     def kernels(self) -> None:
         """Read compilation, fused kernels and attention."""
         found = self.found
-        on, key = self.switch("compile")
-        if on and key:
-            found.set("kernels", "mode", "compiled", key)
-        read_compiler(found)
+        self._compiler()
         on, key = self.switch("liger") if "liger" in self.rules["names"] else (False, "")
         if on and key:
-            self.fuse_loss()
+            if found.switch("liger_kernel_config.fused_linear_cross_entropy") is not False:
+                self.fuse_loss()
             found.leave_open(key, "norms and SwiGLU of Liger: `framework { norm = fused }`")
         for key in self.rules["names"].get("flash", ()):
             fused = found.switch(key)
@@ -345,6 +343,24 @@ class TrainerKeys:
             found.set("training", "flash_attention", "off", key)
         elif kind:
             found.ignore(key, "a fused attention: `kernels.attention` names another")
+
+    def _compiler(self) -> None:
+        """Read whether layers are compiled: a compiler that is named turns it on as well."""
+        found = self.found
+        on, key = self.switch("compile")
+        named = [one for one in self.rules["names"]["compilers"] if found.value(one)]
+        backends = {
+            one: str(found.value(one)).lower() for one in named if not one.endswith("_mode")
+        }
+        others = [one for one, backend in backends.items() if backend != "inductor"]
+        for one in others:
+            found.leave_open(one, "compilers other than inductor are not modelled")
+        if on and key and not others:
+            found.set("kernels", "mode", "compiled", key)
+        elif named and not others:
+            why = f"{table('trainer')['version']}: {named[0]} turns torch_compile on"
+            found.assume("kernels", "mode", "compiled", why)
+        read_compiler(found)
 
     def fuse_loss(self) -> None:
         """Read a fused head and loss, as in Liger: logits exist only in chunks.
