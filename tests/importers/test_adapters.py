@@ -344,6 +344,91 @@ def test_the_targets_of_a_family_that_is_not_known_raise_a_question() -> None:
         "--bf16", "--bf16 --use_peft"
     )
     one = next(one for one in importers() if one.name == "trl")
-    assert "adapters.query" in {
-        ask.attribute for ask in one.read(ImportFile(name, other)).questions
-    }
+    found = one.read(ImportFile(name, other))
+    (ask,) = [ask for ask in found.questions if ask.attribute == "adapters.query"]
+    for target in ("query", "key", "value"):
+        assert f"--set adapters.{target}=on" in ask.answers[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        # query and value: 32 layers of 32 (4096 + 4096 + 4096 + 1024)
+        (
+            "axolotl.yml",
+            AXOLOTL.replace("lora_target_linear: true\n", ""),
+            32 * 32 * (4096 + 4096 + 4096 + 1024),
+        ),
+        # 80 layers of 16 (8192 + 8192 + 8192 + 1024), and the MLP, which the file names
+        (
+            "torchtune.yaml",
+            TORCHTUNE.replace("  lora_attn_modules: [q_proj, v_proj, output_proj]\n", ""),
+            80 * 16 * (8192 + 8192 + 8192 + 1024 + 3 * (8192 + 28672)),
+        ),
+    ],
+)
+def test_the_answer_about_targets_adapts_those_that_it_names(
+    run_command: Run, name: str, text: str, count: int
+) -> None:
+    asked = run_command("eval", name, *MACHINE, files={name: text})
+    assert "`adapters.query` is not known" in asked.err
+    answer = "--set adapters.query=on --set adapters.value=on"
+    assert answer in asked.err
+    done = run_command("eval", name, *MACHINE, *answer.split(), "--format", "json")
+    assert done.code in (0, 1), done.err
+    (report,) = json.loads(done.out)["reports"]
+    assert report["results"][0]["figures"]["trained_parameters"]["value"] == count
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "adapters"),
+    [
+        (
+            "axolotl",
+            "meta-llama/Llama-3.1-8B",
+            "adapter: lora\nlora_target_linear: true\nlora_r: 8",
+        ),
+        ("llamafactory", "meta-llama/Llama-3.1-8B", "lora_rank: 8"),
+    ],
+)
+def test_the_name_of_a_quantized_checkpoint_is_the_type_of_its_base(
+    tool: str, old: str, adapters: str
+) -> None:
+    name, text = FILES[tool]
+    one = next(one for one in importers() if one.name == tool)
+
+    def read_model(model: str, more: str = adapters) -> Translation:
+        own = text.replace(old, model).replace("finetuning_type: full\n", "") if more else text
+        return one.read(ImportFile(name, f"{own.replace(old, model)}\n{more}\n"))
+
+    found = read_model("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit")
+    assert settings(found)["adapters.base"] == "nf4_double"
+    (use,) = [use for use in found.uses if "quantizations" in use.value]
+    assert use.assumption
+    for model, more in (("a/Llama-3.1-8B-GPTQ", adapters), ("a/Llama-3.1-8B-bnb-4bit", "")):
+        messages = [problem.message for problem in read_model(model, more).problems]
+        assert any("a frozen model in 4 or 8 bits" in message for message in messages)
+
+
+@pytest.mark.parametrize("share", ["x", "'${dropout}'", "[0.1]", "null"])
+def test_a_dropout_that_is_no_number_is_read_as_on(share: str) -> None:
+    tune = next(one for one in importers() if one.name == "torchtune")
+    own = TORCHTUNE.replace("lora_rank: 16", f"lora_rank: 16\n  lora_dropout: {share}")
+    found = settings(tune.read(ImportFile("a.yaml", own)))
+    assert found["adapters.dropout"] == ("off" if share == "null" else "on")
+    found = settings(LitGpt().translate("run.yaml", f"{LITGPT}lora_dropout: {share}\n"))
+    assert found["adapters.dropout"] == "on"
+
+
+def test_the_kernels_of_a_base_of_torchao_are_an_assumption() -> None:
+    found = read("torchtune", ".llama3_1_8b", ".qlora_llama3_1_8b")
+    (use,) = [use for use in found.uses if "quantizations" in use.value]
+    assert "torchao" in use.assumption
+
+
+def test_a_lora_file_of_litgpt_is_read_as_lora() -> None:
+    found = LitGpt().translate("run.yaml", LITGPT + "lora_alpha: 16\n")
+    assert not found.unknown
+    whys = [one.assumption for block in found.blocks for one in block.settings]
+    assert not any("finetune_full" in why for why in whys)
+    assert any("finetune_lora" in why for why in whys)

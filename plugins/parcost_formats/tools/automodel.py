@@ -70,8 +70,8 @@ class Automodel(JobImporter):
         found = SettingCollector(_join_mesh(entries), _TABLE)
         if not any(key.startswith(_SECTIONS) for key in entries):
             return found.translation()
-        _model(found)
-        if read_adapters(found, _TABLE) and str(found.value("model.torch_dtype")).endswith("32"):
+        adapted = read_adapters(found, _TABLE, _model(found))
+        if adapted and str(found.value("model.torch_dtype")).endswith("32"):
             found.assume(BLOCK, "weights", "4 B", "model.torch_dtype is that of the frozen weights")
         stages = _layout(found)
         _batch(found, stages)
@@ -99,8 +99,8 @@ def _why(fact: str) -> str:
     return f"{_TABLE['version']}: {fact}"
 
 
-def _model(found: SettingCollector) -> None:
-    """Read the name of the Hugging Face model."""
+def _model(found: SettingCollector) -> str:
+    """Read the name of the Hugging Face model; return its key, "" if the file has none."""
     names = ("pretrained_model_name_or_path", "config.pretrained_model_name_or_path", "config")
     for name in names:
         key = f"model.{name}"
@@ -108,11 +108,12 @@ def _model(found: SettingCollector) -> None:
         if not isinstance(value, str):
             continue
         read_hub_model(found, key, value)
-        return
+        return key
     sizes = next((key for key in _SIZES if key in found), "")
     if sizes:
         reason = "the class of the model sets its own sizes"
         found.ask("model", reason, ["--use config.json", "--use catalog.models.gpt2_small"], sizes)
+    return ""
 
 
 def _size(found: SettingCollector, name: str) -> int | None:

@@ -6,19 +6,17 @@ A model is named; its sizes come from the catalogue.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
-from parcost_formats.tools.finetuning.adapters import BLOCK
+from parcost_formats.tools.finetuning.adapters import read_adapters
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
-from parcost_formats.tools.lacking import lacking_sentence
 from parcost_formats.tools.litgpt_command import LitGptCommand, is_command, read_command
 from parcost_formats.tools.tables import is_listed, table
 
 TOOL = "litgpt"
-_VERSION = "LitGPT 0.5"
+_VERSION = str(table("litgpt")["version"])
 _RECIPE = "precision fabric extends"
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
 _SIGNS = (
@@ -61,8 +59,7 @@ class LitGpt(JobImporter):
         found.use("frameworks.pytorch_fsdp")
         _model(found)
         _batch(found)
-        _adapters(found, entries)
-        _sharding(found)
+        _sharding(found, adapted=read_adapters(found, table(TOOL)))
         _precision(found)
         found.read_table()
         return found.translation()
@@ -102,36 +99,6 @@ def _model(found: SettingCollector) -> None:
         found.assume(block, "tied", "off", why)
 
 
-def _adapters(found: SettingCollector, entries: Iterable[str]) -> None:
-    """Read the adapters of `litgpt finetune_lora`, whose files have keys of theirs."""
-    bits, on = "quantize", any(key.startswith("lora_") for key in entries)
-    stored = {"bnb.nf4": "nf4", "bnb.nf4-dq": "nf4_double"}.get(str(found.value(bits, "")))
-    if found.value(bits) is not None and not (on and stored):
-        found.problem(bits, lacking_sentence("quantized"), "NF4 under adapters is read")
-    if not on:
-        return
-    rank, share = found.whole("lora_r"), found.value("lora_dropout")
-    if rank is not None:
-        found.set(BLOCK, "rank", digits(rank), "lora_r")
-    else:
-        found.assume(BLOCK, "rank", "8", f"{_VERSION}: lora_r is 8")
-    for key, (usual, *targets) in table(TOOL)["adapters"].items():
-        chosen = found.switch(key)
-        for target in targets:
-            if chosen is not None:
-                found.set(BLOCK, target, "on" if chosen else "off", key)
-            else:
-                why = f"{_VERSION}: {key} is {str(usual).lower()}"
-                found.assume(BLOCK, target, "on" if usual else "off", why)
-    if share is not None:
-        found.set(BLOCK, "dropout", "on" if float(share) > 0 else "off", "lora_dropout")
-    else:
-        found.assume(BLOCK, "dropout", "on", f"{_VERSION}: lora_dropout is 0.05")
-    if stored:
-        found.use(f"quantizations.{stored}", bits)
-        found.set(BLOCK, "base", stored, bits)
-
-
 def _batch(found: SettingCollector) -> None:
     """Read the batch; its defaults depend on the subcommand."""
     pretraining = _is_pretraining(found)
@@ -151,10 +118,11 @@ def _batch(found: SettingCollector) -> None:
         found.ask("training.sequence", why, ["--set training.sequence=2048"])
 
 
-def _sharding(found: SettingCollector) -> None:
+def _sharding(found: SettingCollector, *, adapted: bool) -> None:
     """Read the devices and FSDP: within a node in pretraining, else over all ranks."""
     nodes, key = found.whole("num_nodes") or 1, "devices"
     pretraining = _is_pretraining(found)
+    command = "pretrain" if pretraining else f"finetune_{'lora' if adapted else 'full'}"
     each = None if found.value(key, AUTO) == AUTO else found.whole(key)
     if each is not None:
         found.set("cluster", "devices", f"{nodes} * {each}", key)
@@ -162,9 +130,8 @@ def _sharding(found: SettingCollector) -> None:
         found.leave_open(key, "all devices of a node: write `cluster { devices = N }`", "cluster")
     elif not pretraining:
         each = 1
-        found.assume("cluster", "devices", str(nodes), f"{_VERSION}: finetune_full has 1 device")
+        found.assume("cluster", "devices", str(nodes), f"{_VERSION}: {command} has 1 device")
     alone = each is not None and each * nodes == 1
-    command = "pretrain" if pretraining else "finetune_full"
     stage, recompute = ("0", "none") if alone else ("3", "none" if pretraining else "full")
     how = "one device shards nothing" if alone else "FSDPStrategy"
     found.assume("layout", "zero", stage, f"{_VERSION}: {command}: {how}")

@@ -18,6 +18,7 @@ from parcost_formats.tools.tables import table
 
 BLOCK = "adapters"
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
+_BASES = "a base in NF4 or 16 bits is read"
 _EVERY = ("query", "key", "value", "output", "gate", "up", "down")
 
 
@@ -50,15 +51,21 @@ def decides_adapters(
 def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str = "") -> bool:
     """Read the adapters of a job; return whether it has any.
 
-    *model* is the name of the model: projections of some models are fused.
+    *model* is the key of the model's name: some models are quantized, and projections of some are
+    fused.
     """
     own, version = rules[BLOCK], str(rules["version"])
+    name = str(found.value(model, "")).lower() if model else ""
     stated = {key: found.value(key) for key in own["kinds"] if key in found}
     if not trains_adapters(stated, rules):
         sizes = (*own.get("bits", ()), *own.get("four_bits", ()), *own.get("eight_bits", ()))
         for key in sizes:
             if str(found.value(key, "")).lower() not in ("", "0", "false", "none"):
                 found.problem(key, lacking_sentence("quantized"))
+        reject_quantized_model(found, model)
+        for key in own.get("bases", ()):
+            if _find_base(found, key, own["bases"][key]) is not None:
+                found.problem(key, lacking_sentence("quantized"), "NF4 under adapters is read")
         return False
     parts = [key for section in own.get("rejected", ()) for key in found.keys_below(section)]
     for key in parts:
@@ -73,8 +80,8 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
         found.assume(BLOCK, "rank", digits(rank), f"{version}: {own['rank'][0]} is {rank}")
     else:
         found.ask(f"{BLOCK}.rank", f"no `{own['rank'][0]}`", ["--set adapters.rank=16"])
-    _read_targets(found, rules, model.lower())
-    if any(fnmatchcase(model.lower(), form) for form in table("lacking")["fused_projections"]):
+    _read_targets(found, rules, name)
+    if _is_fused(name):
         why = "the model's projections are fused: one adapter for q, k and v, one for gate and up"
         found.assume(BLOCK, "fused", "on", why)
     key = next((one for one in own["dropout"] if one in found), "")
@@ -85,13 +92,49 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
     else:
         name = next(iter(own["dropout"]), "the dropout of adapters")
         found.assume(BLOCK, "dropout", on, f"{version}: {name} is {share}")
-    _read_base(found, rules)
+    _read_base(found, rules, model)
     return True
+
+
+def reject_quantized_model(found: SettingCollector, model: str) -> None:
+    """Report an error if the name of a model, the value of the key *model*, is quantized."""
+    if _find_base(found, model, _names()) is not None:
+        found.problem(model, lacking_sentence("quantized"))
+
+
+def _names() -> Mapping[str, str]:
+    """Return how models are stored, by patterns of their names."""
+    names: Mapping[str, str] = table("lacking")["quantized_names"]
+    return names
+
+
+def _is_fused(model: str) -> bool:
+    return any(fnmatchcase(model, form) for form in table("lacking")["fused_projections"])
+
+
+def _find_base(found: SettingCollector, key: str, forms: Mapping[str, str]) -> str | None:
+    """Return how the value of a key says that frozen weights are stored, by patterns of values.
+
+    "" is a type that is not read, and None is a base in 16 or 32 bits.
+    """
+    value = str(found.value(key, "")).lower()
+    return next((base for form, base in forms.items() if fnmatchcase(value, form)), None)
 
 
 def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str) -> None:
     """Set the matrices that have an adapter."""
     own, version = rules[BLOCK], str(rules["version"])
+    for key, (usual, *targets) in own.get("switches", {}).items():
+        on = found.switch(key)
+        for target in targets:
+            if on is not None:
+                found.set(BLOCK, target, "on" if on else "off", key)
+            else:
+                why = f"{version}: {key} is {str(usual).lower()}"
+                found.assume(BLOCK, target, "on" if usual else "off", why)
+    left = [target for target in _EVERY if not found.has(BLOCK, target)]
+    if not left:
+        return
     every = next((key for key in own.get("every", ()) if found.switch(key)), "")
     key = every or next((one for one in own["targets"] if one in found), "")
     if every:
@@ -103,10 +146,14 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str)
     ):
         chosen = own["targets_default"]
     else:
-        why = f"no `{own['targets'][0]}`, and the default of this model is not known"
-        found.ask(f"{BLOCK}.query", why, ["--set adapters.query=on"])
+        why = f"no `{own['targets'][0]}`, whose default is not known; name each target that is on"
+        usual = ("query", "key", "value") if _is_fused(model) else ("query", "value")
+        answer = " ".join(f"--set {BLOCK}.{target}=on" for target in usual)
+        found.ask(f"{BLOCK}.query", why, [answer])
+        for target in left[1:]:
+            found.assume(BLOCK, target, "off", "targets are on if an option names them")
         return
-    for target in (*_EVERY, *(["head"] if "head" in chosen else [])):
+    for target in (*left, *(["head"] if "head" in chosen else [])):
         value = "on" if target in chosen else "off"
         if key:
             found.set(BLOCK, target, value, key)
@@ -120,16 +167,18 @@ def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Ite
     names = [str(one).strip() for one in value] if isinstance(value, list) else [str(value).strip()]
     if len(names) == 1 and rules[BLOCK].get("separator") and "," in names[0]:
         names = [one.strip() for one in names[0].split(",") if one.strip()]
-    modules: Mapping[str, Any] = table("lacking")["modules"]
+    own: Mapping[str, Any] = rules[BLOCK].get("modules", {})
+    modules: Mapping[str, Any] = own or table("lacking")["modules"]
+    known = ", ".join([*([] if own else ["all-linear"]), *modules])
     for name in names:
-        if name in ("all", "all-linear", "all_linear"):
+        if not own and name in ("all", "all-linear", "all_linear"):
             yield from _EVERY
         elif "*" in name and rules[BLOCK].get("wildcards"):
             form = name.removeprefix("*.") if name != "*" else name
             chosen = [one for one in modules if fnmatchcase(one, form)]
             single = [modules[one][0] for one in chosen if len(modules[one]) == 1]
             if not single:
-                found.problem(key, f"`{name}` matches no module", f"known are {', '.join(modules)}")
+                found.problem(key, f"`{name}` matches no module", f"known are {known}")
             yield from single
         elif name in modules:
             meant = modules[name]
@@ -139,11 +188,10 @@ def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Ite
         else:
             regular = not _NAME.fullmatch(name)
             what = "a regular expression of modules" if regular else f"the module `{name}`"
-            known = ", ".join(modules)
-            found.problem(key, f"{what} is not read", f"known are all-linear, {known}")
+            found.problem(key, f"{what} is not read", f"known are {known}")
 
 
-def _read_base(found: SettingCollector, rules: Mapping[str, Any]) -> None:
+def _read_base(found: SettingCollector, rules: Mapping[str, Any], model: str) -> None:
     """Set the storage of the frozen model, if it is quantized."""
     own, version = rules[BLOCK], str(rules["version"])
     eight = next((key for key in own.get("eight_bits", ()) if found.switch(key)), "")
@@ -153,8 +201,17 @@ def _read_base(found: SettingCollector, rules: Mapping[str, Any]) -> None:
         size = found.whole(bits, least=0)
         four, eight = (bits if size == 4 else ""), (bits if size not in (0, 4) else "")
     if eight:
-        found.problem(eight, lacking_sentence("quantized"), "a base in NF4 or 16 bits is read")
+        found.problem(eight, lacking_sentence("quantized"), _BASES)
     if not four:
+        bases = dict.fromkeys(own.get("bases", ()), own.get("bases_why", ""))
+        bases |= {model: "checkpoints of this name are stored so"} if model else {}
+        for key, why in bases.items():
+            base = _find_base(found, key, own.get("bases", {}).get(key, _names()))
+            if base == "":
+                found.problem(key, lacking_sentence("quantized"), _BASES)
+            elif base is not None:
+                found.use(f"quantizations.{base}", key, why)
+                found.set(BLOCK, "base", base, key)
         return
     for key in own.get("methods", ()):
         if str(found.value(key, "nf4")).lower() not in ("nf4", "bnb", "bitsandbytes"):

@@ -61,7 +61,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
         found.ask("layout.zero", reason, ("--set layout.zero=3", "--set layout.zero=1"))
     _read_job(found)
     _read_dtensor(found)
-    if read_adapters(found, _TABLE):
+    if read_adapters(found, _TABLE, "policy.model_name"):
         found.assume(BLOCK, "weights", "4 B", f"{_VERSION}: FSDP2 shards weights of float32")
     return _add_lengths(found.translation(), entries)
 

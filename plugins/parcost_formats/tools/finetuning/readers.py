@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import digits
+from parcost_formats.tools.finetuning.adapters import reject_quantized_model
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.llamafactory_mca import is_adapter_job, read_adapter_job
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
@@ -85,8 +86,6 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     if keys.adapters():
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
-    elif "-bnb-" in str(found.value("base_model", "")).lower():
-        found.problem("base_model", lacking_sentence("quantized"))
     keys.sharding(weights, why)
     value = str(found.value("gradient_checkpointing", "")).lower()
     if value in ("offload", "offload_disk"):
@@ -186,7 +185,9 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
             f"`{key}` is {stated or 'left out'}: transformers 4 loads weights in float32, "
             "transformers 5 in the type of the checkpoint"
         )
-    if of_trl and keys.adapters(table("trl")):
+    if not of_trl:
+        reject_quantized_model(found, keys.key("model"))
+    elif keys.adapters(table("trl")):
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
     keys.sharding(weights, why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import SettingCollector, digits
-from parcost_formats.tools.finetuning.adapters import BLOCK
+from parcost_formats.tools.finetuning.adapters import read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.trainer import narrow_states, read_devices
 from parcost_formats.tools.tables import table
@@ -29,11 +29,13 @@ def read_torchtune(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG0
 def _read_model(found: SettingCollector) -> None:
     key = "model._component_"
     path = str(found.value(key, "")).split(".")
-    kind, name = _split_kind(path[-1])
+    name = (
+        path[-1].removeprefix("q").removeprefix("lora_")
+        if read_adapters(found, _TABLE)
+        else path[-1]
+    )
     models = _TABLE["models"]
     entry = models.get(f"{'.'.join(path[-2:-1])}.{name}", models.get(name))
-    if kind:
-        _read_adapters(found, key, kind)
     if entry is None:
         answers = ["--use config.json", "--use catalog.models.llama31_8b"]
         reason = f"`{name}` is not in parcost's table" if name else f"the file has no `{key}`"
@@ -46,57 +48,6 @@ def _read_model(found: SettingCollector) -> None:
         why = f"{_VERSION}: its layers of {name} have no sliding window"
         found.assume(f"model {label} extends {entry}", "window", "0", why)
     found.set("training", "model", label, key)
-
-
-def _split_kind(name: str) -> tuple[str, str]:
-    """Return the kind of adapters that a builder has, "" for none, and the name of its model.
-
-    >>> _split_kind("qlora_llama3_8b"), _split_kind("llama3_8b")
-    (('qlora', 'llama3_8b'), ('', 'llama3_8b'))
-    """
-    kind, _, rest = name.partition("_")
-    return (kind, rest) if kind in ("lora", "qlora") else ("", name)
-
-
-def _read_adapters(found: SettingCollector, key: str, kind: str) -> None:
-    """Read the adapters of a builder; left out, MLP and head have none."""
-    rank = found.whole("model.lora_rank")
-    if rank is None:
-        found.assume(BLOCK, "rank", "8", f"{_VERSION}: lora_rank is 8")
-    else:
-        found.set(BLOCK, "rank", digits(rank), "model.lora_rank")
-    names, modules = found.value("model.lora_attn_modules"), _TABLE["attention_modules"]
-    if not isinstance(names, list):
-        reason = "the file has no `lora_attn_modules`"
-        found.ask(f"{BLOCK}.query", reason, ["--set adapters.query=on"])
-    else:
-        for name in names:
-            if name not in modules:
-                what = f"the module `{name}` is not known"
-                found.problem("model.lora_attn_modules", what, f"known are {', '.join(modules)}")
-        for name, target in modules.items():
-            on = "on" if name in names else "off"
-            found.set(BLOCK, target, on, "model.lora_attn_modules")
-    for name, targets in (("mlp", ("gate", "up", "down")), ("output", ("head",))):
-        switch = f"model.apply_lora_to_{name}"
-        adapted = found.switch(switch)
-        for target in targets:
-            if adapted is None:
-                why = f"{_VERSION}: apply_lora_to_{name} is false"
-                found.assume(BLOCK, target, "off", why)
-            else:
-                found.set(BLOCK, target, "on" if adapted else "off", switch)
-    share = "model.lora_dropout"
-    if share in found:
-        found.set(BLOCK, "dropout", "on" if float(found.value(share)) > 0 else "off", share)
-    else:
-        found.assume(BLOCK, "dropout", "off", f"{_VERSION}: lora_dropout is 0")
-    if found.value("model.use_dora"):
-        found.problem("model.use_dora", "this part of adapters is not in the language yet")
-    if kind == "qlora" or found.switch("model.quantize_base"):
-        place = key if kind == "qlora" else "model.quantize_base"
-        found.use("quantizations.nf4_double", place)
-        found.set(BLOCK, "base", "nf4_double", place)
 
 
 def _read_batch(found: SettingCollector) -> None:

@@ -149,8 +149,7 @@ class TrainerKeys:
 
         *rules* is the table with their keys, by default that of the tool.
         """
-        model = str(self.found.value(self.key("model"), ""))
-        return read_adapters(self.found, self.rules if rules is None else rules, model)
+        return read_adapters(self.found, self.rules if rules is None else rules, self.key("model"))
 
     def frozen(self, weights: str | None, why: str) -> None:
         """Set the size of a frozen weight: None if the checkpoint decides it."""

@@ -47,7 +47,7 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
         read_hub_model(found, key, value)
     else:
         ask_for_model(found, key)
-    if read_adapters(found, _TABLE, str(value)):
+    if read_adapters(found, _TABLE, key):
         why = f"{_VERSION}: FSDP shards frozen weights in the type of model_dtype, fp32"
         found.assume(BLOCK, "weights", "4 B", why)
     if is_engine:

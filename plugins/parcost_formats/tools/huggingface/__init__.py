@@ -154,7 +154,7 @@ def _read_adapters(entries: Mapping[str, JsonEntry]) -> Translation:
     name = found.value(key)
     if isinstance(name, str):
         read_hub_model(found, key, name)
-    read_adapters(found, rules, str(name))
+    read_adapters(found, rules, key)
     return found.translation()
 
 
