@@ -202,3 +202,28 @@ def test_batches_of_an_evaluation_do_not_decide() -> None:
 
 
 HUB = "use_hf_model_config: true\n"
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "key"),
+    [
+        ("model", "upcast_attn: true", "model.upcast_attn"),
+        ("trainer", "model_averaging: {type: ema, beta: 0.99}", "trainer.model_averaging.type"),
+        (
+            "trainer",
+            "jax_config: {jax_default_matmul_precision: highest}",
+            "trainer.jax_config.jax_default_matmul_precision",
+        ),
+    ],
+)
+def test_keys_that_no_attribute_has_are_listed(section: str, line: str, key: str) -> None:
+    found = Levanter().translate(
+        "run.yaml", JOB.replace(f"{section}:\n", f"{section}:\n  {line}\n")
+    )
+    assert key in {one.name for one in found.missing}
+    assert not found.unknown
+
+
+def test_attention_without_a_kernel_writes_its_scores() -> None:
+    text = JOB.replace("model:\n", "model:\n  attn_backend: vanilla\n")
+    assert settings(Levanter().translate("run.yaml", text))["training.flash_attention"] == "off"

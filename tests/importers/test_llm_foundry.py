@@ -221,3 +221,42 @@ def test_algorithms_that_may_change_batches_are_listed() -> None:
     assert not LlmFoundry().translate("run.yaml", text).missing
     found = LlmFoundry().translate("run.yaml", f"{text}  seq_length_warmup: {{duration: 0.3}}\n")
     assert [one.name for one in found.missing] == ["algorithms.seq_length_warmup.duration"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "missing"),
+    [
+        ("", "algorithms: {low_precision_layernorm: {}, label_smoothing: {smoothing: 0.1}}\n", []),
+        ("", "algorithms: {swa: {swa_start: 0.7dur}}\n", ["algorithms.swa.swa_start"]),
+        (
+            "",
+            "callbacks: {layer_freezing: {layer_names: [a]}}\n",
+            ["callbacks.layer_freezing.layer_names"],
+        ),
+        (
+            "",
+            "callbacks: {curriculum_learning: {schedule: [a]}}\n",
+            ["callbacks.curriculum_learning.schedule"],
+        ),
+        ("fsdp_config:\n", "fsdp_config:\n  limit_all_gathers: true\n", []),
+        (
+            "fsdp_config:\n",
+            "fsdp_config:\n  limit_all_gathers: false\n",
+            ["fsdp_config.limit_all_gathers"],
+        ),
+        (
+            "  no_bias",
+            "  ffn_config: {ffn_type: mb_dmoe, quantize_inputs_num_bits: 8}\n  no_bias",
+            ["model.ffn_config.quantize_inputs_num_bits"],
+        ),
+        (
+            "  no_bias",
+            "  ffn_config: {ffn_type: mb_dmoe, memory_optimized_mlp: true}\n  no_bias",
+            ["model.ffn_config.memory_optimized_mlp"],
+        ),
+    ],
+)
+def test_keys_that_no_attribute_has_are_listed(old: str, new: str, missing: list[str]) -> None:
+    text = JOB.replace(old, new, 1) if old else JOB + new
+    found = LlmFoundry().translate("run.yaml", text)
+    assert [one.name for one in found.missing] == missing

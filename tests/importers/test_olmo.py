@@ -115,3 +115,22 @@ def test_a_value_that_is_not_read_raises_a_question(old: str, new: str, attribut
     text = f"{JOB}seed: 1\n".replace(old, new)
     found = Olmo().translate("run.yaml", text)
     assert attribute in {one.attribute for one in found.questions}
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("{mode: default, backend: inductor}", []),
+        ("{mode: max-autotune}", ["compile.mode"]),
+        ("{fullgraph: false, backend: eager}", ["compile.backend"]),
+    ],
+)
+def test_another_mode_of_the_compiler_is_listed(line: str, missing: list[str]) -> None:
+    found = Olmo().translate("run.yaml", JOB.replace("compile: null", f"compile: {line}"))
+    assert settings(found)["kernels.mode"] == "compiled"
+    assert [one.name for one in found.missing] == missing
+
+
+def test_a_key_of_fsdp_of_another_release_raises_a_question() -> None:
+    found = Olmo().translate("run.yaml", JOB.replace("fsdp: {", "fsdp: {cpu_offload: true, "))
+    assert [one.attribute for one in found.questions] == ["layout.zero"]

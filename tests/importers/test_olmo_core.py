@@ -309,3 +309,35 @@ def questions_of(text: str) -> dict[str, tuple[str, ...]]:
     """Return the answers of each question, by attribute."""
     found = OlmoCore().translate("train.py", text)
     return {one.attribute: tuple(one.answers) for one in found.questions}
+
+
+@pytest.mark.parametrize(
+    ("new", "missing"),
+    [
+        ("optim=SkipStepAdamWConfig(lr=3e-4, dtype=DType.float32),", []),
+        ("optim=SkipStepAdamWConfig(lr=3e-4, dtype=DType.bfloat16),", ["train_module.optim.dtype"]),
+        (f"{OPTIMIZER} pp_config=P(degree=2, schedule='1F1B', style=M.loop),", []),
+        (
+            f"{OPTIMIZER} pp_config=P(degree=2, schedule='1F1B', style=M.v),",
+            ["train_module.pp_config.style"],
+        ),
+    ],
+)
+def test_arguments_that_no_attribute_has_are_listed(new: str, missing: list[str]) -> None:
+    found = OlmoCore().translate("train.py", JOB.replace(OPTIMIZER, new))
+    assert [one.name for one in found.missing] == missing
+    assert not found.unknown
+
+
+def test_types_of_the_model_and_degrees_of_another_release_raise_a_question() -> None:
+    narrow = JOB.replace("olmo2_7B(", "olmo2_7B(dtype=DType.bfloat16, ")
+    (question,) = OlmoCore().translate("train.py", narrow).questions
+    assert question.attribute == "precision"
+    later = JOB.replace(OPTIMIZER, f"{OPTIMIZER} tp_config=T(degree=4, width=2),")
+    (question,) = OlmoCore().translate("train.py", later).questions
+    assert question.attribute == "layout.tp"
+
+
+def test_asynchronous_tensor_parallelism_overlaps() -> None:
+    text = JOB.replace(OPTIMIZER, f"{OPTIMIZER} tp_config=T(degree=4, enable_async=True),")
+    assert settings(OlmoCore().translate("train.py", text))["overlap.tensor"] == "pipelined"

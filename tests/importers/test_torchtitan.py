@@ -983,3 +983,31 @@ def test_a_key_beside_the_overrides_is_an_error() -> None:
     (problem,) = of_primus(stray).problems
     assert "`modules.pre_trainer.training.local_batch_size`: a module of Primus" in problem.message
     assert [one.name for one in of_primus(f"{PRIMUS}group: a\n").unknown] == ["group"]
+
+
+@pytest.mark.parametrize(
+    ("section", "harmless", "deciding"),
+    [
+        ("compile", 'backend = "inductor"', 'backend = "aot_eager"'),
+        ("float8", "emulate = false", "emulate = true"),
+        ("float8", 'scaling_type_input = "dynamic"', 'scaling_type_input = "delayed"'),
+        ("model", 'norm_type = "rmsnorm"', 'norm_type = "np_layernorm"'),
+        ("training", "deterministic = false", "deterministic = true"),
+        ("debug", "deterministic = false", "deterministic = true"),
+        ("job", 'custom_config_module = ""', 'custom_config_module = "own.config"'),
+        ("optimizer", 'implementation = "fused"', 'implementation = "foreach"'),
+        (
+            "activation_checkpoint",
+            'per_op_sac_force_recompute_mm_shapes_by_fqns = ["moe.router.gate"]',
+            'per_op_sac_force_recompute_mm_shapes_by_fqns = ["attention.wq"]',
+        ),
+    ],
+)
+def test_fields_that_no_attribute_has_are_listed(
+    section: str, harmless: str, deciding: str
+) -> None:
+    head, key = f"[{section}]\n", f"{section}.{deciding.partition(' ')[0]}"
+    for line, listed in ((harmless, False), (deciding, True)):
+        text = TOML if head in TOML else f"{TOML}{head}"
+        found = read(text.replace(head, f"{head}{line}\n"))
+        assert (key in {one.name for one in (*found.missing, *found.unknown)}) is listed

@@ -281,6 +281,22 @@ def test_a_stage_of_data_with_a_length_of_its_own_raises_a_question() -> None:
     assert "--set training.sequence=65536" in question.answers
 
 
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("flex_attention_mask: causal", []),
+        ("flex_attention_mask: document", ["model.model_config.flex_attention_mask"]),
+        ("_use_doc_masking: true", ["model.model_config._use_doc_masking"]),
+        ("use_position_embeddings: true", ["model.model_config.use_position_embeddings"]),
+        ("use_position_embeddings: false", []),
+    ],
+)
+def test_masks_and_positions_of_nanotron_are_listed(line: str, missing: list[str]) -> None:
+    found = nanotron(LLAMA.replace("  model_config:\n", f"  model_config:\n    {line}\n"))
+    assert [one.name for one in found.missing] == missing
+    assert not found.unknown
+
+
 def test_a_class_that_no_mark_names_raises_a_question() -> None:
     text = LLAMA.replace("is_llama_config: true", "is_llama_config: false")
     assert text != LLAMA

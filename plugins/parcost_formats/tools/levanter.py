@@ -306,7 +306,10 @@ def _recompute(found: SettingCollector) -> None:
     else:
         answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
         found.ask("training.recompute", f"`{value}` is not supported", answers, key)
-    if found.switch("model.use_flash_attention") is False:
+    kernel = "model.attn_backend"
+    if str(found.value(kernel)).lower() == "vanilla":
+        found.set("training", "flash_attention", "off", kernel)
+    elif found.switch("model.use_flash_attention") is False:
         found.set("training", "flash_attention", "off", "model.use_flash_attention")
 
 

@@ -186,8 +186,12 @@ def _recompute(found: SettingCollector) -> None:
         found.set("training", "recompute", "full", key)
         if every > 1:
             found.set("recompute", "every", digits(every), key)
-    if found.keys_below("compile"):
-        found.set("kernels", "mode", "compiled", found.keys_below("compile")[0])
+    if compiler := found.keys_below("compile"):
+        plain = [one for one in compiler if one not in table(TOOL)["costs"]]
+        if plain:
+            found.set("kernels", "mode", "compiled", plain[0])
+        else:
+            found.assume("kernels", "mode", "compiled", f"{_VERSION}: the file has `compile`")
 
 
 @hookimpl

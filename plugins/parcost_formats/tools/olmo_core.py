@@ -477,6 +477,8 @@ def _layout(found: SettingCollector) -> None:
             if name == "tp" and degree > 1:
                 why = f"{_VERSION}: tensor parallelism shards norms (SequenceParallel)"
                 found.assume("layout", "sequence_parallel", "on", why)
+            if name == "tp" and found.switch(f"{section}.enable_async"):
+                found.set("overlap", "tensor", "pipelined", f"{section}.enable_async")
         elif not found.keys_below(section) and name != "ep":
             found.assume("layout", path, "1", f"{_VERSION}: no {name}_config")
         elif found.keys_below(section):
@@ -546,7 +548,10 @@ def _precision(found: SettingCollector) -> None:
         found.ask("precision", reason, answers, narrow if narrow in found else "")
     types = [f"{_DATA}.param_dtype", f"{_DATA}.reduce_dtype", f"{_MODULE}.autocast_precision"]
     weights, reduced, cast = (found.value(one) for one in types)
-    if weights == "bfloat16" and reduced in (None, "float32", "bfloat16"):
+    own = found.value("model.dtype", "float32")
+    if own != "float32":
+        found.ask("precision", f"weights of {own} are not read", _ANSWERS, "model.dtype")
+    elif weights == "bfloat16" and reduced in (None, "float32", "bfloat16"):
         found.use("precisions.bf16_fsdp", types[0])
         if reduced == "bfloat16":
             block = "precision olmo extends bf16_fsdp"

@@ -17,11 +17,12 @@ from parcost import (
     hookimpl,
 )
 from parcost_formats.tools.answers import answer_to, asked_attribute
+from parcost_formats.tools.collector import cost_of
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.megatron.tools import is_titan_of_primus
 from parcost_formats.tools.python_values import PythonTextError
-from parcost_formats.tools.tables import is_ignored, table
+from parcost_formats.tools.tables import is_ignored, is_listed, table
 from parcost_formats.tools.torchtitan.job import read_job
 from parcost_formats.tools.torchtitan.options import TitanOptions
 from parcost_formats.tools.torchtitan.primus import read_primus
@@ -120,13 +121,14 @@ def _translation(
     for option in options.rest():
         if option.name in tables["reasons"]:
             draft.ignore(option, tables["reasons"][option.name])
+        elif is_listed(option.name, tables["unread"]):
+            value = None if option.texts in ((), ("false",)) else " ".join(option.texts)
+            if reason := cost_of(option.name, value, tables["unread"]):
+                draft.leave(option, reason)
+            else:
+                draft.ignore(option, "it is the default")
         elif is_ignored(TOOL, option.name):
             draft.ignore(option)
-        elif option.name in tables["unread"]:
-            if option.texts in ((), ("",), ("false",), ("fused",)):
-                draft.ignore(option, "it is the default")
-            else:
-                draft.leave(option, tables["unread"][option.name])
         else:
             answer = answer_to(option.name, tables)
             if answer:
