@@ -302,3 +302,9 @@ def _join(line: str) -> str:
     section, _, keys = line.partition(": {")
     head, inner = f"{section}:\n", f"  {keys[:-1]}\n"
     return RECIPE.replace(head, head + inner) if head in RECIPE else f"{RECIPE}{head}{inner}"
+
+
+def test_ranks_of_slurm_are_the_devices() -> None:
+    found = read(f"{RECIPE}slurm: {{job_name: a, nodes: 4, ntasks_per_node: 8}}\n")
+    assert settings(found)["cluster.devices"] == "32"
+    assert not found.unknown

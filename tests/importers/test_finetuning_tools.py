@@ -1893,7 +1893,7 @@ def test_overlap_of_openrlhf_is_read(stage: int, more: str, hides: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "kept"),
     [
-        ("ac_mode: selective\nac_option: 2\n", {"recompute": "full", "every": "2"}),
+        ("ac_mode: selective\nac_option: 2\n", {"recompute": "full", "every": "2", "first": "1"}),
         ("ac_mode: selective\nac_option: op\n", {"recompute": "full", "alternate": "on"}),
         ("ac_mode: full\n", {"recompute": "full"}),
         ("ac_mode: none\n", {"recompute": "none"}),

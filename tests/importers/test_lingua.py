@@ -85,3 +85,9 @@ def test_a_value_that_is_not_read_raises_a_question(old: str, new: str, attribut
 def test_layers_that_the_language_lacks_are_an_error() -> None:
     found = problems(Lingua(), JOB.replace("dim: 1024", "dim: 1024, state_dim: 64"), "run.yaml")
     assert any("Mamba layers" in message for message, _ in found)
+
+
+@pytest.mark.parametrize(("kind", "recipe"), [("bf16", "bf16_fsdp"), ("fp32", "tf32")])
+def test_products_of_wide_weights_in_tf32_are_read(kind: str, recipe: str) -> None:
+    text = JOB.replace("model_dtype: bf16", f"model_dtype: {kind}\n  matmul_allow_tf32: true")
+    assert f"precisions.{recipe}" in uses(Lingua().translate("run.yaml", text))

@@ -260,3 +260,10 @@ def test_keys_that_no_attribute_has_are_listed(old: str, new: str, missing: list
     text = JOB.replace(old, new, 1) if old else JOB + new
     found = LlmFoundry().translate("run.yaml", text)
     assert [one.name for one in found.missing] == missing
+
+
+@pytest.mark.parametrize("line", ["compute: {gpus: 64, cluster: a}", "gpu_num: 64"])
+def test_devices_of_a_run_file_are_read(line: str) -> None:
+    found = LlmFoundry().translate("run.yaml", f"{JOB}{line}\n")
+    assert settings(found)["cluster.devices"] == "64"
+    assert not found.unknown

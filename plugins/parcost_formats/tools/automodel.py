@@ -137,6 +137,10 @@ def _layout(found: SettingCollector) -> int:
     if sizes["dp"] is not None:
         count = digits(sizes["dp"] * tp * cp * pp)
         found.assume("cluster", "devices", count, "the product of the sizes of the mesh")
+    else:
+        nodes, each = (found.whole(f"slurm.{one}") for one in ("nodes", "ntasks_per_node"))
+        if nodes and each:
+            found.set("cluster", "devices", digits(nodes * each), "slurm.ntasks_per_node")
     _strategy(found, sizes["dp"], cp)
     if tp > 1:
         key = f"{_MESH}sequence_parallel"

@@ -123,7 +123,9 @@ def _precision(found: SettingCollector) -> None:
         why = "products in 8 bits by a recipe that is not read"
         found.ask("precision", why, ["--use catalog.precisions.fp8_torchao", *_ANSWERS], narrow)
     elif kind == "fp32":
-        found.use("precisions.fp32", key)
+        fast = "distributed.matmul_allow_tf32"
+        is_fast = found.switch(fast)
+        found.use(f"precisions.{'tf32' if is_fast else 'fp32'}", fast if is_fast else key)
     elif kind == "bf16":
         why = "" if key in found else f"{_VERSION}: model_dtype is bf16"
         found.use("precisions.bf16_fsdp", key if key in found else "", why)

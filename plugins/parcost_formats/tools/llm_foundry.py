@@ -194,7 +194,7 @@ def _attention(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector) -> None:
-    """Read the batch; ask for the micro-batch if it is ``auto``, the largest that fits."""
+    """Read the batch and the devices; ask for a micro-batch of ``auto``, the largest that fits."""
     if "max_seq_len" not in found and "model.max_seq_len" in found:
         length = found.whole("model.max_seq_len")
         if length is not None:
@@ -208,6 +208,9 @@ def _batch(found: SettingCollector) -> None:
     elif each is not None:
         value = f"({digits(each)} * layout.dp) sequences"
         found.set("training", "global_batch", value, "device_train_batch_size")
+    ranks = next((one for one in ("compute.gpus", "gpu_num") if one in found), "")
+    if ranks and (count := found.whole(ranks)) is not None:
+        found.set("cluster", "devices", digits(count), ranks)
     key = "device_train_microbatch_size"
     if found.value(key, AUTO) == AUTO:
         why = "`auto` is the largest that fits"

@@ -160,5 +160,6 @@ def _read_selection(found: SettingCollector, mode: str, option: str, *, on: bool
         found.set("recompute", "alternate", "on", option)
     elif (every := found.whole(option)) is not None:
         found.set("recompute", "every", digits(every), option)
+        found.set("recompute", "first", digits(every - 1), option)  # counts the layers from 1
     else:
         found.problem(mode, "`ac_option` is op, or every how many layers are recomputed")
