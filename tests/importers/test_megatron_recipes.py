@@ -426,6 +426,29 @@ def test_an_unknown_precision_raises_a_question(line: str) -> None:
     assert "training.precision" not in values(found)
 
 
+@pytest.mark.parametrize(
+    ("line", "path", "value"),
+    [
+        ("cfg.model.bias_activation_fusion = False", "framework.activation", "halves"),
+        ("cfg.model.persist_layer_norm = False", "persist_layer_norm", ""),
+        ("cfg.model.deallocate_pipeline_outputs = False", "deallocate_pipeline_outputs", ""),
+        ("cfg.model.cp_comm_type_per_layer = ['p2p', 'a2a']", "cp_comm_type_per_layer", ""),
+        ("cfg.rerun_state_machine.rerun_mode = 'report_determinism_stats'", "rerun_mode", ""),
+    ],
+)
+def test_an_attribute_of_bridge_that_decides_is_read_or_listed(
+    line: str, path: str, value: str
+) -> None:
+    body = f"cfg = llama31_405b_pretrain_config(); {line}"
+    found = translate(Megatron(), "recipe.py", recipe(body))
+    if value:
+        assert values(found)[path] == value
+    else:
+        assert any(path in one.name for one in found.unknown)
+        on = translate(Megatron(), "recipe.py", recipe(body.replace("False", "True")))
+        assert "False" not in line or not any(path in one.name for one in on.unknown)
+
+
 def test_a_recipe_starts_from_one_of_the_library() -> None:
     # 405B: the recipe of the library has tp 8, pp 8 x 2, cp 4 and 512 sequences of a step.
     text = recipe(

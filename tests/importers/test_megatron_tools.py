@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -10,7 +11,7 @@ from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.nemo import NeMo
 
-from .megatron_files import LLAMA, MIXTRAL, Run, settings, small, translate, values
+from .megatron_files import LLAMA, MIXTRAL, Run, problems, settings, small, translate, values
 
 SWIFT = """\
 NPROC_PER_NODE=4 megatron sft \\
@@ -597,6 +598,97 @@ def test_flags_in_a_variable_have_the_values_of_other_variables() -> None:
     found = Megatron().translate("model.sh", text)
     assert not found.problems
     assert (values(found)["layout.tp"], values(found)["model.layers"]) == ("8", "4")
+
+
+@pytest.mark.parametrize(
+    ("deciding", "harmless"),
+    [
+        ("--rerun-mode report_determinism_stats", "--rerun-mode validate_results"),
+        ("--DDP-impl torch", "--DDP-impl local"),
+        ("--DDP-impl FSDP", "--DDP-impl local"),
+        ("--distributed-backend gloo", "--distributed-backend nccl"),
+        ("--no-pin-cpu-grads", ""),
+        ("--no-pin-cpu-params", ""),
+        ("--overlap-cpu-optimizer-d2h-h2d", ""),
+        ("--deterministic-mode", ""),
+        ("--cpu-torch-adam", ""),
+        ("--disable-moe-token-dropping", ""),
+    ],
+)
+def test_a_flag_that_decides_is_listed_unless_its_value_is_harmless(
+    deciding: str, harmless: str
+) -> None:
+    flag = deciding.partition(" ")[0]
+    found = [
+        {one.name for one in translate(Megatron(), "run.args", small(flags)).unknown}
+        for flags in (deciding, harmless)
+    ]
+    assert flag in found[0]
+    assert flag not in found[1]
+
+
+def test_a_job_that_only_evaluates_is_rejected() -> None:
+    assert any("trains no step" in one for one in problems(small("--skip-train")))
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "is_named"),
+    [
+        ("curriculum_learning", {"enabled": True}, True),
+        ("curriculum_learning", {"enabled": False, "max_difficulty": 64}, False),
+        ("zero_optimization", {"offload_optimizer": {"device": "cpu", "ratio": 0.3}}, True),
+        ("zero_optimization", {"offload_optimizer": {"device": "cpu"}}, False),
+    ],
+)
+def test_keys_of_the_engine_that_decide_are_named(
+    section: str, value: dict[str, object], is_named: bool
+) -> None:
+    script = f"python pretrain_gpt.py --deepspeed --deepspeed_config ds.json {small('--bf16')}"
+    neighbor = {"ds.json": json.dumps({"bf16": {"enabled": True}, section: value})}.get
+    found = Megatron().read(ImportFile("run.sh", script, neighbor=neighbor))
+    assert any(section in one.reason for one in found.unknown) == is_named
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_named"),
+    [
+        ("enable_flag_gems", "true", True),
+        ("embedding_weights_in_fp32", "true", True),
+        ("extra_vocab_size", "293", True),
+        ("extra_valid_data_path", "data", False),
+    ],
+)
+def test_a_key_of_flagscale_that_decides_is_listed(key: str, value: str, is_named: bool) -> None:
+    text = FLAGSCALE.replace("model:\n", f"model:\n  {key}: {value}\n")
+    found = translate(Megatron(), "train.yaml", text)
+    assert any(key in one.name for one in found.unknown) == is_named
+
+
+@pytest.mark.parametrize(
+    ("key", "attribute", "value"),
+    [
+        ("turbo_sync_free_moe_stage: 2", "routing.dispatcher", "deepep"),
+        ("turbo_sync_free_moe_stage: 1", "routing.dispatcher", ""),
+    ],
+)
+def test_a_key_of_primus_that_decides_is_read(key: str, attribute: str, value: str) -> None:
+    models = {**MODELS, "small.yaml": f"{MODELS['small.yaml']}num_experts: 8\n"}
+    text = PRIMUS.replace("micro_batch_size", f"{key}\n      micro_batch_size")
+    assert (values(primus(text, models)).get(attribute) == value) or not value
+
+
+def test_keys_of_primus_without_a_list_are_named() -> None:
+    text = PRIMUS.replace("micro_batch_size", "use_turbo_mega_moe: true\n      micro_batch_size")
+    assert any("use_turbo_mega_moe" in one.name for one in primus(text).unknown)
+
+
+def test_the_model_of_a_function_is_an_error_in_slime() -> None:
+    text = SLIME.replace("--debug", "--custom-model-provider-path mine.provider --debug")
+    (problem,) = Megatron().translate("run.sh", text).problems
+    assert "another file" in problem.message
+    text = SLIME.replace("--debug", "--custom-config-path mine.yaml --debug")
+    found = translate(Megatron(), "run.sh", text)
+    assert "--custom-config-path" in {one.name for one in found.unknown}
 
 
 @pytest.mark.parametrize(

@@ -309,3 +309,20 @@ def test_a_model_of_pai_megatron_patch_comes_from_another_file(tmp_path: Path) -
     model = "use catalog.models.deepseek_v2_lite\n"
     found = figures(tmp_path, text, 8, more=model)
     assert numbers(found) == numbers(figures(tmp_path, PAI_SPEC, 8, "pai.par"))
+
+
+@pytest.mark.parametrize(
+    ("deciding", "harmless"),
+    [
+        ("--optimizer-selection fused_ema_adamw", "--optimizer-selection fused_torch_adamw"),
+        ("--sparse-mode 4", "--sparse-mode 2"),
+        ("--npu-deterministic", ""),
+        ("--use-deter-comp", ""),
+    ],
+)
+def test_a_flag_that_decides_is_listed_unless_its_value_is_harmless(
+    deciding: str, harmless: str
+) -> None:
+    flag = deciding.partition(" ")[0]
+    assert flag in {one.name for one in read(f"{DENSE} {deciding}").unknown}
+    assert flag not in {one.name for one in read(f"{DENSE} {harmless}").unknown}

@@ -27,6 +27,7 @@ from parcost_formats.tools.megatron.flags import (
     command_line,
     is_known,
     known_flags,
+    list_unread,
     similar,
     switch_names,
 )
@@ -378,7 +379,10 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
     strange: list[Option] = []
     switches = switch_names()
     for option in options:
-        if option.text == "false" and (
+        rule = tables["unread"].get(option.name, "")
+        if not isinstance(rule, str):
+            list_unread(draft, option, rule)
+        elif option.text == "false" and (
             option.name in switches or (option.value is False and is_known(option.name))
         ):
             draft.ignore(option, "it is off")
@@ -386,8 +390,8 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
             draft.ignore(option, tables["reasons"][option.name])
         elif is_ignored(TOOL, option.name):
             draft.ignore(option)
-        elif option.name in tables["unread"]:
-            draft.leave(option, tables["unread"][option.name])
+        elif rule:
+            draft.leave(option, rule)
         elif option.name in known_flags():
             draft.ignore(option, "not used by this model")
         elif is_known(option.name):

@@ -62,7 +62,8 @@ def read_engine(options: ToolOptions, text: str, place: Option) -> None:
     options.add_engine(found, recipe)
     offload = chain.from_iterable(_RULES["offload"].values())
     read = {*_RULES["options"], *offload, "data_types.grad_accum_dtype"}
-    heads = tuple(_RULES["ignored"])
+    off = [key.removesuffix("enabled") for key, one in values.items() if one is False]
+    heads = (*_RULES["ignored"], *(key for key in off if key.endswith(".")))
     rest = [key for key in values if key not in read and not key.startswith(heads)]
     if rest:
         draft.leave(place, f"what the file has of {', '.join(rest[:6])} is not read")

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from parcost import ImportFile, ImportProblem, did_you_mean
-from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.keys import keys_of
 from parcost_formats.tools.shell.launches import opened
 from parcost_formats.tools.shell.scripts import (
@@ -204,6 +204,16 @@ def switch_names() -> frozenset[str]:
     """Return the names of flags that take no value, of Megatron-LM and of MindSpeed."""
     own = table("megatron_tools")["mindspeed"]["switches"]
     return frozenset([*table("megatron")["switches"]["names"], *own])
+
+
+def list_unread(draft: Draft, option: Option, rule: str | Mapping[str, Any]) -> None:
+    """List a flag that is not read; a *rule* may have the values that change nothing, ``keep``."""
+    if isinstance(rule, str):
+        draft.leave(option, rule)
+    elif option.text in rule["keep"]:
+        draft.ignore(option)
+    else:
+        draft.leave(option, str(rule["why"]))
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parcost_formats.tools.drafts import Draft, Option, digits
+from parcost_formats.tools.megatron.flags import list_unread
 from parcost_formats.tools.megatron.patterns import MOST_LAYERS, LayerListError, pattern
 from parcost_formats.tools.megatron.tools import ToolJob
 from parcost_formats.tools.tables import table
@@ -77,7 +78,7 @@ class _MindSpeed:
         job = ToolJob("mindspeed")
         for name, why in _TABLE["unread"].items():
             if (option := self._options.pop(name, None)) is not None:
-                self._draft.leave(option, why)
+                list_unread(self._draft, option, why)
         for option in self._options.values():
             job.add(option)
         job.complete()

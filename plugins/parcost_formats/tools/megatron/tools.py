@@ -20,6 +20,8 @@ _ARGUMENTS = re.compile(r"MODEL_ARGS\.(?=--)|ARGS\.|megatron_args\.")
 _OWN_SECTIONS = ("language_model", "model_parallel")  # of a file for --yaml-cfg
 _ACTIVATIONS = {"swiglu": "swiglu", "squaredrelu": "squared_relu"}  # flags, by activation_func
 _QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)  # for the shell that gets the arguments
+#: Keys of Primus that choose DeepEP, with their values.
+_TURBO = {"use_turbo_deepep": ("true",), "turbo_sync_free_moe_stage": ("2", "3")}
 _DEEPEST = 8  # files that extend one another
 _FALSE = "false"
 _VARIABLE = re.compile(r"\$\{(\w{1,99})(?::([^${}]*))?\}")
@@ -259,8 +261,8 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | Imp
             job.rejected.append((_option("", key, entry), why))
         elif key not in (f"{prefix}framework", f"{prefix}model"):
             job.ignored.append(_option("", key, entry))
-    for option in [one for one in job.ignored if one.key == "use_turbo_deepep"]:
-        if option.text == "true":  # its dispatcher replaces that of Megatron-LM
+    for option in [one for one in job.ignored if one.key in _TURBO]:
+        if option.text in _TURBO[option.key]:  # its dispatcher replaces that of Megatron-LM
             job.ignored.remove(option)
             for name, word in (
                 ("token_dispatcher_type", "flex"),
