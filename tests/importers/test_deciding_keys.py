@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from parcost_formats.tools.answers import asked_attribute
+
 from ..rows import mark_most
 
 Run = Callable[..., Any]
@@ -193,3 +195,13 @@ OTHERS = {
         "max_target_length: 4096\n"
     ),
 }
+
+
+def test_an_answer_names_what_it_decides() -> None:
+    """Only a `config.json` and entries of the catalogue are models."""
+    answers = ("--use config.json", "--use catalog.models.gpt2_small", "--as llama3")
+    assert {asked_attribute(answer) for answer in answers} == {"model"}
+    assert asked_attribute("--use catalog.precisions.fp32") == "precision"
+    for other in ("--use accelerate.yaml", "--use tune.json", "--use catalog.devices.h100_sxm"):
+        with pytest.raises(KeyError):
+            asked_attribute(other)

@@ -1165,6 +1165,30 @@ def test_megatron_keys_of_llamafactory_are_those_of_megatron(run_command: Run) -
     assert settings(off)["layout.zero"] == "0"
 
 
+def test_megatron_of_llamafactory_trains_all_weights_as_an_assumption(run_command: Run) -> None:
+    asks = "finetuning_type: lora\nlora_rank: 8\nquantization_bit: 4\n"
+    text = LLAMAFACTORY.replace("finetuning_type: full\n", asks) + "use_mca: true\n"
+    text = text.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-0.6B")
+    machine = ("--use", "catalog.systems.dgx_h100", "--set", "cluster.devices=8")
+    done = run_command("eval", "run.yaml", *machine, files={"run.yaml": text})
+    assert "`finetuning_type`, `lora_rank`, `quantization_bit`" in " ".join(done.out.split())
+    shown = run_command("import", "run.yaml").err
+    assert "lora_rank: assumed without effect: mcore_adapter trains all weights" in shown
+    full = run_command("import", "full.yaml", files={"full.yaml": LLAMAFACTORY + "use_mca: true\n"})
+    assert "trains all weights" not in full.err
+
+
+def test_an_engine_of_deepspeed_beside_keys_of_megatron_is_an_error() -> None:
+    one = next(one for one in importers() if one.name == "llamafactory")
+    for more in ("deepspeed: ds.json\n", "deepspeed: ds.json\nuse_mca: true\n"):
+        found = one.read(
+            ImportFile("run.yaml", LLAMAFACTORY + MCA * ("use_mca" not in more) + more)
+        )
+        (problem,) = found.problems
+        assert "keys of Megatron-Core" in problem.message
+        assert "remove `deepspeed`" in problem.help
+
+
 @pytest.mark.parametrize(
     ("change", "path", "value"),
     [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from parcost import ImportFile, ImportOptions
 from parcost_formats.tools.collector import digits
 from parcost_formats.tools.olmo_core import OlmoCore
+from parcost_formats.tools.python_values import UnreadError, static_value
 
 from .translations import assumptions, problems, settings, uses
 
@@ -341,3 +344,11 @@ def test_types_of_the_model_and_degrees_of_another_release_raise_a_question() ->
 def test_asynchronous_tensor_parallelism_overlaps() -> None:
     text = JOB.replace(OPTIMIZER, f"{OPTIMIZER} tp_config=T(degree=4, enable_async=True),")
     assert settings(OlmoCore().translate("train.py", text))["overlap.tensor"] == "pipelined"
+
+
+@pytest.mark.parametrize("text", ["(-8) ** 0.5", "2 * (-8) ** (1 / 3)"])
+def test_a_root_of_a_negative_number_in_a_file_has_no_value(text: str) -> None:
+    """Python gives a complex number, which no setting can be."""
+    with pytest.raises(UnreadError):
+        static_value(ast.parse(text, mode="eval").body, {})
+    assert static_value(ast.parse("(-8) ** 2", mode="eval").body, {}) == 64

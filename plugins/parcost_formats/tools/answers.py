@@ -19,11 +19,16 @@ def asked_attribute(answer: str) -> str:
     ('precision', 'model')
     >>> asked_attribute("--use config.json")
     'model'
+
+    Raises:
+        KeyError: It sets no attribute of its own, such as ``--use train.yaml``.
     """
     kind, _, value = answer.partition(" ")
     if kind == "--set":
         return value.strip("'").partition("=")[0]
-    return _OF_CATALOGUE.get(value.split(".")[1], "model") if kind == "--use" else "model"
+    if kind == "--as" or value == "config.json":
+        return "model"
+    return _OF_CATALOGUE[value.removeprefix("catalog.").partition(".")[0]]
 
 
 def answer_to(key: str, table: Mapping[str, Any]) -> str:

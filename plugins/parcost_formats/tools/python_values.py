@@ -20,7 +20,8 @@ _LARGEST_BASE, _LARGEST_EXPONENT = 10**6, 60
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    if abs(base) > _LARGEST_BASE or not 0 <= exponent <= _LARGEST_EXPONENT:
+    is_complex = base < 0 and exponent != int(exponent)
+    if abs(base) > _LARGEST_BASE or not 0 <= exponent <= _LARGEST_EXPONENT or is_complex:
         raise ValueError("the power is not computed")
     return base**exponent
 

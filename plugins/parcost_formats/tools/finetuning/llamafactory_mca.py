@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from attrs import evolve
 
-from parcost import ImportedBlock, ImportedKey, ImportedValue, Translation
-from parcost_formats.tools.collector import SettingCollector, digits
+from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation
+from parcost_formats.tools.collector import OFF, SettingCollector, digits
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.trainer import read_devices
@@ -17,18 +18,21 @@ from parcost_formats.tools.megatron import translate_recipe
 from parcost_formats.tools.megatron.bridge import read_sections
 from parcost_formats.tools.tables import is_listed, table
 
-_RULES = table("llamafactory")["adapter"]
+_RULES = table("llamafactory")["megatron"]
 #: Keys of jobs whose model has experts.
 _DISPATCH = frozenset(("moe_grouped_gemm", "moe_layer_recompute", "moe_shared_expert_overlap"))
 _STEPS = "gradient_accumulation_steps"
 _LISTED = [
     one
     for tool in ("trainer", "llamafactory")
-    for one in (*table(tool)["ignored"]["keys"], *table(tool).get("adapter", {}).get("ignored", ()))
+    for one in (
+        *table(tool)["ignored"]["keys"],
+        *table(tool).get("megatron", {}).get("ignored", ()),
+    )
 ]
 
 
-def is_adapter_job(job: JobKeys) -> bool:
+def is_megatron_job(job: JobKeys) -> bool:
     """Return whether a job has keys of Megatron, or the switch of its adapter."""
     switches = (job.entries.get("use_mca"), job.environment.get("USE_MCA"))
     stated = [str(getattr(one, "value", getattr(one, "text", ""))) for one in switches]
@@ -36,9 +40,17 @@ def is_adapter_job(job: JobKeys) -> bool:
     return is_on or not job.entries.keys().isdisjoint(_RULES["signs"])
 
 
-def read_adapter_job(job: JobKeys) -> Translation:
+def read_megatron_job(job: JobKeys) -> Translation:
     """Return the job, whose batch is the micro-batch x the steps of accumulation x the replicas."""
     entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
+    engine = entries.get("deepspeed")
+    if engine is not None and engine.value not in OFF:
+        message = (
+            "`deepspeed`: the job has keys of Megatron-Core, or use_mca, too: one of them trains"
+        )
+        help = "remove `deepspeed`, or the keys of Megatron-Core and use_mca"
+        problem = ImportProblem(message=message, start=engine.start, end=engine.end, help=help)
+        return Translation(problems=[problem])
     sections: dict[str, JsonEntry] = {}
     names: dict[str, str] = {}
     assumed = dict(job.assumed)
@@ -48,8 +60,9 @@ def read_adapter_job(job: JobKeys) -> Translation:
         if key not in entries:
             assumed[key] = f"{_RULES['version']}: {key} is {str(value).lower()}"
     ignored: list[Option] = []
+    frozen = {one.name for one in _frozen_keys(entries)}
     for key, entry in entries.items():
-        if key == _STEPS:
+        if key == _STEPS or key in frozen:
             continue
         if is_listed(key, _LISTED):
             ignored.append(Option(name="", key=key, start=entry.start, end=entry.end))
@@ -97,7 +110,16 @@ def _add_batch(read: Translation, entries: dict[str, JsonEntry], job: JobKeys) -
     reason = "without packing, `cutoff_len` is the longest sequence: batches may be shorter"
     packed = found.switch("packing")
     short = [] if packed else [ImportedKey(name="packing", reason=reason)]
-    return evolve(read, blocks=blocks, missing=[*read.missing, *short])
+    return evolve(read, blocks=blocks, missing=[*read.missing, *short, *_frozen_keys(entries)])
+
+
+def _frozen_keys(entries: Mapping[str, JsonEntry]) -> Iterator[ImportedKey]:
+    """Yield the keys that ask for adapters or a quantized model, which are assumed unread."""
+    reason = f"assumed without effect: {_RULES['version']} trains all weights, in 16 bits"
+    for key, form in _RULES["frozen"].items():
+        entry = entries.get(key)
+        if entry is not None and fnmatchcase(str(entry.value).lower(), form):
+            yield ImportedKey(name=key, start=entry.start, end=entry.end, reason=reason)
 
 
 def _replace(block: ImportedBlock, values: Sequence[ImportedValue]) -> ImportedBlock:

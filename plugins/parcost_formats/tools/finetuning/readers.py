@@ -8,7 +8,7 @@ from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import digits
 from parcost_formats.tools.finetuning.adapters import reject_quantized_model
 from parcost_formats.tools.finetuning.job_keys import JobKeys
-from parcost_formats.tools.finetuning.llamafactory_mca import is_adapter_job, read_adapter_job
+from parcost_formats.tools.finetuning.llamafactory_mca import is_megatron_job, read_megatron_job
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
 from parcost_formats.tools.lacking import PROGRAM, lacking_sentence
 from parcost_formats.tools.tables import table
@@ -27,8 +27,8 @@ _REPLACED = ("this part of the tool is not read", "remove the key: the job is re
 
 def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     """Return a fine-tuning, full or with adapters, or a pretraining of LLaMA-Factory."""
-    if is_adapter_job(job):
-        return read_adapter_job(job)
+    if is_megatron_job(job):
+        return read_megatron_job(job)
     keys = TrainerKeys("llamafactory", file, job)
     found, version = keys.found, keys.rules["version"]
     if found.value("stage") == "pt":  # sequences are packed unless the file says otherwise
