@@ -441,6 +441,70 @@ def test_nemo_1_is_read() -> None:
     assert not found.missing
 
 
+@pytest.mark.parametrize(
+    ("key", "deciding", "harmless"),
+    [
+        ("model.fp32_residual_connection", "True", "False"),
+        ("model.fp16_lm_cross_entropy", "True", "False"),
+        ("model.fp8_wgrad", "False", "True"),
+        ("model.apply_rope_fusion", "False", "True"),
+        ("model.persist_layer_norm", "False", "True"),
+        ("model.deterministic_mode", "True", "False"),
+        ("model.enable_cuda_graph", "True", "False"),
+        ("model.headscale", "True", "False"),
+        ("model.openai_gelu", "True", "False"),
+        ("model.optim.store_param_remainders", "True", "False"),
+        ("model.optim.distribute_within_nodes", "True", "False"),
+        ("model.optim.dtype", "bf16", "fp32"),
+        ("exp_manager.ema.enable", "True", "False"),
+        ("trainer.accumulate_grad_batches", "4", "1"),
+    ],
+)
+def test_a_key_of_nemo_1_that_decides_is_listed(key: str, deciding: str, harmless: str) -> None:
+    section, *middle, name = key.split(".")
+    for value, is_listed in ((deciding, True), (harmless, False)):
+        text = NEMO_1.replace("  optim:\n", f"  optim:\n    {name}: {value}\n")
+        if middle == ["ema"]:
+            text = NEMO_1.replace("  name: x\n", f"  name: x\n  ema: {{{name}: {value}}}\n")
+        elif section == "trainer":
+            text = NEMO_1.replace("max_steps: 100", f"{name}: {value}")
+        elif not middle:
+            text = f"{NEMO_1}  {name}: {value}\n"
+        assert text != NEMO_1
+        assert (key in names(nemo(text).missing)) == is_listed
+
+
+@pytest.mark.parametrize(
+    ("key", "deciding", "harmless"),
+    [
+        ("optimizer", "sgd", "adam"),
+        ("main_grads_dtype", "torch.bfloat16", "torch.float32"),
+        ("optimizer_cpu_offload", "true", "false"),
+        ("overlap_param_gather_with_optimizer_step", "true", "false"),
+    ],
+)
+def test_a_key_of_the_optimizer_of_nemo_2_that_decides_is_listed(
+    key: str, deciding: str, harmless: str
+) -> None:
+    for value, is_listed in ((deciding, True), (harmless, False)):
+        found = nemo(NEMO_2.replace("lr: 0.0003", f"{key}: {value}"))
+        assert (f"optim.config.{key}" in names(found.missing)) == is_listed
+
+
+def test_a_callback_of_nemo_2_decides_overlap_and_capacity() -> None:
+    last = "TimingCallback\n"
+    overlap = f"{last}  - {{_target_: x.MegatronCommOverlapCallback, overlap_grad_reduce: false}}\n"
+    found = nemo(NEMO_2.replace(last, overlap))
+    assert settings(found)["overlap.gradients"] == "off"
+    assert not found.unknown
+    drop = f"{last}  - {{_target_: x.TokenDropCallback, moe_expert_capacity_factor: 1.5}}\n"
+    assert settings(nemo(NEMO_2.replace(last, drop)))["routing.capacity_factor"] == "1.5"
+    lora = f"{last}  - {{_target_: nemo.collections.llm.peft.lora.LoRA, dim: 8}}\n"
+    assert "adapters" in nemo(NEMO_2.replace(last, lora)).problems[0].message
+    fsdp = NEMO_2.replace("    sequence_parallel", "    fsdp: megatron\n    sequence_parallel")
+    assert "trainer.strategy.fsdp" in names(nemo(fsdp).missing)
+
+
 def test_keys_of_checkpoints_and_of_the_trainer_ask_for_nothing(
     run_command: Callable[..., Any],
 ) -> None:

@@ -29,7 +29,7 @@ TOOL = "nemo"
 _MODELS = ("model.config.", "model.", "config.")
 _STRATEGIES = ("trainer.strategy.", "model.", "strategy.")
 _BATCHES = ("data.", "model.", "model.config.")
-_MOST_CALLBACKS = 20
+_CALLBACKS = [f"trainer.callbacks.{place}." for place in range(20)]
 _TOKENIZERS = (
     *("model.tokenizer.type", "model.tokenizer.tokenizer_name"),
     *("model.tokenizer.pretrained_model_name", "model.tokenizer.model_name"),
@@ -146,6 +146,9 @@ class _NeMoReader:
         for key in ("peft._target_", "model_transform._target_", "model.peft.peft_scheme"):
             if self._found.value(key) not in (None, "none", "null", ""):
                 self._found.problem(key, "adapters of this tool are not read yet")
+        for key in (f"{prefix}_target_" for prefix in _CALLBACKS):
+            if str(self._found.value(key)).endswith(("LoRA", "DoRA")):
+                self._found.problem(key, "adapters of this tool are not read yet")
 
     def _ask(self) -> Collection[str]:
         """Ask for attributes that a recipe computes from unknown values; return them."""
@@ -219,9 +222,8 @@ class _NeMoReader:
         number = None if multiple is None else found.whole(multiple)
         if multiple is not None and number is not None:
             found.set("layout", "vocabulary_multiple", str(number), multiple)
-        callbacks = [f"trainer.callbacks.{place}." for place in range(_MOST_CALLBACKS)]
         for name in ("ub_tp_comm_overlap", "tp_comm_overlap"):
-            key = self._key(name, ("model.", "model.config.", *callbacks))
+            key = self._key(name, ("model.", "model.config.", *_CALLBACKS))
             if key is not None and found.switch(key):
                 found.set("overlap", "tensor", "pipelined", key)
 
@@ -337,15 +339,15 @@ class _NeMoReader:
     def _exchange(self) -> None:
         """Read the token dispatch to experts, and the capacity of an expert."""
         found, words = self._found, table("megatron")["words"]
-        for place in range(_MOST_CALLBACKS):
-            callback = f"trainer.callbacks.{place}._target_"
+        for prefix in _CALLBACKS:
+            callback = f"{prefix}_target_"
             if str(found.value(callback, "")).endswith("DeepEPCallback"):
                 found.set("routing", "dispatcher", "deepep", callback)
         key = self._key("moe_token_dispatcher_type", _MODELS)
         word = None if key is None else found.word(key, words["moe_token_dispatcher_type"])
         if key is not None and word is not None:
             found.set("routing", "dispatcher", word, key)
-        key = self._key("moe_expert_capacity_factor", _MODELS)
+        key = self._key("moe_expert_capacity_factor", (*_CALLBACKS, *_MODELS))
         factor = None if key is None else found.value(key)
         if key is not None and isinstance(factor, int | float) and factor > 0:
             found.set("routing", "capacity_factor", str(factor), key)
@@ -398,12 +400,14 @@ class _NeMoReader:
             on = None if key is None else found.switch(key)
             if key is not None and on is not None:
                 found.set("layout", "zero", "1" if on else "0", key)
-        ddp = ("trainer.strategy.ddp.", "model.optim.")
+        ddp = (*_CALLBACKS, "trainer.strategy.ddp.", "model.optim.")
         pairs = {
             "overlap_grad_reduce": "gradients", "overlap_grad_sync": "gradients",
             "overlap_param_gather": "parameters", "overlap_param_sync": "parameters",
         }  # fmt: skip
         self._switches({n: f"overlap.{a}" for n, a in pairs.items()}, ddp)
+        for key in (f"{prefix}{name}" for prefix in ddp for name in pairs):
+            found.value(key)  # which a callback replaces
         bucket = self._key("bucket_cap_mb", ["model.optim."])
         size = None if bucket is None else found.whole(bucket)
         if bucket is not None and size is not None:
