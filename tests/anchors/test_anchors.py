@@ -270,3 +270,5 @@ def test_a_run_with_adapters_is_another_job_than_full_training() -> None:
     assert "trains adapters" in _other_job(adapters, full)
     assert not _other_job(full, full)
     assert not _other_job(adapters, adapters)
+    thick = evaluate("adapters { rank = 64 }", {"layout.tp": "1"}).result.study
+    assert "`adapters.rank` was 8, and is 64 here" in _other_job(thick, adapters)

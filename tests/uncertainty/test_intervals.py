@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from math import exp, log, sqrt
 from pathlib import Path
@@ -326,7 +327,11 @@ def test_one_expert_is_no_mixture(experts: int, high: float) -> None:
 
 
 def test_memory_under_a_known_framework_lies_within_twelve_percent() -> None:
-    """87 of 96 open runs whose memory was measured lie within 12 % of the prediction."""
+    """The page on accuracy, which `validate` writes, says how many of the open runs hold."""
+    page = (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    row = r"^\| all rows \|.*\| 96 \| ([\d.]+) % \| ([\d.]+) % \|$"
+    ((held, width),) = re.findall(row, page, re.MULTILINE)
+    assert float(width) == 12.0
     known = STUDY.replace("cluster {", "use catalog.frameworks.megatron_core\ncluster {")
     (scenario,) = parcost.load_text(known)
     result = scenario.evaluate().result
@@ -335,4 +340,4 @@ def test_memory_under_a_known_framework_lies_within_twelve_percent() -> None:
     (interval,) = [one for _, one in result.intervals if one.name == "memory"]
     assert float(interval.low) == pytest.approx(0.88 * memory)
     assert float(interval.high) == pytest.approx(1.12 * memory)
-    assert interval.coverage == pytest.approx(0.91)
+    assert interval.coverage == pytest.approx(float(held) / 100, abs=0.005)

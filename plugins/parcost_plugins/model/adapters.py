@@ -32,7 +32,6 @@ from parcost_plugins.vocabulary import (
     Stream,
     on_last,
 )
-from parcost_plugins.vocabulary.adapters import TARGETS
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -205,7 +204,7 @@ def checks(study: Study) -> Iterator[Check]:
     rules = (
         (
             "adapters-targets",
-            adapters.has(*TARGETS),
+            adapters.head or bool(adapters.groups(gated=model.gated)),
             "adapters",
             "no matrix has an adapter: nothing is trained",
             "switch a target on, such as `query = on`",
@@ -230,6 +229,13 @@ def checks(study: Study) -> Iterator[Check]:
             f"adapters.{mlp[0]}" if mlp else "adapters",
             "adapters on the matrices of routed or shared experts are not modeled",
             "write `gate = off, up = off, down = off`, if attention alone has adapters",
+        ),
+        (
+            "adapters-quantized-experts",
+            not (model.experts and adapters.base is not None),
+            "adapters.base",
+            "how a quantized base holds experts is not modeled",
+            "leave `base` out: frozen experts keep their type",
         ),
         (
             "adapters-prediction",

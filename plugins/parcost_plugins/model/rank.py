@@ -67,7 +67,10 @@ class Rank:
         hands it another tensor.
         """
         adapters = self.study.get(Adapters)
-        return adapters is None or (adapters.has(*targets) and not adapters.dropout)
+        if adapters is None:
+            return True
+        here = [target for target in targets if target != "gate" or self.model.gated]
+        return adapters.has(*here) and not adapters.dropout
 
     @cached_property
     def _offload(self) -> Offload:

@@ -20,7 +20,14 @@ from parcost_plugins.analysis.anchors.causes import (
     choose_factors,
     step_parts,
 )
-from parcost_plugins.vocabulary import Anchor, Cluster, JobSpread, Training, flops_per_token
+from parcost_plugins.vocabulary import (
+    Adapters,
+    Anchor,
+    Cluster,
+    JobSpread,
+    Training,
+    flops_per_token,
+)
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.anchor import read_settings
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
@@ -235,6 +242,9 @@ def _other_job(study: Study, run: Study) -> str:
     here, there = _parts(study), _parts(run)
     if trains_model(study) != trains_model(run):
         return "of another job: one of the two trains adapters beside frozen weights"
+    if (one := _adapters(study)) != (other := _adapters(run)):
+        name = next(name for name in one if one[name] != other[name])
+        return f"of another job: `adapters.{name}` was {other[name]}, and is {one[name]} here"
     for kind in ("device", "framework"):
         if block_name(here[kind]) != block_name(there[kind]):
             names = f"`{block_name(there[kind])}`, and here it is `{block_name(here[kind])}`"
@@ -249,6 +259,14 @@ def _other_job(study: Study, run: Study) -> str:
                 values = f"{_text(theirs)}, and here it is {_text(ours)}"
                 return f"of another {kind}: `{name}` was {values}"
     return ""
+
+
+def _adapters(study: Study) -> Mapping[str, str]:
+    """Return the attributes of the adapters of *study* as text, none without adapters."""
+    adapters = study.get(Adapters)
+    if adapters is None:
+        return {}
+    return {name: _text(getattr(adapters, name)) for name in block_type(Adapters).fields}
 
 
 def _text(value: Any) -> str:
