@@ -267,3 +267,11 @@ def test_devices_of_a_run_file_are_read(line: str) -> None:
     found = LlmFoundry().translate("run.yaml", f"{JOB}{line}\n")
     assert settings(found)["cluster.devices"] == "64"
     assert not found.unknown
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("fused_crossentropy", "logits"), ("torch_crossentropy", "eager")]
+)
+def test_the_loss_of_a_model_is_read(kind: str, kept: str) -> None:
+    text = JOB.replace("  no_bias", f"  loss_fn: {kind}\n  no_bias")
+    assert settings(LlmFoundry().translate("run.yaml", text))["training.loss"] == kept

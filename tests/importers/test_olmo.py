@@ -134,3 +134,11 @@ def test_another_mode_of_the_compiler_is_listed(line: str, missing: list[str]) -
 def test_a_key_of_fsdp_of_another_release_raises_a_question() -> None:
     found = Olmo().translate("run.yaml", JOB.replace("fsdp: {", "fsdp: {cpu_offload: true, "))
     assert [one.attribute for one in found.questions] == ["layout.zero"]
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"), [("fused_loss: true", "logits"), ("fused_loss: null", None)]
+)
+def test_a_fused_loss_keeps_its_logits(line: str, kept: str | None) -> None:
+    values = settings(Olmo().translate("run.yaml", f"{JOB}{line}\n"))
+    assert values.get("training.loss") == kept

@@ -74,10 +74,13 @@ def _flatten(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
 
 
 def _model(found: SettingCollector) -> None:
-    """Read an MPT model, or a Hugging Face model."""
+    """Read an MPT model, or a Hugging Face model, and its loss."""
     if found.value("model.peft_config") or found.keys_below("model.peft_config"):
         key = found.keys_below("model.peft_config")[0]
         found.problem(key, "adapters of this tool are not read yet")
+    loss = found.word("model.loss_fn", table(TOOL)["losses"])
+    if loss is not None:
+        found.set("training", "loss", loss, "model.loss_fn")
     kind = str(found.value("model.name", "mpt_causal_lm"))
     if kind.startswith("hf_"):
         key = "model.pretrained_model_name_or_path"

@@ -173,7 +173,7 @@ def _precision(found: SettingCollector) -> None:
 
 
 def _recompute(found: SettingCollector) -> None:
-    """Read which blocks are recomputed, and whether the model is compiled."""
+    """Read which blocks are recomputed, the loss, and whether the model is compiled."""
     key = "activation_checkpointing"
     strategy = str(found.value(key, ""))
     every = table(TOOL)["every"].get(strategy)
@@ -186,6 +186,8 @@ def _recompute(found: SettingCollector) -> None:
         found.set("training", "recompute", "full", key)
         if every > 1:
             found.set("recompute", "every", digits(every), key)
+    if found.switch("fused_loss"):  # a kernel of flash-attn
+        found.set("training", "loss", "logits", "fused_loss")
     if compiler := found.keys_below("compile"):
         plain = [one for one in compiler if one not in table(TOOL)["costs"]]
         if plain:
