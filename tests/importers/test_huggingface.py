@@ -14,6 +14,7 @@ from parcost_formats.tools.huggingface import HuggingFace
 from parcost_formats.tools.json_text import JsonTextError, read_object
 
 from ..rows import mark_most
+from .translations import names
 
 Run = Callable[..., Any]
 
@@ -514,3 +515,26 @@ def test_places_of_entries_are_those_of_the_text() -> None:
     with pytest.raises(JsonTextError, match="`a` is defined twice") as error:
         read_object('{"a": 1, "b": 2, "a": 1}')
     assert error.value.at == 17
+
+
+@pytest.mark.parametrize(
+    ("key", "deciding", "harmless"),
+    [
+        ("layerdrop", 0.1, 0.0),
+        ("output_attentions", True, False),
+        ("output_hidden_states", True, False),
+    ],
+)
+def test_a_key_that_decides_is_listed_unless_it_is_off(
+    key: str, deciding: Any, harmless: Any
+) -> None:
+    for value, is_listed in ((deciding, True), (harmless, False)):
+        found = HuggingFace().translate("config.json", config_text(**{key: value}))
+        assert (key in names(found.unknown)) == is_listed
+
+
+def test_how_a_checkpoint_is_stored_has_a_reason() -> None:
+    text = config_text(quantization_config={"quant_method": "fp8"})
+    found = HuggingFace().translate("config.json", text)
+    (key,) = [one for one in found.ignored if one.name.startswith("quantization")]
+    assert "`precision` is how training runs" in key.reason

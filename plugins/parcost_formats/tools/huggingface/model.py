@@ -18,6 +18,7 @@ from parcost import (
     ImportQuestion,
     Translation,
 )
+from parcost_formats.tools.collector import cost_of
 from parcost_formats.tools.drafts import digits
 from parcost_formats.tools.huggingface.families import SWITCHES, TABLE, ModelFamily, is_set
 from parcost_formats.tools.huggingface.layers import (
@@ -28,7 +29,7 @@ from parcost_formats.tools.huggingface.layers import (
     settings_of_full,
 )
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.tables import is_listed
+from parcost_formats.tools.tables import is_listed, value_of_pattern
 
 ABSENT = "not in the language yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens
@@ -483,10 +484,12 @@ class Configuration:
         for key, entry in self._entries.items():
             if key in read or key in TABLE["lacking"]["keys"]:
                 continue
-            listed = key in reasons or is_listed(key, TABLE["ignored"]["keys"])
+            cost = cost_of(key, entry.value, TABLE["costs"])
+            why = value_of_pattern(key, reasons)
+            listed = key in TABLE["costs"] or why or is_listed(key, TABLE["ignored"]["keys"])
             foreign = key in SWITCHES
             unset = foreign and not entry.value
-            reason = reasons.get(key, "") if entry.value else ""
+            reason = cost or (why if entry.value else "")
             if foreign and not unset:
                 reason = f"models of the type `{family.name}` have no such key"
             one = ImportedKey(
@@ -496,7 +499,7 @@ class Configuration:
                 reason=reason,
                 attribute=TABLE["left_out"].get(key, ""),
             )
-            (ignored if listed or unset else unknown).append(one)
+            (ignored if not cost and (listed or unset) else unknown).append(one)
         return ignored, unknown
 
 
