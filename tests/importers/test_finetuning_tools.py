@@ -131,7 +131,7 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
     ("tool", "old", "new", "message"),
     mark_most(
         [
-            ("llamafactory", "full", "oft", "`finetuning_type` is oft: adapters are not"),
+            ("llamafactory", "full", "oft", "`finetuning_type` is oft: adapters other than LoRA"),
             ("llamafactory", "full", "full\nquantization_bit: 4", "a frozen model in 4 or 8 bits"),
             (
                 "llamafactory",
@@ -141,7 +141,12 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
             ),
             ("llamafactory", "stage: sft", "stage: ppo", "`stage` is ppo: a rollout engine"),
             ("llamafactory", "Llama-3.1-8B", "Llama-3.2-11B-Vision", "a vision tower is not"),
-            ("axolotl", "bf16: true", "adapter: dora", "`adapter` is dora: adapters are not"),
+            (
+                "axolotl",
+                "bf16: true",
+                "adapter: dora",
+                "`adapter` is dora: adapters other than LoRA",
+            ),
             ("axolotl", "bf16: true", "load_in_4bit: true", "a frozen model in 4 or 8 bits is not"),
             ("axolotl", "bf16: true", "rl: grpo", "`rl` is grpo: a rollout engine"),
             (
@@ -154,16 +159,26 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
                 "torchtune",
                 ".llama3_1_8b",
                 ".dora_llama3_1_8b",
-                "adapters are not in the language",
+                "adapters other than LoRA and QLoRA are not in the language",
             ),
             ("torchtune", "modules.loss.Linear", "rlhf.loss.DPO", "a reference model beside"),
             ("trl", "--bf16", "--bf16 --load_in_8bit", "a frozen model in 4 or 8 bits is not"),
             ("trl", "scripts/sft.py", "scripts/grpo.py", "`trl/scripts/grpo.py`: a rollout engine"),
             ("trl", "scripts/sft.py", "scripts/dpo.py", "a reference model beside the trained one"),
-            ("trl", "--bf16", "--bf16 --rank 64", "`rank` is 64: LoRA adapters are not"),
+            (
+                "trl",
+                "--bf16",
+                "--bf16 --rank 64",
+                "`rank` is 64: LoRA of this kind of job is not read",
+            ),
             ("trl", "--bf16", "--bf16 --beta 0.1", "`beta` is 0.1: a reference model beside"),
             ("trl", "--bf16", "--bf16 --optim adafactor", "`optim` is adafactor: the state of an"),
-            ("ms_swift", "--train_type full", "--train_type vera", "is vera: adapters are not"),
+            (
+                "ms_swift",
+                "--train_type full",
+                "--train_type vera",
+                "is vera: adapters other than LoRA",
+            ),
             (
                 "ms_swift",
                 "swift sft",
@@ -290,7 +305,12 @@ def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, va
     ("tool", "old", "new", "message"),
     [
         ("llamafactory_v1", "fsdp2", "fsdpturbo", "`fsdpturbo` is not read"),
-        ("llamafactory_v1", "out\n", "out\npeft_config: {name: lora, r: 8}\n", "LoRA adapters"),
+        (
+            "llamafactory_v1",
+            "out\n",
+            "out\npeft_config: {name: lora, r: 8}\n",
+            "LoRA of this kind of job",
+        ),
         ("llamafactory_v1", "out\n", "out\noptim_config: {name: muon}\n", "Muon"),
         ("axolotl", "bf16: true", "bf16: true\nexpert_parallel_size: 2", "its plugin alone"),
         (
@@ -566,9 +586,7 @@ torchrun --nproc_per_node 4 run_clm.py --do_predict --model_name_or_path out \\
     name = FILES["trl"][0]
     one = next(one for one in importers() if one.name == "trl")
     (problem,) = one.read(ImportFile(name, adapters)).problems
-    assert problem.message == (
-        "`lora_r`: LoRA of a script with targets of its own is not in the language yet"
-    )
+    assert problem.message == ("`lora_r`: LoRA of a script with targets of its own is not read yet")
     switched = adapters.replace("--lora_r", "--use_peft False --lora_r")
     assert not one.read(ImportFile(name, switched)).problems
 

@@ -236,7 +236,7 @@ def test_a_setting_of_the_cost_raises_a_question(lines: str, attribute: str, rea
         ("use_dpo: true\n", "preference optimisation (DPO) is not in the language"),
         ("use_multimodal: true\n", "towers of vision are not in the language"),
         ("use_indexer: true\n", "sparse attention with an indexer"),
-        ("lora_input_adapters_path: gs://x\n", "adapters (LoRA) are not in the language"),
+        ("lora_input_adapters_path: gs://x\n", "adapters of this tool are not read yet"),
         ("trainable_parameters_mask: ['.*x.*']\n", "frozen parameters"),
         ("training_objective: block_diffusion\n", "the objective of this training"),
         ("distill_alpha: 0.9\n", "distillation from a teacher model"),

@@ -747,7 +747,10 @@ def test_the_type_of_reductions_is_read() -> None:
     ("text", "message"),
     [
         (toml(fault_tolerance="enable = true"), "replicas of TorchFT"),
-        (toml(model='name = "llama3"\nflavor = "8B"\nconverters = ["lora"]'), "adapters (LoRA)"),
+        (
+            toml(model='name = "llama3"\nflavor = "8B"\nconverters = ["lora"]'),
+            "adapters of this tool",
+        ),
         (
             toml(
                 model='name = "llama3"\nflavor = "8B"\nconverters = ["float8"]',

@@ -51,12 +51,17 @@ def is_deciding(key: str, rules: Mapping[str, Any]) -> bool:
 
 
 def lacking_sentence(part: str) -> str:
-    """Return the message that a feature is not supported.
+    """Return the message that a feature is not supported, by the language or by the importer.
 
+    >>> lacking_sentence("adapters")
+    'adapters other than LoRA and QLoRA are not in the language yet'
     >>> lacking_sentence("lora")
-    'LoRA adapters are not in the language yet'
+    'LoRA of this kind of job is not read yet'
     """
-    return f"{table('lacking')['parts'][part]} not in the language yet"
+    rules = table("lacking")
+    if part in rules["unread"]:
+        return f"{rules['unread'][part]} not read yet"
+    return f"{rules['parts'][part]} not in the language yet"
 
 
 def _problem(what: str, part: str, entry: JsonEntry) -> ImportProblem:

@@ -749,7 +749,7 @@ def write(row: RunRow) -> StudyText:
     if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
         raise UnmodelledError(f"attention of the kind `{row.model.attn_type}` cannot be written")
     if re.search(_ADAPTERS, f"{row.source} {row.notes} {row.extra.get('task') or ''}"):
-        raise UnmodelledError("adapters (LoRA) are not in the language")
+        raise UnmodelledError("adapters (LoRA) of a row are not read yet")
     facts = Facts(row, entry)
     said = row.extra.get("assumed") or []
     assumptions = [_comment(str(one)) for one in (said if isinstance(said, list) else [said])]

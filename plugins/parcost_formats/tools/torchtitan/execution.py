@@ -189,7 +189,7 @@ def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
     others = [name for name, kind in zip(names, kinds, strict=False) if kind != "float8"]
     if option is not None and others:
         if any("lora" in name.lower() for name in others):
-            options.draft.problem(option, "adapters (LoRA) are not in the language")
+            options.draft.problem(option, "adapters of this tool are not read yet")
         options.ask(option, f"{', '.join(others)}: no recipe has its products", _NARROW)
     return option, kinds
 
