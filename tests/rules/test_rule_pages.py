@@ -59,6 +59,7 @@ COMPUTED = {
             "nominal",
             "latent",
             "experts",
+            "quantized-experts",
             "prediction",
             "tied-head",
             "tensor-parallel",
