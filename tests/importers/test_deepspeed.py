@@ -310,7 +310,7 @@ def test_checkpoints_and_pipelines_are_read() -> None:
                 "activation_checkpointing": {"number_checkpoints": 32, "cpu_checkpointing": True},
                 "pipeline": {"stages": 4},
                 "sequence_parallel_size": 2,
-                "expert_parallel": {"autoep_size": 8},
+                "expert_parallel": {"enabled": True, "autoep_size": 8},
             }
         )
     )
@@ -349,6 +349,9 @@ def test_what_changes_the_cost_and_cannot_be_written_is_listed() -> None:
         ("zero_optimization.memory_efficient_linear", False, True),
         ("zero_optimization.mics_hierarchical_params_gather", True, False),
         ("pipeline.pipe_partitioned", False, True),
+        ("expert_parallel.use_grouped_mm", False, True),
+        ("expert_parallel.grouped_mm_backend", "sequential", "auto"),
+        ("expert_parallel.expert_tensor_parallel_size", 2, 1),
         ("pipeline.grad_partitioned", False, True),
     ],
 )
@@ -357,6 +360,11 @@ def test_a_value_that_changes_the_cost_is_listed(key: str, deciding: Any, harmle
     for value, is_listed in ((deciding, True), (harmless, False)):
         found = translate({section: {name: value}} if section else {name: value})
         assert any(one.startswith(key) for one in names(found.missing)) == is_listed
+
+
+def test_experts_are_not_sharded_unless_that_is_turned_on() -> None:
+    for section in ({"autoep_size": 8}, {"autoep_size": 8, "enabled": False}):
+        assert "layout.ep" not in settings(translate({"expert_parallel": section}))
 
 
 def test_sections_without_entries_set_nothing() -> None:

@@ -378,6 +378,13 @@ def test_a_compiler_that_is_named_turns_compilation_on(key: str) -> None:
     assert "kernels.mode" not in settings(plain)  # where `torch_compile` alone decides
 
 
+def test_experts_that_deepspeed_shards_are_read_in_a_job_of_the_trainer() -> None:
+    experts = {"enabled": True, "autoep_size": 4}
+    engine = json.dumps({"zero_optimization": {"stage": 2}, "expert_parallel": experts})
+    found = read("llamafactory", "bf16: true", "bf16: true\ndeepspeed: ds.json", ds=engine)
+    assert settings(found)["layout.ep"] == "4"
+
+
 def test_liger_without_its_loss_leaves_the_logits_whole() -> None:
     off = "use_liger_kernel: true\nliger_kernel_config: {fused_linear_cross_entropy: false}"
     for new, is_chunked in ((off.partition("\n")[0], True), (off, False)):

@@ -44,6 +44,7 @@ class DeepSpeed(JobImporter):
         keys.checkpoints()
         keys.optimizer()
         keys.tensor_parallel()
+        keys.experts()
         found.read_table()
         return found.translation()
 

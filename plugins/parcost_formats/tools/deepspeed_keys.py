@@ -45,6 +45,15 @@ class DeepSpeedKeys:
         """Return the name of a DeepSpeed key in this file."""
         return self._names.get(name, name)
 
+    def experts(self) -> None:
+        """Read expert parallelism (AutoEP), which is off unless it is turned on."""
+        found, key = self._settings, "expert_parallel.autoep_size"
+        on, degree = found.switch("expert_parallel.enabled"), found.whole(key)
+        if degree is not None and on:
+            found.set("layout", "ep", digits(degree), key)
+        elif degree is not None:
+            found.ignore(key, "it has no effect without `expert_parallel.enabled`")
+
     def batch(self) -> None:
         """Read the three batch sizes; two of them determine the third."""
         found = self._settings

@@ -562,6 +562,7 @@ class TrainerKeys:
             self._engine_precision()
         keys.optimizer()
         keys.tensor_parallel()
+        keys.experts()
 
     def _add_engine_types(self) -> None:
         """Add the data types that the file of DeepSpeed leaves out, or leaves to the trainer.
