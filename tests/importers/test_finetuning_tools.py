@@ -132,6 +132,8 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
     mark_most(
         [
             ("llamafactory", "full", "oft", "`finetuning_type` is oft: adapters other than LoRA"),
+            ("llamafactory", "full", "lorra", "`finetuning_type`: it is none of full, lora"),
+            ("axolotl", "bf16: true", "adapter: qlora", "qlora needs `load_in_4bit: true`"),
             ("llamafactory", "full", "full\nquantization_bit: 4", "a frozen model in 4 or 8 bits"),
             (
                 "llamafactory",

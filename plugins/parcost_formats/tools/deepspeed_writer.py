@@ -17,6 +17,7 @@ from parcost_formats.tools.jobs import (
     whole,
 )
 from parcost_formats.tools.tables import table
+from parcost_plugins.vocabulary import Adapters
 from parcost_plugins.vocabulary.run_choices import gradient_bucket, hides_gradients
 
 _TABLE = table("deepspeed")
@@ -75,6 +76,8 @@ def _needs(job: Job) -> Iterator[str]:
     yield f"the launcher: deepspeed --num_nodes {nodes} --num_gpus {each} --hostfile ..."
     yield from job.node_needs()
     yield f"the model, in code, and its sequences of {job.sequence} tokens"
+    if job.study.get(Adapters) is not None:
+        yield "adapters and the storage of frozen weights, in code"
     yield "the optimizer: `optimizer.params.lr`, or one in code"
     if job.training.recompute == "full":
         yield "checkpoints of each layer, in code: `model.gradient_checkpointing_enable()`"

@@ -36,6 +36,9 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     keys.model()
     keys.batch()
     keys.sequence()
+    kind = "finetuning_type"
+    if kind in found and found.value(kind) not in ("full", "lora", "freeze", "oft"):
+        found.problem(kind, "it is none of full, lora, freeze and oft")
     keys.adapters()
     pure = found.switch("pure_bf16")
     if pure:
@@ -83,6 +86,8 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     loaded = "bfloat16" if narrow else "float32"
     why = f"{version}: weights are loaded in {loaded}, the type of bf16 or fp16"
     weights = "2 B" if narrow else "4 B"
+    if found.value("adapter") == "qlora" and not found.switch("load_in_4bit"):
+        found.problem("adapter", "qlora needs `load_in_4bit: true`")
     if keys.adapters():
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS

@@ -25,7 +25,8 @@ from parcost_plugins.vocabulary.run_choices import (
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield the checklist for a study of several replicas."""
     layout = study[Layout]
-    if study.axes or not layout.dp * layout.cp > 1 or not study.parameters:
+    trains = next(iter(trained_groups(study)), None) is not None
+    if study.axes or not layout.dp * layout.cp > 1 or not trains:
         return
     if not shards_weights(study):
         yield _checklist(study, outcome)
