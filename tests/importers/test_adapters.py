@@ -306,6 +306,15 @@ def test_a_configuration_of_peft_gives_the_adapters_of_a_job(run_command: Run) -
     assert "warning" not in done.out + done.err
 
 
+def test_a_file_of_several_blocks_is_none_of_them(run_command: Run) -> None:
+    """The file names its base model too: `as` would leave both out, and train all parameters."""
+    files = {"adapter_config.json": json.dumps(PEFT)}
+    job = f'use "adapter_config.json" as adapters\n{JOB}'
+    done = run_command("check", "job.par", job=job, files=files)
+    assert done.code == 2
+    assert "`as` is for a file of one block" in done.out + done.err
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

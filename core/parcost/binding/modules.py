@@ -522,6 +522,9 @@ class Loader:
             if isinstance(imported.source, ForeignSource) and len(imported.blocks) == 1:
                 module.imported_blocks.append((imported, imported.blocks[0], alias.text))
                 return
+            kinds = list(dict.fromkeys(block.kind.text for block in imported.blocks))
+            if isinstance(imported.source, ForeignSource) and alias.text in kinds:
+                raise _several_blocks(target, alias, kinds)
         else:
             imported = self._imported_block(target, alias, module)
             return
@@ -768,6 +771,17 @@ def _contradiction(
         f"`{one.key}`" if one.key else "",
         also=[(place, "")],
         help=f"remove `--use {entry}`, or change the file",
+    )
+
+
+def _several_blocks(target: s.Text, alias: s.Name, kinds: Sequence[str]) -> SpecError:
+    """Return the error of a file with several blocks in the place of one of them."""
+    said = ", ".join(f"`{kind}`" for kind in kinds)
+    return error_at(
+        "import",
+        f"`{target.value}` has the blocks {said}, and `as` is for a file of one block",
+        alias.span,
+        help=f'write `use "{target.value}"`, and every block of the file takes part',
     )
 
 
