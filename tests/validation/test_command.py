@@ -311,12 +311,15 @@ def test_memory_is_scored_by_what_was_measured(
     small: Raw, file: Write, predicted: float, validate: Validate
 ) -> None:
     rows = [small("a", predicted), small("b", predicted)]
-    first = json.loads(validate(file(rows), "--format", "json").stdout)
-    bytes_ = first["runs"][0]["predicted_memory_bytes"]
-    rows[0]["measured"]["memory_gb"] = bytes_ / 1e9 / 0.9
     rows[0]["notes"] = "Memory is an nvidia-smi reading."
-    rows[1]["measured"]["memory_gb"] = bytes_ / 1e9 / 1.2
     rows[1]["extra"] = {"peak_memory_gib": 3.0}
+    for row in rows:
+        row["measured"]["memory_gb"] = 1.0
+    first = json.loads(validate(file(rows), "--format", "json").stdout)
+    device, reserved = (one["predicted_memory_bytes"] for one in first["runs"])
+    assert reserved < device  # which holds what the allocator does not see, too
+    rows[0]["measured"]["memory_gb"] = device / 1e9 / 0.9
+    rows[1]["measured"]["memory_gb"] = reserved / 1e9 / 1.2
     document = json.loads(validate(file(rows), "--format", "json").stdout)
     assert document["memory"]["device"]["mean"] == pytest.approx(-10.0)
     assert document["memory"]["reserved"]["mean"] == pytest.approx(20.0)

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Formula, Memory, Moment, Real, Study, attribute, formula, symbols_of
-from parcost.numeric import is_array, maximum
+from parcost.numeric import all_of, is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import LayerSpan
 from parcost_plugins.vocabulary import (
@@ -321,7 +321,7 @@ def _origins(rank: Rank, symbols: Sequence[str]) -> dict[str, Any]:
             block, name, unit = _ATTRIBUTES[symbol]
             value = _SYMBOLS[symbol](rank)[0]
             one = attribute(block(rank), name)
-            if is_array(value) or is_array(one.value) or one.value == value:
+            if all_of(one.value == value):
                 found[symbol] = (one, unit)
     return found
 
