@@ -795,6 +795,30 @@ def test_a_length_by_default_is_read_without_packing(run_command: Run) -> None:
     assert "packing" in done.out
 
 
+EACH_BATCH = "accelerator_config: {gradient_accumulation_kwargs: {sync_each_batch: true}}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "accumulate"),
+    [
+        ("gradient_accumulation_steps: 8\nfsdp: [full_shard, auto_wrap]", "whole"),
+        ("gradient_accumulation_steps: 1\nfsdp: [full_shard, auto_wrap]", None),
+        ("gradient_accumulation_steps: 8\nfsdp: [no_shard]", None),
+        ("gradient_accumulation_steps: 8", None),
+        (
+            f"gradient_accumulation_steps: 8\nfsdp: [full_shard, auto_wrap]\n{EACH_BATCH}",
+            "shard",
+        ),
+    ],
+)
+def test_gradients_under_fsdp_are_whole_up_to_the_last_micro_batch(
+    lines: str, accumulate: str | None
+) -> None:
+    """Trainer reduces them in the last micro-batch alone, unless each is stated."""
+    found = settings(read("axolotl", "gradient_accumulation_steps: 4", lines))
+    assert found.get("sharding.accumulate") == accumulate
+
+
 def test_a_script_reads_the_configurations_that_it_names() -> None:
     """FSDP of Accelerate on 16 processes, and the job of LLaMA-Factory beside the script."""
     script = "accelerate launch --config_file conf/fsdp.yaml src/train.py run.yaml\n"
@@ -845,6 +869,22 @@ policy:
     optimizer: {use_precision_aware_optimizer: false}
 cluster: {gpus_per_node: 8, num_nodes: 4}
 """
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "accumulate"),
+    [
+        ("batch_size: 64", "batch_size: 64", "whole"),  # 4 micro-batches of 2 on 8 replicas
+        ("batch_size: 64", "batch_size: 16", None),
+        ("tensor_parallel_size: 2", "defer_fsdp_grad_sync: false", None),
+    ],
+)
+def test_gradients_of_nemo_rl_wait_for_the_last_micro_batch(
+    old: str, new: str, accumulate: str | None
+) -> None:
+    importer = next(one for one in importers() if one.name == "nemo_rl")
+    found = importer.read(ImportFile("sft.yaml", RL_SFT.replace(old, new, 1)))
+    assert settings(found).get("sharding.accumulate") == accumulate
 
 
 def test_fine_tuning_of_nemo_rl_on_fsdp_is_read() -> None:

@@ -28,6 +28,14 @@ tokenizer_dir: t
 FINETUNE = PRETRAIN.replace("model_name: Llama-3.2-1B", "checkpoint_dir: c/meta-llama/Llama-3.2-1B")
 
 
+@pytest.mark.parametrize(("batch", "accumulate"), [(256, "whole"), (32, None)])
+def test_gradients_wait_for_the_last_micro_batch(batch: int, accumulate: str | None) -> None:
+    """16 devices with micro-batches of 2 have 8 of them, or one."""
+    text = PRETRAIN.replace("global_batch_size: 256", f"global_batch_size: {batch}")
+    found = settings(LitGpt().translate("run.yaml", text))
+    assert found.get("sharding.accumulate") == accumulate
+
+
 def test_pretraining_shards_within_nodes_and_keeps_activations() -> None:
     found = LitGpt().translate("run.yaml", PRETRAIN)
     expected = {

@@ -19,6 +19,8 @@ _FSDP = "fsdp_config.fsdp_"
 _MESH = "parallelism_config.parallelism_config_"
 FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have one type"
 _SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
+_EACH = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
+_NO_SYNC = "Accelerate 1.12: no_sync keeps whole gradients up to the last micro-batch"
 _WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machines"
 _AUTOCAST = "autocast of PyTorch: parameters and gradients stay in fp32"
 
@@ -72,10 +74,11 @@ def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) 
             found.ignore(key, "another `distributed_type` reads it")
 
 
-def read_fsdp(found: SettingCollector) -> None:
-    """Read the settings of FSDP 1 and 2."""
+def read_fsdp(found: SettingCollector, steps: int | None = None) -> None:
+    """Read the settings of FSDP 1 and 2; *steps* are micro-batches per step, if they are known."""
     found.use("frameworks.pytorch_fsdp", "distributed_type")
-    _strategy(found)
+    if _strategy(found) in ("2", "3") and steps != 1:
+        _read_reduction(found, steps)
     if found.switch(f"{_FSDP}activation_checkpointing"):
         found.set("training", "recompute", "full", f"{_FSDP}activation_checkpointing")
     else:
@@ -96,8 +99,19 @@ def read_fsdp(found: SettingCollector) -> None:
             found.leave_open(key, "layers are gathered ahead of use, as BACKWARD_PRE has it")
 
 
-def _strategy(found: SettingCollector) -> None:
-    """Read the ZeRO stage, and the size of a hybrid sharding group."""
+def _read_reduction(found: SettingCollector, steps: int | None) -> None:
+    """Read whether gradients are reduced in each of several micro-batches, or in the last."""
+    if found.switch(_EACH):
+        found.set("sharding", "accumulate", "shard", _EACH)
+    elif steps is not None:
+        found.assume("sharding", "accumulate", "whole", _NO_SYNC)
+    else:
+        reason = f"{_NO_SYNC}: with several, write `sharding {{ accumulate = whole }}`"
+        found.lack("gradients between micro-batches", reason, "sharding.accumulate")
+
+
+def _strategy(found: SettingCollector) -> str:
+    """Read the ZeRO stage, and the size of a hybrid sharding group; return the stage."""
     version = found.whole(f"{_FSDP}version") or 1
     old, new = f"{_FSDP}sharding_strategy", f"{_FSDP}reshard_after_forward"
     strategies = table(TOOL)["strategies"]
@@ -105,6 +119,7 @@ def _strategy(found: SettingCollector) -> None:
     if version == 2 and old in stated:
         found.ignore(old, f"FSDP 2 reads `{new}` in its place")
         stated.remove(old)
+    stage = ""
     for key in stated:
         strategy = found.word(key, strategies)
         if strategy is None:
@@ -116,6 +131,8 @@ def _strategy(found: SettingCollector) -> None:
     if not stated:
         why = f"Accelerate 1.12: FSDP {version} reshards after forward"
         found.assume("layout", "zero", "3", why)
+        return "3"
+    return stage
 
 
 def _within_a_node(found: SettingCollector, key: str) -> None:

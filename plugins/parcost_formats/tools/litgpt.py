@@ -59,7 +59,7 @@ class LitGpt(JobImporter):
         found.use("frameworks.pytorch_fsdp")
         _model(found)
         _batch(found)
-        _sharding(found, adapted=read_adapters(found, table(TOOL)))
+        _read_sharding(found, adapted=read_adapters(found, table(TOOL)))
         _precision(found)
         found.read_table()
         return found.translation()
@@ -118,7 +118,7 @@ def _batch(found: SettingCollector) -> None:
         found.ask("training.sequence", why, ["--set training.sequence=2048"])
 
 
-def _sharding(found: SettingCollector, *, adapted: bool) -> None:
+def _read_sharding(found: SettingCollector, *, adapted: bool) -> None:
     """Read the devices and FSDP: within a node in pretraining, else over all ranks."""
     nodes, key = found.whole("num_nodes") or 1, "devices"
     pretraining = _is_pretraining(found)
@@ -142,6 +142,21 @@ def _sharding(found: SettingCollector, *, adapted: bool) -> None:
         if nodes > 1 and each is not None:
             why = f"{_VERSION}: pretrain shards by HYBRID_SHARD, within a node"
             found.assume("sharding", "shard", str(each), why)
+    if not alone:
+        _read_reduction(found, None if each is None else each * nodes)
+
+
+def _read_reduction(found: SettingCollector, ranks: int | None) -> None:
+    """Read whether gradients are reduced in the last of several micro-batches alone."""
+    pretraining = _is_pretraining(found)
+    batch = found.whole("train.global_batch_size") or (512 if pretraining else 16)
+    micro = found.whole("train.micro_batch_size") or (4 if pretraining else 1)
+    why = f"{_VERSION}: no_backward_sync keeps whole gradients up to the last micro-batch"
+    if ranks is None:
+        reason = f"{why}: with several, write `sharding {{ accumulate = whole }}`"
+        found.lack("gradients between micro-batches", reason, "sharding.accumulate")
+    elif batch // ranks // micro > 1:
+        found.assume("sharding", "accumulate", "whole", why)
 
 
 def _precision(found: SettingCollector) -> None:

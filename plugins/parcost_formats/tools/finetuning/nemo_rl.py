@@ -169,6 +169,7 @@ def _read_dtensor(found: SettingCollector) -> None:
         degree = found.whole(f"{_DTENSOR}{name}")
         if degree is not None:
             found.set("layout", attribute, digits(degree), f"{_DTENSOR}{name}")
+    _read_reduction(found)
     key = f"{_DTENSOR}sequence_parallel"
     on = found.switch(key)
     if on is not None and (found.whole(f"{_DTENSOR}tensor_parallel_size") or 1) > 1:
@@ -195,6 +196,20 @@ def _read_dtensor(found: SettingCollector) -> None:
     if name not in _ADAM:
         reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
         found.ask("precision", reason, _ANSWERS, key)
+
+
+def _read_reduction(found: SettingCollector) -> None:
+    """Read whether gradients are reduced in the last of several micro-batches alone."""
+    micro, batch = (found.whole(f"policy.train_{size}_batch_size") for size in ("micro", "global"))
+    each, nodes = found.whole("cluster.gpus_per_node"), found.whole("cluster.num_nodes")
+    split = 1
+    for name in ("tensor_parallel_size", "context_parallel_size"):
+        split *= found.whole(f"{_DTENSOR}{name}") or 1
+    if found.switch(f"{_DTENSOR}defer_fsdp_grad_sync") is False:
+        return
+    if micro and batch and each and nodes and batch * split > micro * each * nodes:
+        why = f"{_VERSION}: defer_fsdp_grad_sync keeps whole gradients up to the last micro-batch"
+        found.assume("sharding", "accumulate", "whole", why)
 
 
 def _read_megatron(entries: Mapping[str, JsonEntry], assumed: Mapping[str, str]) -> Translation:

@@ -92,6 +92,7 @@ class TrainerKeys:
         self._launcher = _launcher_options(job.launcher)
         self._doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
         self._is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
+        self._steps: int | None = None  # micro-batches of a step, where they are known
         self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
         self._add_files()
         self.found = SettingCollector(self._entries, self.rules)
@@ -196,6 +197,7 @@ class TrainerKeys:
                 size = int(value)
                 found.assume("training", attribute, digits(size), why)
             sizes.append(size)
+        self._steps = sizes[1]
         why = "the batch of a device x the steps of accumulation x the replicas"
         product = f"({sizes[0]} * {sizes[1]} * layout.dp) sequences"
         found.assume("training", "global_batch", product, why)
@@ -238,7 +240,7 @@ class TrainerKeys:
         if self.has_engine:
             self._deepspeed()
         elif kind == "FSDP":
-            read_fsdp(found)
+            read_fsdp(found, self._steps)
             self._fsdp_precision(weights, why)
         elif kind in ("", "MULTI_GPU", "NO"):
             self._ask_for_types()
