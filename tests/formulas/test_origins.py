@@ -27,7 +27,7 @@ serving chat {{ model = llama3_8b, device = h100_sxm, batch = 8, prompt = 1000, 
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 
-def unexplained(formula: Formula, seen: set[int]) -> Iterator[str]:
+def symbols_without_origin(formula: Formula, seen: set[int]) -> Iterator[str]:
     """Yield the symbols below *formula* that no formula, no words and no name explain."""
     if id(formula) in seen or formula.attribute:
         return
@@ -35,7 +35,7 @@ def unexplained(formula: Formula, seen: set[int]) -> Iterator[str]:
     words = formula.text.partition(", ")[2]
     for symbol, value, _ in formula.symbols():
         if isinstance(value, Formula):
-            yield from unexplained(value, seen)
+            yield from symbols_without_origin(value, seen)
         elif "[" in symbol or re.search(rf"(?<!\w){re.escape(symbol)}(?!\w)", words):
             continue
         elif not _WORD.fullmatch(symbol) or symbol in ("tau", "psi", "peak"):
@@ -62,7 +62,7 @@ def test_symbols_of_hosts_models_and_memory_have_origins(extra: str) -> None:
         if line.plugin is not None
         and line.plugin.name.startswith(named)
         and line.cause != "compute"
-        for one in unexplained(line.formula, set())
+        for one in symbols_without_origin(line.formula, set())
     ]
     assert found == []
 

@@ -159,18 +159,18 @@ def test_a_lower_rank_is_never_slower_and_full_training_never_faster() -> None:
     assert steps[0] < figure("step_time", "") * 0.8
 
 
-def test_a_quantized_base_is_restored_in_every_pass(study_of: StudyOf) -> None:
+def test_a_quantized_base_is_dequantized_in_every_pass(study_of: StudyOf) -> None:
     study = study_of(
         "llama3_8b",
         training="recompute = full",
         extra="use catalog.quantizations.nf4_double\nadapters { rank = 16, base = nf4_double }",
     )
-    found = terms(study, "operators", "matrices of the MLP, restored")
+    found = terms(study, "operators", "matrices of the MLP, dequantized")
     assert [o.pass_ for o in found] == ["F", "B", "R"]
     bits = 4 + 8 / 64 + 32 / (64 * 256)
     assert found[0].bytes_ == pytest.approx(3 * 4096 * 14_336 * (bits / 8 + 2))
-    (restored,) = terms(study, "memory", "restored matrix")
-    assert restored.bytes_ == 2 * 4096 * 14_336
+    (whole,) = terms(study, "memory", "dequantized matrix")
+    assert whole.bytes_ == 2 * 4096 * 14_336
 
 
 # --- memory -----------------------------------------------------------------------------------
@@ -248,9 +248,9 @@ def test_a_frozen_matrix_keeps_no_input(study_of: StudyOf) -> None:
 def test_recomputed_layers_hold_what_adapters_keep_once(study_of: StudyOf) -> None:
     adapters = "adapters { rank = 16, dropout = on }"
     study = study_of("llama3_8b", training="recompute = full", extra=adapters)
-    found = terms(study, "memory", "adapter of down, input behind dropout, recomputed")
+    found = terms(study, "memory", "adapter of down, input after dropout, recomputed")
     assert [sum(term.count) for term in found] == [1]
-    assert not terms(study, "memory", "adapter of down, input behind dropout")
+    assert not terms(study, "memory", "adapter of down, input after dropout")
 
 
 QLORA = """

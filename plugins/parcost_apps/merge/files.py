@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,11 +20,9 @@ def read_shard(path: str) -> Shard:
         ShardError: The file is not a shard, or was cut short or edited.
         SpecError: The file cannot be read.
     """
-    last = ""
-    for last in read_lines(Path(path), SHARD):  # noqa: B007  the last line is the seal
-        pass
+    seal_line = "".join(deque(read_lines(Path(path), SHARD), maxlen=1))  # the last one
     try:
-        found = json.loads(last or "{}")
+        found = json.loads(seal_line or "{}")
     except (ValueError, RecursionError) as error:
         raise ShardError(f"`{path}` is not a complete shard: {error_text(error)}") from error
     seal = found.get("shard") if isinstance(found, Mapping) else None

@@ -163,12 +163,12 @@ def github(problem: Problem) -> str:
     parts = [problem["message"], *(f"note: {note}" for note in problem["notes"])]
     parts += [f"help: {problem['help']}"] if problem["help"] else []
     listed = ",".join(
-        f"{k}={_escaped(escape_line(str(v)), ':,')}" for k, v in properties.items() if v
+        f"{k}={_escape(escape_line(str(v)), ':,')}" for k, v in properties.items() if v
     )
-    return f"::{problem['severity']} {listed}::{_escaped(escape_lines(chr(10).join(parts)))}"
+    return f"::{problem['severity']} {listed}::{_escape(escape_lines(chr(10).join(parts)))}"
 
 
-def _escaped(text: str, also: str = "") -> str:
+def _escape(text: str, also: str = "") -> str:
     """Return *text* with the characters escaped that would end a workflow command."""
     for character in ("%", "\r", "\n", *also):
         text = text.replace(character, f"%{ord(character):02X}")

@@ -289,14 +289,14 @@ def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _adapters(study: Study, framework: Framework) -> Iterator[Work]:
-    """Yield the issue time of adapters, and of kernels that restore a quantized base."""
+    """Yield the issue time of adapters, and of kernels that dequantize a base."""
     adapters, captured = study.get(Adapters), graphs(study) == "layer"
     if adapters is None or captured:
         return
     model = study[Training].model
     groups = adapters.groups(gated=model.gated)
     attention = [targets for targets in groups if targets[0] in _ATTENTION]
-    restores = 0.0 if adapters.base is None else adapters.base.kernels
+    each = 0.0 if adapters.base is None else adapters.base.kernels
     both, dropout = layer_counts(study), 1.0 if adapters.dropout else 0.0
     dense = layer_counts(study, moe=False) if model.experts else both
     again = layer_counts(study, recomputed=True)
@@ -305,8 +305,8 @@ def _adapters(study: Study, framework: Framework) -> Iterator[Work]:
         ("attention", len(attention), 4.0, both, again),
         ("MLP", len(groups) - len(attention), 3.0 if model.gated else 2.0, dense, again_dense),
     ):
-        restored = restores * matrices
-        rest = found * (ADAPTER_KERNELS + dropout) + restored
+        dequantized = each * matrices
+        rest = found * (ADAPTER_KERNELS + dropout) + dequantized
         passes: list[tuple[Pass, Real, Sequence[float]]] = [
             ("F", rest, every),
             ("R", rest, rerun),
@@ -365,11 +365,11 @@ def _eager_seconds(issued: _Launches, study: Study) -> Formula:
         tau=(framework.issue, "s"),
         w=(choice.launch_wait, "s"),
         source=SOURCE,
-        origins=partial(_blocking, framework, choice),
+        origins=partial(_origins_of_waits, framework, choice),
     )
 
 
-def _blocking(framework: Framework, choice: KernelChoice) -> dict[str, Any]:
+def _origins_of_waits(framework: Framework, choice: KernelChoice) -> dict[str, Any]:
     return {**_seconds_of(framework, tau="issue"), **_seconds_of(choice, w="launch_wait")}
 
 

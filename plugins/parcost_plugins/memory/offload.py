@@ -79,9 +79,9 @@ def terms(study: Study) -> Iterator[Work | Once]:
         for kind in trained_kinds(study):
             yield from _optimizer(study, kind, bandwidth)
     if _is_offloaded(offload.parameters) and shards_weights(study):
-        for of in holdings(study):
-            for kind in stage_kinds(study, of):
-                yield from _parameters(study, kind, bandwidth, of)
+        for holding in holdings(study):
+            for kind in stage_kinds(study, holding):
+                yield from _parameters(study, kind, bandwidth, holding)
     if _is_offloaded(offload.activations):
         yield from _activations(study, bandwidth)
 
@@ -188,9 +188,11 @@ def _host_bytes_by_device(study: Study, outcome: Outcome) -> list[Real]:
             for bytes_, alive in zip(_activation_bytes(study), outcome.alive, strict=True)
         ]
     states = [(kind, _state(study, kind)) for kind in trained_kinds(study)]
-    frozen = [of for of in holdings(study) if of != "trained"]
+    frozen = [holding for holding in holdings(study) if holding != "trained"]
     states += [
-        (kind, _weights(study, kind, of)) for of in frozen for kind in stage_kinds(study, of)
+        (kind, _weights(study, kind, holding))
+        for holding in frozen
+        for kind in stage_kinds(study, holding)
     ]
     found: list[Real] = []
     for stages in stages_of_devices(study):
@@ -218,9 +220,9 @@ def _state(study: Study, kind: StageKind) -> Real:
     ) * kind.elements
 
 
-def _weights(study: Study, kind: StageKind, of: Holding) -> Real:
+def _weights(study: Study, kind: StageKind, holding: Holding) -> Real:
     """Return the bytes of weights that a host keeps for a stage of *kind*."""
-    each = study[Offload].parameters * weight_bytes(study, of)
+    each = study[Offload].parameters * weight_bytes(study, holding)
     return each / kind.shards(shards_weights(study)) * kind.elements
 
 
@@ -267,12 +269,12 @@ def _transfer_term(
     )
 
 
-def _parameters(study: Study, kind: StageKind, bandwidth: Real, of: Holding) -> Iterator[Work]:
+def _parameters(study: Study, kind: StageKind, bandwidth: Real, holding: Holding) -> Iterator[Work]:
     """Yield the transfers of a rank's shards before each gather: in forward, again in backward."""
     offload = study[Offload]
     away = offload.parameters * kind.elements / kind.shard
-    bytes_ = away * weight_bytes(study, of)
-    name = "parameters" if of == "trained" else f"{of} parameters"
+    bytes_ = away * weight_bytes(study, holding)
+    name = "parameters" if holding == "trained" else f"{holding} parameters"
     for pass_ in ("F", "B") if reshards(study) else ("F",):
         yield Work(
             name=kind.label(f"{name} from the host"),

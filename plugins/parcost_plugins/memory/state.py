@@ -43,9 +43,9 @@ def memory(study: Study) -> Iterator[Memory]:
     """Yield the memory of state, and of gradient buffers."""
     framework = study[Training].framework
     staging, update = framework.gradient_staging, framework.update_gradients
-    for of in holdings(study):
-        for kind in stage_kinds(study, of):
-            yield _weights(kind, study, of)
+    for holding in holdings(study):
+        for kind in stage_kinds(study, holding):
+            yield _weights(kind, study, holding)
     for kind in trained_kinds(study):
         yield from _state(kind, study)
         if any_of(study[Training].precision.gradient_copies != 0):
@@ -62,21 +62,21 @@ def memory(study: Study) -> Iterator[Memory]:
             yield _outer_optimizer(kind, study)
 
 
-def _weights(kind: StageKind, study: Study, of: Holding) -> Memory:
-    """Return the weights that are held as *of* says."""
+def _weights(kind: StageKind, study: Study, holding: Holding) -> Memory:
+    """Return the weights of a *holding*."""
     name = str(WEIGHTS)
     owner: object = study[Training].precision
-    if of != "trained":
-        name, owner = f"{of} {name}", study.get(Adapters)
+    if holding != "trained":
+        name, owner = f"{holding} {name}", study.get(Adapters)
     elif not trains_model(study):
         name = f"{name} of adapters"
     return _share(
         kind,
         (name, WEIGHTS, "weights"),
-        weight_bytes(study, of),
+        weight_bytes(study, holding),
         shards_weights(study),
         study[Offload].parameters,
-        None if of == "quantized" else partial(_size_of_element, owner, "weights"),
+        None if holding == "quantized" else partial(_size_of_element, owner, "weights"),
     )
 
 

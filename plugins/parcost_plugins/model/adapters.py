@@ -1,7 +1,7 @@
 """Adapters (LoRA): two thin matrices beside the frozen matrix of a linear layer.
 
 The matrix A projects the input down to the rank, the matrix B up to the output. The result is
-scaled and added to that of the frozen matrix. A quantized base is restored for each product.
+scaled and added to that of the frozen matrix. A quantized base is dequantized for each product.
 """
 
 from __future__ import annotations
@@ -138,11 +138,11 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             f"{name}, sum of input gradients", ADDED, tokens * each.reads, e, "B", span.count
         )
     if adapters.base is not None:
-        restored = Traffic(1, adapters.base.bytes_ / e + 1.0)
+        dequantized = Traffic(1, adapters.base.bytes_ / e + 1.0)
         for frozen in _frozen(rank):
             yield from elementwise(
-                f"{frozen.name}, restored",
-                Passes(restored, restored),
+                f"{frozen.name}, dequantized",
+                Passes(dequantized, dequantized),
                 frozen.elements,
                 e,
                 frozen.span,
@@ -152,7 +152,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return what adapters keep for backward, and the restored matrix of a quantized base."""
+    """Return what adapters keep for backward, and the dequantized matrix of a quantized base."""
     adapters = study.get(Adapters)
     if adapters is None:
         return
@@ -161,7 +161,7 @@ def memory(study: Study) -> Iterator[Memory]:
         symbols = {"n": (each.reads, ""), "r": (adapters.rank, "")}
         kept = [("inner activation", "s b r q")]
         if adapters.dropout:  # the dropped input, and the mask
-            kept.append(("input behind dropout", "s b n (q + 1)"))
+            kept.append(("input after dropout", "s b n (q + 1)"))
         for name, text in kept:
             if each.place == "after":
                 bytes_ = rank.formula(text, symbols, source=LORA)
@@ -181,7 +181,7 @@ def memory(study: Study) -> Iterator[Memory]:
         for frozen in _frozen(rank):
             largest = maximum(largest, frozen.largest)
         yield Memory(
-            name="restored matrix",
+            name="dequantized matrix",
             cause=BUFFERS,
             bytes_=rank.formula(
                 "n e, the largest matrix of a layer", {"n": (largest, "")}, source=QLORA

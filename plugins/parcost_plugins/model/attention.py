@@ -132,7 +132,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         span.rerun_none(not made),
         host=ATTENTION_COLUMNS,
         again=sum(made, 0.0),
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     fusion, turned = rank.fusion, (rank.heads + rank.kv_heads) * d * tokens
     if model.qk_norm:
@@ -149,7 +149,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         rank.heads * d,
         span.rerun_none(rank.keeps("output")),
         host=ATTENTION_ROWS,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     yield from _gradient_sums(rank)
 
@@ -181,7 +181,7 @@ def _gradient_sums(rank: Rank) -> Iterator[Stream]:
     reduced = [tokens * _columns(rank)] if model.has_qkv_biases else []
     if model.has_output_bias:
         reduced.append(rank.residual_elements)
-    if reduced and rank.trained:
+    if reduced and rank.trains_model:
         yield traffic_stream(
             "attention bias gradients",
             SUMMED,

@@ -52,7 +52,7 @@ def operators(study: Study) -> Iterator[Stream]:
         return
     count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.element)
     yield traffic_stream("embedding", LOOKUP, *whole, "F", count)
-    if rank.trained:
+    if rank.trains_model:
         yield traffic_stream("embedding", SCATTER, *whole, "W", count)
         # The gradient of a table is as large as the table, and is made of zeros first.
         table = (rank.vocabulary * rank.model.hidden, rank.element)

@@ -80,7 +80,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         span,
         role="head",
         host=HEAD_COLUMNS,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     yield from elementwise(
         "cross entropy",
@@ -144,7 +144,7 @@ def memory(study: Study) -> Iterator[Memory]:
             count=on_last(study),
             moments=("loss",),
         )
-    if rank.trained and shards_weights(study) and reduces_each_micro_batch(study):
+    if rank.trains_model and shards_weights(study) and reduces_each_micro_batch(study):
         yield _whole_gradient(rank, study)
 
 

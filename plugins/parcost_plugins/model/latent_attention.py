@@ -81,7 +81,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
             h,
             span,
             source=WAIST,
-            trained=rank.trained,
+            trained=rank.trains_model,
         )
     yield from linear(
         "MLA KV down projection",
@@ -90,7 +90,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         h,
         span,
         source=WAIST,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     normed, norms = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
     norm = NORMS[rank.fusion.norm]
@@ -103,7 +103,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         up,
         host=ATTENTION_COLUMNS,
         source=MLA,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     yield from _keys_and_values(rank, up, latent_blocks(study))
     turned = (rank.heads + 1) * model.rope_dim * tokens
@@ -120,7 +120,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         rank.heads * model.v_dim,
         span,
         host=ATTENTION_ROWS,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
 
 
@@ -139,7 +139,7 @@ def _keys_and_values(rank: Rank, up: LayerSpan, blocks: Real) -> Iterator[Gemm]:
         up,
         host=ATTENTION_COLUMNS,
         source=MLA,
-        trained=rank.trained,
+        trained=rank.trains_model,
     ):
         if product.pass_ == "B":
             yield evolve(product, m=(2 * blocks - 1) * rank.tokens)

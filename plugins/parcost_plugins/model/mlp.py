@@ -113,7 +113,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         span.rerun_none(not made),
         host=columns,
         again=len(made) * rank.ffn,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     activation = GATED[rank.fusion.activation] if rank.model.gated else PLAIN
     yield from elementwise(
@@ -125,7 +125,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     )
     last = span.rerun_none(rank.keeps("down") or rank.stops_early)
     yield from linear(
-        "MLP down projection", tokens, h, rank.ffn, last, host=rows, trained=rank.trained
+        "MLP down projection", tokens, h, rank.ffn, last, host=rows, trained=rank.trains_model
     )
     if rank.fusion.separate_projections and rank.model.gated:
         yield traffic_stream(
@@ -136,7 +136,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             "B",
             span.count,
         )
-    if rank.model.has_mlp_biases and rank.trained:
+    if rank.model.has_mlp_biases and rank.trains_model:
         outputs = tokens * ups * rank.ffn + rank.residual_elements
         yield traffic_stream(
             "MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2

@@ -166,7 +166,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         span,
         role="router",
         source=MIXTURE,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     e, scores = rank.element, model.experts * found.sent
     yield from elementwise("router probabilities", ROUTER[rank.fusion.router], scores, e, span)
@@ -210,7 +210,7 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
         load=found.load,
         role="expert",
         source=MIXTURE,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     yield from _routed_activations(found, span.rerun_all(rank.recompute.activation), fixed)
     yield from linear(
@@ -223,7 +223,7 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
         load=found.load,
         role="expert",
         source=MIXTURE,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     if rank.model.biases and rank.training.framework.expert_biases == "eager":
         yield from _routed_biases(found, span)
@@ -275,7 +275,7 @@ def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[
         h,
         span,
         host=columns,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
     yield from elementwise(
         "activation of shared experts",
@@ -286,7 +286,13 @@ def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[
         host=columns if covers else "",
     )
     yield from linear(
-        "shared experts, down", rank.tokens, h, found.shared, span, host=rows, trained=rank.trained
+        "shared experts, down",
+        rank.tokens,
+        h,
+        found.shared,
+        span,
+        host=rows,
+        trained=rank.trains_model,
     )
 
 
@@ -297,7 +303,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if found is None:
         return
     rank, model, span = found.rank, found.rank.model, found.rank.moe_layers
-    if rank.trained:
+    if rank.trains_model:
         yield from rank.saved_tensor(
             "mixture input",
             f"{rank.residual_text} q",
@@ -322,7 +328,7 @@ def memory(study: Study) -> Iterator[Memory]:
             span,
         ),
     ]
-    if rank.trained:  # a frozen expert keeps no inputs of its products
+    if rank.trains_model:  # a frozen expert keeps no inputs of its products
         rows += [
             ("tokens at routed experts", "R h q", span),
             ("activation of routed experts", "R F q / u", made),
@@ -340,7 +346,7 @@ def memory(study: Study) -> Iterator[Memory]:
                 span,
             ),
         ]
-        if rank.trained:
+        if rank.trains_model:
             rows.append(("activation of shared experts", "s b G q / t", made))
     for name, text, layers in rows:
         yield from rank.saved_tensor(name, text, layers, counts, source=KEPT)

@@ -89,7 +89,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         2 * h,
         span,
         source=PREDICTION,
-        trained=rank.trained,
+        trained=rank.trains_model,
     )
 
 

@@ -56,7 +56,7 @@ class Rank:
         return self.study.query(_fusion)
 
     @cached_property
-    def trained(self) -> bool:
+    def trains_model(self) -> bool:
         """Whether the model's own weights are trained: there are no adapters."""
         return trains_model(self.study)
 
@@ -135,7 +135,7 @@ class Rank:
 
         Adapters read it, and never in low precision.
         """
-        return self.training.precision.kept if self.trained else self.element
+        return self.training.precision.kept if self.trains_model else self.element
 
     @property
     def core_output_size(self) -> Real:

@@ -116,7 +116,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
                 span,
                 host=columns,
                 source=STATED,
-                trained=rank.trained,
+                trained=rank.trains_model,
             )
             yield from linear(
                 f"{name}, out",
@@ -126,7 +126,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
                 span,
                 host=rows,
                 source=STATED,
-                trained=rank.trained,
+                trained=rank.trains_model,
             )
         if not _is_zero(rank.model.heads):
             yield from core.operators(rank)

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 #: How parameters are held: trained, frozen, or frozen and quantized.
 Holding = Literal["trained", "frozen", "quantized"]
 
-#: The matrices that an adapter can stand beside, as attributes of the block.
-TARGETS = ("query", "key", "value", "output", "gate", "up", "down", "head")
-
-
 #: FLOPs of training over those of forward, where weights are trained.
 TRAINED_PASSES = 3.0
 
@@ -38,7 +34,7 @@ class Quantization:
         BYTES, default=0.0, doc="bytes of the scale of a group of scales (double quantization)"
     )
     outer_block: Real = integer(default=1, doc="scales that share an outer scale")
-    kernels: Real = integer(default=1, doc="kernels that restore one matrix for a product")
+    kernels: Real = integer(default=1, doc="kernels that dequantize one matrix for a product")
 
     @property
     def bytes_(self) -> Real:
@@ -55,14 +51,16 @@ class Adapters:
     """
 
     rank: Real = integer(doc="inner width of an adapter (r)")
-    query: bool = switch(default=True, doc="the query projection has one")
-    key: bool = switch(default=True, doc="the key projection has one")
-    value: bool = switch(default=True, doc="the value projection has one")
-    output: bool = switch(default=True, doc="the output projection of attention has one")
-    gate: bool = switch(default=True, doc="the gate projection of a dense, gated MLP has one")
-    up: bool = switch(default=True, doc="the up projection of a dense MLP has one")
-    down: bool = switch(default=True, doc="the down projection of a dense MLP has one")
-    head: bool = switch(default=False, doc="the output head has one")
+    query: bool = switch(default=True, doc="the query projection has an adapter")
+    key: bool = switch(default=True, doc="the key projection has an adapter")
+    value: bool = switch(default=True, doc="the value projection has an adapter")
+    output: bool = switch(default=True, doc="the output projection of attention has an adapter")
+    gate: bool = switch(
+        default=True, doc="the gate projection of a dense, gated MLP has an adapter"
+    )
+    up: bool = switch(default=True, doc="the up projection of a dense MLP has an adapter")
+    down: bool = switch(default=True, doc="the down projection of a dense MLP has an adapter")
+    head: bool = switch(default=False, doc="the output head has an adapter")
     fused: bool = switch(
         default=False,
         doc="query, key and value share one adapter, and so do gate and up, as in frameworks that "
@@ -78,7 +76,7 @@ class Adapters:
     base: Quantization | None = reference(
         "quantization",
         default=None,
-        doc="storage of the frozen matrices of layers, restored for each product (QLoRA)",
+        doc="storage of the frozen matrices of layers, dequantized for each product (QLoRA)",
     )
 
     def has(self, *targets: str) -> bool:
@@ -102,17 +100,17 @@ def trains_model(study: Study) -> bool:
     return study.get(Adapters) is None
 
 
-def holding(study: Study, held: Parameters) -> Holding:
-    """Return how *held* is held; without adapters everything is trained."""
+def holding_of(study: Study, parameters: Parameters) -> Holding:
+    """Return how *parameters* are held; without adapters all are trained."""
     adapters = study.get(Adapters)
-    if adapters is None or held.adapter:
+    if adapters is None or parameters.adapter:
         return "trained"
-    return "quantized" if held.linear and adapters.base is not None else "frozen"
+    return "quantized" if parameters.linear and adapters.base is not None else "frozen"
 
 
-def is_trained(study: Study, held: Parameters) -> bool:
-    """Return whether *held* has gradients and optimizer state."""
-    return held.adapter or trains_model(study)
+def is_trained(study: Study, parameters: Parameters) -> bool:
+    """Return whether *parameters* have gradients and optimizer state."""
+    return parameters.adapter or trains_model(study)
 
 
 def holdings(study: Study) -> tuple[Holding, ...]:
@@ -124,23 +122,23 @@ def holdings(study: Study) -> tuple[Holding, ...]:
     return frozen if adapters.base is None else ("quantized", *frozen)
 
 
-def weight_bytes(study: Study, of: Holding) -> Real:
-    """Return the bytes of a weight that is held so."""
+def weight_bytes(study: Study, holding: Holding) -> Real:
+    """Return the bytes of a weight by how it is held."""
     adapters = study.get(Adapters)
-    if adapters is None or of == "trained":
+    if adapters is None or holding == "trained":
         return study[Training].precision.weights
-    if of == "quantized" and adapters.base is not None:
+    if holding == "quantized" and adapters.base is not None:
         return adapters.base.bytes_
     return adapters.weights
 
 
-def gathered_bytes(study: Study, of: Holding) -> Real:
-    """Return the bytes of a weight on the wire, if ranks hold shards of it.
+def gathered_bytes(study: Study, holding: Holding) -> Real:
+    """Return the bytes of a weight in an all-gather, by how ranks hold their shards of it.
 
     Frozen weights travel as they are stored, or cast if the recipe gathers narrower ones.
     """
     gather = study[Training].precision.gather
-    return gather if of == "trained" else minimum(weight_bytes(study, of), gather)
+    return gather if holding == "trained" else minimum(weight_bytes(study, holding), gather)
 
 
 def passes_of(study: Study, counted: ModelFlops) -> float:

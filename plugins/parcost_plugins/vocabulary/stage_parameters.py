@@ -18,7 +18,7 @@ from parcost.numeric import all_of, any_of, max_of, maximum, ratio, where
 from parcost_plugins.vocabulary.adapters import (
     Holding,
     gathered_bytes,
-    holding,
+    holding_of,
     is_trained,
     trains_model,
 )
@@ -79,12 +79,12 @@ class StageKind:
         return self.shard if sharded else 1.0
 
 
-def stage_kinds(study: Study, of: Holding | Literal[""] = "") -> Sequence[StageKind]:
+def stage_kinds(study: Study, holding: Holding | Literal[""] = "") -> Sequence[StageKind]:
     """Return the kinds of virtual stages in *study*: first stage first, experts last.
 
-    They count all parameters, or those that are held as *of* says.
+    They count all parameters, or those of one *holding*.
     """
-    return study.query(_stage_kinds, "" if trains_model(study) else of)
+    return study.query(_stage_kinds, "" if trains_model(study) else holding)
 
 
 def trained_kinds(study: Study) -> Sequence[StageKind]:
@@ -97,10 +97,12 @@ def trained_parameters(study: Study) -> Sequence[Parameters]:
     return [held for held in study.parameters if is_trained(study, held)]
 
 
-def _stage_kinds(study: Study, of: Holding | Literal[""]) -> Sequence[StageKind]:
+def _stage_kinds(study: Study, holding: Holding | Literal[""]) -> Sequence[StageKind]:
     if study.has_structures:
-        return list(_of_structures(study, of))
-    held: Sequence[Parameters] = [p for p in study.parameters if of in ("", holding(study, p))]
+        return list(_of_structures(study, holding))
+    held: Sequence[Parameters] = [
+        p for p in study.parameters if holding in ("", holding_of(study, p))
+    ]
     experts = [p for p in held if p.expert]
     others = [p for p in held if not p.expert] if experts else held
     found = _kinds(study, others, expert=False)
@@ -153,14 +155,16 @@ def _wire(study: Study, held: Sequence[Parameters], counts: Sequence[Real]) -> M
     for p, count in zip(held, counts, strict=True):
         size = p.elements * count
         elements[p.place] = elements[p.place] + size
-        bytes_[p.place] = bytes_[p.place] + size * gathered_bytes(study, holding(study, p))
+        bytes_[p.place] = bytes_[p.place] + size * gathered_bytes(study, holding_of(study, p))
     return {part: ratio(bytes_[part], elements[part]) for part in parts}
 
 
-def _of_structures(study: Study, of: Holding | Literal[""]) -> Iterator[StageKind]:
+def _of_structures(study: Study, holding: Holding | Literal[""]) -> Iterator[StageKind]:
     """Yield kinds of virtual stages with arrays over structures; unused ones have zero stages."""
     held: list[Parameters] = [
-        p for _, p in study.contributions_by_row("parameters") if of in ("", holding(study, p))
+        p
+        for _, p in study.contributions_by_row("parameters")
+        if holding in ("", holding_of(study, p))
     ]
     for expert in dict.fromkeys((False, *(p.expert for p in held))):
         own = [p for p in held if p.expert == expert]

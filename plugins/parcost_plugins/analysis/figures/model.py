@@ -81,6 +81,7 @@ def size(study: Study) -> Iterator[Figure]:
             title="trained parameters",
             value=formula("sum(psi)", psi=trained, source="both matrices of every adapter"),
             unit="",
+            brief="of the adapters; the model is frozen",
         )
     yield Figure(
         name="flops_per_token",

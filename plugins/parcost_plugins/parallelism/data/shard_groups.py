@@ -15,6 +15,7 @@ from parcost_plugins.vocabulary import (
     slowdown,
 )
 from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
     gradient_bucket,
     hides_gradients,
@@ -25,6 +26,11 @@ from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, 
 
 #: Tags of terms: gradient reduction, compression, averaging over workers.
 GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
+
+
+def is_tied(study: Study) -> bool:
+    """Return whether embedding and head are one tensor, which stays gathered between them."""
+    return study[Training].model.tied and bool(study.number(ends_share_device))
 
 
 @record(kw_only=True, eq=False)

@@ -17,10 +17,10 @@ from parcost_plugins.parallelism.data.shard_groups import (
     GRADIENTS,
     MEETING,
     ShardGroup,
+    is_tied,
     shard_groups,
     trained_groups,
 )
-from parcost_plugins.parallelism.data.zero3 import is_tied
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,

@@ -26,13 +26,13 @@ from parcost.numeric import maximum, where
 from parcost_plugins.parallelism.data.shard_groups import (
     GRADIENTS,
     ShardGroup,
+    is_tied,
     shard_groups,
     times,
     trained_groups,
 )
-from parcost_plugins.vocabulary import Sharding, Training
+from parcost_plugins.vocabulary import Sharding
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
     hides_gradients,
     hides_parameters,
@@ -83,11 +83,6 @@ def passes(study: Study) -> Iterator[Work | Once]:
             yield from _reductions(wire, hides_gradients(study))
             if wire.across and not replicates_each_micro_batch(study):
                 yield from _reductions_across(wire, hides_gradients(study))
-
-
-def is_tied(study: Study) -> bool:
-    """Return whether embedding and head are one tensor, which stays gathered between them."""
-    return study[Training].model.tied and study.number(ends_share_device)
 
 
 def _backward_gathers(study: Study) -> list[_PassTraffic]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from parcost import Memory, Moment, Study, formula, symbols_of
 from parcost.numeric import any_of, maximum, minimum
+from parcost_plugins.parallelism.data.shard_groups import is_tied
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
     gradient_bucket,
     reduces_each_micro_batch,
@@ -100,7 +100,7 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     unit, gradients of the head wait for it, and are reduced behind the layers. At the loss only the
     head's gradient can be whole: that is a tensor of the head.
     """
-    tied = _tied(study)
+    tied = is_tied(study)
     made, last = "k psi e + max(a, k psi) r", "b (e + r)"
     if _ends_together(study):
         made = f"{'(a + b)' if tied else 'a'} e + k psi (e + r)"
@@ -125,12 +125,8 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
         yield _buffer(kind, study, name, text, symbols, (moment,))
 
 
-def _tied(study: Study) -> bool:
-    return study[Training].model.tied and bool(study.number(ends_share_device))
-
-
 def _ends_together(study: Study) -> bool:
-    return study[Training].framework.ends_together or _tied(study)
+    return study[Training].framework.ends_together or is_tied(study)
 
 
 def _buffer(
