@@ -11,7 +11,6 @@ import pytest
 from parcost import ImportFile, Translation
 from parcost_formats.tools.huggingface import HuggingFace
 from parcost_formats.tools.litgpt import LitGpt
-from parcost_plugins.vocabulary.adapters import TARGETS
 
 from .test_automodel import IMPORTER as AUTOMODEL
 from .test_automodel import RECIPE
@@ -19,6 +18,7 @@ from .test_finetuning_tools import FILES, importers, settings
 
 Run = Callable[..., Any]
 
+TARGETS = ("query", "key", "value", "output", "gate", "up", "down", "head")
 MACHINE = (
     "--use",
     "catalog.devices.h100_sxm",
