@@ -814,9 +814,13 @@ EACH_BATCH = "accelerator_config: {gradient_accumulation_kwargs: {sync_each_batc
 def test_gradients_under_fsdp_are_whole_up_to_the_last_micro_batch(
     lines: str, accumulate: str | None
 ) -> None:
-    """Trainer reduces them in the last micro-batch alone, unless each is stated."""
+    """Trainer reduces them in the last micro-batch alone, unless each is stated.
+
+    Whole gradients have the type of FSDP, and sharded ones that of the fp32 shards.
+    """
     found = settings(read("axolotl", "gradient_accumulation_steps: 4", lines))
     assert found.get("sharding.accumulate") == accumulate
+    assert found.get("precision.gradients") == ("2 B" if accumulate == "whole" else None)
 
 
 def test_a_script_reads_the_configurations_that_it_names() -> None:

@@ -17,7 +17,7 @@ from parcost_formats.tools.tables import table
 TOOL = "accelerate"
 _FSDP = "fsdp_config.fsdp_"
 _MESH = "parallelism_config.parallelism_config_"
-FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have one type"
+_FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have one type"
 _SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
 _EACH = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
 _NO_SYNC = "Accelerate 1.12: no_sync keeps whole gradients up to the last micro-batch"
@@ -110,6 +110,16 @@ def _read_reduction(found: SettingCollector, steps: int | None) -> None:
         found.lack("gradients between micro-batches", reason, "sharding.accumulate")
 
 
+def assume_fsdp_types(found: SettingCollector, block: str) -> None:
+    """Set the narrow type of messages, and of gradients that are kept whole before they are sent.
+
+    Gradients that are sharded in every micro-batch have the type of the parameters.
+    """
+    found.assume(block, "reduction", "2 B", _FSDP_TYPES)
+    if found.has("sharding", "accumulate") and not found.switch(_EACH):
+        found.assume(block, "gradients", "2 B", _FSDP_TYPES)
+
+
 def _strategy(found: SettingCollector) -> str:
     """Read the ZeRO stage, and the size of a hybrid sharding group; return the stage."""
     version = found.whole(f"{_FSDP}version") or 1
@@ -166,7 +176,7 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
         found.use("precisions.bf16_fsdp", key, "" if sharded else _AUTOCAST)
         block = "precision accelerate extends bf16_fsdp"
         if sharded:
-            found.assume(block, "reduction", "2 B", FSDP_TYPES)
+            assume_fsdp_types(found, block)
         if kind == "fp16":
             found.set(block, "compute", "fp16", key)
         if sharded or kind == "fp16":

@@ -12,7 +12,7 @@ from typing import Any
 
 from parcost import ImportFile
 from parcost_formats.tools.accelerate import (
-    FSDP_TYPES,
+    assume_fsdp_types,
     read_compiler,
     read_fsdp,
     read_mesh,
@@ -624,7 +624,7 @@ class TrainerKeys:
         fact = "" if key else self.default(narrow)[1]
         self.found.use("precisions.bf16_fsdp", key, fact)
         block = "precision trainer extends bf16_fsdp"
-        self.found.assume(block, "reduction", "2 B", FSDP_TYPES)
+        assume_fsdp_types(self.found, block)
         if narrow == "fp16":
             self.found.set(block, "compute", "fp16", key)
         self.found.assume("training", "precision", "trainer", "the settings of this file")
