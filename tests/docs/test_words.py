@@ -120,6 +120,11 @@ def test_a_sentence_is_found_in_parts(text: str) -> None:
     assert "it is set under a condition" in flat(text)
 
 
+def test_lines_of_the_changelog_have_at_most_120_characters() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert not [number for number, line in enumerate(lines, 1) if len(line) > 120]
+
+
 #: Words that no description of an attribute begins with: its noun would be missing.
 FRAGMENT = re.compile(
     r"(?:of|that|which|what|how|who|whose|when|where|whether|to|by|at|as|from|beside|behind|per|"

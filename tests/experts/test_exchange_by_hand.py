@@ -329,9 +329,9 @@ def test_bytes_that_leave_a_rank_and_a_node(kind: str, copies: float, outer: flo
     assert found["dispatch_outer_bytes"] == pytest.approx(40 * outer * 17)
 
 
-def test_a_device_has_whole_experts_or_parts_of_them() -> None:
+def test_experts_of_a_device_are_counted_whole_or_in_slices() -> None:
     study = bind("tp = 2, ep = 3, etp = 2, sequence_parallel = on")
-    assert figures(study)["experts_per_device"] == 2  # four halves
+    assert figures(study)["experts_per_device"] == 4  # halves of 12 / 3
 
 
 def test_tokens_dropped_by_measured_loads() -> None:

@@ -39,7 +39,9 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
         "",
         "N + R k / E, N all but the routed experts R",
     )
-    yield sheet("experts_per_device", "routed experts on a device", "", "E / (EP ETP)")
+    yield sheet(
+        "experts_per_device", "routed experts on a device", "", "E / EP, whole or cut in ETP slices"
+    )
     yield sheet(
         "expert_tokens",
         "tokens per expert and micro-batch, mean",
