@@ -187,6 +187,24 @@ def test_recomputation_that_stops_early_makes_no_more_than_backward_reads(
     assert again["residual additions"] == (1 + last) * layers
 
 
+@pytest.mark.parametrize(
+    ("more", "last"),
+    [
+        ("", 0),
+        ("recompute { stops_early = off }", 1),  # checkpoints that re-enter autograd
+        ("adapters { rank = 8 }", 1),  # an adapter of the down projection runs after it
+        ("adapters { rank = 8, down = off }", 0),
+    ],
+)
+def test_a_spec_and_its_adapters_say_where_recomputation_stops(
+    study_of: StudyOf, more: str, last: int
+) -> None:
+    study = study_of("llama3_8b", extra=f"{OWN}\n{more}", training=EARLY)
+    again = {op.name: sum(op.count) for op in study.operators if op.pass_ == "R"}
+    assert again.get("MLP down projection", 0) == last * 32
+    assert again["attention output projection"] == 32
+
+
 def test_what_is_not_made_again_is_not_reduced_again(study_of: StudyOf) -> None:
     """Of the two pairs of a layer both are gathered for, and one is reduced."""
     layout = "tp = 4, sequence_parallel = on"

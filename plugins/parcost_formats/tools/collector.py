@@ -188,6 +188,11 @@ class SettingCollector:
         """Return whether an attribute of a block is set."""
         return name in self._blocks.get(block, {})
 
+    def setting(self, block: str, name: str) -> str:
+        """Return the text of an attribute of a block; "" if it is not set."""
+        one = self._blocks.get(block, {}).get(name)
+        return "" if one is None else one.value
+
     def recipe(self) -> tuple[str, str]:
         """Return the precision block ("" if none), and the catalogue entry that it extends."""
         block = next((name for name in self._blocks if name.startswith("precision ")), "")

@@ -123,7 +123,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         rank.element,
         span.rerun_all(rank.recompute.activation),
     )
-    last = span.rerun_none(rank.keeps("down") or rank.stops_early)
+    last = span.rerun_none(not rank.reruns_down)
     yield from linear(
         "MLP down projection", tokens, h, rank.ffn, last, host=rows, trained=rank.trains_model
     )

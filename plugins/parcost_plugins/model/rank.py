@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
-from parcost_plugins.vocabulary.run_choices import recomputed_modules
+from parcost_plugins.vocabulary.run_choices import recomputed_modules, stops_early
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Source of tensors outside of the layers in that paper.
@@ -212,12 +212,22 @@ class Rank:
 
     @property
     def stops_early(self) -> bool:
-        """Return whether the last addition of a dense layer to the stream is not recomputed.
+        """Whether the last addition of a dense layer to the stream is not recomputed.
 
         Backward reads it where dropout masks it or a norm follows it.
         """
         read = self.training.dropout or self.model.norms > 2
-        return self.training.framework.stops_early and not read
+        return stops_early(self.study) and not read
+
+    @property
+    def reruns_down(self) -> bool:
+        """Whether a layer that is recomputed as a whole runs its down projection again.
+
+        An adapter beside it runs after it, and backward reads what the adapter's matrix A returns.
+        """
+        adapters = self.study.get(Adapters)
+        is_last = adapters is None or not adapters.has("down")
+        return not (self.keeps("down") or (self.stops_early and is_last))
 
     def keeps(self, part: str) -> bool:
         """Return whether fully recomputed layers keep this *part*."""

@@ -18,7 +18,13 @@ _ALTERNATE = {
         ("norms", "activation", "up_projection"): "layers that are not recomputed as a whole",
         ("mlp",): "layers with a dense MLP that are not recomputed as a whole",
         ("moe",): "layers with experts that are not recomputed as a whole",
-        ("keep_qkv", "keep_core", "keep_output", "alternate"): "`training.recompute = full`",
+        (
+            "keep_qkv",
+            "keep_core",
+            "keep_output",
+            "alternate",
+            "stops_early",
+        ): "`training.recompute = full`",
         ("keep_up", "keep_down"): "`training.recompute = full`, and layers with a dense MLP",
     },
 )
@@ -73,6 +79,13 @@ class Recompute:
             "layers that are recomputed as a whole keep the fused core and every second product, "
             "in the order of their calls: queries, values, gate and down, as torchtitan's policy "
             "by operators does"
+        ),
+    )
+    stops_early: bool | None = switch(
+        default=None,
+        doc=(
+            "recomputation of a dense layer ends with the last tensor that backward reads, as "
+            "checkpoints of PyTorch without re-entry do; by default as the framework does"
         ),
     )
     every: int = integer(

@@ -93,6 +93,13 @@ def recomputed_modules(study: Study) -> Recompute:
     return chosen
 
 
+def stops_early(study: Study) -> bool:
+    """Return whether recomputation of a layer ends with the last tensor that backward reads."""
+    chosen = study.get(Recompute)
+    stated = None if chosen is None else chosen.stops_early
+    return study[Training].framework.stops_early if stated is None else stated
+
+
 def tensor_overlap(study: Study) -> str:
     """Return the overlap mode of tensor-parallel collectives."""
     if study[KernelChoice].launch_blocking:
@@ -261,6 +268,11 @@ def _replicate(study: Study) -> tuple[str, str]:
 @resolver(Sharding, "reshard")
 def _reshard(study: Study) -> tuple[bool, str]:
     return reshards(study), _by_framework(study)
+
+
+@resolver(Recompute, "stops_early")
+def _stops_early(study: Study) -> tuple[bool, str]:
+    return stops_early(study), _by_framework(study)
 
 
 @resolver(KernelChoice, "mode")

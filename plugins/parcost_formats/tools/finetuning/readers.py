@@ -64,6 +64,14 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     else:
         key = "disable_gradient_checkpointing"
         found.set("training", "recompute", "none" if off else "full", key)
+    if on or not off:
+        if keys.fsdp_version == 2:
+            keys.checkpoints(forced=(False, f"{version}: FSDP 2 turns use_reentrant_gc off"))
+        else:
+            keys.checkpoints()
+        if found.switch("use_unsloth_gc"):  # which copies them on the stream of the layers
+            found.set("offload", "activations", "100 %", "use_unsloth_gc")
+            found.set("offload", "overlap", "off", "use_unsloth_gc")
     keys.ulysses("sequence_parallel_size", str(found.value("sequence_parallel_mode", "ring")))
     for key in ("use_unsloth", "use_kt", "shift_attn", "use_hyper_parallel"):
         if found.value(key):
@@ -97,7 +105,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         found.set("training", "recompute", "full", "gradient_checkpointing")
         found.set("offload", "activations", "100 %", "gradient_checkpointing")
     else:
-        keys.recompute()
+        keys.recompute(_axolotl_reentry(keys))
     offload = "activation_offloading"
     if found.value(offload) in ("legacy", "disk", "hidden_states") or found.switch(offload):
         found.set("offload", "activations", "100 %", offload)
@@ -131,6 +139,17 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         count = f"{shard} * {copies} * layout.tp * layout.cp"
         found.assume("cluster", "devices", count, "the product of the sizes of the mesh")
     return found.translation()
+
+
+def _axolotl_reentry(keys: TrainerKeys) -> tuple[bool, str]:
+    """Return whether axolotl's checkpoints re-enter autograd by default, and why."""
+    found, version = keys.found, keys.rules["version"]
+    for key in ("rl", "unfrozen_parameters"):
+        if found.value(key) is not None:
+            return False, f"{version}: use_reentrant is false with {key}"
+    if found.keys_below("gradient_checkpointing_kwargs"):
+        return keys.default("reentrant")
+    return True, f"{version}: gradient_checkpointing_kwargs has use_reentrant true"
 
 
 def _read_experts(keys: TrainerKeys) -> None:
@@ -196,7 +215,9 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
     keys.sharding(weights, why)
-    keys.recompute()
+    need = f"{keys.rules['version']}: adapters under ZeRO 3 of DeepSpeed need re-entry"
+    needs = is_trl and found.has_block("adapters") and keys.engine_stage == 3
+    keys.recompute(forced=(True, need) if needs else None)
     if found.switch("activation_offloading"):
         found.set("offload", "activations", "100 %", "activation_offloading")
     keys.kernels()
@@ -226,8 +247,11 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
     keys.sharding(weights, why)
-    keys.recompute()
+    keys.devices()
+    alone = found.setting("cluster", "devices") == "1"
+    whose = "one process" if alone else "FSDP and DeepSpeed" if keys.is_sharded else "replicas"
+    enters = alone or keys.is_sharded
+    keys.recompute((enters, f"{version}: {whose}: use_reentrant is {str(enters).lower()}"))
     keys.ulysses("sequence_parallel_size", "ulysses")
     keys.kernels()
-    keys.devices()
     return found.translation()

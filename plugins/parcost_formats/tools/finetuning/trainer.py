@@ -94,8 +94,11 @@ class TrainerKeys:
         self._is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
         self._steps: int | None = None  # micro-batches of a step, where they are known
         self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
+        self._broken: dict[str, str] = {}  # tables that cannot be read, by key
         self._add_files()
         self.found = SettingCollector(self._entries, self.rules)
+        for key, message in self._broken.items():
+            self.found.problem(key, message, "such as '{\"use_reentrant\": false}'")
         for attribute, reason, key in self._doubts:
             name = str(self._entries[key].value).rpartition("/")[2]
             is_read_alone = key != "fsdp_config" and name.endswith(CONFIGURATIONS)
@@ -286,8 +289,13 @@ class TrainerKeys:
             found = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             self.found.ask("precision", own, found, key)
 
-    def recompute(self) -> None:
-        """Read which activations are recomputed in backward."""
+    def recompute(
+        self, usual: tuple[bool, str] | None = None, forced: tuple[bool, str] | None = None
+    ) -> None:
+        """Read which activations are recomputed in backward.
+
+        *usual* and *forced* are as in :meth:`checkpoints`.
+        """
         found = self.found
         on, key = self.switch("checkpoints")
         value = "full" if on else "none"
@@ -295,6 +303,33 @@ class TrainerKeys:
             found.set("training", "recompute", value, key)
         else:
             found.assume("training", "recompute", value, self.default("checkpoints")[1])
+        if on:
+            self.checkpoints(usual, forced)
+
+    def checkpoints(
+        self, usual: tuple[bool, str] | None = None, forced: tuple[bool, str] | None = None
+    ) -> None:
+        """Read the options of checkpoints: those that re-enter autograd do not stop early.
+
+        *usual* is whether they do where the file does not say, with its reason, if that is not in
+        the table; *forced* holds whatever the file says.
+        """
+        found, key = self.found, self.key("reentrant")
+        stated = found.switch(key)
+        if stated is None or forced is not None:
+            enters, why = forced or usual or self.default("reentrant")
+            found.assume("recompute", "stops_early", "off" if enters else "on", why)
+        else:
+            found.set("recompute", "stops_early", "off" if stated else "on", key)
+        for options in self.rules["names"]["checkpoint_options"]:
+            key = f"{options}.every_n_layers"
+            every = found.whole(key)
+            if every is not None:
+                found.set("recompute", "every", digits(every), key)
+            key = f"{options}.offload"
+            if found.switch(key):
+                found.set("offload", "activations", "100 %", key)
+                found.set("offload", "overlap", "off", key)
 
     def ulysses(self, key: str, mode: str) -> None:
         """Read the degree of sequence parallelism from *key*; *mode* names the algorithm."""
@@ -382,6 +417,19 @@ class TrainerKeys:
         """Whether the job runs in DeepSpeed."""
         return self.has("deepspeed") or str(self.found.value(_KIND, "")).upper() == "DEEPSPEED"
 
+    @property
+    def engine_stage(self) -> int | None:
+        """The ZeRO stage of DeepSpeed; None if another engine runs the job, or none."""
+        keys = ("zero_optimization.stage", "deepspeed_config.zero_stage")
+        stage = next((key for key in keys if key in self.found), "")
+        return self.found.whole(stage, least=0) if self.has_engine and stage else None
+
+    @property
+    def fsdp_version(self) -> int:
+        """The version of FSDP that the file names, or 1."""
+        keys = (f"fsdp_config.{name}" for name in ("fsdp_version", "version"))
+        return next((n for n in map(self.found.whole, keys) if n is not None), 1)
+
     def devices(self) -> None:
         """Read the devices that the launcher states."""
         read_devices(self.found, self._entries, self._job)
@@ -409,6 +457,8 @@ class TrainerKeys:
             self._entries.setdefault("deepspeed", self._entries[other])
         self._add_deepspeed()
         self._add_fsdp()
+        for key in self.rules["names"]["checkpoint_options"]:
+            self._add_inline(key)
 
     def _add(self, key: str, ahead: str) -> bool:
         """Add the keys of the file named by *key*, prefixed with *ahead*; return whether it was
@@ -454,6 +504,19 @@ class TrainerKeys:
                 self._job.assumed[place] = reason
             self._entries.setdefault(place, JsonEntry(value, entry.start, entry.end))
         return True
+
+    def _add_inline(self, key: str) -> None:
+        """Add the keys of a table that the command line has as text."""
+        entry = self._entries.get(key)
+        if entry is None or not isinstance(entry.value, str):
+            return
+        inner = read_configuration("inline.yaml", entry.value)
+        if not isinstance(inner, Mapping):
+            self._broken[key] = inner.message
+            return
+        for one, each in inner.items():
+            added = JsonEntry(each.value, entry.start, entry.end)
+            self._entries.setdefault(f"{key}.{one}", added)
 
     def _add_deepspeed(self) -> None:
         entries = self._entries

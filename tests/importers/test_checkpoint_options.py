@@ -1,0 +1,92 @@
+"""Options of activation checkpoints: re-entry, every how many layers, and checkpoints on the host.
+
+Checkpoints of PyTorch without re-entry stop as soon as backward has what it reads; those that
+re-enter autograd run all of a layer again. The defaults are those of the tools' wheels:
+transformers 5.24 modeling_utils.py, llamafactory 0.9.5 checkpointing.py, axolotl 0.19 utils/config,
+ms-swift 4.6 trainers/mixin.py, trl 1.16 grpo_trainer.py, openrlhf 0.11 cli/train_sft.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import ImportFile, Translation
+
+from .test_finetuning_tools import FILES, importers
+from .translations import assumptions, settings
+
+Run = Callable[..., Any]
+
+EARLY, EVERY = "recompute.stops_early", "recompute.every"
+KWARGS = "gradient_checkpointing_kwargs"
+OPENRLHF = """deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B \\
+  --max_len 4096 --packing_samples --train_batch_size 64 --micro_train_batch_size 1 \\
+  --zero_stage 3 --bf16 --gradient_checkpointing
+"""
+LORA = "--use_peft --lora_r 16 --lora_target_modules all-linear --dtype bfloat16"
+ZERO_3 = '--deepspeed \'{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}\''
+
+
+def read(tool: str, old: str = "", new: str = "") -> Translation:
+    name, text = {**FILES, "openrlhf": ("run.sh", OPENRLHF)}[tool]
+    assert old in text
+    one = next(one for one in importers() if one.name == tool)
+    return one.read(ImportFile(name, text.replace(old, new, 1)))
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new", "early"),
+    [
+        ("trl", "", "", "on"),
+        ("trl", "--bf16", f"--bf16 --{KWARGS} '{{\"use_reentrant\": true}}'", "off"),
+        ("trl", "--bf16", f"--bf16 {LORA}", "on"),
+        ("trl", "--bf16", f"--bf16 {LORA} {ZERO_3}", "off"),
+        ("trl", "--bf16", f"--bf16 {ZERO_3}", "on"),
+        ("llamafactory", "", "", "off"),
+        ("llamafactory", "bf16: true", "bf16: true\nuse_reentrant_gc: false", "on"),
+        ("llamafactory_v1", "", "", "on"),
+        ("axolotl", "", "", "off"),
+        ("axolotl", "bf16: true", f"bf16: true\n{KWARGS}: {{use_reentrant: false}}", "on"),
+        ("ms_swift", "", "", "off"),
+        ("ms_swift", "--deepspeed zero3", "", "on"),  # replicas
+        ("openrlhf", "", "", "on"),
+        ("openrlhf", "--bf16", "--bf16 --gradient_checkpointing_use_reentrant", "off"),
+    ],
+)
+def test_checkpoints_that_re_enter_run_all_of_a_layer(
+    tool: str, old: str, new: str, early: str
+) -> None:
+    found = settings(read(tool, old, new))
+    assert found["training.recompute"] == "full"
+    assert found[EARLY] == early
+
+
+def test_the_default_of_re_entry_is_listed_with_the_tool_that_has_it() -> None:
+    listed = assumptions(read("llamafactory"))
+    assert listed[EARLY] == "LLaMA-Factory 0.9: use_reentrant_gc is true"
+
+
+def test_without_checkpoints_their_options_say_nothing() -> None:
+    found = settings(read("axolotl", "gradient_checkpointing: true", f"{KWARGS}: {{x: 1}}"))
+    assert found["training.recompute"] == "none"
+    assert EARLY not in found
+
+
+def test_transformers_can_recompute_every_n_th_layer_and_keep_checkpoints_on_the_host() -> None:
+    options = f'--{KWARGS} \'{{"every_n_layers": 4, "offload": true}}\''
+    found = settings(read("trl", "--bf16", f"--bf16 {options}"))
+    assert found[EVERY] == "4"
+    assert (found["offload.activations"], found["offload.overlap"]) == ("100 %", "off")
+
+
+def test_unsloths_checkpoints_are_on_the_host() -> None:
+    found = settings(read("llamafactory", "bf16: true", "bf16: true\nuse_unsloth_gc: true"))
+    assert (found["offload.activations"], found[EARLY]) == ("100 %", "off")
+
+
+def test_options_that_are_no_table_are_an_error() -> None:
+    translation = read("trl", "--bf16", f"--bf16 --{KWARGS} '{{use_reentrant'")
+    assert [one.message for one in translation.problems]
