@@ -28,10 +28,10 @@ from attrs import evolve
 
 import parcost
 from parcost import SpecError
-from parcost.output.search_points import Points
 from parcost.search import best_first, tally
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import Space, StructureGroup, space
+from parcost_apps.search.points import Points
 
 MODELS = {
     "dense": "model m { layers = 12, hidden = 2048, heads = 16, ffn = 5632, vocabulary = 32_000 }",

@@ -33,11 +33,11 @@ from attrs import evolve, frozen
 import parcost
 from parcost import SpecError
 from parcost.engine.scenario import Scenario
-from parcost.output.search_points import Points
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.layout_evaluation import LayoutEvaluation, evaluate_layout
 from parcost.search.result import SearchResult, plain_value
 from parcost.search.space import space
+from parcost_apps.search.points import Points
 
 DISAGREE = 1e-12
 LIMITS = ("", "", "search { most_memory = 40 GiB }", "search { longest_step = 20 s }")

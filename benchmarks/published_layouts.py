@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import parcost
 from parcost.engine.scenario import Scenario
-from parcost.output.search import rank_layouts, time_differences
 from parcost.report.verdict import verdict
 from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import search_layouts
 from parcost.search.result import plain_value
+from parcost_apps.search.report import rank_layouts, time_differences
 
 RESULTS = Path(__file__).with_name("published_layouts.json")
 _KEPT = 50  # sets of degrees that are ranked

@@ -972,7 +972,7 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
 
 
 def test_a_sealed_shard_without_entries_is_not_joined(run: Run) -> None:
-    from parcost.batch.shards import Shard
+    from parcost_apps.eval.shards import Shard
 
     class Stranger:
         text = "[]"

@@ -57,10 +57,14 @@ def test_the_core_imports_no_plugin(path: Path) -> None:
 # Calibration reads the rows that validation reads, as the same studies, and counts the bytes of
 # the passes that the model has. Its anchors are compared as `eval` compares them, and read by the
 # importers of logs. Importers of measured runs read the rows and devices that validation reads.
-# `check` writes problems in the formats of reports, and an editor shows what `check` finds.
+# `check` writes problems in the formats of reports, and an editor shows what `check` finds. `merge`
+# joins shards of `eval`, `search` exports its best layout, and the live page searches.
 BUILDS_ON = {
     "parcost_apps.check": ("parcost_formats.reports",),
     "parcost_apps.editor": ("parcost_apps.check",),
+    "parcost_apps.merge": ("parcost_apps.eval",),
+    "parcost_apps.search": ("parcost_apps.export",),
+    "parcost_apps.server": ("parcost_apps.search",),
     "parcost_measured.calibration": (
         "parcost_measured.anchors",
         "parcost_plugins.analysis",

@@ -14,7 +14,7 @@ import pytest
 
 import parcost
 from parcost import SettingsWriter, Study
-from parcost.output.settings import (
+from parcost_apps.export.settings import (
     LostAttribute,
     lost_attributes,
     read_back,

@@ -11,10 +11,10 @@ import pytest
 
 import parcost
 from parcost import Check, Report, SpecError, Study, hookimpl
-from parcost.output.search import faults, rank_layouts
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
+from parcost_apps.search.report import faults, rank_layouts
 from parcost_plugins.vocabulary import Layout
 
 pytestmark = pytest.mark.slow

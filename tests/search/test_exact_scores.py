@@ -12,10 +12,10 @@ import pytest
 import parcost
 from parcost import Formula, Memory, SpecError
 from parcost.contract.plugin import Plugin
-from parcost.output.search_points import Points
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 from parcost.search.term_arrays import Windows, merge_terms
+from parcost_apps.search.points import Points
 
 Compare = Callable[..., tuple[list[str], int]]
 

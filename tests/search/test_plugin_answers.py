@@ -13,11 +13,11 @@ import parcost
 from parcost import Collective, Formula, Objective, SpecError, Study, Work, hookimpl
 from parcost.contract.page import Line
 from parcost.engine.scenario import Scenario
-from parcost.output.search import rank_layouts, search_page
 from parcost.plugins.discovery import load
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
+from parcost_apps.search.report import rank_layouts, search_page
 from parcost_plugins.vocabulary import Layout
 
 pytestmark = pytest.mark.slow

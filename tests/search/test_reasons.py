@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost.output.search import time_differences
+from parcost_apps.search.report import time_differences
 
 
 def test_what_differs_by_rounding_is_no_reason() -> None:

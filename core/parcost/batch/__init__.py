@@ -10,7 +10,6 @@ earlier run are equal. So every format writes the same bytes. The modules, in th
 they process a file:
 
     files         the files of the batch
-    shards        the files of one machine
     fingerprints  hashes of everything that a result depends on
     cache         results of earlier runs
     run           the order of work: windows, chunks, failed workers

@@ -6,7 +6,7 @@ The atomic files of click were tried and left: they put half a result in place a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli.interrupts import Interrupts
-from parcost.cli.messages import write_message
 from parcost.cli.pages import paper
 from parcost.cli.streams import ClosedPipeError, put
 from parcost.system.temporary import Temporary, folder_beside
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from parcost.contract.exporter_calls import AnyExporter
     from parcost.contract.page import Paper
     from parcost.contract.plugin import Plugin
-    from parcost.output.settings import ExportedSettings
 
 
 class OutputFile(WholeTarget):
@@ -151,12 +149,3 @@ def write_with(
         what = f"{error.filename}: " if error.filename else ""
         said = f"plugin {plugin} failed to write `{exporter.name}`"
         raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
-
-
-def write_settings(made: Sequence[ExportedSettings], out: str | None) -> None:
-    """Write settings to stdout or into the file *out*, and their remarks to stderr."""
-    with OutputFile(out) as target:
-        for place, one in enumerate(made):
-            target.put("\n" + one.text if place else one.text)
-    for one in made:
-        write_message("\n".join(one.remarks))

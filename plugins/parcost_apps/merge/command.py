@@ -33,9 +33,9 @@ def command(
     The order of the shards does not matter. They must be all shards of one run, unchanged; a
     missing or changed one is an error. The result equals that of a run without shards.
     """
-    from parcost.batch.shards import ShardError
     from parcost.cli.formats import format_named
     from parcost.output.view import View
+    from parcost_apps.eval.shards import ShardError
     from parcost_apps.merge.files import entries_of, join_files, read_shard
 
     try:

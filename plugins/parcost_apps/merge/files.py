@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from parcost.batch.shards import Shard, ShardError
 from parcost.contract.entries import Entry
 from parcost.language.errors import error_text
 from parcost.system.files import SHARD, read_lines
+from parcost_apps.eval.shards import Shard, ShardError
 
 
 def read_shard(path: str) -> Shard:

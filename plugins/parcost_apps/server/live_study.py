@@ -12,7 +12,6 @@ from attrs import evolve, field, frozen
 from parcost.batch.entries import entry_of
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import only_study
-from parcost.batch.searches import search_entry, search_for_map
 from parcost.contract.importers import ImportOptions
 from parcost.contract.offers import LiveExporter
 from parcost.contract.page import Line, Table
@@ -21,7 +20,6 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line, quote_word
-from parcost.output import search as search_output
 from parcost.output.diagnostics import as_data
 from parcost.output.report_page import report_page
 from parcost.output.resolved_spec import attributes, resolved
@@ -35,6 +33,8 @@ from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import layout_search
 from parcost.search.sensitivity import neighbours
 from parcost.version import __version__
+from parcost_apps.search import report as search_report
+from parcost_apps.search.pictures import search_entry, search_for_map
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS, FormChange, SearchOrder
 from parcost_apps.server.form import BlockOrder, block_order, form_of
 
@@ -159,7 +159,7 @@ class LiveStudy:
         found = search_for_map(whole, request, on_progress)
         with suppress(KeyboardInterrupt):  # which ends the search, and that has ended
             on_progress("the best layouts are compared and drawn")
-        best = search_output.rank_layouts(found)
+        best = search_report.rank_layouts(found)
         near = list(
             neighbours(
                 scenario, whole.axes, settings(scenario, found.best[0].values), found.best[0]

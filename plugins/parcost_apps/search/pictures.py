@@ -9,17 +9,17 @@ from attrs import evolve
 
 from parcost.batch.entries import charts_of
 from parcost.contract.entries import Entry
-from parcost.output.search import search_page
 from parcost.search.best_first import search
 from parcost.search.charts import search_charts
 from parcost.search.fastest_layouts import FastestLayouts
+from parcost_apps.search.report import search_page
 
 if TYPE_CHECKING:
-    from parcost.output.search import RankedLayout
     from parcost.search.best_first import SearchRequest
     from parcost.search.result import SearchResult
     from parcost.search.sensitivity import Neighbour
     from parcost.search.space import Space
+    from parcost_apps.search.report import RankedLayout
 
 _MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
 

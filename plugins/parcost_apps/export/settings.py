@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from attrs import evolve
 
 from parcost.binding.foreign import spec_lines, translate
+from parcost.cli.messages import write_message
+from parcost.cli.output_files import OutputFile
 from parcost.contract.calls import CallError, call
 from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
 from parcost.contract.settings import SettingsWriter, ToolSettings
@@ -324,3 +326,12 @@ def _call(writer: SettingsWriter, function: Callable[..., T], *arguments: object
         return call(function, *arguments)
     except CallError as error:
         raise PluginError(f"settings writer `{writer.name}` {error}") from error
+
+
+def write_settings(made: Sequence[ExportedSettings], out: str | None) -> None:
+    """Write settings to stdout or into the file *out*, and their remarks to stderr."""
+    with OutputFile(out) as target:
+        for place, one in enumerate(made):
+            target.put("\n" + one.text if place else one.text)
+    for one in made:
+        write_message("\n".join(one.remarks))

@@ -8,7 +8,6 @@ import click
 
 from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
-from parcost.cli.output_files import write_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
-    from parcost.output.settings import ExportedSettings
     from parcost.report.rejection import Rejection
+    from parcost_apps.export.settings import ExportedSettings
 
 
 @click.command("export")
@@ -39,7 +38,7 @@ def command(
     and stderr list values for which the tool has no setting, and settings that you must add by
     hand. If the tool cannot run the same job, that is an error.
     """
-    from parcost.output.settings import ExportedSettings, writer_of
+    from parcost_apps.export.settings import ExportedSettings, write_settings, writer_of
 
     session = given.session()
     if listed:
@@ -95,10 +94,10 @@ def _settings(
     """
     from parcost.engine.rules import diagnose, rules
     from parcost.language.errors import SpecError
-    from parcost.output.settings import export
     from parcost.report.rejection import Rejection
     from parcost.search.result import plain_value
     from parcost.system.files import failure
+    from parcost_apps.export.settings import export
 
     try:
         study = scenario.first

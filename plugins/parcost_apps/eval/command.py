@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from parcost.batch.cache import Cache
     from parcost.batch.files import Spec
     from parcost.batch.fingerprints import Environment, Question
-    from parcost.batch.shards import Shard
     from parcost.batch.worker import Worker
     from parcost.cli.formats import Format, Watch
     from parcost.output.view import Kind, Order, View
     from parcost.report.rejection import Rejection
+    from parcost_apps.eval.shards import Shard
 
 
 @click.command("eval")
@@ -229,7 +229,7 @@ def _check_options(view: View, format_: Format, order: Order | None) -> None:
 def _shard(text: str | None) -> Shard | None:
     if text is None:
         return None
-    from parcost.batch.shards import Shard, ShardError
+    from parcost_apps.eval.shards import Shard, ShardError
 
     try:
         return Shard.parse(text)
@@ -273,7 +273,7 @@ def _select_files(
     """Return the shard with its run and format filled in, and its files."""
     from attrs import evolve
 
-    from parcost.batch.shards import run_of
+    from parcost_apps.eval.shards import run_of
 
     name = format_.exporter.name
     run = run_of(environment.digest, f"{name} {question!r}", [file.path for file in files])

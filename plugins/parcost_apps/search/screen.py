@@ -1,6 +1,6 @@
 """The default page of a search: the verdict, the best layouts, and why the others are slower.
 
-It fits 40 lines of 80 columns. The full page of :mod:`parcost.output.search` has the rest.
+It fits 40 lines of 80 columns. The full page of :mod:`parcost_apps.search.report` has the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.language import numbers
-from parcost.output.search import (
+from parcost.report.verdict import verdict
+from parcost.search.result import plain_value
+from parcost_apps.search.report import (
     RankedLayout,
     axis_notes,
     derived_values,
@@ -29,8 +31,6 @@ from parcost.output.search import (
     step_times,
     usable_bytes,
 )
-from parcost.report.verdict import verdict
-from parcost.search.result import plain_value
 
 if TYPE_CHECKING:
     from parcost.search.result import SearchResult

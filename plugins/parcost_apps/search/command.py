@@ -14,7 +14,7 @@ import click
 from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, Reporter, write_message
-from parcost.cli.output_files import OutputFile, write_settings
+from parcost.cli.output_files import OutputFile
 from parcost.cli.pages import show
 from parcost.cli.pictures import picture_format, unknown_format, write_entries
 from parcost.cli.streams import put
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.language.errors import SpecError
-    from parcost.output.search import RankedLayout
-    from parcost.output.settings import ExportedSettings
     from parcost.plugins.discovery import Plugins
     from parcost.search.best_first import SearchRequest
     from parcost.search.layout_search import LayoutSearch
     from parcost.search.result import SearchResult
     from parcost.search.sensitivity import Neighbour
     from parcost.search.space import Space
+    from parcost_apps.export.settings import ExportedSettings
+    from parcost_apps.search.report import RankedLayout
 
 _FAULT = 3
 _TABLE, _JSON = _PAGES = ("table", "json")
@@ -168,9 +168,9 @@ def command(
 
     from parcost.batch.scenarios import only_study
     from parcost.language.errors import SpecError
-    from parcost.output.settings import writer_of
     from parcost.search.layout_search import layout_search
     from parcost.search.space import LARGEST
+    from parcost_apps.export.settings import write_settings, writer_of
 
     if budget is not None and isnan(budget):
         raise click.UsageError("`--budget nan` is not a time; write seconds, such as `--budget 60`")
@@ -303,14 +303,14 @@ def _search(
 
         return drawn(whole, request, sample, seed=seed, on_progress=progress.show)
     if is_drawn:
-        from parcost.batch.searches import search_for_map
+        from parcost_apps.search.pictures import search_for_map
 
         return search_for_map(whole, request, progress.show)
     if points is None:
         from parcost.search.best_first import search
 
         return search(whole, request, on_progress=progress.show)
-    from parcost.output.search_points import PointsError
+    from parcost_apps.search.points import PointsError
 
     try:
         return _write_points(whole, request, points, progress)
@@ -320,9 +320,9 @@ def _search(
 
 def _rank(whole: Space, found: SearchResult) -> _Ranking:
     """Return the best layouts with the values in which they differ, and neighbours of the first."""
-    from parcost.output.search import rank_layouts
     from parcost.search.layout_evaluation import settings
     from parcost.search.sensitivity import neighbours
+    from parcost_apps.search.report import rank_layouts
 
     best = rank_layouts(found)
     at = settings(found.scenario, found.best[0].values)
@@ -344,17 +344,17 @@ def _print(
 
     With *front*, the page ends with the Pareto front.
     """
-    from parcost.output import search
-    from parcost.output.search_screen import search_screen
+    from parcost_apps.search import report
+    from parcost_apps.search.screen import search_screen
 
     if picture is not None:
-        from parcost.batch.searches import search_entry
+        from parcost_apps.search.pictures import search_entry
 
         write_entries([search_entry(*ranked)], picture, out)
     elif format_ == _JSON:
-        put(json.dumps(search.data(*ranked), indent=2) + "\n")
+        put(json.dumps(report.data(*ranked), indent=2) + "\n")
     elif full:
-        show(search.search_page(*ranked))
+        show(report.search_page(*ranked))
     else:
         show(search_screen(*ranked, rows=rows, front=front))
 
@@ -369,9 +369,9 @@ def _print_failure(error: SpecError) -> int:
 
 def _exit_code(ranked: _Ranking) -> int:
     """Print the faults of plugins, and return the exit code."""
-    from parcost.output import search
+    from parcost_apps.search import report
 
-    faults = search.faults(ranked.found, ranked.best)
+    faults = report.faults(ranked.found, ranked.best)
     options.print_faults(fault.removeprefix("incomplete: ") for fault in faults)
     if ranked.found.interrupted:
         return Interrupts.exit_code()
@@ -386,9 +386,9 @@ def _settings(
     Raises:
         SpecError: The tool cannot run it, or fewer layouts were found.
     """
-    from parcost.output.settings import export
     from parcost.search.layout_evaluation import settings
     from parcost.system.files import failure
+    from parcost_apps.export.settings import export
 
     if rank > len(found.best):
         message = f"--rank {rank} is not listed: there are {len(found.best)} layouts"
@@ -400,8 +400,8 @@ def _settings(
 def _write_points(
     whole: Space, request: SearchRequest, out: str, progress: Progress
 ) -> SearchResult:
-    from parcost.output.search_points import ParquetPoints, Points
     from parcost.search.best_first import search
+    from parcost_apps.search.points import ParquetPoints, Points
 
     kind = Path(out).suffix.removeprefix(".")
     parquet = ParquetPoints(whole) if kind == "parquet" else None
@@ -424,7 +424,7 @@ def _write_points(
 
 
 def _check_name(out: str) -> None:
-    from parcost.output.search_points import FORMATS
+    from parcost_apps.search.points import FORMATS
 
     if Path(out).suffix.removeprefix(".") not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)

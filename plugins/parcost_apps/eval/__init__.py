@@ -1,0 +1,1 @@
+"""``parcost eval``: step reports of one spec or thousands, or a shard of them."""

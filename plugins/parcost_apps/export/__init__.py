@@ -1,0 +1,1 @@
+"""``parcost export``: studies as the settings of the tool that runs them."""

@@ -1,0 +1,1 @@
+"""``parcost search``: the best layouts, why others are slower, and the front."""
