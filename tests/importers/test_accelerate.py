@@ -86,7 +86,8 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
     """2 replicas of shards over 2 x 2 ranks, which split sequences in 2, and layers in 2."""
     found = translate(FSDP_2)
     assert settings(found) == {
-        "layout.zero": "2",
+        "layout.zero": "3",
+        "sharding.reshard": "off",
         "layout.dp": "4",
         "layout.cp": "2",
         "layout.tp": "2",
@@ -101,20 +102,24 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "stage", "shard"),
+    ("strategy", "stage", "reshard", "shard"),
     [
-        ("FULL_SHARD", "3", None),
-        ("1", "3", None),
-        ("SHARD_GRAD_OP", "2", None),
-        ("NO_SHARD", "0", None),
-        ("HYBRID_SHARD", "3", "8"),
-        ("HYBRID_SHARD_ZERO2", "2", "8"),
-        ("5", "2", "8"),
+        ("FULL_SHARD", "3", None, None),
+        ("1", "3", None, None),
+        ("SHARD_GRAD_OP", "3", "off", None),
+        ("NO_SHARD", "0", None, None),
+        ("HYBRID_SHARD", "3", None, "8"),
+        ("HYBRID_SHARD_ZERO2", "3", "off", "8"),
+        ("5", "3", "off", "8"),
     ],
 )
-def test_a_strategy_is_a_stage_and_its_reach(strategy: str, stage: str, shard: str | None) -> None:
+def test_a_strategy_shards_weights_and_may_keep_what_it_gathers(
+    strategy: str, stage: str, reshard: str | None, shard: str | None
+) -> None:
+    """A rank of SHARD_GRAD_OP holds a shard in float32, and gathers the type of the products."""
     found = translate(FSDP_1.replace("FULL_SHARD", strategy))
     assert settings(found)["layout.zero"] == stage
+    assert settings(found).get("sharding.reshard") == reshard
     assert settings(found).get("sharding.shard") == shard
     if shard:
         assert "num_processes / num_machines" in assumptions(found)["sharding.shard"]
@@ -287,15 +292,16 @@ def test_the_stage_of_a_file_that_is_not_there_raises_a_question(
     assert "error[import-question]: `layout.zero` is not known" in done.err
 
 
-@pytest.mark.parametrize(("reshards", "stage"), [("false", "2"), ("true", "3"), ("", "3")])
-def test_fsdp_2_has_no_sharding_strategy(reshards: str, stage: str) -> None:
+@pytest.mark.parametrize(("reshards", "again"), [("false", "off"), ("true", None), ("", None)])
+def test_fsdp_2_has_no_sharding_strategy(reshards: str, again: str | None) -> None:
     """The key of FSDP 1 is left over: FSDP 2 gathers again in backward unless told otherwise."""
     new = f"  fsdp_reshard_after_forward: {reshards}\n" if reshards else ""
     found = translate(
         "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n"
         f"  fsdp_version: 2\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n{new}"
     )
-    assert settings(found)["layout.zero"] == stage
+    assert settings(found)["layout.zero"] == "3"
+    assert settings(found).get("sharding.reshard") == again
     assert "fsdp_config.fsdp_sharding_strategy" in names(found.ignored)
 
 

@@ -98,6 +98,7 @@ RECOMPUTE = "training.recompute"
 SHARDED = "bf16: true\nfsdp_config: {offload_params: false}\ndp_shard_size: 4"
 CUT = "cut_cross_entropy.CutCrossEntropyPlugin"
 CHUNKS = "ceil(training.model.vocabulary / training.model.hidden)"
+KEPT = "sharding.reshard"
 LOSS = ("training.loss_chunks", CHUNKS)
 WHOLE = ("training.global_batch", "64 sequences")
 COPIES = ("sharding.shard", "layout.dp * layout.cp / 2")
@@ -287,7 +288,7 @@ def test_a_launcher_states_devices(tool: str, devices: str) -> None:
         ("llamafactory_v1", "", "", "training.global_batch", "(micro_batch * layout.dp) sequences"),
         ("llamafactory_v1", "max_steps", "global_batch_size: 64\nmax_steps", *WHOLE),
         ("llamafactory_v1", "dcp_path: null", "cp_size: 2", "context.algorithm", "ulysses"),
-        ("llamafactory_v1", "dcp_path: null", "reshard_after_forward: false", "layout.zero", "2"),
+        ("llamafactory_v1", "dcp_path: null", "reshard_after_forward: false", KEPT, "off"),
         ("llamafactory_v1", "dcp_path: null", "mp_replicate_size: 2", *COPIES),
         ("llamafactory_v1", "dist_config", "unused", "layout.zero", "0"),
         ("llamafactory_v1", "name: fsdp2, dcp_path: null", ENGINE, "layout.zero", "2"),
@@ -1928,14 +1929,14 @@ def test_steps_between_checkpoints_of_a_run_are_no_recomputation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "stage"),
+    ("text", "reshard"),
     [
-        ('{"fsdp_version": 2}', "2"),
-        ('{"version": 2, "reshard_after_forward": true}', "3"),
-        ('{"version": 1, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}', "2"),
+        ('{"fsdp_version": 2}', "off"),
+        ('{"version": 2, "reshard_after_forward": true}', None),
+        ('{"version": 1, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}', "off"),
     ],
 )
-def test_a_file_of_fsdp_beside_a_script_of_trainer_is_read(text: str, stage: str) -> None:
+def test_a_file_of_fsdp_beside_a_script_of_trainer_is_read(text: str, reshard: str | None) -> None:
     """A strategy of --fsdp stands unless FSDP 2 states what it does after forward."""
     script = (
         f'torchrun --nproc_per_node 8 {BATCHES} --bf16 True --fsdp "shard_grad_op auto_wrap" '
@@ -1943,7 +1944,8 @@ def test_a_file_of_fsdp_beside_a_script_of_trainer_is_read(text: str, stage: str
     )
     found = _read("trl", ImportFile("run.sh", script, PLAIN, {"fsdp.json": text}.get))
     assert not found.questions
-    assert settings(found)["layout.zero"] == stage
+    assert settings(found)["layout.zero"] == "3"
+    assert settings(found).get(KEPT) == reshard
     (question,) = _read("trl", ImportFile("run.sh", script, PLAIN)).questions
     assert "which is not beside the file" in question.reason
     assert question.answers == ("--set layout.zero=0", "--set layout.zero=3")

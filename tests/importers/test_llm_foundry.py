@@ -65,7 +65,7 @@ def test_a_model_of_mpt_under_fsdp_is_read() -> None:
     ("old", "new", "path", "value"),
     [
         ("SHARD\n", "SHARD\n", "layout.zero", "3"),
-        ("FULL_SHARD", "SHARD_GRAD_OP", "layout.zero", "2"),
+        ("FULL_SHARD", "SHARD_GRAD_OP", "sharding.reshard", "off"),
         ("PURE", "DEFAULT", "precision.reduction", "4 B"),
         ("PURE", "FULL", "precision.gather", "4 B"),
         ("amp_bf16", "amp_fp16", "precision.compute", "fp16"),

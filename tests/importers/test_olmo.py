@@ -87,7 +87,7 @@ def test_a_model_of_olmo_under_fsdp_is_read() -> None:
         ("embedding_size: 50304", "embedding_size: null", "model.vocabulary", "50_280"),
         ("residual_dropout: 0.0", "rope_theta: 1", "training.dropout", "on"),
         ("precision: mixed", "use_orig_params: true", "precision.reduction", "2 B"),
-        ("by_block,", "by_block, sharding_strategy: SHARD_GRAD_OP,", "layout.zero", "2"),
+        ("by_block,", "by_block, sharding_strategy: SHARD_GRAD_OP,", "sharding.reshard", "off"),
         ("whole_layer", "one_in_four", "recompute.every", "4"),
         ("activation_checkpointing: whole_layer", "seed: 1", "training.recompute", "none"),
         ("compile: null", "compile: {fullgraph: false}", "kernels.mode", "compiled"),

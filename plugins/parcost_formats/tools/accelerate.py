@@ -120,6 +120,21 @@ def assume_fsdp_types(found: SettingCollector, block: str) -> None:
         found.assume(block, "gradients", "2 B", _FSDP_TYPES)
 
 
+def read_strategy(found: SettingCollector, key: str) -> bool:
+    """Read a sharding strategy of FSDP; return whether it is a hybrid one, of groups of ranks."""
+    strategy = found.word(key, table(TOOL)["strategies"])
+    return strategy is not None and set_strategy(found, strategy, key)
+
+
+def set_strategy(found: SettingCollector, strategy: str, key: str) -> bool:
+    """Set what a *strategy* of the table shards; return whether it is a hybrid one."""
+    stage, *words = strategy.split()
+    found.set("layout", "zero", stage, key)
+    if "kept" in words:
+        found.set("sharding", "reshard", "off", key)
+    return "hybrid" in words
+
+
 def _strategy(found: SettingCollector) -> str:
     """Read the ZeRO stage, and the size of a hybrid sharding group; return the stage."""
     version = found.whole(f"{_FSDP}version") or 1
@@ -134,9 +149,10 @@ def _strategy(found: SettingCollector) -> str:
         strategy = found.word(key, strategies)
         if strategy is None:
             continue
-        stage, _, reach = strategy.partition(" ")
-        found.set("layout", "zero", stage, key)
-        if reach:
+        stage = strategy[0]
+        if len(stated) > 1 and strategy == "3":  # as the other key has to say too
+            found.set("sharding", "reshard", "on", key)
+        if set_strategy(found, strategy, key):
             _within_a_node(found, key)
     if not stated:
         why = f"Accelerate 1.12: FSDP {version} reshards after forward"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.accelerate import read_strategy
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
 from parcost_formats.tools.finetuning.trainer import narrow_states
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
@@ -229,16 +230,13 @@ def _sharding(found: SettingCollector) -> None:
     """Read the sharding of FSDP, and activation checkpointing."""
     key, recompute = "fsdp_config.sharding_strategy", "fsdp_config.activation_checkpointing"
     sharded = bool(found.keys_below("fsdp_config")) and found.value("fsdp_config") != {}
-    strategy = found.word(key, table(TOOL)["strategies"]) if key in found else None
-    if strategy is not None:
-        stage, _, hybrid = strategy.partition(" ")
-        found.set("layout", "zero", stage, key)
-        if hybrid:
+    if key in found:
+        if read_strategy(found, key):
             answers = ["--set sharding.shard=8"]
             found.ask("sharding.shard", "a hybrid strategy shards within a group", answers, key)
-    elif sharded and key not in found:
+    elif sharded:
         found.assume("layout", "zero", "3", f"{_COMPOSER}: sharding_strategy is FULL_SHARD")
-    elif not sharded:
+    else:
         found.assume("layout", "zero", "0", f"{_COMPOSER}: without fsdp_config replicas hold all")
     on = found.switch(recompute)
     if on is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.accelerate import read_strategy
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.job_importer import JobImporter
@@ -134,9 +135,7 @@ def _sharding(found: SettingCollector, *, without: bool) -> None:
     elif key not in found:
         found.assume("layout", "zero", "3", f"{_VERSION}: sharding_strategy is FULL_SHARD")
     else:
-        strategy = found.word(key, table(TOOL)["strategies"])
-        stage, _, hybrid = (strategy or "3").partition(" ")
-        found.set("layout", "zero", stage, key)
+        hybrid = read_strategy(found, key)
         copies, group = "fsdp.hybrid_sharding_num_model_replicas", "sharding.shard"
         number = found.whole(copies)
         if hybrid and number is not None:

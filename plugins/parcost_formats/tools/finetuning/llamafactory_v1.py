@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from parcost import ImportFile, Translation
+from parcost_formats.tools.accelerate import set_strategy
 from parcost_formats.tools.collector import digits
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
@@ -79,7 +80,7 @@ def _read_fsdp(keys: TrainerKeys) -> None:
     if reshard is None:
         found.assume("layout", "zero", "3", f"{version}: reshard_after_forward is true")
     else:
-        found.set("layout", "zero", "3" if reshard else "2", key)
+        set_strategy(found, "3" if reshard else "3 kept", key)
     key = f"{_DIST}offload_params"
     if found.switch(key):
         for name in ("parameters", "optimizer"):

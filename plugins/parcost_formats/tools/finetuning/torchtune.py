@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parcost import ImportFile, Translation
+from parcost_formats.tools.accelerate import set_strategy
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.finetuning.adapters import read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys
@@ -97,7 +98,7 @@ def _read_layout(found: SettingCollector) -> None:
     found.whole("data_parallel_shard_dim", least=-1)
     key = "fsdp_reshard_after_forward"
     if found.switch(key) is False:
-        found.set("layout", "zero", "2", key)
+        set_strategy(found, "3 kept", key)
     else:
         found.assume("layout", "zero", "3", f"{_VERSION}: distributed recipes shard by FSDP2")
     if found.switch("fsdp_cpu_offload"):
