@@ -92,6 +92,19 @@ def test_an_entry_that_contradicts_is_an_error_at_both_places(run_command: Run) 
     assert "use catalog.precisions.fp32" in done.err
 
 
+def test_a_key_that_resembles_one_of_the_file_is_a_warning(run_command: Run) -> None:
+    """A fork has keys of its own, such as the length of a document beside that of a sequence."""
+    text = """deepspeed --num_gpus 4 --module openrlhf.cli.train_sft --bf16 --max_len 2048 \\
+  --pretrain meta-llama/Llama-2-7b-hf --micro_train_batch_size 2 --doc_max_length 256
+"""
+    done = run_command("import", "run.sh", files={"run.sh": text})
+    assert done.code == 0, done.err
+    assert "sequence    = 2048" in done.out or "sequence     = 2048" in done.out
+    assert "unknown: doc_max_length" in done.err
+    short = text.replace("--max_len 2048", "")
+    assert "--set training.sequence=256" in run_command("import", "s.sh", files={"s.sh": short}).err
+
+
 @pytest.mark.slow
 def test_a_key_that_resembles_nothing_is_a_warning(run_command: Run) -> None:
     files = replaced("--bf16", "--bf16 --warp-factor 9")

@@ -342,7 +342,6 @@ def test_a_way_to_run_that_is_not_in_the_language_is_rejected(
         ("axolotl", "sage_attention", "true", "false"),
         ("axolotl", "s2_attention", "true", "false"),
         ("axolotl", "experts_implementation", "eager", "grouped_mm"),
-        ("axolotl", "ring_attn_func", "varlen_llama3", "batch_ring"),
         ("axolotl", "peft_autocast_adapter_dtype", "false", "true"),
         ("axolotl", "use_onebitllms", "true", "false"),
         ("axolotl", "lora_mlp_kernel", "true", "false"),
@@ -395,6 +394,41 @@ def test_liger_without_its_loss_leaves_the_logits_whole() -> None:
         assert ("training.loss_chunks" in found) == is_chunked
 
 
+@pytest.mark.parametrize(
+    ("tool", "liger", "own", "harmless"),
+    [
+        ("llamafactory", "enable_liger_kernel: true", "use_dft_loss: true", "use_dft_loss: false"),
+        ("llamafactory", "enable_liger_kernel: true", "use_eaft_loss: true", "eaft_alpha: 1.0"),
+        ("llamafactory", "enable_liger_kernel: true", "label_smoothing_factor: 0.1", "seed: 1"),
+        ("axolotl", f"plugins: [x.{CUT}]", "use_eaft: true", "use_eaft: false"),
+        ("ms_swift", "--use_liger_kernel true", "--enable_dft_loss true", "--seed 1"),
+        ("ms_swift", "--use_liger_kernel true", "--sequence_parallel_size 16", "--seed 1"),
+        ("ms_swift", "--use_liger_kernel true", "--loss_scale hermes", "--loss_scale last_round"),
+    ],
+)
+def test_a_loss_of_the_trainer_itself_has_whole_logits(
+    tool: str, liger: str, own: str, harmless: str
+) -> None:
+    """Trainer takes the labels from the model, so that the fused loss in it has none."""
+    old, join = ("--max_length", " ") if tool == "ms_swift" else ("bf16: true", "\n")
+    for more, chunks in ((own, "1"), (harmless, CHUNKS)):
+        words = join.join((liger, more, old) if join == " " else (old, liger, more))
+        assert settings(read(tool, old, words))["training.loss_chunks"] == chunks
+
+
+def test_ms_swift_accumulates_to_sixteen_sequences(run_command: Run) -> None:
+    """3 sequences on each of 2 devices: ceil(16 / 6) is 3 micro-batches, and 18 sequences."""
+    text = SWIFT.replace("--gradient_accumulation_steps 4", "").replace("=8", "=2")
+    text = text.replace("batch_size 1", "batch_size 3").replace("Qwen3-8B", "Qwen3-0.6B")
+    done = run_command(
+        "eval", "run.sh", "--use", "catalog.systems.dgx_h100", files={"run.sh": text}
+    )
+    assert done.code == 0, done.err
+    shown = " ".join(done.out.split())
+    assert "training.global_batch = 18 sequences" in shown
+    assert "training.micro_batches = 3 " in shown
+
+
 @pytest.mark.parametrize("name", ["adam", "adamw", "AdamW", "adamw_torch", "adamw_torch_fused"])
 def test_adam_by_any_of_its_names_has_the_recipe_of_the_catalogue(name: str) -> None:
     """Moments of 8 bits are another recipe, which this trainer does not have."""
@@ -406,10 +440,24 @@ def test_adam_by_any_of_its_names_has_the_recipe_of_the_catalogue(name: str) -> 
     assert any("other than Adam" in problem.message for problem in narrow.problems)
 
 
-def test_ring_attention_of_axolotl_runs_in_deepspeed(run_command: Run) -> None:
+@pytest.mark.parametrize(
+    ("packing", "more", "algorithm"),
+    [
+        ("true", "", "all_gather"),  # varlen_llama3 of ring-flash-attention
+        ("false", "", "ring"),
+        ("true", "ring_attn_func: batch_ring\n", "ring"),
+        ("false", "ring_attn_func: varlen_llama3\n", "all_gather"),
+    ],
+)
+def test_ring_attention_of_axolotl_runs_in_deepspeed(
+    run_command: Run, packing: str, more: str, algorithm: str
+) -> None:
     """The engine itself has Ulysses alone, and the trainer brings the ring."""
     name, text = FILES["axolotl"]
+    text = text.replace("packing: true", f"packing: {packing}") + more
     text = f"{text}\ncontext_parallel_size: 4\ndeepspeed: deepspeed_configs/zero3_bf16.json\n"
+    found = read("axolotl", FILES["axolotl"][1], text)
+    assert settings(found)["context.algorithm"] == algorithm
     machine = ("--use=catalog.devices.h100_sxm", "--use=catalog.fabrics.hgx_h100")
     done = run_command("check", *machine, "--set=cluster.devices=8", name, files={name: text})
     assert done.code == 0, done.err
@@ -583,6 +631,18 @@ def test_broken_and_hostile_texts_are_problems_at_a_place(tool: str) -> None:
                 assert problem.message
 
 
+@pytest.mark.parametrize("search", ["command -v deepspeed", "which deepspeed"])
+def test_a_program_that_a_script_looks_for_starts_the_job(search: str) -> None:
+    """The search printed nothing, so that the script ended at its own error."""
+    script = f"""DEEPSPEED=${{DEEPSPEED:-$({search})}}
+if [[ -z "$DEEPSPEED" ]]; then echo "not found" >&2; exit 1; fi
+cmd=("$DEEPSPEED" --num_gpus 4 --module openrlhf.cli.train_sft --bf16
+  --pretrain meta-llama/Llama-2-7b-hf --micro_train_batch_size 2)
+"${{cmd[@]}}"
+"""
+    assert settings(read("openrlhf", OPENRLHF, script))["cluster.devices"] == "4"
+
+
 def test_of_two_commands_the_one_that_trains_is_read() -> None:
     script = """torchrun --nproc_per_node 4 run_clm.py --do_train --model_name_or_path Qwen/Qwen3-8B \\
  --dtype float32 --bf16 --block_size 2048 --per_device_train_batch_size 2 --gradient_checkpointing
@@ -634,6 +694,8 @@ if [[ ${1} != slurm ]]; then deepspeed --include localhost:0-3@b:0,2,4,6 --modul
     assert values["offload.optimizer"] == "1"
     assert values["cluster.devices"] == "8"
     assert "precisions.bf16_zero_paper" in uses(found)
+    ring = read("openrlhf", OPENRLHF, script.replace("--bf16", "--bf16 --ring_attn_size 2"))
+    assert settings(ring)["context.algorithm"] == "all_gather"  # llama3_flash_attn_varlen
     (asked,) = read("openrlhf", OPENRLHF, script.replace("--bf16", "")).questions
     assert asked.attribute == "precision"
     fsdp = script.replace("--zero_stage 3", "--backend fsdp2")
@@ -673,8 +735,14 @@ ENGINE_SFT = """torchrun --nnodes=1 --nproc_per_node=8 -m verl.trainer.sft_train
 @pytest.mark.parametrize(
     ("old", "new", "path", "value"),
     [
-        ("", "", "training.micro_batch", "2"),  # 8,192 tokens in sequences of 4,096
-        ("data.max", "data.max_token_len_per_gpu=16384 data.max", "training.micro_batch", "4"),
+        # 8,192 tokens for each of the two ranks of a group, in sequences of 4,096
+        ("", "", "training.micro_batch", "min(4, 64 / layout.dp)"),
+        (
+            "data.max",
+            "data.max_token_len_per_gpu=16384 data.max",
+            "training.micro_batch",
+            "min(8, 64 / layout.dp)",
+        ),
         (
             "data.max",
             "data.use_dynamic_bsz=False data.micro_batch_size_per_gpu=1 data.max",
@@ -705,6 +773,45 @@ def test_another_engine_of_verl_is_rejected_and_tokens_that_do_not_fit_raise_a_q
     assert "data.use_dynamic_bsz" not in [one.name for one in dynamic.missing]
     asked = read("verl", VERL, ENGINE_SFT.replace("max_length=4096", "max_length=3000")).questions
     assert [one.attribute for one in asked] == ["training.micro_batch"]
+
+
+def test_a_micro_batch_of_verl_has_the_sequences_of_a_rank_at_most(run_command: Run) -> None:
+    """16 devices in pairs: 8 sequences of 64 each, where 16 of 4,096 tokens fit."""
+    script = ENGINE_SFT.replace("nnodes=1", "nnodes=2").replace(
+        "data.max", "data.max_token_len_per_gpu=32768 data.max"
+    )
+    machine = ("--use", "catalog.systems.dgx_h100", "--full")
+    done = run_command("eval", "run.sh", *machine, files={"run.sh": script})
+    assert done.code == 0, done.err
+    assert "training.micro_batch 8 verl 0.9" in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize("words", ["model.lora_rank: 32", "32", "model.lora_rank 32"])
+def test_a_word_that_is_no_pair_ends_a_job_of_verl(words: str) -> None:
+    """It was dropped, and a job with LoRA was one of full fine-tuning."""
+    found = read("verl", VERL, ENGINE_SFT.replace("optim.lr", f"{words} optim.lr"))
+    (problem,) = found.problems
+    word, _, _ = words.partition(" ")
+    assert problem.message.startswith(f"`{word}` is no KEY=VALUE")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_offloaded"),
+    [
+        ("model.fsdp_config.cpu_offload=True", False),
+        ("model.fsdp_config.offload_params=True", False),
+        ("model.fsdp_config.cpu_offload=True model.fsdp_config.offload_params=True", True),
+    ],
+)
+def test_offload_of_verl_takes_two_switches(words: str, is_offloaded: bool) -> None:
+    """CPUOffload(offload_params=...), which `cpu_offload` alone leaves without effect."""
+    script = f"""torchrun --nproc_per_node=8 verl/trainer/fsdp_sft_trainer.py {words} \
+  data.micro_batch_size_per_gpu=2 model.partial_pretrain=Qwen/Qwen3-4B \
+  data.val_batch_size_per_gpu=2 model.enable_gradient_checkpointing=True
+"""
+    found = read("verl", VERL, script)
+    assert not found.questions
+    assert ("offload.parameters" in settings(found)) == is_offloaded
 
 
 def test_fine_tuning_of_verl_is_read() -> None:

@@ -98,15 +98,26 @@ def test_a_command_of_ms_swift_has_its_defaults() -> None:
         "layout.sequence_parallel": "on",
     }
     assert expected.items() <= values(found).items()
+    moe = values(Megatron().translate("train.sh", SWIFT.replace("Qwen3-8B", "Qwen3-30B-A3B")))
+    assert moe["layout.etp"] == "1"  # Megatron-LM itself takes tp
+    assert moe["kernels.grouped_experts"] == "on"
     assert settings(found)["layout.zero"].assumption == (
         "ms-swift 4.6: use_distributed_optimizer is true"
     )
     assert not found.questions
 
 
+def test_short_sequences_of_ms_swift_are_listed() -> None:
+    for word, is_listed in (("", True), ("--packing false", True), ("--packing true", False)):
+        text = SWIFT.replace("--packing true", "").replace("--max_length", f"{word} --max_length")
+        unknown = [one.reason for one in Megatron().translate("train.sh", text).unknown]
+        assert any("batches may be shorter" in one for one in unknown) == is_listed
+
+
 @pytest.mark.parametrize(
     ("change", "missing"),
     [
+        (("--max_length", "--task_type embedding --max_length"), "heads other than that"),
         (("--tuner_type full", "--tuner_type lora"), "adapters of this tool are not read"),
         (("--max_length", "--lora_rank 8 --max_length"), "adapters of this tool are not read"),
         (("sft", "rlhf --rlhf_type dpo"), "preference training"),

@@ -47,11 +47,12 @@ def with_corrections(
     unknown, ignored = list(translation.unknown), list(translation.ignored)
     tried: set[str] = set()
     now = _values(translation)
+    stated = {_letters(one.key) for _, one in paths(translation.blocks) if one.end}
     strange = [one for one in unknown if not is_key(one.name, keys)]
     for key in [*strange, *plain][:_MOST_KEYS]:
         found: list[ImportQuestion] = []
         for name in nearest_keys(key.name, keys)[:_MOST_READINGS]:
-            text = _correct(file.text, key, name)
+            text = _correct(file.text, key, name) if _letters(name) not in stated else None
             if found or text is None or text in tried or len(text) > left:
                 continue
             tried.add(text)

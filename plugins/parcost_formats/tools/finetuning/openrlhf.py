@@ -58,7 +58,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
     if found.switch(hides) and found.value("deepspeed_config.zero_stage") not in (0, "0"):
         found.set("overlap", "gradients", "on", hides)
     keys.recompute()
-    keys.ulysses(keys.key("ring"), "ring")
+    keys.ulysses(keys.key("ring"), "llama3")
     tensor = found.whole(keys.key("tensor"))
     if tensor is not None:
         found.set("layout", "tp", digits(tensor), keys.key("tensor"))

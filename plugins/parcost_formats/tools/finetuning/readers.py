@@ -112,8 +112,10 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     degree = found.whole("tensor_parallel_size")
     if degree is not None:
         found.set("layout", "tp", digits(degree), "tensor_parallel_size")
+    usual = "varlen_llama3" if keys.switch("packing")[0] else "batch_ring"
+    function = str(found.value("ring_attn_func") or usual)
     for key in ("context_parallel_size", "sequence_parallel_degree"):
-        keys.ulysses(key, "ring")
+        keys.ulysses(key, function)
     _read_experts(keys)
     shard, copies = found.whole("dp_shard_size"), found.whole("dp_replicate_size")
     if shard is not None and found.has("layout", "zero"):  # devices beyond them are replicas

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from parcost import ImportFile
@@ -44,6 +45,13 @@ _RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntas
 #: Programs that submit jobs and multiply ``--num_processes`` by their ``--num_nodes``: mason.py of
 #: allenai/open-instruct.
 _SUBMITTING = ("mason.py",)
+#: Algorithms of context parallelism, by words of ring-flash-attention, and what they are called.
+_RINGS = {"llama3": "all_gather", "ring": "ring"}
+_CONTEXTS = {
+    "all_gather": "llama3_flash_attn_varlen: keys and values are gathered",
+    "ring": "ring attention",
+    "ulysses": "Ulysses",
+}
 _NODES = ("nnodes", "NNODES", "num_nodes", "num_machines", "nodes", "N")
 
 
@@ -188,7 +196,7 @@ class TrainerKeys:
     def batch(self) -> None:
         """Read the micro-batch of a device, and the gradient accumulation steps."""
         found = self.found
-        sizes = []
+        sizes: list[str] = []
         for name, attribute in (("micro", "micro_batch"), ("steps", "micro_batches")):
             key = self.key(name)
             size = self._set_size(name, attribute)
@@ -197,10 +205,12 @@ class TrainerKeys:
                 return
             if size is None:
                 value, why = self.default(name)
-                size = int(value)
-                found.assume("training", attribute, digits(size), why)
-            sizes.append(size)
-        self._steps = sizes[1]
+                size = value if isinstance(value, int) else None
+                found.assume("training", attribute, str(value), why)
+                sizes.append(str(value))
+            else:
+                sizes.append(str(size))
+            self._steps = size
         why = "the batch of a device x the steps of accumulation x the replicas"
         product = f"({sizes[0]} * {sizes[1]} * layout.dp) sequences"
         found.assume("training", "global_batch", product, why)
@@ -338,11 +348,11 @@ class TrainerKeys:
             return
         self.found.set("layout", "cp", digits(degree), key)
         if degree > 1:
-            algorithm = "ring" if "ring" in mode.lower() else "ulysses"
-            word = "ring attention" if algorithm == "ring" else "Ulysses"
-            why = f"{self.rules['version']}: {key} is {word}"
+            words = mode.lower()
+            algorithm = next((one for sign, one in _RINGS.items() if sign in words), "ulysses")
+            why = f"{self.rules['version']}: {key} is {_CONTEXTS[algorithm]}"
             self.found.assume("context", "algorithm", algorithm, why)
-            if algorithm == "ring" and self.has_engine:  # which has Ulysses alone itself
+            if algorithm != "ulysses" and self.has_engine:  # which has Ulysses alone itself
                 self.found.use(RING_FRAMEWORK, key, why)
                 name = RING_FRAMEWORK.rpartition(".")[2]
                 self.found.assume("training", "framework", name, why)
@@ -401,8 +411,15 @@ class TrainerKeys:
     def fuse_loss(self) -> None:
         """Read a fused head and loss, as in Liger: logits exist only in chunks.
 
-        A chunk has so many tokens that its logits are not larger than the hidden states.
+        A chunk has so many tokens that its logits are not larger than the hidden states. A loss
+        that the trainer computes outside of the model has whole logits.
         """
+        for key, forms in self.rules["own_loss"].items():
+            value = str(self.found.value(key, "")).lower()
+            if any(fnmatchcase(value, form) for form in forms):
+                why = f"{self.rules['version']}: with {key} the trainer's own loss has whole logits"
+                self.found.assume("training", "loss_chunks", "1", why)
+                return
         why = f"{self.rules['liger']}: a chunk of logits is as large as the hidden states"
         chunks = "ceil(training.model.vocabulary / training.model.hidden)"
         self.found.assume("training", "loss_chunks", chunks, why)

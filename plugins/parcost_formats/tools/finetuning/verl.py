@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from parcost import ImportFile, Translation
+from parcost import ImportFile, ImportProblem, Translation
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
@@ -17,7 +17,8 @@ from parcost_formats.tools.tables import table
 _TABLE = table("verl")
 _VERSION = "verl 0.5"
 _ENGINE = "verl 0.9"
-_TOKENS = 8192
+_TOKENS = 8192  # for each rank of a group of Ulysses
+_ULYSSES = "engine.ulysses_sequence_parallel_size"
 _TYPES = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
 _OFFLOADS = {
     "engine.param_offload": ("parameters",),
@@ -38,6 +39,12 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
     name = str(program.value) if program is not None else ""
     if "sft_trainer" not in name:
         return reject_trainer(job, str(_TABLE["title"]))
+    if job.strays:  # Hydra reads pairs alone, and ends the job at another word
+        first = job.strays[0]
+        message = f"`{first.text[:60]}` is no KEY=VALUE: Hydra rejects it, and the job ends"
+        help = "write keys as `model.lora_rank=32`, without a blank"
+        problem = ImportProblem(message=message, start=first.start, end=first.end, help=help)
+        return Translation(problems=[problem])
     entries = dict(job.entries)
     found = SettingCollector(entries, _TABLE)
     is_engine = "fsdp_sft_trainer" not in name
@@ -90,7 +97,8 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
 def _read_tokens(found: SettingCollector, key: str, most: str) -> None:
     """Read the tokens of a micro-batch as sequences of the greatest length."""
     length = found.whole("data.max_length") or _BATCHES["data.max_length"][1]
-    limit = found.whole(most) or _TOKENS
+    limit = (found.whole(most) or _TOKENS) * (found.whole(_ULYSSES) or 1)
+    batch = found.whole("data.train_batch_size") or _BATCHES["data.train_batch_size"][1]
     why = f"{_ENGINE}: micro-batches of {limit} tokens, here sequences of {length}"
     if key in found:
         found.ignore(key, why)
@@ -99,7 +107,8 @@ def _read_tokens(found: SettingCollector, key: str, most: str) -> None:
         place = most if most in found else ""
         found.ask("training.micro_batch", f"{why}, which do not fill them", answers, place)
     else:
-        found.assume("training", "micro_batch", digits(limit // length), why)
+        size = f"min({digits(limit // length)}, {digits(batch)} / layout.dp)"
+        found.assume("training", "micro_batch", size, why)
 
 
 def _read_engine(found: SettingCollector) -> None:
@@ -110,7 +119,7 @@ def _read_engine(found: SettingCollector) -> None:
             found.problem(key, f"the engine {kind} of verl is not read", "fsdp is")
     found.use("frameworks.pytorch_fsdp", why=f"{_ENGINE}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
-    _read_ulysses(found, "engine.ulysses_sequence_parallel_size")
+    _read_ulysses(found, _ULYSSES)
     ranks = found.value("engine.fsdp_size", -1)
     if ranks != -1 and (count := found.whole("engine.fsdp_size")) is not None:
         found.set("sharding", "shard", digits(count), "engine.fsdp_size")
@@ -138,10 +147,10 @@ def _read_layout(found: SettingCollector) -> None:
     found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
     _read_ulysses(found, "ulysses_sequence_parallel_size")
     _read_types(found, "model.fsdp_config.model_dtype")
-    for key in ("model.fsdp_config.cpu_offload", "model.fsdp_config.offload_params"):
-        if found.switch(key):
-            for name in ("parameters", "optimizer"):
-                found.set("offload", name, "1", key)
+    key, also = (f"model.fsdp_config.{one}" for one in ("cpu_offload", "offload_params"))
+    if all([found.switch(key), found.switch(also)]):
+        for name in ("parameters", "optimizer"):
+            found.set("offload", name, "1", key)
 
 
 def _read_ulysses(found: SettingCollector, key: str) -> None:

@@ -257,6 +257,8 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
         options.draft.problem(option, why)
     for option in job.ignored:
         options.draft.ignore(option)
+    for option, why in job.left:
+        options.draft.leave(option, why)
     for option in job.doubts:
         options.doubt(option, option.unread, ["model", "dropout"])
         options.draft.leave(option, option.unread, "model")

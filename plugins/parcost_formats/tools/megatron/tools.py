@@ -38,9 +38,10 @@ _SIGNS_OF_TITAN = (
 class ToolJob:
     """The options of a file, its tool, and its rejected or unread settings.
 
-    *doubts* are files that could not be read, with the reasons. *model* names a Hugging Face model,
-    *checkpoint* a checkpoint with the model. The device count is the product of *devices*.
-    *environment* has values of variables.
+    *doubts* are files that could not be read, with the reasons. *left* are settings that affect
+    cost and could not be used, with the reasons. *model* names a Hugging Face model, *checkpoint* a
+    checkpoint with the model. The device count is the product of *devices*. *environment* has
+    values of variables.
     """
 
     def __init__(self, tool: str) -> None:
@@ -50,6 +51,7 @@ class ToolJob:
         self.ignored: list[Option] = []
         self.rejected: list[tuple[Option, str]] = []
         self.doubts: list[Option] = []
+        self.left: list[tuple[Option, str]] = []
         self.model: Option | None = None
         self.checkpoint: Option | None = None
         self.devices: list[Option] = []
@@ -122,10 +124,14 @@ def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
 def swift_job(options: Mapping[str, Option]) -> ToolJob:
     """Return the job of a command of ms-swift."""
     job = ToolJob("ms_swift")
+    packing = options.get("packing", Option(name="packing", key="packing", texts=("false",)))
+    if packing.text == "false":
+        why = "without packing, `max_length` is the longest sequence: batches may be shorter"
+        job.left.append((packing, why))
     for option in options.values():
         if option.name == "model":
             job.model = option
-        else:
+        elif option.name != "packing" or packing.text != "false":
             job.add(option)
     if job.model is None and "num_layers" not in job.options:
         job.checkpoint = job.options.get("load")

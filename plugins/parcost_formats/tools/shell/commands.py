@@ -88,7 +88,8 @@ class CommandReader(FileEditor):
         while key in ("command", "builtin") and len(words) > 1:
             words = words[1:]
             key = words[0].plain if isinstance(words[0], ShellToken) else ""
-            if key.startswith("-"):
+            if key.startswith("-"):  # a search for a program
+                self._unknown_output("command -v")
                 return UNDECIDED
         if key in ("[", "test"):
             tokens = [word for word in words[1:] if isinstance(word, ShellToken)]
