@@ -188,6 +188,12 @@ def test_a_file_that_is_named_twice_is_evaluated_once(run: Run) -> None:
     assert len(done.out.splitlines()) == 2
 
 
+def test_an_error_of_a_file_with_several_studies_is_one_line(run: Run) -> None:
+    files({"a.par": GOOD, "b.par": STUDIES.replace("zero = 1", "zreo = 1")})
+    found = [one for one in run("eval", "specs").out.splitlines() if "zreo" in one]
+    assert found == ["  specs/b.par: `layout` has no attribute `zreo` (2 studies)"]
+
+
 # --- formats ------------------------------------------------------------------------------
 
 

@@ -294,7 +294,6 @@ compile_xla_flags: ""
         "dcn_bandwidth_limit: 10gbit",
         "compile_xla_flags: --xla_tpu_scoped_vmem_limit_kib=65536",
         "max_checkify: true",
-        "sparse_matmul: false",
     ],
 )
 def test_a_key_of_the_cost_that_no_attribute_has_is_listed(line: str) -> None:
@@ -404,3 +403,12 @@ def test_the_file_that_a_command_names_is_read() -> None:
     values = settings(script(text, "mine.yml", "remat_policy: save_out_proj\nsteps: 3\n"))
     assert values["recompute.keep_output"] == "on"
     assert values["layout.tp"] == "4"
+
+
+def test_experts_that_compute_every_token_are_rejected() -> None:
+    dense = f"{RUN}sparse_matmul: false\n"
+    (problem,) = read(dense).problems
+    assert "every expert computes every token" in problem.message
+    found = read(f"{dense}capacity_factor: 1.25\n")
+    assert settings(found)["routing.capacity_factor"] == "1.25"
+    assert not [one for one in found.unknown if one.name == "sparse_matmul"]

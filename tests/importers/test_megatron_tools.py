@@ -676,6 +676,21 @@ def test_a_key_of_flagscale_that_decides_is_listed(key: str, value: str, is_name
 
 
 @pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("use_engram", "tables of n-grams"),
+        ("enable_hyper_connections", "several residual streams"),
+        ("num_residual_streams", "several residual streams"),
+    ],
+)
+def test_a_part_of_the_model_that_a_fork_adds_is_rejected(key: str, reason: str) -> None:
+    for value, is_rejected in (("true", True), ("false", False)):
+        text = FLAGSCALE.replace("model:\n", f"model:\n  {key}: {value}\n")
+        found = Megatron().translate("train.yaml", text)
+        assert [reason in one.message for one in found.problems] == [True] * is_rejected
+
+
+@pytest.mark.parametrize(
     ("key", "attribute", "value"),
     [
         ("turbo_sync_free_moe_stage: 2", "routing.dispatcher", "deepep"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from parcost_formats.tools.finetuning import TuningTool
+from parcost_formats.tools.nemo import NeMo
 from parcost_formats.tools.unread_tools import UnreadTools
 
 FILES = {
@@ -14,6 +17,12 @@ FILES = {
     "the FSDP example of awsome-distributed-training": (
         "spec:\n- --max_context_width=4096\n- --hidden_width=8192\n"
     ),
+    "Fast-LLM": "model:\n  base_model:\n    vocab_size: 9\n  distributed:\n    training_dtype: bf16\n",
+    "NeuronX Distributed Training": (
+        "model_source: hf\ntrainer:\n  devices: 32\ndistributed_strategy:\n"
+        "  tensor_model_parallel_size: 8\nmodel:\n  num_layers: 4\n"
+    ),
+    "Amazon Nova": 'run:\n  model_type: "amazon.nova-x"\ntraining_config:\n  max_length: 8\n',
     "dolomite-engine": "model_args:\n  model_name: m\ndistributed_args:\n  stage: 3\n",
 }
 
@@ -42,6 +51,9 @@ SCRIPTS = {
         "torchrun olmo_core_finetune.py --model_name_or_path m --per_device_train_batch_size 1\n",
     ),
     "prime-rl": ("sft.toml", 'max_steps = 9\n[model]\nname = "a/b"\n[data]\nseq_len = 64\n'),
+    "fairseq": ("run.sh", "srun fairseq-train data --arch transformer_lm --fp16\n"),
+    "metaseq": ("run.sh", "python -m metaseq.launcher.opt_baselines -n 2 -g 8\n"),
+    "open_lm": ("run.sbatch", "srun python -m open_lm.main --model m1b --batch-size 10 --fsdp\n"),
     "ms-swift 1": ("run.sh", "python llm_sft.py --sft_type full --batch_size 1\n"),
 }
 
@@ -102,3 +114,14 @@ def test_a_file_of_paddlenlp_is_none_of_trainer() -> None:
 def test_a_script_with_arguments_of_trainer_is_of_its_own_tool(text: str) -> None:
     assert UnreadTools().recognizes("run.sh", text)
     assert not TuningTool("trl").recognizes("run.sh", text)
+
+
+def test_a_file_of_neuronx_is_none_of_nemo() -> None:
+    assert not NeMo().recognizes("run.yaml", FILES["NeuronX Distributed Training"])
+
+
+def test_a_script_that_names_its_experiment_in_a_variable_leads_to_it(run_command: Any) -> None:
+    script = "export NNODES=2\nexport EXP=${EXP:-/code/conf/llama.yaml}\nexport DATA=/data\n"
+    done = run_command("eval", "config.sh", files={"config.sh": script})
+    assert done.code == 2
+    assert "starts another file, which has the job: `/code/conf/llama.yaml`" in done.err

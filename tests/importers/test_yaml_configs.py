@@ -10,6 +10,7 @@ import pytest
 
 import parcost
 from parcost import ImportFile, ImportOptions, Translation
+from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.nanotron import Nanotron
 from parcost_formats.tools.nemo import NeMo
 from parcost_formats.tools.yaml_text import (
@@ -401,8 +402,56 @@ trainer:
 """
 
 
+#: A recipe of SageMaker HyperPod: the parts of the trainer stand at the top.
+HYPERPOD = """\
+callbacks:
+- _target_: nemo.utils.exp_manager.TimingCallback
+data:
+  global_batch_size: 64
+  micro_batch_size: 1
+  seq_length: 2048
+ddp:
+  overlap_param_gather: true
+model:
+  config:
+    vocab_size: 128256
+optim:
+  config:
+    use_distributed_optimizer: true
+plugins:
+  _target_: nemo.lightning.pytorch.plugins.MegatronMixedPrecision
+  precision: bf16-mixed
+strategy:
+  num_distributed_optimizer_instances: 2
+  pipeline_model_parallel_size: 4
+  sequence_parallel: true
+  tensor_model_parallel_size: 8
+trainer:
+  devices: 8
+  num_nodes: 16
+"""
+
+
 def nemo(text: str) -> Translation:
     return NeMo().translate("run.yaml", text)
+
+
+def test_a_recipe_of_hyperpod_is_one_of_nemo() -> None:
+    assert NeMo().recognizes("run.yaml", HYPERPOD)
+    assert not Megatron().recognizes("run.yaml", HYPERPOD)
+    found = nemo(HYPERPOD)
+    assert "precisions.bf16" in uses(found)
+    expected = {
+        "cluster.devices": "16 * 8",
+        "layout.tp": "8",
+        "layout.pp": "4",
+        "layout.zero": "1",
+        "layout.sequence_parallel": "on",
+        "overlap.parameters": "on",
+        # Optimizer state is sharded over half of the replicas.
+        "sharding.shard": "layout.dp * layout.cp / 2",
+    }
+    assert expected.items() <= settings(found).items()
 
 
 def test_nemo_1_is_read() -> None:

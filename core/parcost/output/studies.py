@@ -8,6 +8,7 @@ study. Errors come last.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -180,7 +181,9 @@ def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[It
     said = [item for item in lines if item.style != "bad"]
     failed = [item for item in lines if item.style == "bad"]
     rejected = [entry for entry in entries if entry.rejected and entry.reasons]
-    failed += [Line(f"{entry.path}: {_first_message(entry.reasons)}", "bad") for entry in rejected]
+    errors = Counter(f"{entry.path}: {_first_message(entry.reasons)}" for entry in rejected)
+    for text, count in errors.items():  # the file has an error in the place of each of its studies
+        failed.append(Line(f"{text} ({count} studies)" if count > 1 else text, "bad"))
     return [*tables, *whole, *said, *failed]
 
 

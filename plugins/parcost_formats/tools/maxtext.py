@@ -209,11 +209,12 @@ def _rest(found: SettingCollector) -> None:
             if found.switch(key):
                 found.leave_open(key, "scores of fp32 cannot be written")
     factor = _number_or_none(found.value("capacity_factor"))
+    is_dense = found.switch("sparse_matmul") is False
     if factor is not None and factor > 0:
         found.set("routing", "capacity_factor", f"{factor:g}", "capacity_factor")
-    elif found.switch("sparse_matmul") is False:
-        reason = "without `capacity_factor` every expert has every token, which cannot be written"
-        found.leave_open("sparse_matmul", reason)
+    elif is_dense:
+        reason = "without `capacity_factor` every expert computes every token"
+        found.problem("sparse_matmul", f"{reason}, which is not in the language")
     text = str(found.value("compile_topology", ""))
     match = re.fullmatch(r"(v[4-9][ep]?)-(\d{1,6})", text)
     known = _TABLE["topologies"].get(match[1]) if match else None

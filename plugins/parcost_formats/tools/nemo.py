@@ -27,7 +27,8 @@ from parcost_formats.tools.tables import table
 
 TOOL = "nemo"
 _MODELS = ("model.config.", "model.", "config.")
-_STRATEGIES = ("trainer.strategy.", "model.", "strategy.")
+_STRATEGIES = ("trainer.strategy.", "model.")
+_INSTANCES = "num_distributed_optimizer_instances"
 _BATCHES = ("data.", "model.", "model.config.")
 _CALLBACKS = [f"trainer.callbacks.{place}." for place in range(20)]
 _TOKENIZERS = (
@@ -49,7 +50,9 @@ _LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
 _TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
 #: Top keys of tools that have the same words.
 _OTHERS = re.compile(
-    r"^(?:policy|grpo|modules|actor_rollout_ref|actor|cluster|peft|recipe|system):", re.MULTILINE
+    r"^(?:policy|grpo|modules|actor_rollout_ref|actor|cluster|peft|recipe|system|"
+    r"distributed_strategy):",
+    re.MULTILINE,
 )
 
 
@@ -96,6 +99,20 @@ class NeMo(JobImporter):
         return _NeMoReader(entries).translation()
 
 
+def _nested(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
+    """Return the entries with the arguments of the trainer that stand beside it under its keys.
+
+    Recipes of SageMaker HyperPod have the plugin of the trainer and the options of DDP at the top.
+    """
+    moved: Mapping[str, str] = table(TOOL)["beside_trainer"]
+
+    def place(key: str) -> str:
+        at = key.partition(".")[0]
+        return f"{moved[at]}{key[len(at) :]}" if at in moved else key
+
+    return {place(key): one for key, one in entries.items()}
+
+
 class _NeMoReader:
     """Reads the entries of a configuration, by the key prefixes of NeMo 1 or 2."""
 
@@ -111,7 +128,7 @@ class _NeMoReader:
         """
         self._unread = unread
         self._table: Mapping[str, Any] = table(TOOL)
-        self._entries = resolve(entries)
+        self._entries = resolve(_nested(entries))
         self._found = SettingCollector(self._entries, self._table, assumed)
         self._exported = any(key.endswith("_target_") for key in entries)
 
@@ -400,6 +417,10 @@ class _NeMoReader:
             on = None if key is None else found.switch(key)
             if key is not None and on is not None:
                 found.set("layout", "zero", "1" if on else "0", key)
+        instances = self._key(_INSTANCES, (*_STRATEGIES, "trainer.strategy.ddp."))
+        copies = None if instances is None else found.whole(instances)
+        if instances is not None and copies is not None and copies > 1:
+            found.set("sharding", "shard", f"layout.dp * layout.cp / {copies}", instances)
         ddp = (*_CALLBACKS, "trainer.strategy.ddp.", "model.optim.")
         pairs = {
             "overlap_grad_reduce": "gradients", "overlap_grad_sync": "gradients",

@@ -50,6 +50,13 @@ class UnreadTools(Importer):
             script = read_script(file.text, neighbor=neighbor, name=file.name)
         except ShellTextError:
             return ()
+        named = [
+            field.text
+            for name in _TABLE["configurations"]["variables"]
+            if name in script.variables
+            for field in script.fields(name)
+            if field.text.endswith(_CONFIGURATIONS)
+        ]
         lacking = [
             path
             for call in script.commands
@@ -57,7 +64,7 @@ class UnreadTools(Importer):
             if "://" not in path
             and script.start_from(call.written, call.folder).find_written(path) is None
         ]
-        texts |= dict.fromkeys([*(one.text for one in script.lacking), *lacking], "")
+        texts |= dict.fromkeys([*(one.text for one in script.lacking), *lacking, *named], "")
         return [ImportFile(path, text) for path, text in texts.items()]
 
     def translate(self, name: str, text: str) -> Translation:

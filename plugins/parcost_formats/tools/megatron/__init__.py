@@ -102,6 +102,7 @@ _SECTIONS_OF_BRIDGE = (
     re.compile(r"^\s+tensor_model_parallel_size:", re.MULTILINE),
     re.compile(r"^(?:mixed_precision|ddp|comm_overlap):", re.MULTILINE),
 )
+_CLASS_OF_NEMO = re.compile(r"_target_: ['\"]?nemo\.")
 _MATRIX = re.compile(r"^perf_matrix:", re.MULTILINE)  # of performance runs of Megatron-Bridge 0.1
 _SIGNS_OF_RECIPES = ("megatron.bridge", "cfg.model.")
 
@@ -156,7 +157,9 @@ class Megatron(JobImporter):
 
 
 def _has_sections(text: str) -> bool:
-    return all(sign.search(text) for sign in _SECTIONS_OF_BRIDGE)
+    return all(sign.search(text) for sign in _SECTIONS_OF_BRIDGE) and not _CLASS_OF_NEMO.search(
+        text
+    )
 
 
 def _of_sections(draft: Draft, file: ImportFile) -> Translation:
