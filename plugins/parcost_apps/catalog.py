@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import write_message
 from parcost.cli.pages import paper, show
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.binding.modules import Loader

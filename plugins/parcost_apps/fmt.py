@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.streams import put
 from parcost.language.escapes import escape_line, escape_lines
 from parcost.system.temporary import file_beside
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.language.text import Source
@@ -62,9 +62,8 @@ def _stdin(*, check: bool, diff: bool) -> int:
 
 
 def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
-    from parcost.batch.files import specs
-    from parcost.batch.rejections import attempt
-    from parcost.report.rejection import Rejection
+    from parcost.report.rejection import Rejection, attempt
+    from parcost_apps.batch.files import specs
 
     report = Reporter()
     worst = changed = same = 0

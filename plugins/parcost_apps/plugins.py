@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.pages import show
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import write_message
 from parcost.cli.pages import show
 from parcost.cli.streams import put
 from parcost.language.escapes import escape_json, escape_lines
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.plugins.rule_pages import RulePage
@@ -94,10 +94,10 @@ def _write_unknown(
 
 
 def _write(pages: Sequence[RulePage], format_: str, *, whole: bool) -> None:
-    from parcost.output.rules import listing, markdown, rule_data, rule_items
+    from parcost_apps.documentation.rule_pages import listing, markdown, rule_data, rule_items
 
     if format_ == "json":
-        from parcost.output.json import header
+        from parcost_formats.output.json import header
 
         document = {**header(), "rules": [rule_data(page) for page in pages]}
         put(escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import Reporter
 from parcost.cli.pages import paper
 from parcost.cli.streams import put
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Section
@@ -71,8 +71,7 @@ def command(
     format_: str,
 ) -> int:
     """Print the resolved spec: every default, and the origin of each value."""
-    from parcost.batch.rejections import attempt
-    from parcost.report.rejection import Rejection
+    from parcost.report.rejection import Rejection, attempt
 
     asked = {"ranks": ranks, "stages": stages}
     wanted = {
@@ -125,8 +124,8 @@ def _pages(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> Iterator[str | dict[str, Any]]:
     from parcost.language.escapes import escape_line
-    from parcost.output.resolved_spec import resolved
     from parcost.version import __version__
+    from parcost_formats.output.resolved_spec import resolved
 
     for study in scenario.studies():
         if not wanted:
@@ -154,7 +153,7 @@ def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, S
 
 
 def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[str, Any]:
-    from parcost.output.json import section_of
+    from parcost_formats.output.json import section_of
 
     return {
         "study": scenario.name,
@@ -167,7 +166,7 @@ def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
     from parcost.language.escapes import escape_json
-    from parcost.output.json import header
+    from parcost_formats.output.json import header
 
     return escape_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
 
@@ -175,10 +174,10 @@ def _json(documents: list[dict[str, Any]]) -> str:
 def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
     from attrs import evolve
 
+    from parcost.cli.text import draw
     from parcost.contract.page import Heading, Item
-    from parcost.output import markdown
-    from parcost.output.full_report import section_page
-    from parcost.output.text import draw
+    from parcost_formats.output import markdown
+    from parcost_formats.output.full_report import section_page
 
     items: list[Item] = [Heading(scenario.name, 1, aside=scenario.path)]
     for view in views:

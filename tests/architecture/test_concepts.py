@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CORE, PLUGINS = "core/parcost", "plugins/parcost_plugins"
+FORMATS = "plugins/parcost_formats"
 
 #: A concept, the file of its name, and what is defined there.
 CONCEPTS = [
@@ -17,9 +18,9 @@ CONCEPTS = [
     ("what ZeRO 3 gathers", f"{PLUGINS}/parallelism/data/zero3.py", "all_gather"),
     ("heads that TP does not divide", f"{PLUGINS}/parallelism/tensor/rules.py", "heads"),
     ("what hides under what", f"{CORE}/engine/overlap.py", "def hide"),
-    ("the screen", f"{CORE}/output/screen.py", "def page("),
-    ("the full report", f"{CORE}/output/full_report.py", "def result_items("),
-    ("the JSON of a report", f"{CORE}/output/json.py", "def report"),
+    ("the screen", f"{FORMATS}/output/screen.py", "def page("),
+    ("the full report", f"{FORMATS}/output/full_report.py", "def result_items("),
+    ("the JSON of a report", f"{FORMATS}/output/json.py", "def report"),
     ("the units", f"{CORE}/language/units.py", "def unit"),
     ("MFU", f"{PLUGINS}/analysis/figures/model.py", "mfu"),
     ("claims of `expect`, judged", f"{CORE}/expectations/claims.py", "class Claims"),

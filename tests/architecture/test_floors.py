@@ -31,9 +31,6 @@ FLOORS = (
     "expectations",
     "engine",
     "search",
-    "output",
-    "batch",
-    "testing",
     "cli",
     "",  # the package itself, which has the public names
     "references",
@@ -51,11 +48,8 @@ HEAVY = {
 
 #: Modules whose functions may import whatever they need, and why.
 LAZY = {
-    "parcost.batch.run": "answers from the cache need no engine",
-    "parcost.batch.worker": "answers from the cache need no engine",
     "parcost.contract.calls": "`--help` loads commands by it, and few calls fail",
     "parcost.system.threads": "`--help` sets the hook, and few threads fail",
-    "parcost.output.assumptions": "answers from the cache need no study",
     "parcost.cli": "`--help` loads every command, and a command needs only its own modules",
 }
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import parcost
-from parcost.batch import fingerprints
-from parcost.batch.fingerprints import Environment, Question
 from parcost.plugins.selection import PluginSelection
+from parcost_apps.batch import fingerprints
+from parcost_apps.batch.fingerprints import Environment, Question
 
 METADATA = "Metadata-Version: 2.1\nName: parcost-mine\nVersion: {version}\n"
 

@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from parcost.batch import executors
-from parcost.batch import worker as worker_module
-from parcost.batch.cache import Cache
-from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
-from parcost.batch.files import Spec
-from parcost.batch.fingerprints import Environment, Question
-from parcost.batch.run import BatchRun
-from parcost.batch.worker import StrangerError, Task, Worker, answers
 from parcost.cli import main
 from parcost.contract.entries import Entry
 from parcost.plugins.selection import PluginSelection
+from parcost_apps.batch import executors
+from parcost_apps.batch import worker as worker_module
+from parcost_apps.batch.cache import Cache
+from parcost_apps.batch.executors import Engine, ExecutorError, UnknownExecutorError
+from parcost_apps.batch.files import Spec
+from parcost_apps.batch.fingerprints import Environment, Question
+from parcost_apps.batch.run import BatchRun
+from parcost_apps.batch.worker import StrangerError, Task, Worker, answers
 
 pytestmark = pytest.mark.slow
 
@@ -297,7 +297,7 @@ def test_ctrl_c_ends_the_wait_for_an_engine_that_says_nothing(specs: list[Spec])
     program = """import signal, sys, threading, time
 from concurrent.futures import Executor, Future
 from importlib.metadata import EntryPoint
-from parcost.batch import executors
+from parcost_apps.batch import executors
 from parcost.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 class Silent(Executor):
@@ -389,7 +389,7 @@ def test_a_worker_killed_during_its_answer_blocks_no_reader() -> None:
 SIGNALLED = """
 import os, signal, time
 from multiprocessing import popen_spawn_posix
-from parcost.batch.executors import Pool, processes
+from parcost_apps.batch.executors import Pool, processes
 
 spawn = popen_spawn_posix.util.spawnv_passfds
 

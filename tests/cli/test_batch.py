@@ -818,7 +818,7 @@ def test_a_file_has_the_rights_of_any_other(run: Run) -> None:
 def test_a_summary_is_no_place_for_thousands_of_lines(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parcost.cli import formats
+    from parcost_apps.batch import formats
 
     monkeypatch.setattr(formats, "_MOST_OF_A_GROUP", 2)
     files({f"{name}.par": MISTAKEN for name in "abcd"})

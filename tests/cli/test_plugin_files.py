@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.batch.fingerprints import Environment
 from parcost.cli import main
 from parcost.plugins.discovery import load_selection
 from parcost.plugins.selection import PluginSelection
+from parcost_apps.batch.fingerprints import Environment
 
 pytestmark = pytest.mark.slow
 

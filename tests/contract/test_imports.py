@@ -20,7 +20,7 @@ PACKAGES = ("parcost_apps", "parcost_formats", "parcost_measured", "parcost_plug
 PLUGINS = sorted(path for name in PACKAGES for path in (ROOT / "plugins" / name).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {"distributed", "duckdb", "google", "jinja2", "scipy", "vl_convert", "yaml"}
-EXTRAS |= {"h11", "lsprotocol", "pygls", "pygments", "starlette", "uvicorn"}
+EXTRAS |= {"h11", "lsprotocol", "pygls", "pygments", "pytest", "starlette", "uvicorn"}
 LIBRARIES = {"attrs", "click", "numpy", *EXTRAS, *sys.stdlib_module_names}
 
 
@@ -32,7 +32,8 @@ def imports(path: Path) -> Sequence[str]:
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            names.append(node.module or "")
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            names += inside if node.module in PACKAGES else [node.module or ""]
     return names
 
 
@@ -58,13 +59,15 @@ def test_the_core_imports_no_plugin(path: Path) -> None:
 # the passes that the model has. Its anchors are compared as `eval` compares them, and read by the
 # importers of logs. Importers of measured runs read the rows and devices that validation reads.
 # `check` writes problems in the formats of reports, and an editor shows what `check` finds. `merge`
-# joins shards of `eval`, `search` exports its best layout, and the live page searches.
+# joins shards of `eval`, `search` exports its best layout, and the live page searches. Pages of
+# rules and of attributes are those of the documentation.
 BUILDS_ON = {
-    "parcost_apps.check": ("parcost_formats.reports",),
-    "parcost_apps.editor": ("parcost_apps.check",),
+    "parcost_apps.check": ("parcost_formats.reports", "parcost_apps.documentation"),
+    "parcost_apps.editor": ("parcost_apps.check", "parcost_apps.documentation"),
     "parcost_apps.merge": ("parcost_apps.eval",),
+    "parcost_apps.rule": ("parcost_apps.documentation",),
     "parcost_apps.search": ("parcost_apps.export",),
-    "parcost_apps.server": ("parcost_apps.search",),
+    "parcost_apps.server": ("parcost_apps.search", "parcost_apps.documentation"),
     "parcost_measured.calibration": (
         "parcost_measured.anchors",
         "parcost_plugins.analysis",
@@ -82,6 +85,7 @@ def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path
         top = name.partition(".")[0]
         if top in PACKAGES:
             known = {subject(own), "parcost_plugins.vocabulary", *BUILDS_ON.get(subject(own), ())}
+            known |= shared_by(subject(own))
             assert subject(name) in known, name
         else:
             assert top in {"parcost", *LIBRARIES}, name
@@ -93,25 +97,28 @@ OPEN_TO = {
     "parcost_formats.html": (
         "parcost.contract",
         "parcost.language",
-        "parcost.output",
+        "parcost_formats.output",
         "parcost.system",
     ),
     "parcost_formats.reports": (
+        "parcost.cli.text",  # pages on a terminal
         "parcost.contract",
         "parcost.language",
-        "parcost.output",
+        "parcost_formats.output",
         "parcost.system",
     ),
     "parcost_formats.traces": (
+        "parcost.cli.text",  # pages on a terminal
         "parcost.contract",
         "parcost.language",
-        "parcost.output",
+        "parcost_formats.output",
     ),
     "parcost_measured.calibration": (
         "parcost.cli",
+        "parcost_apps.options",
         "parcost.contract",
         "parcost.language",
-        "parcost.output",
+        "parcost_formats.output",
         "parcost.plugins",
         "parcost.binding.foreign",  # writes blocks as a spec
         "parcost.system",
@@ -119,15 +126,16 @@ OPEN_TO = {
     "parcost_formats.tools": ("parcost.language.writer",),  # provenance of values
     "parcost_measured.anchors": (
         "parcost.language.writer",
-        "parcost.output.resolved_spec",  # attributes as texts
+        "parcost_formats.output.resolved_spec",  # attributes as texts
     ),
     "parcost_apps.new_plugin": ("parcost.cli", "parcost.plugins"),
     "parcost_measured.validation": (
-        "parcost.batch",
+        "parcost_apps.batch",
+        "parcost_apps.options",
         "parcost.cli",
         "parcost.contract",
         "parcost.language",
-        "parcost.output",
+        "parcost_formats.output",
         "parcost.plugins",
         "parcost.report",
         "parcost.system",
@@ -135,12 +143,23 @@ OPEN_TO = {
 }
 
 
+#: What programs share, lowest first: pages, batches, options of commands.
+SHARED = ("parcost_formats.output", "parcost_apps.batch", "parcost_apps.options")
 #: Programs around the core, which is open to them.
-PROGRAMS = {
+PROGRAMS = {"parcost_formats.output"} | {
     f"parcost_apps.{path.stem}"
     for path in (ROOT / "plugins" / "parcost_apps").iterdir()
     if path.stem not in ("executors", "new_plugin")
 }
+
+
+def shared_by(own: str) -> set[str]:
+    """Return the subjects beside the core that are open to one."""
+    if own in SHARED:
+        return {*SHARED[: SHARED.index(own)]}
+    if own in PROGRAMS:
+        return {*SHARED}
+    return {subject(name) for name in OPEN_TO.get(own, ()) if name.startswith(PACKAGES)}
 
 
 @try_each("path", PLUGINS, ids=module)
@@ -161,7 +180,7 @@ def test_a_third_party_needs_no_more_than_a_plugin_that_ships(path: Path) -> Non
         {"parcost.contract.entries", "parcost.contract.page"} if "metrics" in path.stem else set()
     )
     if "tests" in path.parts:
-        more |= {"parcost.testing", "parcost.plugins.discovery"}
+        more |= {"parcost.plugins.discovery"}
     assert core <= OPEN | more
 
 

@@ -17,7 +17,8 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost.plugins.discovery import load
-from parcost.references import api, language, rules
+from parcost.references import api
+from parcost_apps.documentation import language, rules
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -297,7 +298,7 @@ def test_the_whole_catalogue_and_every_spec_is_checked() -> None:
 @pytest.mark.slow
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "parcost.references.language"],
+        [sys.executable, "-m", "parcost_apps.documentation.language"],
         capture_output=True,
         text=True,
         check=True,

@@ -1,6 +1,6 @@
 """Every formula that a shipped spec prints computes the number beside it, in symbols and digits.
 
-The reader, :func:`parcost.testing.compute`, shares nothing with the product.
+The reader, :func:`parcost_apps.testing.compute`, shares nothing with the product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from parcost.language import units
 from parcost.language.numbers import quantity
 from parcost.numeric import is_array
 from parcost.report.formulas import filled
-from parcost.testing import compute
+from parcost_apps.testing import compute
 
 SPECS = Path(__file__).parents[2] / "specs"
 SHIPPED = sorted(

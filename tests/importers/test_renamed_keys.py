@@ -12,7 +12,7 @@ from parcost import Importer
 from parcost.binding.foreign import translate
 from parcost.language.text import Source
 from parcost.plugins.discovery import load
-from parcost.testing.renaming import renamings, silent_answers, strange_values
+from parcost_apps.testing.renaming import renamings, silent_answers, strange_values
 from parcost_formats.tools.keys import keys_of, releases
 
 FILES = {

@@ -15,12 +15,12 @@ import pytest
 
 import parcost
 from parcost import Chart, Once, formula, hookimpl
-from parcost.batch.entries import entry_of
 from parcost.contract.page import Paper
-from parcost.output.view import View
 from parcost.plugins.discovery import load
+from parcost_apps.batch.entries import entry_of
 from parcost_formats.html import Html
 from parcost_formats.html.drawing import svg
+from parcost_formats.output.view import View
 
 RUNS = Path(__file__).parents[2] / "specs"
 HOSTILE = (

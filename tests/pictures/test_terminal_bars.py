@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from parcost import Report
+from parcost.cli.text import draw
 from parcost.contract.page import Paper
-from parcost.output.screen import page
-from parcost.output.text import draw
-from parcost.output.view import View
+from parcost_formats.output.screen import page
+from parcost_formats.output.view import View
 
 
 def test_bars_are_as_long_as_their_causes_and_ascii_where_needed(report: Report) -> None:

@@ -26,12 +26,12 @@ from parcost import (
     block,
     hookimpl,
 )
-from parcost.batch.entries import entry_of
+from parcost.cli.text import draw
 from parcost.contract.page import Paper
-from parcost.output.report_page import report_page
-from parcost.output.text import draw
-from parcost.output.view import View
 from parcost.plugins.discovery import load
+from parcost_apps.batch.entries import entry_of
+from parcost_formats.output.report_page import report_page
+from parcost_formats.output.view import View
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from parcost import Edge, Formula, Memory, Once, Outcome, Pipeline, Work
 from parcost.contract.plugin import Plugin
 from parcost.engine.reduce import reduce, reduce_step
 from parcost.plugins.discovery import load
-from parcost.testing import simulate
+from parcost_apps.testing import simulate
 
 PLUGIN = Plugin("test")
 FORMULA = Formula(text="given")

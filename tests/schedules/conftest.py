@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parcost.plugins.discovery import load
-from parcost.testing import simulate as simulate_orders
+from parcost_apps.testing import simulate as simulate_orders
 
 
 def _orders() -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from parcost import Op, Pair, Schedule
-from parcost.testing.simulator import inputs_of, ops_of
+from parcost_apps.testing.simulator import inputs_of, ops_of
 
 
 class ListedSchedule(Schedule):

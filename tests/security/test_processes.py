@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from parcost.batch.cache import make_private
+from parcost_apps.batch.cache import make_private
 
 SPEC = """\
 use catalog.devices.h100_sxm
@@ -94,7 +94,7 @@ def test_what_the_command_line_names_is_run(run: Run) -> None:
 def test_the_environment_configures_processes_only_at_their_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from parcost.batch.executors import processes
+    from parcost_apps.batch.executors import processes
 
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     before = dict(os.environ)

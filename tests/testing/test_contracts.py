@@ -27,7 +27,7 @@ from parcost import (
 )
 from parcost.contract.entries import Entry
 from parcost.contract.page import Paper
-from parcost.testing import (
+from parcost_apps.testing import (
     CollectiveContract,
     ExporterContract,
     ImporterContract,

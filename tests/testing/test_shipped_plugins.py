@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost.plugins.discovery import load
-from parcost.testing import CollectiveContract, ExporterContract, ScheduleContract
+from parcost_apps.testing import CollectiveContract, ExporterContract, ScheduleContract
 
 PLUGINS = load()
 SCHEDULES = {name: one for name, (_, one) in PLUGINS.offers("schedules").items()}

@@ -84,8 +84,8 @@ def test_each_row_has_its_prediction_or_its_reason(
         entry([], ["refused"], exit_code=1),
     ]
     batch = SimpleNamespace(entries=lambda specs: iter(entries[: len(specs)]))
-    monkeypatch.setattr("parcost.batch.run.BatchRun", lambda *_, **__: batch)
-    monkeypatch.setattr("parcost.batch.fingerprints.Environment", lambda picked: picked)
+    monkeypatch.setattr("parcost_apps.batch.run.BatchRun", lambda *_, **__: batch)
+    monkeypatch.setattr("parcost_apps.batch.fingerprints.Environment", lambda picked: picked)
     case = RowResult(placed=PlacedRow(row=row(), file="f", line=1), reason="before")
     cases: list[Any] = [(case, None), *((case, Path(f"{n}.par")) for n in range(len(entries)))]
     done: list[int] = []

@@ -100,10 +100,9 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _failure(error: BaseException) -> int:
-    from parcost.batch.rejections import internal_error
     from parcost.cli.messages import Reporter
     from parcost.language.errors import ParcostError, SpecError
-    from parcost.report.rejection import FAULT
+    from parcost.report.rejection import FAULT, internal_error
 
     if isinstance(error, SpecError):
         Reporter()(error.diagnostics)

@@ -56,7 +56,7 @@ def _columns() -> int:
 
 def show(items: Iterable[Item]) -> None:
     """Draw a page on stdout."""
-    from parcost.output.text import draw
+    from parcost.cli.text import draw
 
     put(draw(list(items), paper()))
 

@@ -66,7 +66,7 @@ class Entry:
     *faults* are the plugins that failed. *missing* are figures that the user chose and the report
     lacks, each with a hint. *text* is JSON; *part* names its content:
 
-    - ``data``: the data of ``parcost.output.json``, without the sections;
+    - ``data``: the data of ``--format json``, without the sections;
     - ``full``: the same with the sections, such as advice;
     - ``points``: a list of flat mappings, one for each point of a sweep. Numbers are in base units,
       and their names end in the unit;

@@ -7,7 +7,7 @@ import pytest
 
 import parcost
 from parcost import Pipeline, Times, makespan
-from parcost.testing import PluginContract, ScheduleContract
+from parcost_apps.testing import PluginContract, ScheduleContract
 
 PLAIN = """
 use catalog.devices.h100_sxm

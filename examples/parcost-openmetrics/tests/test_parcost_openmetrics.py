@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import parcost
-from parcost.testing import ExporterContract
+from parcost_apps.testing import ExporterContract
 
 STUDY = """
 use catalog.devices.h100_sxm

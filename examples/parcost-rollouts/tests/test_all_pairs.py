@@ -7,7 +7,7 @@ from attrs import evolve
 from parcost_rollouts import all_pairs
 
 import parcost
-from parcost.testing import CollectiveContract, PlainLink, one_level, plugins_with, two_levels
+from parcost_apps.testing import CollectiveContract, PlainLink, one_level, plugins_with, two_levels
 
 SPEC = """
 use catalog.devices.h100_sxm

@@ -13,7 +13,7 @@ from parcost_rollouts import all_pairs
 import parcost
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
-from parcost.testing import PluginContract
+from parcost_apps.testing import PluginContract
 
 STUDY = Path(__file__).parents[1] / "llama3_8b.par"
 #: The study without its requirements: what is not installed has no version.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import write_message
 from parcost.cli.pages import wants_color, wrap_sentences
 from parcost.cli.streams import put, results
 from parcost.language.escapes import escape_json
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.binding.allowances import Suppression
@@ -90,7 +90,7 @@ def _write(
     session: Session,
 ) -> None:
     from parcost.language.diagnostic_text import render
-    from parcost.output.diagnostics import as_data, suppression_data
+    from parcost_formats.output.diagnostics import as_data, suppression_data
     from parcost_formats.reports.ci_formats import cases_of, github, junit, sarif
 
     found = [diagnostic for diagnostics in by_path.values() for diagnostic in diagnostics]
@@ -106,7 +106,7 @@ def _write(
         put(junit(case for some in cases for case in some))
         return
     if format_ == "json":
-        from parcost.output.json import header
+        from parcost_formats.output.json import header
 
         document = {
             **header(),
@@ -126,7 +126,7 @@ def _write(
 
 def _rule(page: RulePage) -> dict[str, Any]:
     """Return the properties of a rule in SARIF, with the texts that a viewer shows."""
-    from parcost.output.rules import markdown
+    from parcost_apps.documentation.rule_pages import markdown
 
     return {
         "name": "".join(word.capitalize() for word in page.id.split("-")),

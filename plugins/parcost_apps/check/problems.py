@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from parcost.batch.rejections import attempt
-from parcost.batch.scenarios import only_defines
 from parcost.binding.allowances import Allowance, Suppression, suppress, unused_allowance
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.language.errors import SpecError
 from parcost.plugins.rule_pages import rule_pages
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, attempt
+from parcost_apps.batch.scenarios import only_defines
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario

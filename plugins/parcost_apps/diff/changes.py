@@ -8,11 +8,11 @@ from typing import Any
 
 from parcost.language.diagnostics import Severity
 from parcost.numeric import is_array
-from parcost.output.resolved_spec import AttributeText, attributes
 from parcost.records import record
 from parcost.report.report import Report
 from parcost.report.result import Result, is_good
 from parcost.report.verdict import verdict
+from parcost_formats.output.resolved_spec import AttributeText, attributes
 
 _SAME = 1e-12  # numbers that differ by less, relatively, are equal
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost.batch.rejections import attempt
-from parcost.batch.scenarios import passed_over, scenarios
 from parcost.binding.modules import Module
 from parcost.binding.sources import title_of
 from parcost.contract.importers import PLAIN, ImportOptions
@@ -18,8 +16,9 @@ from parcost.engine.foreign_jobs import left_to_options
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session
 from parcost.records import record
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, attempt
 from parcost.report.report import Report
+from parcost_apps.batch.scenarios import passed_over, scenarios
 from parcost_apps.diff.changes import StudyChange, compare
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from attrs import Factory, define
 
-from parcost.batch.rejections import attempt
 from parcost.binding.binder import Binder
 from parcost.binding.modules import Module
 from parcost.engine.scenario import Scenario
@@ -18,9 +17,9 @@ from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
-from parcost.output.resolved_spec import AttributeText, attributes
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, attempt
 from parcost_apps.check.problems import is_error, key, problems_of_binding
+from parcost_formats.output.resolved_spec import AttributeText, attributes
 
 MOST_STUDIES = 200  # of a file that are bound at each change: about a second
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.engine.session import Session

@@ -21,9 +21,9 @@ from parcost.language import syntax as s
 from parcost.language.errors import SpecError
 from parcost.language.text import Span
 from parcost.language.units import BIT_RATE, ONE, RATE, Dimension, known_units, unit
-from parcost.output.declarations import default, flow, value
 from parcost.records import record
 from parcost.system.files import project_root
+from parcost_apps.documentation.declarations import default, flow, value
 from parcost_apps.editor.analysis import Analysis, BoundStudy, contains
 from parcost_apps.editor.cursor import Cursor, cursor_at
 

@@ -14,22 +14,21 @@ from threading import Event, Thread
 
 from attrs import Factory, define
 
-from parcost.batch.rejections import attempt
-from parcost.batch.scenarios import only_defines
 from parcost.binding.modules import Buffer
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session
 from parcost.language import numbers
 from parcost.language.diagnostics import Diagnostic
 from parcost.numeric import all_of
-from parcost.output.full_report import approval, refusal, runs
-from parcost.output.studies import head, headline_figures, sweep_summary
 from parcost.records import record
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, attempt
 from parcost.report.report import Report
 from parcost.report.result import Expectation, Result, figure_text
+from parcost_apps.batch.scenarios import only_defines
 from parcost_apps.check.problems import Suppressions, is_error, key, problems
 from parcost_apps.editor.analysis import MOST_STUDIES
+from parcost_formats.output.full_report import approval, refusal, runs
+from parcost_formats.output.studies import head, headline_figures, sweep_summary
 
 MOST_POINTS = 2_000  # of a sweep that is evaluated while one types
 _FIGURES = 3  # of a line

@@ -14,13 +14,13 @@ from parcost.language.escapes import escape_lines
 from parcost.language.numbers import round_significant
 from parcost.language.text import Span
 from parcost.language.units import ONE, unit
-from parcost.output.declarations import default, flow, value
-from parcost.output.markdown import escape
-from parcost.output.resolved_spec import AttributeText
 from parcost.records import record
+from parcost_apps.documentation.declarations import default, flow, value
 from parcost_apps.editor.analysis import Analysis
 from parcost_apps.editor.attribute_rules import find_rules
 from parcost_apps.editor.occurrences import Occurrence, Referent, occurrence_at
+from parcost_formats.output.markdown import escape
+from parcost_formats.output.resolved_spec import AttributeText
 
 _MOST_LINES = 24  # of the source of a block
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, write_message
 from parcost.cli.output_files import OutputFile
+from parcost_apps import options
 
 if TYPE_CHECKING:
-    from parcost.batch.cache import Cache
-    from parcost.batch.files import Spec
-    from parcost.batch.fingerprints import Environment, Question
-    from parcost.batch.worker import Worker
-    from parcost.cli.formats import Format, Watch
-    from parcost.output.view import Kind, Order, View
     from parcost.report.rejection import Rejection
+    from parcost_apps.batch.cache import Cache
+    from parcost_apps.batch.files import Spec
+    from parcost_apps.batch.fingerprints import Environment, Question
+    from parcost_apps.batch.formats import Format, Watch
+    from parcost_apps.batch.worker import Worker
     from parcost_apps.eval.shards import Shard
+    from parcost_formats.output.view import Kind, Order, View
 
 
 @click.command("eval")
@@ -104,10 +104,10 @@ def command(
     prints one screen, several print a line each. Results of a batch are cached; the next run
     evaluates only what has changed.
     """
-    from parcost.batch.files import is_several, specs
-    from parcost.batch.fingerprints import Environment, Question
-    from parcost.batch.run import BatchRun
-    from parcost.cli.formats import Watch
+    from parcost_apps.batch.files import is_several, specs
+    from parcost_apps.batch.fingerprints import Environment, Question
+    from parcost_apps.batch.formats import Watch
+    from parcost_apps.batch.run import BatchRun
 
     if folder and no_cache:
         raise click.UsageError("`--cache` and `--no-cache` contradict each other")
@@ -186,7 +186,7 @@ def _view(
     many: bool,
 ) -> View:
     """Return the view that the options select; contradicting options are a usage error."""
-    from parcost.output.view import View
+    from parcost_formats.output.view import View
 
     kinds: dict[Kind, bool] = {
         "full": full,
@@ -238,7 +238,7 @@ def _shard(text: str | None) -> Shard | None:
 
 
 def _cache(folder: str | None, environment: Environment) -> Cache:
-    from parcost.batch.cache import Cache, default_place, make_private
+    from parcost_apps.batch.cache import Cache, default_place, make_private
 
     place = Path(folder) if folder else default_place()
     if not folder:
@@ -250,8 +250,8 @@ def _format(
     name: str, environment: Environment, cache: Cache | None
 ) -> tuple[Format, Worker | None]:
     """Return the format, and the worker that was started to find it, if any."""
-    from parcost.batch.worker import Worker
-    from parcost.cli.formats import format_named, format_remembered, remember_formats
+    from parcost_apps.batch.formats import format_named, format_remembered, remember_formats
+    from parcost_apps.batch.worker import Worker
 
     if cache is not None and (found := format_remembered(name, environment, cache)):
         return found, None

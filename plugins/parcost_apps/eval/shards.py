@@ -22,8 +22,8 @@ from attrs import asdict, evolve, field
 from parcost.contract.entries import PARTS, Entry, Part
 from parcost.language.errors import ParcostError
 from parcost.language.json_encoding import encode
-from parcost.output.view import KINDS, Kind
 from parcost.records import frozen
+from parcost_formats.output.view import KINDS, Kind
 
 T = TypeVar("T")
 _LONGEST = 32  # characters of a shard's name

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.pages import show
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.report.report import Report
@@ -65,7 +65,7 @@ def command(
 
 def _several(report: Report) -> None:
     """Report that a sweep has no single answer, and how to explain one of its points."""
-    from parcost.output.point_options import point_options
+    from parcost_formats.output.point_options import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)
     write_message(

@@ -17,12 +17,12 @@ from parcost.contract.page import Line as TextLine
 from parcost.contract.terms import Cause, Edge, Memory, Once, Work
 from parcost.language.numbers import BINARY, DECIMAL, quantity, round_significant
 from parcost.numeric import Real, all_of, any_of, where
-from parcost.output.cells import share
-from parcost.output.full_report import PASSES, section_page
-from parcost.output.resolved_spec import place_of
 from parcost.records import record
 from parcost.report.figures import interval_of
 from parcost.report.formulas import filled, fractions, long_figures
+from parcost_formats.output.cells import share
+from parcost_formats.output.full_report import PASSES, section_page
+from parcost_formats.output.resolved_spec import place_of
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Interval

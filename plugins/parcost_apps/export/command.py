@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,9 +73,8 @@ def _exported(
     """Yield the settings of every study, or its rejection."""
     from functools import partial
 
-    from parcost.batch.rejections import attempt
-    from parcost.batch.scenarios import passed_over
-    from parcost.report.rejection import Rejection
+    from parcost.report.rejection import Rejection, attempt
+    from parcost_apps.batch.scenarios import passed_over
 
     for spec, scenario in given.scenarios(paths, session):
         if isinstance(scenario, Rejection):

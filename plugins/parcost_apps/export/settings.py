@@ -25,10 +25,15 @@ from parcost.language.diagnostics import Diagnostic, did_you_mean, problem, type
 from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line
 from parcost.language.text import Source
-from parcost.output.resolved_spec import AttributeText, SpecBlock, resolved_attributes, spec_blocks
 from parcost.records import frozen, record
 from parcost.system.files import failure
 from parcost.version import __version__
+from parcost_formats.output.resolved_spec import (
+    AttributeText,
+    SpecBlock,
+    resolved_attributes,
+    spec_blocks,
+)
 
 T = TypeVar("T")
 _CLOSE = 1e-12

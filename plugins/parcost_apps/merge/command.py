@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import write_message
 from parcost.cli.output_files import OutputFile
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
@@ -33,10 +33,10 @@ def command(
     The order of the shards does not matter. They must be all shards of one run, unchanged; a
     missing or changed one is an error. The result equals that of a run without shards.
     """
-    from parcost.cli.formats import format_named
-    from parcost.output.view import View
+    from parcost_apps.batch.formats import format_named
     from parcost_apps.eval.shards import ShardError
     from parcost_apps.merge.files import entries_of, join_files, read_shard
+    from parcost_formats.output.view import View
 
     try:
         shards = {path: read_shard(path) for path in dict.fromkeys(paths)}

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, Reporter, write_message
 from parcost.cli.output_files import OutputFile
 from parcost.cli.pages import show
-from parcost.cli.pictures import picture_format, unknown_format, write_entries
 from parcost.cli.streams import put
+from parcost_apps import options
+from parcost_apps.batch.pictures import picture_format, unknown_format, write_entries
 
 if TYPE_CHECKING:
-    from parcost.cli.formats import Format
     from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from parcost.search.result import SearchResult
     from parcost.search.sensitivity import Neighbour
     from parcost.search.space import Space
+    from parcost_apps.batch.formats import Format
     from parcost_apps.export.settings import ExportedSettings
     from parcost_apps.search.report import RankedLayout
 
@@ -166,10 +166,10 @@ def command(
     """
     from attrs import evolve
 
-    from parcost.batch.scenarios import only_study
     from parcost.language.errors import SpecError
     from parcost.search.layout_search import layout_search
     from parcost.search.space import LARGEST
+    from parcost_apps.batch.scenarios import only_study
     from parcost_apps.export.settings import write_settings, writer_of
 
     if budget is not None and isnan(budget):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from parcost.batch.entries import charts_of
 from parcost.contract.entries import Entry
 from parcost.search.best_first import search
 from parcost.search.charts import search_charts
 from parcost.search.fastest_layouts import FastestLayouts
+from parcost_apps.batch.entries import charts_of
 from parcost_apps.search.report import search_page
 
 if TYPE_CHECKING:

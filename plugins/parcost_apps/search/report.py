@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import rooms_of
 from parcost.language import numbers
-from parcost.output.full_report import PASSES, reproduction, section_page
-from parcost.output.json import header
 from parcost.records import frozen
 from parcost.report.faults import fault_lines
 from parcost.report.verdict import verdict
@@ -24,6 +22,8 @@ from parcost.search.layout_evaluation import settings
 from parcost.search.result import SearchedLayout, SearchResult, plain_value, varying_axes
 from parcost.search.sensitivity import Neighbour
 from parcost.search.space import derived_value
+from parcost_formats.output.full_report import PASSES, reproduction, section_page
+from parcost_formats.output.json import header
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure

@@ -27,9 +27,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from parcost.batch.rejections import internal_error
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import escape_line
+from parcost.report.rejection import internal_error
 from parcost_apps.server.access import Address, Guard, answer_problems, refuse
 from parcost_apps.server.bodies import (
     CHANGE_KEYS,

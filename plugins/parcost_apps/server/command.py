@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.streams import put
+from parcost_apps import options
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
@@ -79,8 +79,8 @@ def command(
 
         message = f"`parcost serve` needs {error.name}, which is not installed"
         raise MissingExtraError(message, "serve") from None
-    from parcost.batch.scenarios import only_study
     from parcost.language.errors import SpecError
+    from parcost_apps.batch.scenarios import only_study
 
     if isnan(time_limit):
         raise click.UsageError("`--time-limit nan`: a number of seconds is expected")

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import define, field, frozen
 
-from parcost.batch.executors import start_process
-from parcost.batch.rejections import attempt
 from parcost.language.errors import ParcostError
-from parcost.output.diagnostics import as_data
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, attempt
+from parcost_apps.batch.executors import start_process
 from parcost_apps.server.live_study import LiveStudy, Subject
+from parcost_formats.output.diagnostics import as_data
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

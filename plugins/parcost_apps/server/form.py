@@ -16,11 +16,11 @@ from parcost.contract.forms import (
 )
 from parcost.contract.schema import Field, block_type
 from parcost.language.numbers import literal
-from parcost.output import declarations
-from parcost.output.resolved_spec import AttributeText, BlockText, block_texts
 from parcost.search.result import spec_text
 from parcost.search.space import offered_axes
+from parcost_apps.documentation import declarations
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS
+from parcost_formats.output.resolved_spec import AttributeText, BlockText, block_texts
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study

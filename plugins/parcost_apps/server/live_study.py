@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from parcost.batch.entries import entry_of
-from parcost.batch.rejections import attempt
-from parcost.batch.scenarios import only_study
 from parcost.contract.importers import ImportOptions
 from parcost.contract.offers import LiveExporter
 from parcost.contract.page import Line, Table
@@ -20,23 +17,25 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line, quote_word
-from parcost.output.diagnostics import as_data
-from parcost.output.report_page import report_page
-from parcost.output.resolved_spec import attributes, resolved
-from parcost.output.view import View
 from parcost.plugins.discovery import Plugins, load_selection
 from parcost.plugins.selection import PluginSelection
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, attempt
 from parcost.report.result import verdicts
 from parcost.search.goals import goal_of
 from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import layout_search
 from parcost.search.sensitivity import neighbours
 from parcost.version import __version__
+from parcost_apps.batch.entries import entry_of
+from parcost_apps.batch.scenarios import only_study
 from parcost_apps.search import report as search_report
 from parcost_apps.search.pictures import search_entry, search_for_map
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS, FormChange, SearchOrder
 from parcost_apps.server.form import BlockOrder, block_order, form_of
+from parcost_formats.output.diagnostics import as_data
+from parcost_formats.output.report_page import report_page
+from parcost_formats.output.resolved_spec import attributes, resolved
+from parcost_formats.output.view import View
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario

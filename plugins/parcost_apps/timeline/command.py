@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile, OutputFolder, write_with
-from parcost.cli.pictures import picture_format, unknown_format, write_entries
+from parcost_apps import options
+from parcost_apps.batch.pictures import picture_format, unknown_format, write_entries
 
 if TYPE_CHECKING:
-    from parcost.cli.formats import Format
     from parcost.contract.entries import Entry
     from parcost.contract.offers import TimelineExporter, TimelineFileExporter
     from parcost.contract.plugin import Plugin
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
     from parcost.report.rejection import Rejection
     from parcost.report.report import Report
+    from parcost_apps.batch.formats import Format
 
 
 @click.command("timeline")
@@ -166,9 +166,9 @@ class _Traces:
 
 def _draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: str | None) -> int:
     """Draw the passes of every study over time; return the exit code."""
-    from parcost.batch.entries import charts_of
     from parcost.contract.entries import Entry
     from parcost.report.rejection import Rejection
+    from parcost_apps.batch.entries import charts_of
 
     worst = 0
     entries: list[Entry] = []
@@ -199,7 +199,7 @@ def _draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: st
 
 def _report_sweep(report: Report, axes: Iterable[tuple[str, Any]]) -> None:
     """Report that a sweep over *axes* has no single timeline, and how to pick a point."""
-    from parcost.output.point_options import point_options
+    from parcost_formats.output.point_options import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in axes)
     message = f"`{report.name}` of `{report.path}` sweeps {swept}: no single timeline"

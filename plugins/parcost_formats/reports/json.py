@@ -1,4 +1,4 @@
-"""Reports as data, whole: ``--format json``. ``parcost.output.json`` documents its content."""
+"""Reports as data, whole: ``--format json``; its content is in ``parcost_formats.output.json``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.language.escapes import escape_json
-from parcost.output.json import header
+from parcost_formats.output.json import header
 
 
 class Json(Exporter):

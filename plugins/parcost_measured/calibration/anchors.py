@@ -16,10 +16,10 @@ import click
 
 from parcost import ImportedBlock, ImportedValue, Translation, block_name
 from parcost.cli.messages import Reporter
+from parcost.cli.text import draw
 from parcost.contract.importers import ImportOptions
 from parcost.contract.page import Heading, Item
-from parcost.output import markdown
-from parcost.output.text import draw
+from parcost_formats.output import markdown
 from parcost_measured.anchors.labels import label_of
 from parcost_measured.anchors.spec import whole_anchor
 from parcost_plugins.analysis.anchors.evaluation import Anchoring, anchoring
@@ -87,8 +87,8 @@ def _text(result: Result, found: Anchoring) -> str:
 
 def page(report: Report) -> Iterator[Item]:
     """Yield the report: step and memory with and without anchors, and each anchor."""
-    from parcost.output.full_report import section_page
-    from parcost.output.screen import figure_table
+    from parcost_formats.output.full_report import section_page
+    from parcost_formats.output.screen import figure_table
 
     result = report.result
     yield Heading(f"Anchors of {report.name}", 1, aside=report.path)

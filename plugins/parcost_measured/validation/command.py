@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, write_message
 from parcost.cli.output_files import OutputFile
+from parcost_apps import options
 
 if TYPE_CHECKING:
-    from parcost.batch.executors import Engine
     from parcost.contract.entries import Entry
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
+    from parcost_apps.batch.executors import Engine
     from parcost_measured.validation.pricing import RowResult
     from parcost_measured.validation.rows import PlacedRow, Rows
     from parcost_measured.validation.selection import Condition, RangeLimit
@@ -393,8 +393,8 @@ def _text(summary: Summary, format_: str, worst: int, target: OutputFile, plugin
 
 def _drawn_page(entry: Entry, target: OutputFile, plugins: Plugins) -> str:
     """Return *entry* as a page of the HTML format."""
-    from parcost.cli.formats import format_named
     from parcost.contract.offers import Exporter
+    from parcost_apps.batch.formats import format_named
 
     exporter = format_named("html", plugins).exporter
     assert isinstance(exporter, Exporter)

@@ -17,8 +17,8 @@ from parcost_measured.validation.rows import PlacedRow, UnmodelledError
 from parcost_measured.validation.study import StudyText, write
 
 if TYPE_CHECKING:
-    from parcost.batch.executors import Engine
     from parcost.plugins.selection import PluginSelection
+    from parcost_apps.batch.executors import Engine
 
 #: Columns of the batch needed for scores, with their units.
 _FIGURES = {
@@ -111,11 +111,11 @@ def price(
     """Yield the cases with their predictions; *progress* gets the number of finished cases."""
     from attrs import evolve
 
-    from parcost.batch.files import Spec
-    from parcost.batch.fingerprints import Environment, Question
-    from parcost.batch.run import BatchRun
-    from parcost.output.view import View
     from parcost.report.rejection import FAULT
+    from parcost_apps.batch.files import Spec
+    from parcost_apps.batch.fingerprints import Environment, Question
+    from parcost_apps.batch.run import BatchRun
+    from parcost_formats.output.view import View
 
     view = View(kind="line", figures=(*_FIGURES, "reserved_memory", "allocated_memory", *_ENDS))
     run = BatchRun(

@@ -15,14 +15,14 @@ from parcost.cli.output_files import OutputFile, write_with
 from parcost.records import frozen
 
 if TYPE_CHECKING:
-    from parcost.batch.cache import Cache
-    from parcost.batch.fingerprints import Environment
-    from parcost.batch.run import BatchRun
     from parcost.contract.entries import Entry, Part
     from parcost.contract.offers import Exporter, FileExporter
     from parcost.contract.plugin import Plugin
-    from parcost.output.view import View
     from parcost.plugins.discovery import Plugins
+    from parcost_apps.batch.cache import Cache
+    from parcost_apps.batch.fingerprints import Environment
+    from parcost_apps.batch.run import BatchRun
+    from parcost_formats.output.view import View
 
 _CALLED = {
     0: "without errors",
@@ -104,9 +104,9 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     Pages of few studies stay separate. Many studies, or a comparison, share a page with a line or a
     column each.
     """
-    from parcost.batch.entries import page_data
     from parcost.contract.entries import Entry
     from parcost.language.json_encoding import encode
+    from parcost_apps.batch.entries import page_data
 
     if view.kind in ("full", "section"):
         yield from entries
@@ -116,7 +116,7 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     if kind == "screen":
         yield from found
         return
-    from parcost.output.studies import join_pages
+    from parcost_formats.output.studies import join_pages
 
     page = join_pages(found, beside=kind == "compare", width=width)
     yield Entry(path="", name="", part="page", text=encode(page_data(page)))

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import pytest
 from attrs import evolve
 
-from parcost.batch.entries import entry_of
-from parcost.batch.rejections import attempt
 from parcost.contract.entries import PARTS, Entry
 from parcost.contract.offers import Exporter, FileExporter
 from parcost.contract.page import Paper
 from parcost.engine.session import load, load_text
 from parcost.language.errors import ParcostError
+from parcost.report.rejection import attempt
 from parcost.report.report import Report
+from parcost_apps.batch.entries import entry_of
 
 _HOSTILE = "<b>&\"'|`\\ \x1b[31m\x07\r\n\u202e{{7*7}} =1+1 %0A::error::.par"
 

@@ -14,7 +14,7 @@ from parcost.engine.session import Session
 from parcost.language.errors import SpecError
 from parcost.language.text import Source
 from parcost.plugins.discovery import load as load_plugins
-from parcost.testing.renaming import renamings, silent_answers, strange_values
+from parcost_apps.testing.renaming import renamings, silent_answers, strange_values
 
 _MOST_PREFIXES = 60
 _HOSTILE = (

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from parcost.batch.rejections import attempt
 from parcost.contract.entries import Entry, Part, Problem
 from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
 from parcost.language.json_encoding import encode, plain_data
-from parcost.output import json
-from parcost.output.report_page import report_page
-from parcost.output.view import View
 from parcost.report.charts import chart_data, report_charts
 from parcost.report.figures import figures_by_name, missing_names, select
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, attempt
 from parcost.report.result import verdicts
 from parcost.report.rows import claims_by_point, key_of
 from parcost.report.verdict import INVALID
+from parcost_formats.output import json
+from parcost_formats.output.report_page import report_page
+from parcost_formats.output.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

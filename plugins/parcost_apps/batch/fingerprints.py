@@ -26,11 +26,11 @@ from attrs import evolve, field
 from parcost.contract.calls import CallError, call
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.contract.plugin import Plugin
-from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
 from parcost.records import define, frozen
 from parcost.system.files import CODE, read_bytes
 from parcost.version import __version__
+from parcost_formats.output.view import View
 
 if TYPE_CHECKING:
     from parcost.binding.modules import Loader, Module
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
 
 PLUGINS = "parcost"
-_OURS = ("parcost", "parcost_grammar")
+_OURS = ("parcost", "parcost_apps", "parcost_formats", "parcost_grammar")
 _COUNTS = ("numpy",)  # whose arithmetic is ours
 _SPEC = ".par"
 _MISSED = {"missing-file", "unreadable-file", "file-too-large", "not-utf8"}

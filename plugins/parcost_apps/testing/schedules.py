@@ -14,7 +14,7 @@ from parcost.contract.study import Schedule
 from parcost.engine.orders import order_of, short_order
 from parcost.engine.replay import run
 from parcost.numeric import Real
-from parcost.testing.simulator import Simulation, ops_of, simulate
+from parcost_apps.testing.simulator import Simulation, ops_of, simulate
 
 _ROUNDING = 1e-9
 _SMALL = 60  # passes in each direction of a pipeline that is compared at many sizes

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from parcost.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
-    from parcost.cli.formats import Format
     from parcost.contract.entries import Entry
     from parcost.contract.plugin import Plugin
     from parcost.plugins.discovery import Plugins
+    from parcost_apps.batch.formats import Format
 
 
 def picture_format(name: str, plugins: Plugins) -> Format | None:
     """Return the format of that name, or None if it does not draw."""
-    from parcost.cli.formats import Format
+    from parcost_apps.batch.formats import Format
 
     found = _drawing(plugins).get(name)
     return None if found is None else Format(*found)
@@ -33,7 +33,7 @@ def unknown_format(what: str, name: str, others: Iterable[str], plugins: Plugins
 
 def write_entries(entries: Iterable[Entry], format_: Format, out: str | None) -> None:
     """Write entries with pictures in a format."""
-    from parcost.output.view import View
+    from parcost_formats.output.view import View
 
     format_.check(out)
     with OutputFile(out) as target:

@@ -31,14 +31,14 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
-from parcost.output.assumptions import assumptions
-from parcost.output.diagnostics import as_data, suppression_data
 from parcost.report.faults import fault_lines
 from parcost.report.formulas import long_figures
 from parcost.report.result import point_count
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
 from parcost.version import __version__
+from parcost_formats.output.assumptions import assumptions
+from parcost_formats.output.diagnostics import as_data, suppression_data
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Interval, Section

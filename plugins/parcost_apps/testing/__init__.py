@@ -2,7 +2,7 @@
 
 A test module of a plugin derives from a contract class, and sets its attributes:
 
-    from parcost.testing import PluginContract, ScheduleContract
+    from parcost_apps.testing import PluginContract, ScheduleContract
 
     class TestSchedule(ScheduleContract):
         schedule = EAGER_1F1B
@@ -14,13 +14,13 @@ pytest collects the tests of the contract with the class. The plugins that parco
 same tests. They need pytest, which is not a dependency of parcost.
 """
 
-from parcost.testing.collectives import CollectiveContract, PlainLink, one_level, two_levels
-from parcost.testing.exporters import ExporterContract
-from parcost.testing.formula_text import compute
-from parcost.testing.importers import ImporterContract
-from parcost.testing.plugins import PluginContract, plugins_with
-from parcost.testing.schedules import ScheduleContract
-from parcost.testing.simulator import simulate
+from parcost_apps.testing.collectives import CollectiveContract, PlainLink, one_level, two_levels
+from parcost_apps.testing.exporters import ExporterContract
+from parcost_apps.testing.formula_text import compute
+from parcost_apps.testing.importers import ImporterContract
+from parcost_apps.testing.plugins import PluginContract, plugins_with
+from parcost_apps.testing.schedules import ScheduleContract
+from parcost_apps.testing.simulator import simulate
 
 __all__ = [
     "CollectiveContract",

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from parcost.batch.files import Spec, specs
-from parcost.batch.rejections import attempt
 from parcost.binding.modules import label_of
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import SpecError
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, attempt
 from parcost.system.files import failure
+from parcost_apps.batch.files import Spec, specs
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from attrs import evolve
 
-from parcost.batch.rejections import reject
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.errors import SpecError
 from parcost.records import frozen
-from parcost.report.rejection import Rejection
+from parcost.report.rejection import Rejection, reject
 from parcost.system.files import project_root, real_path, split_recipe
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"

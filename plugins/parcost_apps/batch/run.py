@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING
 
 from attrs import field
 
-from parcost.batch.cache import Cache, CachedResult
-from parcost.batch.files import Spec
-from parcost.batch.fingerprints import Environment, Question
-from parcost.batch.worker import Task, Worker, answers
 from parcost.contract.entries import Entry
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
@@ -26,11 +22,15 @@ from parcost.records import define
 from parcost.report.rejection import FAULT, Rejection
 from parcost.system.files import current_folder
 from parcost.system.garbage import rare_collections
+from parcost_apps.batch.cache import Cache, CachedResult
+from parcost_apps.batch.files import Spec
+from parcost_apps.batch.fingerprints import Environment, Question
+from parcost_apps.batch.worker import Task, Worker, answers
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from parcost.batch.executors import Engine, Pool
+    from parcost_apps.batch.executors import Engine, Pool
 
 _MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
 _TASKS_OF_A_WORKER = 4
@@ -87,7 +87,7 @@ class BatchRun:
     def _find_answer(self, file: Spec | Rejection) -> Sequence[Entry] | None:
         """Return the entries of a rejected file or those in the cache, or None to evaluate it."""
         if isinstance(file, Rejection):
-            from parcost.batch.entries import entry_of
+            from parcost_apps.batch.entries import entry_of
 
             return [entry_of(file, self.question.part)]
         return self.cache.find(file, self.question) if self.cache is not None else None
@@ -107,7 +107,7 @@ class BatchRun:
     # --- elsewhere ------------------------------------------------------------------------
 
     def _spread(self, files: Sequence[Spec | Rejection], engine: Engine) -> Iterator[Entry]:
-        from parcost.batch.executors import Pool
+        from parcost_apps.batch.executors import Pool
 
         pool = Pool(engine)
         size = math.ceil(len(files) / (_TASKS_OF_A_WORKER * engine.workers))
@@ -163,7 +163,7 @@ class BatchRun:
         """Repeat the files of a failed group one at a time; reject each that fails again."""
         from concurrent.futures import BrokenExecutor
 
-        from parcost.batch.executors import ExecutorError
+        from parcost_apps.batch.executors import ExecutorError
 
         if isinstance(error, BrokenExecutor):
             pool.renew()
@@ -190,8 +190,8 @@ class BatchRun:
         return found
 
     def _died(self, spec: Spec, error: BaseException) -> CachedResult:
-        from parcost.batch.cache import CachedResult
-        from parcost.batch.entries import entry_of
+        from parcost_apps.batch.cache import CachedResult
+        from parcost_apps.batch.entries import entry_of
 
         said = str(error) or type(error).__name__
         message = f"the worker that evaluated `{spec.path}` died: {said}"

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from parcost.cli.text import lines
 from parcost.contract.outcome import OTHER
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
-from parcost.output.assumptions import assumed_line
-from parcost.output.cells import cells, plugin_note, share
-from parcost.output.full_report import (
+from parcost.report.faults import fault_lines, step_failure
+from parcost.report.figures import interval_of, select
+from parcost.report.verdict import is_told
+from parcost_formats.output.assumptions import assumed_line
+from parcost_formats.output.cells import cells, plugin_note, share
+from parcost_formats.output.full_report import (
     approval,
     command_line,
     ignored,
@@ -29,18 +33,14 @@ from parcost.output.full_report import (
     runs,
     section_page,
 )
-from parcost.output.text import lines
-from parcost.report.faults import fault_lines, step_failure
-from parcost.report.figures import interval_of, select
-from parcost.report.verdict import is_told
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
     from parcost.contract.outcome import Outcome
     from parcost.language.diagnostics import Diagnostic
-    from parcost.output.view import View
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
+    from parcost_formats.output.view import View
 from parcost.binding.allowances import Suppression
 
 _BAR = 28  # blocks of the longest bar

@@ -1,7 +1,7 @@
 """The language reference, made from the declarations of plugins.
 
-    python -m parcost.references.language                     prints it
-    python -m parcost.references.language docs/language.md    rewrites that part of the file
+    python -m parcost_apps.documentation.language                     prints it
+    python -m parcost_apps.documentation.language docs/language.md    rewrites that part of the file
 
 The blocks, their attributes, defaults and ranges, and the names in registries come from the
 installed plugins. So a site with plugins of its own gets its own reference.
@@ -18,13 +18,15 @@ from parcost.binding.modules import label_of
 from parcost.contract.schema import BlockType
 from parcost.engine.session import Session
 from parcost.language.syntax import Attribute
-from parcost.output.declarations import default, flow, value
 from parcost.plugins.discovery import load
+from parcost_apps.documentation.declarations import default, flow, value
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
 
-BEGIN = "<!-- reference: made by `python -m parcost.references.language docs/language.md` -->"
+BEGIN = (
+    "<!-- reference: made by `python -m parcost_apps.documentation.language docs/language.md` -->"
+)
 END = "<!-- end of reference -->"
 REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
 

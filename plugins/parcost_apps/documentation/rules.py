@@ -1,7 +1,7 @@
 """The pages of all rules, made from the rulebooks of the core and of plugins.
 
-python -m parcost.references.rules               prints them
-python -m parcost.references.rules docs/rules    writes them into a folder
+python -m parcost_apps.documentation.rules               prints them
+python -m parcost_apps.documentation.rules docs/rules    writes them into a folder
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parcost.output.rules import by_subject, listing_markdown, rule_link, short_markdown
 from parcost.plugins.discovery import load
 from parcost.plugins.rule_pages import RulePage, rule_pages
+from parcost_apps.documentation.rule_pages import (
+    by_subject,
+    listing_markdown,
+    rule_link,
+    short_markdown,
+)
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
 
-MADE = "<!-- made by `python -m parcost.references.rules docs/rules` -->\n"
+MADE = "<!-- made by `python -m parcost_apps.documentation.rules docs/rules` -->\n"
 HEAD = f"""# The rules
 
 {MADE}

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from parcost.cli.jobs import is_foreign, joined_job, with_files
 from parcost.cli.messages import write_message
 from parcost.cli.streams import Reservation
+from parcost_apps.options.jobs import is_foreign, joined_job, with_files
 
 if TYPE_CHECKING:
-    from parcost.batch.executors import Engine
-    from parcost.batch.files import Spec
     from parcost.contract.importers import ImportOptions
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
     from parcost.report.report import Report
+    from parcost_apps.batch.executors import Engine
+    from parcost_apps.batch.files import Spec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -210,14 +210,14 @@ class StudyOptions(NamedTuple):
         self, paths: Sequence[str], session: Session
     ) -> Iterator[tuple[Spec, Scenario | Rejection]]:
         """Yield the scenarios of every spec, in order; a rejection for each without one."""
-        from parcost.batch.scenarios import scenarios
+        from parcost_apps.batch.scenarios import scenarios
 
         study, values, reading, _ = self
         return scenarios(paths, session, overrides=values, study=study, reading=reading)
 
     def evaluate(self, paths: Sequence[str], session: Session) -> Iterator[Report | Rejection]:
         """Yield the reports of every spec, in order; a rejection for each without one."""
-        from parcost.batch.scenarios import evaluate
+        from parcost_apps.batch.scenarios import evaluate
 
         study, values, reading, _ = self
         return evaluate(paths, session, overrides=values, study=study, reading=reading)
@@ -389,7 +389,7 @@ def engine(jobs: int | None, executor: str | None) -> Engine | None:
         raise click.UsageError("`--jobs` and `--executor` exclude each other")
     if not executor and (jobs or 1) == 1:
         return None
-    from parcost.batch.executors import UnknownExecutorError, engine_named, processes
+    from parcost_apps.batch.executors import UnknownExecutorError, engine_named, processes
 
     if executor:
         try:

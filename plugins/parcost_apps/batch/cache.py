@@ -1,8 +1,8 @@
 """The cache of results of earlier runs, addressed by content.
 
 The key of a result is the hash of its environment and question (see
-:mod:`~parcost.batch.fingerprints`). The hashes of the imports of the spec are stored with it. A
-lookup reads the spec, its result, and every import once per run. Nothing is parsed, bound or
+:mod:`~parcost_apps.batch.fingerprints`). The hashes of the imports of the spec are stored with it.
+A lookup reads the spec, its result, and every import once per run. Nothing is parsed, bound or
 evaluated, and no plugin is imported.
 
 Files of the cache are written atomically, so runs may share one. Each has a digest of its content
@@ -29,12 +29,12 @@ from typing import Any, TypeVar
 
 from attrs import field
 
-from parcost.batch.files import Spec
-from parcost.batch.fingerprints import Environment, Import, Question, digest, location
 from parcost.contract.entries import Entry
 from parcost.language.errors import SpecError
 from parcost.records import define, frozen
 from parcost.system.files import CACHED, SPEC, read_bytes, read_text
+from parcost_apps.batch.files import Spec
+from parcost_apps.batch.fingerprints import Environment, Import, Question, digest, location
 
 T = TypeVar("T")
 

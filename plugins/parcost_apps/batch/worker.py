@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, field
 
-from parcost.batch.cache import CachedResult, pack
-from parcost.batch.files import Spec
-from parcost.batch.fingerprints import Environment, Imports, Question
-from parcost.batch.rejections import attempt
 from parcost.language.errors import ParcostError
 from parcost.records import define, frozen
-from parcost.report.rejection import FAULT, Rejection
+from parcost.report.rejection import FAULT, Rejection, attempt
 from parcost.system.garbage import collect_rarely
 from parcost.system.process import changed_state
+from parcost_apps.batch.cache import CachedResult, pack
+from parcost_apps.batch.files import Spec
+from parcost_apps.batch.fingerprints import Environment, Imports, Question
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry
@@ -88,8 +87,8 @@ class Worker:
         progress: Callable[[str], None] | None = None,
     ) -> CachedResult:
         """Evaluate every study of a file; *progress* receives the number of points done."""
-        from parcost.batch.entries import entry_of
-        from parcost.batch.scenarios import of_spec, passed_over
+        from parcost_apps.batch.entries import entry_of
+        from parcost_apps.batch.scenarios import of_spec, passed_over
 
         self._forget()
         bound = [*of_spec(spec, self.session, overrides=question.overrides, study=question.study)]

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from parcost.cli.text import widths
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
-from parcost.output.cells import share
-from parcost.output.full_report import refusal_word, runs
-from parcost.output.screen import ranking
-from parcost.output.text import widths
 from parcost.report.faults import fault_lines
 from parcost.report.figures import select
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
+from parcost_formats.output.cells import share
+from parcost_formats.output.full_report import refusal_word, runs
+from parcost_formats.output.screen import ranking
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry
