@@ -149,6 +149,9 @@ def test_what_the_layer_at_work_needs_is_back_on_the_device(overlap: str, layers
             # values; four bytes of statistics for each of 32 heads
             token = 2 * 3 * 14_336 + 2 * 5 * 4096 + 2 * 2 * 1024 + 4 * 32
             assert back == layers * 8192 * token
+            (sent,) = {line.term.bytes_ for line in outcome.ledger if "to the host" in line.name}
+            # with the layer's input, and nothing of the head
+            assert sent == 32 * 8192 * (token + 2 * 4096)
     assert found["none"] >= found["selective"] >= found["full"]
 
 
@@ -167,6 +170,23 @@ def test_sharded_parameters_come_for_each_gather(bind: Bind) -> None:
     terms = [t for _, t in study.contributions("terms") if t.name == "parameters from the host"]
     assert [(t.pass_, t.bytes_) for t in terms] == [("F", 2e9 / 8), ("B", 2e9 / 8)]
     assert "weights" not in lines(study)
+
+
+def test_activations_of_the_ends_stay_on_the_device(bind: Bind) -> None:
+    """Three quarters of 8 GB of the layers leave, and none of the 2 GB of the head."""
+    study = bind(
+        {**LINK, "offload.activations": 0.75, "memory.fragmentation": 0.1},
+        terms=[Work(name="f", seconds=1.0, pass_="F", formula=GIVEN)],
+        memory=[
+            Memory(name="kept", bytes_=8e9, formula=GIVEN, per_micro_batch=True),
+            Memory(name="logits", bytes_=2e9, formula=GIVEN, per_micro_batch=True, stays=True),
+        ],
+    )
+    held = lines(study)
+    assert (held["kept"], held["logits"]) == (2e9, 2e9)
+    assert held["fragmentation"] == pytest.approx(0.4e9)
+    assert times(study)["activations to the host"] == pytest.approx((0.0, 6e9 / 50e9))
+    assert details(study)["host_memory"] == 6e9
 
 
 def test_all_activations_of_a_pipeline_leave_room_for_none(bind: Bind) -> None:

@@ -17,7 +17,7 @@ def kind(stages: tuple[int, ...] = (0,), of: int = 1) -> StageKind:
     """Return 1000 parameters that 8 ranks hold alike, of which 4 share what ZeRO shards."""
     return StageKind(
         stages=stages, of=of, layers=1, layer=1000.0, matrix=0.0, before=0.0, after=0.0,
-        elements=1000.0, group="data", replicas=8.0, shard=4.0,
+        elements=1000.0, multiplied=0.0, group="data", replicas=8.0, shard=4.0,
         wire=dict.fromkeys(("before", "layer", "after"), 2.0),
     )  # fmt: skip
 
@@ -45,7 +45,11 @@ class Fake(dict[Any, Any]):
                 ),
                 Training: SimpleNamespace(
                     precision=SimpleNamespace(
-                        weights=2.0, gradients=4.0, optimizer=12.0, update_traffic=30.0
+                        weights=2.0,
+                        wide_weights=2.0,
+                        gradients=4.0,
+                        optimizer=12.0,
+                        update_traffic=30.0,
                     )
                 ),
                 Layout: SimpleNamespace(zero=zero),
@@ -178,9 +182,11 @@ def test_activations_travel_by_the_size_of_their_stage(monkeypatch: pytest.Monke
 def test_tensors_saved_in_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "virtual_stages", lambda _: 2)
 
-    def memory(bytes_: float, count: Any, *moments: str, often: bool = True) -> Any:
+    def memory(
+        bytes_: float, count: Any, *moments: str, often: bool = True, stays: bool = False
+    ) -> Any:
         return None, SimpleNamespace(
-            bytes_=bytes_, count=count, moments=moments, per_micro_batch=often
+            bytes_=bytes_, count=count, moments=moments, per_micro_batch=often, stays=stays
         )
 
     parts = [
@@ -188,6 +194,7 @@ def test_tensors_saved_in_forward(monkeypatch: pytest.MonkeyPatch) -> None:
         memory(100.0, (1.0, 2.0), "forward", "backward"),
         memory(1000.0, 1, "backward"),
         memory(1000.0, 1, "forward", often=False),
+        memory(1000.0, 1, "forward", "loss", stays=True),  # of the head
     ]
     study: Any = SimpleNamespace(contributions=lambda _: parts)
     assert offload._activation_bytes(study) == [130.0, 230.0]

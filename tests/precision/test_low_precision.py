@@ -142,13 +142,30 @@ def test_delayed_scaling_shrinks_nothing_that_is_sent() -> None:
     assert sent_bytes(study("fp8_delayed", layout)) == sent_bytes(study("", layout))
 
 
-def test_fp8_weights_halve_the_parameter_all_gather_and_no_gradient() -> None:
+PSI = 8_030_261_248
+#: Embedding and head, and 65 norms: no matrix of a layer.
+OTHERS = 2 * 128_256 * H + 65 * H
+
+
+def test_fp8_weights_halve_the_gather_of_linear_layers_and_no_gradient() -> None:
     wide, small = (
         sent_bytes(study("", "zero = 1")),
         sent_bytes(study("fp8_param_gather", "zero = 1")),
     )
-    assert small["parameter all-gather"] == wide["parameter all-gather"] / 2
+    assert OTHERS == PSI - LAYERS * LINEAR == 1_050_939_392
+    assert wide["parameter all-gather"] == 2 * PSI
+    assert small["parameter all-gather"] == LAYERS * LINEAR + 2 * OTHERS == 9_081_200_640
     assert small["gradient reduce-scatter"] == wide["gradient reduce-scatter"]
+
+
+def test_fully_sharded_layers_gather_narrow_matrices_and_wide_norms() -> None:
+    """The last stage of two has the head and the final norm, and no embedding."""
+    layout = "zero = 3, pp = 2, dp = 4"
+    sent = sent_bytes(study("fp8_torchao", layout, extra="sharding { reshard = off }"))
+    assert sent["leading parameter all-gather, stage 0"] == 2 * 128_256 * H
+    for stage in (0, 1):
+        assert sent[f"first parameter all-gather, stage {stage}"] == LINEAR + 2 * 2 * H
+    assert sent["trailing parameter all-gather, stage 1"] == 2 * (128_256 * H + H)
 
 
 @pytest.mark.slow
@@ -224,10 +241,11 @@ def test_fp8_weights_replace_two_bytes_by_one_and_its_transpose() -> None:
             if "weights" in term.name
         )
 
-    psi, linear = 8_030_261_248, LAYERS * LINEAR
-    assert weights("bf16") == 2 * psi
-    assert weights("fp8_delayed") == 2 * psi + 2 * linear
-    assert weights("fp8_param_gather") == psi + linear
+    linear = LAYERS * LINEAR
+    assert weights("bf16") == 2 * PSI
+    assert weights("fp8_delayed") == 2 * PSI + 2 * linear
+    assert weights("fp8_param_gather") == 2 * linear + 2 * OTHERS
+    assert weights("mxfp8_nemo") == pytest.approx(2.0625 * linear + 2 * OTHERS)
 
 
 # --- What it says ---------------------------------------------------------------------------------

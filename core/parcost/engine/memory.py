@@ -58,7 +58,7 @@ def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> P
             formula=term.formula,
             plugin=plugin,
             term=term,
-            left=held.left if term.per_micro_batch else 1.0,
+            left=held.left_of(term),
         )
         for (plugin, term), amount in zip(terms, amounts, strict=True)
         if any_of(amount != 0)
@@ -150,24 +150,26 @@ class DeviceMemory:
         steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
         if moment not in _LIVING:
             return steady
-        kept = self.left * _sum_products(self._counts(d, alive), self._weights(d, moment))
+        kept = _sum_products(self._counts(d, alive), self._weights(d, moment))
         return steady + kept * (1.0 + self.added)
 
     def activations(self, d: int, moment: Moment) -> Real:
         """Return the bytes of activations on device *d*, for the micro-batches in flight."""
         if moment not in _LIVING:
             return 0.0
-        return self.left * _sum_products(self.alive(d, moment), self._weights(d, moment))
+        return _sum_products(self.alive(d, moment), self._weights(d, moment))
 
     def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the bytes of *term* that device *d* holds."""
-        own = term.bytes_ * self.times(term, d, moment)
-        if term.per_micro_batch:
-            own = own * self.left
+        own = term.bytes_ * self.times(term, d, moment) * self.left_of(term)
         share = term.of_activations
         if not is_array(share) and share <= 0:
             return own
         return own + maximum(share, 0.0) * self.activations(d, moment)
+
+    def left_of(self, term: Memory) -> Real:
+        """Return the share of *term* that is on the device."""
+        return self.left if term.per_micro_batch and not term.stays else 1.0
 
     def _steady(self, held: Sequence[int]) -> Sequence[Real]:
         """Return the bytes at each moment that do not depend on the micro-batches in flight."""
@@ -272,7 +274,7 @@ class DeviceMemory:
             if alike not in self._alike:
                 found: list[Real] = [0.0] * len(self.fields)
                 for term, shares in held:
-                    bytes_ = term.bytes_ * count(term, stage)
+                    bytes_ = term.bytes_ * count(term, stage) * self.left_of(term)
                     for i, share in enumerate(shares):
                         if is_array(share) or share:
                             found[i] = found[i] + bytes_ * share

@@ -815,7 +815,10 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
 
 
 #: State attributes of a precision that may be taken from another precision.
-_STATE = ("weights", "gradients", "optimizer", "reduction", "gather", "update_traffic")
+_STATE = (
+    *("weights", "wide_weights", "gradients", "optimizer"),
+    *("reduction", "gather", "wide_gather", "update_traffic"),
+)
 
 
 def _recipe(facts: Facts, assumptions: list[str]) -> Iterator[str]:

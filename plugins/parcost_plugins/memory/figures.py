@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_states,
     shards_weights,
 )
-from parcost_plugins.vocabulary.stage_parameters import stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import mean_weight, stage_kinds
 
 _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no further one
 
@@ -57,7 +57,7 @@ def _recipe(study: Study) -> Iterator[Figure]:
     for held in study.parameters:
         parts[held.name] = parts.get(held.name, 0.0) + held.total * sum(held.count)
     sheet = Sheet(
-        weights=(precision.weights, "B"),
+        weights=(mean_weight(study), "B"),
         gradients=(precision.gradients, "B"),
         optimizer=(precision.optimizer, "B"),
         N=formula("sum(psi)", psi=parts),

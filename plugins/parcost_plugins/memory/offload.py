@@ -214,21 +214,20 @@ def _state(study: Study, kind: StageKind) -> Real:
     outer = outer_state_bytes(local)
     if any_of(outer != 0) and local.offload:
         shared = shared + outer
-    whole = offload.parameters * precision.weights
-    return (
-        shared / kind.shards(shards_states(study)) + whole / kind.shards(shards_weights(study))
-    ) * kind.elements
+    state = shared / kind.shards(shards_states(study)) * kind.elements
+    return state + _weights(study, kind, "trained")
 
 
 def _weights(study: Study, kind: StageKind, holding: Holding) -> Real:
     """Return the bytes of weights that a host keeps for a stage of *kind*."""
-    each = study[Offload].parameters * weight_bytes(study, holding)
-    return each / kind.shards(shards_weights(study)) * kind.elements
+    away = study[Offload].parameters / kind.shards(shards_weights(study))
+    return away * kind.total_bytes(*weight_bytes(study, holding))
 
 
 def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
     offload, precision = study[Offload], study[Training].precision
-    away = offload.optimizer * kind.elements / kind.shards(shards_states(study))
+    share = offload.optimizer / kind.shards(shards_states(study))
+    away = share * kind.elements
     if offload.update == "device":
         yield _transfer_term(
             kind.label("optimizer state from and to the host"),
@@ -250,9 +249,8 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
             "memory traffic of the update",
             resource="host memory",
         )
-    yield _transfer_term(
-        kind.label("parameters from the host"), away * precision.weights, kind, bandwidth, ""
-    )
+    weights = share * kind.total_bytes(*weight_bytes(study, "trained"))
+    yield _transfer_term(kind.label("parameters from the host"), weights, kind, bandwidth, "")
 
 
 def _transfer_term(
@@ -272,8 +270,8 @@ def _transfer_term(
 def _parameters(study: Study, kind: StageKind, bandwidth: Real, holding: Holding) -> Iterator[Work]:
     """Yield the transfers of a rank's shards before each gather: in forward, again in backward."""
     offload = study[Offload]
-    away = offload.parameters * kind.elements / kind.shard
-    bytes_ = away * weight_bytes(study, holding)
+    whole = kind.total_bytes(*weight_bytes(study, holding))
+    bytes_ = offload.parameters / kind.shard * whole
     name = "parameters" if holding == "trained" else f"{holding} parameters"
     for pass_ in ("F", "B") if reshards(study) else ("F",):
         yield Work(
@@ -314,10 +312,10 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
 
 
 def _activation_bytes(study: Study) -> list[Real]:
-    """Return the activation bytes of one micro-batch on each virtual stage."""
+    """Return the activation bytes of one micro-batch that may leave each virtual stage."""
     found: list[Real] = [0.0] * virtual_stages(study)
     for _, held in study.contributions("memory"):
-        if held.per_micro_batch and "forward" in held.moments:
+        if held.per_micro_batch and not held.stays and "forward" in held.moments:
             for stage in range(len(found)):
                 often = held.count if isinstance(held.count, (float, int)) else held.count[stage]
                 found[stage] = found[stage] + held.bytes_ * often

@@ -95,23 +95,29 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         if isinstance(bytes_, float) and not bytes_:
             continue
         origins = partial(_size_of_element, precision, name)
-        yield _share(kind, (str(cause), cause, tag), bytes_, sharded, away, origins)
+        yield _share(kind, (str(cause), cause, tag), (bytes_, bytes_), sharded, away, origins)
 
 
 def _share(
     kind: StageKind,
     names: tuple[str, str, str],
-    bytes_: Real,
+    bytes_: tuple[Real, Real],
     sharded: bool,
     away: Real,
     origins: Callable[[], dict[str, Any]] | None,
 ) -> Memory:
-    """Return a rank's share of state of *bytes_* per parameter: name, cause and tag in *names*."""
+    """Return a rank's share of state: name, cause and tag in *names*.
+
+    *bytes_* are per parameter, in linear layers and elsewhere.
+    """
     name, cause, tag = names
-    shards = kind.shards(sharded)
-    text, symbols = "psi e / N", {"psi": kind.elements, "e": (bytes_, "B"), "N": shards}
+    text, symbols = kind.bytes_text(*bytes_)
+    remark = ", l in linear layers" if "l" in symbols else ""
+    text, symbols = f"{text} / N", {**symbols, "N": kind.shards(sharded)}
     if not isinstance(away, float) or away:
-        text, symbols = "psi e / N (1 - o), o on the host", {**symbols, "o": away}
+        text, symbols = f"{text} (1 - o)", {**symbols, "o": away}
+        remark += ", o on the host"
+    text += remark
     return Memory(
         name=kind.label(name),
         cause=cause,

@@ -171,7 +171,7 @@ def _whole_gradient(rank: Rank, study: Study) -> Memory:
             "N > 1 ? max(V h w / t - f s b V / t, 0) : 0, over N ranks; f B for a logit were freed",
             {
                 "N": spread(study)[2],
-                "w": (precision.reduction if by_matrix else precision.gather, "B"),
+                "w": (precision.reduction if by_matrix else precision.wide_gather, "B"),
                 "f": (freed, "B"),
             },
             source="autograd: gradients of the loss, of the logits, of the head",

@@ -24,6 +24,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
+from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
 from parcost_plugins.vocabulary.run_choices import recomputed_modules, stops_early
 
@@ -294,6 +295,7 @@ class Rank:
 
         Separate weight gradients need the inputs of products and the gradients of their outputs.
         The gradients replace the outputs. Only the share *freed* of a tensor is freed before.
+        Tensors of the ends are never offloaded: frameworks offload those of layers.
         """
         return Memory(
             name=name,
@@ -301,6 +303,7 @@ class Rank:
             bytes_=bytes_,
             count=count,
             per_micro_batch=True,
+            stays=tag == ENDS,
             freed_at_b=freed,
             moments=moments,
             tag=tag,

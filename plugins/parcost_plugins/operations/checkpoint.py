@@ -12,7 +12,7 @@ from parcost import Formula, Real, Study, formula
 from parcost.numeric import maximum, minimum
 from parcost_plugins.vocabulary import Checkpoint, Cluster, Training
 from parcost_plugins.vocabulary.run_choices import shards_states
-from parcost_plugins.vocabulary.stage_parameters import trained_parameters
+from parcost_plugins.vocabulary.stage_parameters import mean_weight, trained_parameters
 
 
 @frozen(kw_only=True, eq=False)
@@ -47,8 +47,7 @@ def _size(study: Study, checkpoint: Checkpoint) -> Formula | None:
         return None
     each = checkpoint.bytes_per_parameter
     if each is None:
-        precision = study[Training].precision
-        each = precision.weights + precision.optimizer
+        each = mean_weight(study) + study[Training].precision.optimizer
     elements: Real = 0.0
     for held in trained_parameters(study):
         elements = elements + held.total * sum(held.count)

@@ -165,15 +165,13 @@ def _most_tensors(study: Study) -> float:
 def _linear(study: Study) -> Iterator[tuple[str, Real, Sequence[float]]]:
     """Yield kinds of stages: a label, their linear parameters on a rank, and the count on each
     stage.
-
-    They are the parameters of layers split by tensor parallelism, biases included.
     """
     if study.has_structures:
-        held = _split_layers(p for _, p in study.contributions_by_row("parameters"))
+        held = _multiplied(p for _, p in study.contributions_by_row("parameters"))
         for slot in slots(study, tuple(p.count for p in held), empty=False):
             yield f", kind {slot.number}", _elements(held, slot.counts), slot.row
         return
-    held = _split_layers(study.parameters)
+    held = _multiplied(study.parameters)
     of = virtual_stages(study)
     kinds: dict[tuple[float, ...], list[int]] = {}
     for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
@@ -185,13 +183,8 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Sequence[float]]]:
             yield where, _elements(held, counts), on
 
 
-def _split_layers(parameters: Iterable[Any]) -> Sequence[Parameters]:
-    """Return the parameters of layers that tensor parallelism splits."""
-    return [
-        p
-        for p in parameters
-        if isinstance(p, Parameters) and p.place == "layer" and not (p.replicated or p.adapter)
-    ]
+def _multiplied(parameters: Iterable[Any]) -> Sequence[Parameters]:
+    return [p for p in parameters if isinstance(p, Parameters) and p.multiplied]
 
 
 def _elements(held: Sequence[Parameters], counts: Sequence[Real]) -> Real:

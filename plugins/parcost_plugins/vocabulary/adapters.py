@@ -122,14 +122,15 @@ def holdings(study: Study) -> tuple[Holding, ...]:
     return frozen if adapters.base is None else ("quantized", *frozen)
 
 
-def weight_bytes(study: Study, holding: Holding) -> Real:
-    """Return the bytes of a weight by how it is held."""
-    adapters = study.get(Adapters)
+def weight_bytes(study: Study, holding: Holding) -> tuple[Real, Real]:
+    """Return the bytes of a weight by how it is held: in linear layers, and elsewhere."""
+    adapters, precision = study.get(Adapters), study[Training].precision
     if adapters is None or holding == "trained":
-        return study[Training].precision.weights
+        return precision.weights, precision.wide_weights
+    each = adapters.weights
     if holding == "quantized" and adapters.base is not None:
-        return adapters.base.bytes_
-    return adapters.weights
+        each = adapters.base.bytes_
+    return each, each
 
 
 def gathered_bytes(study: Study, holding: Holding) -> Real:
@@ -138,7 +139,7 @@ def gathered_bytes(study: Study, holding: Holding) -> Real:
     Frozen weights travel as they are stored, or cast if the recipe gathers narrower ones.
     """
     gather = study[Training].precision.gather
-    return gather if holding == "trained" else minimum(weight_bytes(study, holding), gather)
+    return gather if holding == "trained" else minimum(weight_bytes(study, holding)[0], gather)
 
 
 def passes_of(study: Study, counted: ModelFlops) -> float:

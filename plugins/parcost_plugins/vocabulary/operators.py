@@ -167,6 +167,14 @@ class Parameters(ParameterGroup):
     adapter: bool = False
     source: str = ""
 
+    @property
+    def multiplied(self) -> bool:
+        """Whether a linear layer or an expert holds them, which a recipe may keep narrow.
+
+        They are the parameters of layers split by tensor parallelism, biases included.
+        """
+        return self.place == "layer" and not (self.replicated or self.adapter)
+
 
 @record(kw_only=True, eq=False)
 class ModelFlops(FlopCount):

@@ -102,8 +102,8 @@ class Offload:
     activations: Real = fraction(
         default="layers / training.model.layers",
         doc=(
-            "share of the saved activations that is sent to the host in forward and fetched in "
-            "backward"
+            "share of the saved activations of layers that is sent to the host in forward and "
+            "fetched in backward; those of embedding and head stay"
         ),
     )
     update: str = word(

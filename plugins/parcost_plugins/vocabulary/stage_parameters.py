@@ -14,13 +14,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from parcost import StageCounts, record
-from parcost.numeric import all_of, any_of, max_of, maximum, ratio, where
+from parcost.numeric import all_of, any_of, is_array, max_of, maximum, ratio, where
 from parcost_plugins.vocabulary.adapters import (
     Holding,
     gathered_bytes,
     holding_of,
     is_trained,
     trains_model,
+    weight_bytes,
 )
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
@@ -38,7 +39,8 @@ class StageKind:
 
     A stage has *layers* of *layer* parameters each (their mean, if they differ). The largest matrix
     of a layer has *matrix* parameters. *before* and *after* are the parameters before the first
-    layer of the model and after its last. *elements* is the total. All are counts on one rank.
+    layer of the model and after its last. *elements* is the total, of which *multiplied* are in
+    linear layers and experts. All are counts on one rank.
 
     The ranks of *group*, *replicas* of them, hold the same parameters. ZeRO shards their state over
     *shard* of these. If *shard* is less than *replicas*, the others hold copies of the shards.
@@ -55,6 +57,7 @@ class StageKind:
     before: Real
     after: Real
     elements: Real
+    multiplied: Real
     group: str
     replicas: Real
     shard: Real
@@ -73,6 +76,20 @@ class StageKind:
         """Return *name*, with the stages if other stages differ."""
         whose = f"{name} of experts" if self.expert else name
         return whose if len(self.stages) == self.of else f"{whose}, {stage_range(self.stages)}"
+
+    def bytes_text(self, each: Real, wide: Real) -> tuple[str, dict[str, Any]]:
+        """Return the bytes of all parameters as a formula's text and symbols.
+
+        Those in linear layers have *each* bytes, others *wide*.
+        """
+        symbols: dict[str, Any] = {"psi": self.elements, "e": (each, "B")}
+        if not is_array(each, wide) and each == wide:
+            return "psi e", symbols
+        return "(psi w + l (e - w))", {**symbols, "w": (wide, "B"), "l": self.multiplied}
+
+    def total_bytes(self, each: Real, wide: Real) -> Real:
+        """Return the same as a number."""
+        return self.elements * wide + self.multiplied * (each - wide)
 
     def shards(self, sharded: bool) -> Real:
         """Return the number of ranks over which a state is sharded: 1 if it is not *sharded*."""
@@ -95,6 +112,17 @@ def trained_kinds(study: Study) -> Sequence[StageKind]:
 def trained_parameters(study: Study) -> Sequence[Parameters]:
     """Return the parameters with gradients and optimizer state."""
     return [held for held in study.parameters if is_trained(study, held)]
+
+
+def mean_weight(study: Study) -> Real:
+    """Return the bytes of a weight that is trained, averaged over the parameters of the model."""
+    every: Real = 0.0
+    multiplied: Real = 0.0
+    for held in trained_parameters(study):
+        size = held.total * sum(held.count)
+        every, multiplied = every + size, multiplied + size * held.multiplied
+    each, wide = weight_bytes(study, "trained")
+    return wide + ratio(multiplied, every) * (each - wide)
 
 
 def _stage_kinds(study: Study, holding: Holding | Literal[""]) -> Sequence[StageKind]:
@@ -149,7 +177,15 @@ def _wire(study: Study, held: Sequence[Parameters], counts: Sequence[Real]) -> M
     """Return the mean bytes per parameter on the wire of each part of a stage."""
     parts = ("before", "layer", "after")
     if trains_model(study):
-        return dict.fromkeys(parts, study[Training].precision.gather)
+        precision = study[Training].precision
+        each, wide = precision.gather, precision.wide_gather
+        layer: Real = 0.0
+        narrow: Real = 0.0
+        for p, count in zip(held, counts, strict=True):
+            if p.place == "layer":
+                layer = layer + p.elements * count
+                narrow = narrow + p.elements * count * p.multiplied
+        return {**dict.fromkeys(parts, wide), "layer": wide + ratio(narrow, layer) * (each - wide)}
     elements: dict[str, Real] = dict.fromkeys(parts, 0.0)
     bytes_: dict[str, Real] = dict.fromkeys(parts, 0.0)
     for p, count in zip(held, counts, strict=True):
@@ -267,9 +303,8 @@ def _sizes_of_structures(
         if parameters.place == "layer":
             matrix = maximum(matrix, where(count > 0, parameters.elements, 0.0))
         sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
-    elements = sizes["before"] + sizes["layer"] + sizes["after"]
     layer = where(depth > 0, sizes["layer"] / maximum(depth, 1.0), 0.0)
-    return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
+    return {**sizes, "layer": layer, "matrix": matrix, **_totals(sizes, counts, held)}
 
 
 def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Any]:
@@ -282,9 +317,22 @@ def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Any]
             if parameters.place == "layer":
                 matrix = maximum(matrix, parameters.elements)
             sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
-    elements = sizes["before"] + sizes["layer"] + sizes["after"]
     layer = sizes["layer"] / depth if depth else 0.0
-    return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
+    return {**sizes, "layer": layer, "matrix": matrix, **_totals(sizes, counts, held)}
+
+
+def _totals(
+    sizes: Mapping[str, Real], counts: Sequence[Real], held: Sequence[Parameters]
+) -> dict[str, Real]:
+    """Return the parameters of a stage, and those of them in linear layers and experts."""
+    multiplied: Real = 0.0
+    for parameters, count in zip(held, counts, strict=True):
+        if parameters.multiplied:
+            multiplied = multiplied + parameters.elements * count
+    return {
+        "elements": sizes["before"] + sizes["layer"] + sizes["after"],
+        "multiplied": multiplied,
+    }
 
 
 def stage_range(stages: tuple[int, ...]) -> str:

@@ -144,6 +144,12 @@ class Precision:
     weights: Real = quantity(
         BYTES, positive=True, doc="bytes per parameter for forward and backward"
     )
+    wide_weights: Real = quantity(
+        BYTES,
+        positive=True,
+        default="weights",
+        doc="the same outside of linear layers and experts: embedding, head, norms and router",
+    )
     gradients: Real = quantity(BYTES, doc="bytes per parameter of the accumulated gradients")
     gradient_copies: Real = quantity(
         BYTES,
@@ -166,6 +172,12 @@ class Precision:
     )
     gather: Real = quantity(
         BYTES, positive=True, default="weights", doc="bytes per parameter on the wire"
+    )
+    wide_gather: Real = quantity(
+        BYTES,
+        positive=True,
+        default="gather",
+        doc="the same outside of linear layers and experts",
     )
     tensor_gather: Real = quantity(
         BYTES,

@@ -166,7 +166,7 @@ def volume(study: Study, wire: ShardGroup) -> Real:
         share = 2.0 * (groups - 1.0) / groups * kind.elements * precision.reduction / kind.shard
         found = found + often * share
     if shards_states(study) and not shards_weights(study):
-        found = found + around * kind.elements * precision.gather
+        found = found + around * kind.total_bytes(precision.gather, precision.wide_gather)
     local = study[LocalUpdates]
     if not kind.expert and any_of(local.workers > 1):
         workers, shards = local.workers, kind.shards(shards_states(study))

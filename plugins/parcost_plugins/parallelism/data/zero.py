@@ -93,14 +93,11 @@ def _gather(study: Study) -> Iterator[Once]:
     overlap = hides_parameters(study)
     when: When = "fill" if overlap else "end"
     for wire in trained_groups(study):
-        n = wire.kind.elements * study[Training].precision.gather
-        buckets = wire.buckets(wire.kind.elements * study[Training].precision.gradients, overlap)
-        part = formula(
-            "psi a / N",
-            psi=wire.kind.elements,
-            a=(study[Training].precision.gather, "B"),
-            N=buckets,
-        )
+        precision = study[Training].precision
+        text, symbols = wire.kind.bytes_text(precision.gather, precision.wide_gather)
+        n = wire.kind.total_bytes(precision.gather, precision.wide_gather)
+        buckets = wire.buckets(wire.kind.elements * precision.gradients, overlap)
+        part = formula(f"{text} / N", {**symbols, "N": buckets})
         call = wire.call("all_gather", part)
         yield Once(
             name=wire.kind.label("parameter all-gather"),
