@@ -51,10 +51,10 @@ def test_files_that_a_configuration_sources_are_read() -> None:
         "training.model": "llama31_405b",
         "training.sequence": "8192",
         "overlap.tensor": "pipelined",
-        "precision.weights": "1 B",
     }
     assert expected.items() <= settings(found).items()
-    assert "precisions.fp8_current" in uses(found)
+    # Parameters are gathered in 8 bits, and gradients reduced in 16.
+    assert "precisions.fp8_current_nemo" in uses(found)
     assert assumptions(found)["layout.sequence_parallel"].startswith("MLPerf Training")
     assert [one.attribute for one in found.questions] == ["training.recompute"]
 
@@ -76,7 +76,7 @@ def test_buckets_have_elements_of_two_bytes() -> None:
 
 def test_what_missing_files_set_raises_questions() -> None:
     asked = [one.attribute for one in read(JOB).questions]
-    assert asked == ["layout.zero", "training.recompute", "precision"]
+    assert asked == ["layout.zero", "precision", "training.recompute"]
     asked = [one.attribute for one in read(JOB.replace("_405b", "_own")).questions]
     assert asked[:2] == ["model", "training.sequence"]
 
@@ -84,12 +84,109 @@ def test_what_missing_files_set_raises_questions() -> None:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("export FP8=True\n", "fp8_delayed"),
         ("export FP8=True FP8_RECIPE=delayed\n", "fp8_delayed"),
+        ("export FP8=True FP8_RECIPE=delayed FP8_PARAM_GATHER=True\n", "fp8_delayed_nemo"),
+        ("export FP8=True FP8_RECIPE=mxfp8 FP8_PARAM_GATHER=True\n", "mxfp8_nemo"),
+        ("export FP8=False\n", "bf16_nemo"),
     ],
 )
 def test_recipes_of_eight_bits_are_read(line: str, answer: str) -> None:
-    assert f"precisions.{answer}" in uses(read(f"{JOB}{line}"))
+    found = read(f"{JOB}{line}")
+    assert f"precisions.{answer}" in uses(found)
+    # pretrain.py reduces gradients of 2 bytes; catalogue entries of NeMo have them already.
+    assert settings(found).get("precision.gradients", "2 B") == "2 B"
+    assert ("precision.gradients" in settings(found)) == (not answer.endswith("_nemo"))
+
+
+def test_a_recipe_that_no_file_names_is_asked_for() -> None:
+    (question,) = [
+        one for one in read(f"{JOB}export FP8=True\n").questions if one.attribute == "precision"
+    ]
+    assert "--use catalog.precisions.mxfp8_nemo" in question.answers
+
+
+MIXTURE = """\
+source $(dirname ${BASH_SOURCE[0]})/config_common.sh
+export MINIBS=2
+export TENSOR_MODEL_PARALLEL=2
+export PIPELINE_MODEL_PARALLEL=1
+export CONTEXT_PARALLEL=2
+export CP_COMM_TYPE=a2a
+export EXPERT_PARALLEL=8
+export EXPERT_TENSOR_PARALLEL=1
+export MOE_TOKEN_DISPATCHER_TYPE=flex
+export MOE_FLEX_DISPATCHER_BACKEND=hybridep
+export NUM_DISTOPT_INSTANCES=2
+export INTERLEAVED_PIPELINE=null
+export DGXNNODES=4
+export DGXNGPU=8
+"""
+SIZED = """\
+export MODEL_SIZE=20b
+export USE_DIST_OPTIMIZER=True
+export FP8=True
+export FP8_PARAM_GATHER=True
+"""
+
+
+def test_the_size_of_a_common_file_names_a_benchmark_with_experts() -> None:
+    found = read(MIXTURE, config_common=SIZED)
+    assert not found.questions
+    assert not found.problems
+    expected = {
+        "layout.ep": "8",
+        "layout.etp": "1",
+        "routing.dispatcher": "hybridep",
+        "context.algorithm": "ulysses",
+        "sharding.shard": "layout.dp * layout.cp / 2",
+        "training.sequence": "8192",
+        "training.recompute": "none",
+        "model.vocabulary": "128_256",  # of its tokenizer, and not of the published model
+    }
+    assert expected.items() <= settings(found).items()
+    assert {"models.gpt_oss_20b", "precisions.fp8_current_nemo"} <= set(uses(found))
+    # Without its common file nothing is known of the model, and nothing of recomputation.
+    asked = [one.attribute for one in read(MIXTURE).questions]
+    assert asked == ["model", "training.sequence", "layout.zero", "precision", "training.recompute"]
+
+
+@pytest.mark.parametrize(
+    ("line", "attribute", "value"),
+    [
+        ("OVERWRITTEN_NUM_LAYERS=12", "model.layers", "12"),
+        ("ENCODER_SEQ_LENGTH=4096", "training.sequence", "4096"),
+        ("GLOBAL_BATCH_SIZE=96", "training.global_batch", "96 sequences"),
+        ("ACT_CKPT_GRANULARITY=full", "training.recompute", "full"),
+        ('RECOMPUTE_MODULES="mlp layernorm"', "recompute.mlp", "on"),
+        ('RECOMPUTE_MODULES="core_attn"', "training.recompute", "selective"),
+        ("MOE_EXPERT_CAPACITY_FACTOR=1.5", "routing.capacity_factor", "1.5"),
+        ("OVERLAP_MOE_EXPERT_PARALLEL_COMM=True", "routing.hide", "pair"),
+    ],
+)
+def test_a_variable_that_decides_is_read(line: str, attribute: str, value: str) -> None:
+    found = read(f"{MIXTURE}export {line}\n", config_common=SIZED)
+    assert settings(found)[attribute] == value
+
+
+@pytest.mark.parametrize(
+    ("line", "attribute"),
+    [
+        ("PIPELINE_LAYOUT='Et|tL'", "schedule.stages"),
+        ("USE_MCORE_FSDP=True", "layout.zero"),
+        ("RECOMPUTE_MODULES=elsewhere", "training.recompute"),
+    ],
+)
+def test_a_variable_that_is_not_read_is_asked_for(line: str, attribute: str) -> None:
+    found = read(f"{MIXTURE}export {line}\n", config_common=SIZED)
+    assert [one.attribute for one in found.questions] == [attribute]
+
+
+def test_the_name_of_a_sourced_file_is_its_recipe() -> None:
+    text = MIXTURE.replace("config_common.sh", "config_common_mxfp8.sh")
+    found = read(text, config_common_mxfp8=SIZED.replace("20b", "671b"))
+    assert {"models.deepseek_v3", "precisions.mxfp8_nemo"} <= set(uses(found))
+    assert settings(found)["model.prediction_layers"] == "1"
+    assert settings(found)["training.sequence"] == "4096"
 
 
 def test_adapters_are_an_error() -> None:

@@ -275,7 +275,8 @@ class _State:
             usual = f"--set {path}={assumed.value}"
             if assumed.name == "use":
                 usual = f"--use {assumed.value}"
-            if "." in path and " " not in assumed.value and usual not in answers:
+            own = assumed.name in ("use", path.rpartition(".")[2])  # not another of the subject
+            if own and "." in path and " " not in assumed.value and usual not in answers:
                 answers.insert(0, usual)
         return ImportQuestion(
             attribute=path,

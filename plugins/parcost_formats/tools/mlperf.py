@@ -6,7 +6,7 @@ Sourced files must be in the same folder; otherwise their settings are asked for
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
@@ -20,7 +20,7 @@ from parcost_formats.tools.tables import table
 TOOL = "mlperf"
 _SIGNS = (r"^\s*export\s+DGXNNODES=", r"^\s*export\s+MINIBS=")
 _ADAPTERS = ("TP", "PP")  # of llama2_70b_lora
-_PRECISIONS = ("--use catalog.precisions.fp8_delayed", "--use catalog.precisions.bf16")
+_WORDS: Mapping[Any, Any] = {"True": True, "False": False, "null": None, "": None}
 
 
 class MlPerf(JobImporter):
@@ -45,43 +45,80 @@ class MlPerf(JobImporter):
             problem = ImportProblem(message=str(error), start=error.start, end=error.end)
             return Translation(problems=[problem])
         found = SettingCollector(_entries(script), table(TOOL))
+        is_whole = not script.lacking
         if all(name in found for name in _ADAPTERS):
             message = "llama2_70b_lora trains adapters, which are not read yet"
             found.problem(_ADAPTERS[0], message)
             return found.translation()
         found.use("frameworks.nemo")
-        _model(found, file.text)
+        entry = _model(found, file.text)
         _layout(found)
-        _precision(found)
+        _experts(found)
+        _precision(found, entry, file.text)
+        _recompute(found, known=is_whole and entry in table(TOOL)["recompute_of"]["models"])
         found.read_table()
         return found.translation()
 
 
 def _entries(script: Script) -> Mapping[str, JsonEntry]:
-    """Return the variables that have a single known value, with its place in the text."""
+    """Return the variables that have a known value, with its place in the text."""
     entries: dict[str, JsonEntry] = {}
     for name in script.variables:
         fields = script.fields(name)
-        if len(fields) == 1 and not fields[0].unread:
-            one = fields[0]
-            value: Any = int(one.text) if one.text.isdecimal() and len(one.text) < 9 else one.text
-            entries[name] = JsonEntry(value, one.start, one.end)
+        if fields and not any(one.unread for one in fields):
+            text = " ".join(one.text for one in fields)
+            value: Any = int(text) if text.isdecimal() and len(text) < 9 else text
+            entries[name] = JsonEntry(_WORDS.get(value, value), fields[0].start, fields[-1].end)
     return entries
 
 
-def _model(found: SettingCollector, text: str) -> None:
-    """Set the model of the benchmark, identified by the name of a sourced file."""
-    for name, (entry, length) in table(TOOL)["benchmarks"].items():
-        if f"{name}.sh" in text:
-            why = f"`{name}.sh` is of that benchmark"
-            found.use(f"models.{entry}", why=why)
-            found.assume("training", "model", entry, why)
-            found.assume("training", "sequence", length, f"MLPerf Training 5.1: {entry}")
-            return
-    answers = [f"--use catalog.models.{one[0]}" for one in table(TOOL)["benchmarks"].values()]
-    found.ask("model", "the folder determines the benchmark", answers)
-    answers = ["--set training.sequence=2048", "--set training.sequence=8192"]
-    found.ask("training.sequence", "the benchmark has it: 2,048 of GPT-3, 8,192 of Llama", answers)
+def _model(found: SettingCollector, text: str) -> str:
+    """Set the model of the benchmark, by its size or the name of a sourced file; return its entry.
+
+    Layers and length that the file states replace those of the benchmark.
+    """
+    rules, key = table(TOOL), "MODEL_SIZE"
+    size = str(found.value(key)).lower()
+    entry, length, why = "", "", ""
+    if size in rules["sizes"]:
+        (entry, length), why = rules["sizes"][size], f"`{key}` is {size}"
+    for name, one in rules["benchmarks"].items():
+        if f"{name}.sh" in text and not entry:
+            (entry, length), why = one, f"`{name}.sh` is of that benchmark"
+    if entry:
+        found.use(f"models.{entry}", why=why)
+        layers, predicted = found.whole("OVERWRITTEN_NUM_LAYERS"), rules["predicted"].get(entry)
+        rows = rules["vocabularies"].get(entry)
+        block = f"model mlperf extends {entry}"
+        if layers is not None:
+            found.set(block, "layers", digits(layers), "OVERWRITTEN_NUM_LAYERS")
+        if rows is not None:
+            why_rows = f"MLPerf Training 6.0: pretrain.py has vocab_size {rows}"
+            found.assume(block, "vocabulary", digits(rows), why_rows)
+        if predicted is not None:
+            stated = found.whole("MTP_NUM_LAYERS", least=0)
+            if stated is None:
+                reason = f"MLPerf Training 6.0: mtp_num_layers is {predicted}"
+                found.assume(block, "prediction_layers", str(predicted), reason)
+            else:
+                found.set(block, "prediction_layers", str(stated), "MTP_NUM_LAYERS")
+        label = "mlperf" if found.has_block(block) else entry
+        found.assume("training", "model", label, why)
+    else:
+        entries = [*rules["benchmarks"].values(), *rules["sizes"].values()]
+        answers = [f"--use catalog.models.{one}" for one in dict.fromkeys(x[0] for x in entries)]
+        found.ask("model", "the folder determines the benchmark", answers)
+    for key in ("ENCODER_SEQ_LENGTH", "SEQ_LENGTH"):
+        stated = found.whole(key)
+        if stated is not None:
+            found.set("training", "sequence", digits(stated), key)
+    if entry:
+        found.assume("training", "sequence", length, f"MLPerf Training: {entry}")
+    elif not found.has("training", "sequence"):
+        answers = [f"--set training.sequence={one}" for one in (2048, 4096, 8192)]
+        reason = "the benchmark has it: 2,048 of GPT-3, 4,096 of DeepSeek-V3, 8,192 of others"
+        found.ask("training.sequence", reason, answers)
+    return entry
 
 
 def _layout(found: SettingCollector) -> None:
@@ -92,8 +129,10 @@ def _layout(found: SettingCollector) -> None:
     elif nodes is not None:
         why = "MLPerf Training: nodes of a DGX have 8 devices"
         found.assume("cluster", "devices", f"{nodes} * 8", why)
-    batch = found.whole("MINIBS")
-    if batch is not None:
+    batch, total = found.whole("MINIBS"), found.whole("GLOBAL_BATCH_SIZE")
+    if total is not None:
+        found.set("training", "global_batch", f"{digits(total)} sequences", "GLOBAL_BATCH_SIZE")
+    elif batch is not None:
         found.set("training", "global_batch", f"({digits(batch)} * layout.dp) sequences", "MINIBS")
     if (found.whole("INTERLEAVED_PIPELINE") or 1) > 1:
         found.set("schedule", "kind", "interleaved", "INTERLEAVED_PIPELINE")
@@ -103,6 +142,23 @@ def _layout(found: SettingCollector) -> None:
         found.ask("layout.zero", "USE_DIST_OPTIMIZER is set in another file", answers)
     else:
         found.set("layout", "zero", "1" if sharded else "0", "USE_DIST_OPTIMIZER")
+    copies = found.whole("NUM_DISTOPT_INSTANCES")
+    if copies is not None and copies > 1:
+        shard = f"layout.dp * layout.cp / {copies}"
+        found.set("sharding", "shard", shard, "NUM_DISTOPT_INSTANCES")
+    if found.switch("USE_MCORE_FSDP"):
+        answers = ["--set layout.zero=3", "--set layout.zero=2"]
+        found.ask(
+            "layout.zero", "Megatron-FSDP has a strategy of its own", answers, "USE_MCORE_FSDP"
+        )
+    words = table("megatron")["words"]["cp_comm_type"]
+    if (found.whole("CONTEXT_PARALLEL") or 1) > 1 and "CP_COMM_TYPE" in found:
+        way = found.word("CP_COMM_TYPE", words)
+        if way is not None:
+            found.set("context", "algorithm", way, "CP_COMM_TYPE")
+    if "PIPELINE_LAYOUT" in found:
+        reason = "layers of each stage by a layout are not read"
+        found.ask("schedule.stages", reason, ["--set 'schedule.stages=[4, 4]'"], "PIPELINE_LAYOUT")
     if found.switch("TP_COMM_OVERLAP"):
         found.set("overlap", "tensor", "pipelined", "TP_COMM_OVERLAP")
     bucket = found.whole("BUCKET_SIZE")
@@ -119,30 +175,81 @@ def _layout(found: SettingCollector) -> None:
         why = "MLPerf Training: sequence parallelism comes with tensor parallelism"
         value = "on" if (found.whole("TENSOR_MODEL_PARALLEL") or 1) > 1 else "off"
         found.assume("layout", "sequence_parallel", value, why)
+
+
+def _experts(found: SettingCollector) -> None:
+    """Read the exchange of experts."""
+    words = table("megatron")["words"]
+    kind, backend = "MOE_TOKEN_DISPATCHER_TYPE", "MOE_FLEX_DISPATCHER_BACKEND"
+    way = found.word(kind, words["moe_token_dispatcher_type"])
+    own = found.word(backend, words["moe_flex_dispatcher_backend"])
+    if found.value(kind) == "flex" and own is not None:
+        found.set("routing", "dispatcher", own, backend)
+    elif way is not None:
+        found.set("routing", "dispatcher", way, kind)
+    factor = found.value("MOE_EXPERT_CAPACITY_FACTOR")
+    if factor is not None:
+        found.set("routing", "capacity_factor", str(factor), "MOE_EXPERT_CAPACITY_FACTOR")
+    if found.switch("OVERLAP_MOE_EXPERT_PARALLEL_COMM"):
+        found.set("routing", "hide", "pair", "OVERLAP_MOE_EXPERT_PARALLEL_COMM")
+
+
+def _recompute(found: SettingCollector, *, known: bool) -> None:
+    """Read which activations are recomputed; without a variable it is *known* to be none."""
+    kind, modules = "ACT_CKPT_GRANULARITY", "RECOMPUTE_MODULES"
+    granularity = found.word(kind, {"full": "full", "selective": "selective"})
+    names = re.split(r"[\s,]+", str(found.value(modules, "")).strip())
+    parts: Mapping[str, str] = table("megatron")["modules"]
     answers = ["--set training.recompute=none", "--set training.recompute=selective"]
-    found.ask("training.recompute", "no variable in the file states it", answers)
+    if granularity is not None:
+        found.set("training", "recompute", granularity, kind)
+    elif modules in found and all(name in parts for name in names):
+        attention = "selective" if any(not parts[name] for name in names) else "none"
+        found.set("training", "recompute", attention, modules)
+        for path in (parts[name] for name in names if parts[name]):
+            found.set("recompute", path.partition(".")[2], "on", modules)
+    elif modules in found:
+        found.ask("training.recompute", f"{', '.join(names)} are not known", answers, modules)
+    elif known:
+        why = "MLPerf Training 6.0: activations_checkpoint_granularity is null"
+        found.assume("training", "recompute", "none", why)
+    else:
+        found.ask("training.recompute", "no variable in the file states it", answers)
 
 
-def _precision(found: SettingCollector) -> None:
-    """Read the FP8 recipe, or ask for the precision."""
-    recipe = str(found.value("FP8_RECIPE", "delayed")).lower()
+def _precision(found: SettingCollector, entry: str, text: str) -> None:
+    """Read the FP8 recipe, or ask for the precision.
+
+    A file without it has the recipe of its benchmark, or one that the name of a sourced file has.
+    """
+    usual = table(TOOL)["usual_recipes"].get(entry, "")
+    named = next((one for one in ("mxfp8",) if f"config_common_{one}.sh" in text), usual)
+    recipe = str(found.value("FP8_RECIPE", named)).lower()
     gathers = found.switch("FP8_PARAM_GATHER")
+    recipes: Mapping[str, Sequence[str]] = table(TOOL)["recipes"]
+    known = [f"--use catalog.precisions.{nemo}" for _, nemo in recipes.values()]
     if found.switch("FP4"):
         answers = ["--use catalog.precisions.nvfp4"]
         found.ask("precision", "its recipe is in another file", answers, "FP4")
-    elif found.switch("FP8") and recipe in table(TOOL)["recipes"]:
-        entry = table(TOOL)["recipes"][recipe]
-        found.use(f"precisions.{entry}", "FP8_RECIPE" if "FP8_RECIPE" in found else "FP8")
-        changes = table("megatron")["gathers"].get(entry, {}) if gathers else {}
-        for attribute, value in changes.items():
-            found.set(f"precision mlperf extends {entry}", attribute, value, "FP8_PARAM_GATHER")
-        if changes:
-            why = "the recipe that this file changes"
-            found.assume("training", "precision", "mlperf", why)
-    elif "FP8_RECIPE" in found and recipe not in table(TOOL)["recipes"]:
-        found.ask("precision", f"`{recipe}` is not known", _PRECISIONS, "FP8_RECIPE")
+    elif found.switch("FP8") and recipe in recipes:
+        plain, gathered = recipes[recipe]
+        found.use(f"precisions.{gathered if gathers else plain}", "FP8")
+        for key in ("FP8_RECIPE", "FP8_PARAM_GATHER"):
+            found.value(key)
+        if not gathers:
+            block = f"precision mlperf extends {plain}"
+            for attribute, value in table(TOOL)["gradients"].items():
+                found.assume(block, attribute, value, table(TOOL)["gradients_why"])
+            found.assume("training", "precision", "mlperf", table(TOOL)["gradients_why"])
+    elif "FP8_RECIPE" in found and recipe not in recipes:
+        found.ask("precision", f"`{recipe}` is not known", known, "FP8_RECIPE")
+    elif found.switch("FP8"):
+        found.ask("precision", "FP8_RECIPE is set in another file", known, "FP8")
+    elif found.switch("FP8") is False:
+        found.use("precisions.bf16_nemo", "FP8")
     else:
-        found.ask("precision", "FP8 is set in another file", _PRECISIONS)
+        answers = [*known[:2], "--use catalog.precisions.bf16_nemo"]
+        found.ask("precision", "FP8 is set in another file", answers)
 
 
 @hookimpl
