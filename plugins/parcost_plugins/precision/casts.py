@@ -60,7 +60,7 @@ def operands(study: Study) -> Iterator[Work]:
         yield Work(
             name=cast.name,
             cause=COMPUTE,
-            seconds=_price(cast, study),
+            seconds=price_stream(cast, study),
             pass_=cast.pass_,
             count=cast.count,
             resource="hbm",
@@ -105,7 +105,7 @@ def weights(study: Study) -> Iterator[Once]:
         yield Once(
             name=f"weight cast{where}",
             cause=OPTIMIZER,
-            seconds=_price(cast, study),
+            seconds=price_stream(cast, study),
             when="end",
             count=on,
             resource="hbm",
@@ -194,7 +194,8 @@ def _elements(held: Sequence[Parameters], counts: Sequence[Real]) -> Real:
     return elements
 
 
-def _price(operator: Stream, study: Study) -> Formula:
+def price_stream(operator: Stream, study: Study) -> Formula:
+    """Return the seconds of a memory-bound operator by the study's kernel model."""
     chosen = study[KernelChoice].model
     _, model = study.plugins.offers("kernels")[chosen]
     priced: Formula | None = model.price(operator, study)

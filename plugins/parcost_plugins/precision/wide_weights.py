@@ -1,0 +1,113 @@
+"""Weights in a wider type than their products: autocast of PyTorch casts them for each product.
+
+The gradient of the product is cast back to the type of the weight. What ZeRO 3 gathers is narrow,
+and a quantized base is dequantized into the type of the products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import sub
+
+from parcost import Memory, Real, Study, Work, formula
+from parcost.numeric import any_of, where
+from parcost_plugins.precision.casts import price_stream
+from parcost_plugins.vocabulary import Adapters, Gemm, KernelChoice, Stream, Training
+from parcost_plugins.vocabulary.causes import BUFFERS, COMPUTE
+from parcost_plugins.vocabulary.partition import map_stages
+from parcost_plugins.vocabulary.run_choices import shards_weights
+
+SOURCE = (
+    "PyTorch, aten/src/ATen/autocast_mode.cpp: cached_cast casts a float32 weight ahead of its "
+    "product, and keeps the copy of a trained one up to the end of autocast"
+)
+
+
+def casts(study: Study) -> Iterator[Work]:
+    """Yield the casts of weights ahead of products, and of gradients behind those for weights."""
+    if not study[KernelChoice].memory_bound:
+        return
+    narrow = study[Training].precision.activation
+    for product, held in _products(study):
+        is_weight_gradient = product.pass_ == "W"
+        columns = product.m if is_weight_gradient else product.k
+        wide = where(held > narrow, 1.0, 0.0)
+        bytes_ = wide * (held + narrow) * product.batch * product.n * columns
+        cast = Stream(
+            name=f"{'gradient' if is_weight_gradient else 'weight'} cast, {product.name}",
+            bytes_=bytes_,
+            kernels=wide,
+            pass_=product.pass_,
+            count=product.count,
+            source=SOURCE,
+        )
+        yield Work(
+            name=cast.name,
+            cause=COMPUTE,
+            seconds=price_stream(cast, study),
+            pass_=cast.pass_,
+            count=cast.count,
+            resource="hbm",
+            bytes_=bytes_,
+        )
+
+
+def copies(study: Study) -> Iterator[Memory]:
+    """Yield the narrow copies of weights that a micro-batch holds.
+
+    Backward reads those of layers that are not recomputed. The others are held up to the end of the
+    forward pass where weights are trained.
+    """
+    narrow = study[Training].precision.activation
+    forward = [(one, held) for one, held in _products(study) if one.pass_ == "F"]
+    again = {one.name: one.count for one, _ in _products(study) if one.pass_ == "R"}
+    trained = {one.name for one, _ in _products(study) if one.pass_ == "W"}
+    for product, held in forward:
+        bytes_ = formula(
+            "n k e, a copy of n x k weights",
+            n=product.batch * product.n,
+            k=product.k,
+            e=(where(held > narrow, narrow, 0.0), "B"),
+            source=SOURCE,
+        )
+        made_again = again.get(product.name)
+        kept = product.count
+        if made_again is not None:
+            kept = map_stages(sub, kept, made_again)
+        if any(kept):
+            yield Memory(
+                name=f"narrow copy, {product.name}",
+                cause=BUFFERS,
+                bytes_=bytes_,
+                count=kept,
+                per_micro_batch=True,
+                moments=("forward", "loss", "backward"),
+            )
+        if made_again is not None and product.name in trained:
+            yield Memory(
+                name=f"narrow copy up to the loss, {product.name}",
+                cause=BUFFERS,
+                bytes_=bytes_,
+                count=made_again,
+                moments=("forward", "loss"),
+            )
+
+
+def _products(study: Study) -> Iterator[tuple[Gemm, Real]]:
+    """Yield the products of weights in a wider type, with the bytes of such a weight."""
+    precision, adapters = study[Training].precision, study.get(Adapters)
+    frozen = precision.weights if adapters is None else adapters.weights
+    narrow = precision.activation
+    if shards_weights(study) or not (any_of(precision.weights > narrow) or any_of(frozen > narrow)):
+        return
+    for _, product in study.contributions_by_row("operators"):
+        if not isinstance(product, Gemm) or product.role == "attention" or product.wide:
+            continue
+        if product.pass_ not in ("F", "R", "W"):
+            continue
+        layers = product.role in ("linear", "expert")
+        if adapters is not None and adapters.base is not None and layers:
+            continue
+        held = precision.weights if product.role == "adapter" else frozen
+        if any_of(held > narrow):
+            yield product, held

@@ -1,0 +1,98 @@
+"""Weights in float32 under products in bf16: autocast casts each weight ahead of its product.
+
+Two layers of width 256 with an MLP of 512 that has a gate, and a head of 1,024 rows. A layer has
+4 x 256 x 256 + 3 x 256 x 512 = 655,360 weights, the head 262,144. A cast reads 4 bytes and writes
+2, in forward, in recomputation, and behind the product for the gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Study
+
+LAYER, HEAD, RANK = 655_360, 262_144, 8
+#: Both matrices of an adapter of rank 1: inputs and outputs of its seven targets.
+ADAPTER = 4 * (256 + 256) + 2 * (256 + 512) + (512 + 256)
+
+SPEC = """
+device plain {{
+  memory = 800 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, matmul_efficiency = 1
+  memory_efficiency = 1, multiprocessors = 100
+}}
+kernels {{ attention_forward_efficiency = 0.5, attention_backward_efficiency = 0.5 }}
+fabric wire {{ level net {{ bandwidth = 1 GB/s per_direction, latency = 0 s }} }}
+precision held {{
+  compute = bf16, weights = {weights}, gradients = 4 B, optimizer = 8 B, activation = 2 B
+  gather = 2 B, update_traffic = 0 B
+}}
+model small {{
+  layers = 2, hidden = 256, heads = 4, ffn = 512, gated = on, vocabulary = 1024
+}}
+cluster {{ devices = 2 }}
+layout {{ zero = {zero} }}
+training {{ sequence = 128, global_batch = 2 sequences, recompute = {recompute} }}
+{more}
+"""
+
+
+def read(weights: str = "4 B", zero: int = 0, recompute: str = "none", more: str = "") -> Study:
+    text = SPEC.format(weights=weights, zero=zero, recompute=recompute, more=more)
+    (scenario,) = parcost.load_text(text)
+    return scenario.first
+
+
+def cast(study: Study, pass_: str) -> float:
+    """Return the bytes that the casts of one pass move."""
+    return sum(
+        term.bytes_ * sum(term.count)
+        for _, term in study.contributions("terms")
+        if " cast, " in term.name and term.pass_ == pass_
+    )
+
+
+@pytest.mark.parametrize(("recompute", "again"), [("none", 0), ("full", 2 * LAYER)])
+def test_weights_and_their_gradients_are_cast_in_every_micro_batch(
+    recompute: str, again: int
+) -> None:
+    study = read(recompute=recompute)
+    assert cast(study, "F") == cast(study, "W") == 6 * (2 * LAYER + HEAD)
+    assert cast(study, "R") == 6 * again
+    assert cast(study, "B") == 0
+
+
+@pytest.mark.parametrize("settings", [{"weights": "2 B"}, {"zero": 3}])
+def test_narrow_weights_and_those_that_are_gathered_narrow_have_no_cast(settings: Any) -> None:
+    assert [cast(read(**settings), pass_) for pass_ in "FRW"] == [0, 0, 0]
+
+
+def test_frozen_weights_have_a_type_of_their_own() -> None:
+    """A frozen weight has no gradient, and only the adapters' are cast back."""
+    adapters = f"adapters {{ rank = {RANK}, weights = %s }}"
+    both = read(more=adapters % "4 B")
+    assert cast(both, "F") == 6 * (2 * (LAYER + RANK * ADAPTER) + HEAD)
+    assert cast(both, "W") == 6 * 2 * RANK * ADAPTER
+    assert cast(read(more=adapters % "2 B"), "F") == 6 * 2 * RANK * ADAPTER
+
+
+@pytest.mark.parametrize(
+    ("recompute", "more", "held", "behind"),
+    [
+        ("none", "", 2 * LAYER + HEAD, 0),
+        ("full", "", HEAD, 2 * LAYER),
+        ("full", "adapters { rank = 8, weights = 4 B }", HEAD, 2 * RANK * ADAPTER),
+    ],
+)
+def test_backward_holds_the_copies_that_it_reads(
+    recompute: str, more: str, held: int, behind: int
+) -> None:
+    """Autocast keeps copies of trained weights up to the loss; recomputation makes others."""
+    found = {"narrow copy": 0.0, "narrow copy up to the loss": 0.0}
+    for _, memory in read(recompute=recompute, more=more).contributions("memory"):
+        name = memory.name.partition(",")[0]
+        if name in found:
+            found[name] += memory.bytes_ * sum(memory.count)
+    assert list(found.values()) == [2 * held, 2 * behind]
