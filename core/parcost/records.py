@@ -124,7 +124,13 @@ def replace_values(record: T, values: Mapping[str, Any]) -> T:
     """Return a copy of a record with other *values*, which nothing validates or converts."""
     cls = type(record)
     new = cls.__new__(cls)
-    for name in _names(cls):  # type: ignore[arg-type]
+    names = _names(cls)  # type: ignore[arg-type]
+    held = getattr(record, "__dict__", ())
+    if len(held) == len(names):  # no slots, and nothing else is cached there
+        new.__dict__.update(held)
+        new.__dict__.update(values)
+        return new
+    for name in names:
         object.__setattr__(new, name, values[name] if name in values else getattr(record, name))
     return new
 

@@ -432,8 +432,8 @@ def serial_bound(step: Any, plan: SketchPlan) -> float:
     ]
     work = SerialWork([(Plugin(name="test"), term) for term in hashable], 0)
     assert not work.may_not_end(bool)
-    sums = work.sums(float, kernels=bool(plan.pairs))
-    return float(bound_seconds(plan, float(step.m), sums, counts))
+    rows = [(*words, counts(row), seconds) for *words, row, seconds in work.sums(float)]
+    return float(bound_seconds(plan, float(step.m), rows))
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -199,21 +199,17 @@ def one_by_one(
 def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
     """Return what the arrays of a search say of every layout that has a place in one."""
     found: dict[tuple[Any, ...], KnownCost] = {}
-    few: Sequence[int] = ()  # plugins, which one structure finds for all
     with np.errstate(all="ignore"):
         for group in space.groups():
             if group.structures:
-                few = few or Scores(group).few
-                found |= _of(group, few)
+                found |= _of(group)
     return found
 
 
-def _of(group: StructureGroup, few: Sequence[int]) -> dict[tuple[Any, ...], KnownCost]:
+def _of(group: StructureGroup) -> dict[tuple[Any, ...], KnownCost]:
     found: dict[tuple[Any, ...], KnownCost] = {}
     whole = {i: np.arange(len(s.kept)) for i, s in enumerate(group.structures)}
     bounds = {(b.place, b.index): b.seconds for b in Scores(group).bound_layouts(whole)}
-    for b in Scores(group, few).bound_layouts(whole):  # whichever is higher may be too high
-        bounds[b.place, b.index] = np.fmax(bounds[b.place, b.index], b.seconds)
     for scored in score(group):
         structure, shape = scored.structure, scored.legal.shape
         bound = np.broadcast_to(bounds[scored.place, scored.index], shape)

@@ -164,7 +164,6 @@ class _Search:
         self.counts = _Counts()
         self.waiting: list[tuple[float, int, ReplayQueue]] = []
         self.looked = 0
-        self.few: Sequence[int] = ()  # plugins that layouts are bounded by
         self.crowded, self.many = _CROWDED, _MANY
         self.tie = count()
         self.unscored = inf  # the lowest bound of layouts that are not scored, for want of time
@@ -202,8 +201,7 @@ class _Search:
         Degrees that the bound by serial work excludes are not scored. The time limit may end it
         early.
         """
-        scores = Scores(group, self.few)
-        self.few = self.few or scores.few
+        scores = Scores(group)
         seconds, costs = self._least_costs(scores)
         order = PointOrder(costs)
         while block := order.take(_BLOCK, self.best.worst):
@@ -214,7 +212,7 @@ class _Search:
         for block in order.rest(_BLOCK):
             if self._ends_early and self.best.ranking():
                 return False
-            every = list(scores.hold_layouts(block))
+            every = list(scores.bound_layouts(block))
             if self.front is not None and (gains := self._gains(every, block, seconds)):
                 every = [_without_points(held, block, gains) for held in every]
                 self._score(scores, gains)

@@ -1,4 +1,4 @@
-"""Query plugins for all layouts of a group of structures; a subset of the terms bounds them first.
+"""Query plugins for all layouts of a group of structures; their serial work bounds them first.
 
 If such a bound does not exclude a layout, all terms are used. An answer that does not depend on the
 number of stages is an array over all structures; other answers are requested for each structure.
@@ -6,8 +6,8 @@ number of stages is an array over all structures; other answers are requested fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial, reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
 from parcost.contract.searches import Limit, Objective
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Edge, StageCounts, Work
+from parcost.contract.terms import Edge, Pass, StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.shapes import fits_shape, rooms_of
@@ -28,7 +28,7 @@ from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
 from parcost.search.mesh import Places
 from parcost.search.result import spec_text
-from parcost.search.serial_work import SerialWork, bound_seconds
+from parcost.search.serial_work import SerialWork, bound_seconds, minor_choices
 from parcost.search.space import Structure, StructureGroup
 from parcost.search.term_arrays import (
     Windows,
@@ -36,6 +36,7 @@ from parcost.search.term_arrays import (
     merge_terms,
     select_terms,
     stack_terms,
+    take,
     terms_under,
     windows,
 )
@@ -46,11 +47,10 @@ if TYPE_CHECKING:
 
     from parcost.contract.plugin import Plugin
     from parcost.numeric import Real
-    from parcost.search.variants import Contribution, VariantAnswers, Variants
+    from parcost.search.variants import VariantAnswers, Variants
 
 
 _SIZES = ("capacities", "usable_memory")  # hooks whose answers are numbers
-_SHARE = 0.75  # of the work, that a first bound has at least
 
 
 @frozen(kw_only=True, eq=False)
@@ -151,24 +151,13 @@ class _GroupAnswers:
         own = [s.variants.plugin_answers(hook, position, occurs) for s, occurs in pairs]
         return _Answers(shared=None, own=own)
 
-    def work_seconds(self, position: int) -> float:
-        """Return an estimate of the seconds of work in the terms of a plugin.
-
-        It is computed for some legal variant of the first structure.
-        """
-        found = self.variants.common_answer("terms", position, self._any)
-        if found is not None:
-            return _seconds(found, self.group.places(0).pick)
-        answer = self.group.structures[0].variants.one("terms", position, self._own[0])
-        return _seconds(answer, lambda value: value)
-
 
 class _Table:
     """The terms of some plugins: terms shared by all structures, and terms of each structure."""
 
     def __init__(self, group: StructureGroup, answers: Iterable[_Answers], hosts: Windows) -> None:
         shape, rank = group.variants.shape, 1 + len(group.mesh.sizes)
-        self._choices = len(shape)
+        self._group, self._choices = group, len(shape)
         own: list[Sequence[VariantAnswers]] = []
         self._shared = stack_terms(_shared_answers(answers, own), shape, hosts, rank)
         self._own = [
@@ -185,7 +174,16 @@ class _Table:
     @cached_property
     def _work(self) -> Sequence[SerialWork]:
         """The serial work of the shared terms, followed by that of each structure."""
-        return [SerialWork(terms, self._choices) for terms in (self._shared, *self._own)]
+        every = (self._shared, *self._own)
+        return [SerialWork(terms, self._choices, self._minor) for terms in every]
+
+    @cached_property
+    def _minor(self) -> Sequence[int]:
+        return minor_choices(self._shared, self._choices, self._group.places(0).pick)
+
+    def holds(self, mask: NDArray[np.bool_]) -> Any:
+        """Return where a mask over choices holds under every minor choice."""
+        return mask.all(axis=tuple(self._minor), keepdims=True)
 
     def select_terms(
         self, place: int, points: NDArray[np.intp], places: Places
@@ -217,14 +215,12 @@ def _hand_over(answers: list[_Answers]) -> Iterator[_Answers]:
 class Scores:
     """The layouts of a group of structures, with first bounds; those not excluded are scored.
 
-    An additional term never shortens a step. So the first bound takes the terms of a few plugins:
-    the one with most of the work, and those that depend on the same choices only. Their arrays only
-    have the dimensions of these choices, and hold for all layouts that differ in others. Each
+    An additional term never shortens a step. So the first bound takes serial work alone. Each
     plugin is called once.
     """
 
-    def __init__(self, group: StructureGroup, few: Sequence[int] = ()) -> None:
-        """Query the plugins; *few* are the positions of plugins for the first bound, if known."""
+    def __init__(self, group: StructureGroup) -> None:
+        """Query the plugins."""
         self.group = group
         self._variants = group.variants
         answers = _GroupAnswers(group)
@@ -233,13 +229,11 @@ class Scores:
         self._choice = _scheduling(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
         terms = list(answers.answers_to("terms"))
-        self.few = few or self._common(answers, terms)
         self._variants.forget()  # what answers were made of
-        first = [terms[i] for i in self.few]
-        self._hosts = windows(one for asked in first for one in asked.every)
-        self._all_hosts = windows(one for asked in terms for one in asked.every)
-        self._first = _Table(group, _hand_over(first), self._hosts)
-        self._all = _Table(group, _hand_over(terms), self._all_hosts)
+        self._hosts = windows(one for asked in terms for one in asked.every)
+        self._all = _Table(group, _hand_over(terms), self._hosts)
+        self._sums: dict[int, Sequence[Any]] = {}  # of serial work
+        self._bounds: dict[tuple[int, int], Any] = {}
         self._rows: dict[Any, Any] = {}
         self._pipelines: dict[tuple[int, int], Pipeline] = {}
         self._schedules: dict[tuple[int, int], Schedule] = {}
@@ -256,43 +250,54 @@ class Scores:
     def least_seconds(self, place: int) -> NDArray[np.float64]:
         """Return a lower bound of the step time in seconds at each point of a structure.
 
-        It is the time of serial work alone, and minus infinity where a time is not finite.
+        It is minus infinity where a time is not finite.
         """
-        structure, places = self.group.structures[place], self.group.places(place)
-        points = np.arange(len(structure.kept))
+        structure = self.group.structures[place]
         choices = tuple(range(structure.legal.ndim - 1))
-        work = list(self._all.serial_work(place, places))
-        found = np.full(len(points), np.inf)
+        found = np.full(len(structure.kept), np.inf)
         for index in self._positions:
             legal = self.under(structure.legal, index)
-            if not legal.any():
-                continue
-            pipeline, schedule = self._pipeline(place, index, points), self._schedule(place, index)
-            with schedule_blame(structure.whole, pipeline.schedule):
-                plan = SketchPlan.for_layouts(schedule, pipeline, legal)
-                pairs = bool(plan.pairs)
-                sums = [one for w, pick in work for one in w.sums(pick, kernels=pairs)]
-                counts = partial(self._least_counts, place, index)
-                bound = bound_seconds(plan, pipeline.micro_batches, sums, counts)
-            found = np.where(legal.any(axis=choices), np.minimum(found, bound), found)
-        for serial, pick in work:
+            if legal.any():
+                bound = np.where(legal, self._serial_bound(place, index), np.inf)
+                found = np.minimum(found, bound.min(axis=choices))
+        for serial, pick in self._all.serial_work(place, self.group.places(place)):
             found = np.where(serial.may_not_end(pick) | np.isnan(found), -np.inf, found)
         return found
 
-    def _least_counts(self, place: int, index: int, count: Any) -> Sequence[float]:
-        """Return the minimum occurrences of a term on each virtual stage, over all choices."""
-        _, stages = self._sizes(place, index)
-        if count.__class__ is not StageCounts:
-            return count if isinstance(count, tuple) else (count,) * stages
-        counts, _ = self._row_counts(place, index, count)
-        each = [n if isinstance(n, tuple) else (n,) * stages for n, _ in counts]
-        masks = [mask for _, mask in counts if mask is not None]
-        if not each or (masks and not np.all(reduce(np.logical_or, masks))):
-            return (0.0,) * stages  # under some choice
-        return each[0] if len(each) == 1 else tuple(map(min, zip(*each, strict=True)))
+    def _serial_bound(self, place: int, index: int) -> Any:
+        """Return a lower bound of the seconds of a structure's layouts by a schedule.
 
-    def hold_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
-        """Yield layouts, by structure and schedule, with their memory in bytes only.
+        It is the time of serial work alone, or NaN.
+        """
+        if (place, index) not in self._bounds:
+            structure = self.group.structures[place]
+            if place not in self._sums:
+                work = self._all.serial_work(place, self.group.places(place))
+                self._sums[place] = [one for serial, pick in work for one in serial.sums(pick)]
+            points = np.arange(len(structure.kept))
+            pipeline, schedule = self._pipeline(place, index, points), self._schedule(place, index)
+            with schedule_blame(structure.whole, pipeline.schedule):
+                legal = self.under(structure.legal, index)
+                plan = SketchPlan.for_layouts(schedule, pipeline, legal)
+                rows = self._serial_rows(place, index)
+                self._bounds[place, index] = bound_seconds(plan, pipeline.micro_batches, rows)
+        return self._bounds[place, index]
+
+    def _serial_rows(self, place: int, index: int) -> Iterator[tuple[Pass, bool, Any, Any]]:
+        """Yield serial work as :meth:`SerialWork.sums`, with counts by virtual stage."""
+        _, stages = self._sizes(place, index)
+        for pass_, kernels, row, times in self._sums[place]:
+            seconds = self._taken(times, index)
+            counts: Sequence[tuple[Any, Any]] = [(row, None)]
+            if row.__class__ is StageCounts:
+                counts, _ = self._row_counts(place, index, row)
+            for count, mask in counts:
+                here = seconds if mask is None else seconds * self._all.holds(mask)
+                each = count if isinstance(count, tuple) else (count,) * stages
+                yield pass_, kernels, each, here
+
+    def bound_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
+        """Yield layouts, by structure and schedule, with lower bounds of time and memory.
 
         *block* are points by structure.
         """
@@ -300,32 +305,13 @@ class Scores:
             wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
             steady: dict[Any, Sequence[Real]] = {}
             for scored in self._layouts(place, points, wanted):
+                terms, m = [term for _, term in scored.memory], scored.pipeline.micro_batches
                 with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
                     plan = SketchPlan.for_layouts(scored.schedule, scored.pipeline, scored.legal)
-                    yield self._peak_bytes(scored, plan, steady)
-
-    def _peak_bytes(
-        self, scored: ScoredLayouts, plan: SketchPlan, steady: dict[Any, Sequence[Real]]
-    ) -> ScoredLayouts:
-        terms, m = [term for _, term in scored.memory], scored.pipeline.micro_batches
-        return evolve(scored, memory=(), bytes_=peak_memory(plan, m, terms, steady))
-
-    def bound_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
-        """Yield layouts, by structure and schedule, with a lower bound from a few plugins' terms.
-
-        *block* are points by structure.
-        """
-        for place, points in block.items():
-            wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
-            steady: dict[Any, Sequence[Real]] = {}
-            for scored, timed in self._schedule_times(
-                place, points, self._first, self._hosts, wanted
-            ):
-                with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-                    held = self._peak_bytes(scored, timed.plan, steady)
-                    seconds = timed.minimum_seconds()
-                _blame_schedule(scored, timed)
-                yield evolve(held, terms=(), seconds=seconds)
+                    bytes_ = peak_memory(plan, m, terms, steady)
+                    seconds = at_points(self._serial_bound(place, scored.index), points)
+                least = np.where(np.isnan(seconds), 0.0, seconds)
+                yield evolve(scored, memory=(), bytes_=bytes_, seconds=least)
 
     def score_layouts(
         self, bounds: Iterable[ScoredLayouts], points: NDArray[np.intp], wanted: Mapping[int, Any]
@@ -337,9 +323,7 @@ class Scores:
         """
         known = {bound.index: bound for bound in bounds}
         first = next(iter(known.values()))
-        for scored, timed in self._schedule_times(
-            first.place, first.points[points], self._all, self._all_hosts, wanted
-        ):
+        for scored, timed in self._schedule_times(first.place, first.points[points], wanted):
             with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
                 seconds, exact = timed.step()
             _blame_schedule(scored, timed)
@@ -356,16 +340,14 @@ class Scores:
         self,
         place: int,
         points: NDArray[np.intp],
-        table: _Table,
-        hosts: Windows,
         wanted: Mapping[int, Any],
     ) -> Iterator[tuple[ScoredLayouts, ScheduleTimes]]:
         """Yield, by schedule, layouts without seconds and the :class:`ScheduleTimes` for them."""
-        terms = table.select_terms(place, points, self.group.places(place, points))
+        terms = self._all.select_terms(place, points, self.group.places(place, points))
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
         known: dict[Any, Any] = {}
         for scored in self._layouts(place, points, wanted):
-            here = self._under(place, scored.index, "terms", terms, hosts)
+            here = self._under(place, scored.index, "terms", terms, self._hosts)
             with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
                 timed = ScheduleTimes(
                     scored.pipeline, scored.schedule, [t for _, t in here], scored.legal, known
@@ -412,19 +394,6 @@ class Scores:
                 differ = len(several) > max(len(a) for a in by_part.values())
                 self._variants.refuse(reads if differ else (), hook)
         return found
-
-    def _common(self, answers: _GroupAnswers, terms: Sequence[_Answers]) -> Sequence[int]:
-        """Return the positions in *terms* of the plugins whose terms make the first bound."""
-        every = range(len(terms))
-        works = [answers.work_seconds(i) for i in every]
-        read = [asked.read for asked in terms]
-        reads = {self._choice}
-        found = 0.0
-        for i in np.argsort(works)[::-1]:
-            if found < _SHARE * sum(works):
-                reads |= read[i]
-                found += works[i]
-        return [i for i in every if read[i] <= reads]
 
     def _judge(self, structure: Structure, places: Places) -> Judge:
         """Return the limits and objectives for layouts of a structure at mesh indices *places*."""
@@ -478,6 +447,10 @@ class Scores:
         if self._choice is None:
             return which
         return which[(slice(None),) * self._choice + (slice(index, index + 1),)]
+
+    def _taken(self, value: Any, index: int) -> Any:
+        """Return the part of an array for a schedule; the array may be the same for all."""
+        return value if self._choice is None else take(value, self._choice, index)
 
     def _under(
         self,
@@ -621,12 +594,6 @@ def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
         points = np.arange(len(structure.kept))
         bounds = list(scores.bound_layouts({place: points}))
         yield from scores.score_layouts(bounds, points, {bound.index: True for bound in bounds})
-
-
-def _seconds(answer: Contribution, pick: Callable[[Any], Any]) -> float:
-    """Return an estimate of a plugin's seconds of work, averaged over selected points."""
-    works = [term for _, term in answer if isinstance(term, Work)]
-    return float(sum(np.mean(pick(work.seconds)) * np.sum(work.count) for work in works))
 
 
 def _scheduling(variants: Variants, cuts: Sequence[_Answers]) -> int | None:

@@ -1,9 +1,9 @@
-"""A lower bound of the step time from serial work, without a dimension for choices.
+"""A lower bound of the step time from serial work, which all layouts get first.
 
 A step takes at least the makespan of its serial work, without overlap, messages and once-per-step
-terms. The work is summed by pass and row, and the minimum over all choices is taken: the sums have
-the dimensions of the degrees alone. In a large space, few combinations of degrees remain to be
-bounded with overlap, for each choice.
+terms. The work is summed by pass and row. The minimum is taken over minor choices, which change it
+little: for example, ZeRO stages change the accumulation of gradients alone, and recomputation adds
+a third. The sums then have few dimensions, and few layouts remain to be scored.
 """
 
 from __future__ import annotations
@@ -23,29 +23,34 @@ if TYPE_CHECKING:
     from parcost.engine.replay import PipelinePlan
 
 _ROUNDING = 1e-12  # sums in another order
+_MINOR = 0.01  # of serial work
 _PASS_OF: Mapping[Pass, Pass] = {"F": "F", "R": "B", "B": "B", "W": "W"}  # as schedules time them
 
 
 class SerialWork:
     """The serial work of *terms*, whose arrays begin with one dimension for each of *choices*.
 
-    Overlapping work is omitted.
+    Overlapping work is omitted. Sums have the minimum over *minor* choices.
     """
 
-    def __init__(self, terms: Sequence[tuple[Plugin, Any]], choices: int) -> None:
-        self._choices = tuple(range(choices))
+    def __init__(
+        self, terms: Sequence[tuple[Plugin, Any]], choices: int, minor: Sequence[int] = ()
+    ) -> None:
+        self._choices, self._minor = tuple(range(choices)), tuple(minor)
         sums: dict[tuple[Pass, bool, Any], Any] = {}
         self._endless: list[Any] = []
         for _, term in terms:
             if isinstance(term, (Work, Once, Edge)):
                 self._note_endless(term)
-            if isinstance(term, Work) and term.window is None:
-                key = (_PASS_OF[term.pass_], term.resource in KERNELS, term.count)
-                sums[key] = sums.get(key, 0.0) + term.seconds
-        self._sums = [(*key, self._least(seconds)) for key, seconds in sums.items()]
+        for work in _serial(terms):
+            key = (_PASS_OF[work.pass_], work.resource in KERNELS, work.count)
+            sums[key] = sums.get(key, 0.0) + self._least(work.seconds)
+        self._sums = [(*key, seconds) for key, seconds in sums.items()]
 
     def _least(self, value: Any) -> Any:
-        return value.min(axis=self._choices) if np.ndim(value) else value
+        """Return the minimum over the minor choices that *value* depends on."""
+        axes = tuple(k for k in self._minor if np.ndim(value) and value.shape[k] > 1)
+        return value.min(axis=axes, keepdims=True) if axes else value
 
     def _note_endless(self, term: Work | Once | Edge) -> None:
         times = (term.seconds, *(term.boundaries if isinstance(term, Edge) else ()))
@@ -54,14 +59,10 @@ class SerialWork:
             if not finite.all():
                 self._endless.append(~finite.all(axis=self._choices) if finite.ndim else True)
 
-    def sums(self, pick: Callable[[Any], Any], *, kernels: bool) -> Iterator[tuple[Pass, Any, Any]]:
-        """Yield pass, row and seconds of serial work at the selected points.
-
-        With *kernels*, communication is omitted: passes that run as pairs may hide it.
-        """
-        for pass_, kernel, row, seconds in self._sums:
-            if kernel or not kernels:
-                yield pass_, row, pick(seconds) * (1.0 - _ROUNDING)
+    def sums(self, pick: Callable[[Any], Any]) -> Iterator[tuple[Pass, bool, Any, Any]]:
+        """Yield pass, whether kernels do it, row and seconds of serial work at selected points."""
+        for pass_, kernels, row, seconds in self._sums:
+            yield pass_, kernels, row, pick(seconds) * (1.0 - _ROUNDING)
 
     def may_not_end(self, pick: Callable[[Any], Any]) -> Any:
         """Return where some term may have no finite time, so that the bound does not hold."""
@@ -71,17 +72,40 @@ class SerialWork:
         return found
 
 
+def minor_choices(
+    terms: Sequence[tuple[Plugin, Any]], choices: int, pick: Callable[[Any], Any]
+) -> Sequence[int]:
+    """Return the choices that each change the serial work of kernels by less than a hundredth.
+
+    It is the mean of the change at the points that *pick* selects.
+    """
+    whole: Any = np.zeros((1,) * (choices + 1))
+    for work in (work for work in _serial(terms) if work.resource in KERNELS):
+        whole = whole + pick(work.seconds) * float(np.sum(work.count))
+    kept = np.where(np.isfinite(whole) & (whole > 0.0), whole, 1.0)
+    changes = (np.mean(1.0 - kept.min(axis=k, keepdims=True) / kept) for k in range(choices))
+    return [k for k, change in enumerate(changes) if change <= _MINOR]
+
+
+def _serial(terms: Sequence[tuple[Plugin, Any]]) -> Iterator[Work]:
+    return (term for _, term in terms if isinstance(term, Work) and term.window is None)
+
+
 def bound_seconds(
     plan: PipelinePlan,
     micro_batches: Any,
-    sums: Iterable[tuple[Pass, Any, Any]],
-    counts: Callable[[Any], Sequence[float]],
+    sums: Iterable[tuple[Pass, bool, Sequence[float], Any]],
 ) -> Any:
     """Return the lower bound of the makespan of *plan* in seconds, with these *sums* of work.
 
-    *counts* returns the minimum count of a row on each virtual stage.
+    Each has its counts by virtual stage. Where passes run as pairs, communication is omitted: they
+    may hide it.
     """
-    rows = [(pass_, counts(row), seconds) for pass_, row, seconds in sums]
+    rows = [
+        (pass_, counts, seconds)
+        for pass_, kernels, counts, seconds in sums
+        if kernels or not plan.pairs
+    ]
     columns = [row for _, row, _ in rows]
     stages = plan.pipeline.stages * plan.pipeline.chunks
     keys = list(zip(*columns, strict=True)) if columns else [()] * stages
