@@ -308,3 +308,10 @@ def test_ranks_of_slurm_are_the_devices() -> None:
     found = read(f"{RECIPE}slurm: {{job_name: a, nodes: 4, ntasks_per_node: 8}}\n")
     assert settings(found)["cluster.devices"] == "32"
     assert not found.unknown
+
+
+def test_a_pipeline_of_one_stage_has_no_schedule() -> None:
+    text = RECIPE.replace("pp_size: 4", "pp_size: 1").replace("1f1b", "interleaved1f1b")
+    found = read(text)
+    assert not found.questions
+    assert not [key for key in settings(found) if key.startswith("schedule")]

@@ -463,6 +463,21 @@ def test_ring_attention_of_axolotl_runs_in_deepspeed(
     assert done.code == 0, done.err
 
 
+def test_a_key_beside_the_one_that_decides_raises_no_question() -> None:
+    """A name made of the batch size is no batch size; without that key it might be."""
+    more = "run_batch_size_name: bs=2\n"
+    found = read("torchtune", "dtype: bf16\n", f"dtype: bf16\n{more}")
+    assert not found.questions
+    assert "run_batch_size_name" in [one.name for one in found.unknown]
+    alone = read("torchtune", "batch_size: 2\n", more)
+    assert "training.micro_batch" in [one.attribute for one in alone.questions]
+
+
+def test_torchtune_names_the_optimizer_that_it_does_not_know() -> None:
+    (asked,) = read("torchtune", "torch.optim.AdamW", "own.Frugal").questions
+    assert asked.reason.endswith("and the optimizer is frugal")
+
+
 def test_torchtune_has_no_sliding_window() -> None:
     found = read("torchtune", "llama3_1.llama3_1_8b", "mistral.mistral_7b")
     assert settings(found)["model.window"] == "0"
@@ -1182,6 +1197,42 @@ def test_half_a_folder_name_is_no_shipped_file() -> None:
     assert "cluster.devices" not in settings(found)
 
 
+def test_an_unknown_value_of_a_written_file_leaves_the_others_known() -> None:
+    """The date in the name of a folder decides nothing, and a variable of the batch does."""
+    script = """cat > sft.yaml <<END
+model_name_or_path: Qwen/Qwen3-4B
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 4
+max_length: 2048
+dtype: bfloat16
+bf16: true
+use_peft: true
+lora_r: 8
+lora_target_modules: all-linear
+output_dir: out_$(date +%s)
+END
+CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 train_sft.py --config sft.yaml
+"""
+    found = settings(read("trl", TRL, script))
+    assert found["training.micro_batch"] == "2"
+    assert found["adapters.rank"] == "8"
+    (problem,) = read("trl", TRL, script.replace("size: 2", "size: $BATCH")).problems
+    assert problem.message.startswith("`per_device_train_batch_size`: `BATCH` is not set")
+    assert "--set-env BATCH=" in problem.help
+    engine = """cat > fsdp.yaml <<END
+distributed_type: FSDP
+num_processes: $RANKS
+fsdp_config: {fsdp_sharding_strategy: NO_SHARD}
+END
+"""
+    launch = TRL.replace("--num_processes 8", "--config_file fsdp.yaml")
+    known = read("trl", TRL, engine + launch)
+    assert not known.questions
+    assert settings(known)["layout.zero"] == "0"
+    asked = read("trl", TRL, engine.replace("NO_SHARD", "$KIND") + launch).questions
+    assert "which the script writes with text" in asked[0].reason
+
+
 def test_files_that_a_script_writes_are_read() -> None:
     """A here-document names another one: ZeRO 3 on 16 processes; one of two is not guessed."""
     files = """cat <<EOF > conf/run.yaml
@@ -1887,6 +1938,58 @@ def test_tensor_parallelism_of_deepspeed_is_read() -> None:
     )
     found = _read("trl", ImportFile("run.sh", line, neighbor={"ds.json": own}.get))
     assert settings(found)["layout.tp"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "framework", "gradients"),
+    [
+        ("bf16_fsdp", "frameworks.pytorch_fsdp", "whole"),
+        ("bf16_zero_paper", "frameworks.deepspeed", None),
+    ],
+)
+def test_the_answer_on_precision_chooses_the_engine(
+    recipe: str, framework: str, gradients: str | None
+) -> None:
+    """FSDP waits for the last of four micro-batches, and DeepSpeed has types of its own."""
+    text = "model_name_or_path: Qwen/Qwen3-4B\nper_device_train_batch_size: 1\nbf16: true\n"
+    options = evolve(PLAIN, uses=(f"catalog.precisions.{recipe}",), settings=("layout.zero",))
+    one = next(one for one in importers() if one.name == "trl")
+    found = one.read(ImportFile("a.yaml", text + "gradient_accumulation_steps: 4\n", options))
+    assert framework in uses(found)
+    assert settings(found).get("sharding.accumulate") == gradients
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--objective dpo", "`objective` is dpo: a reference model"),
+        ("--training_type grpo", "`training_type` is grpo: a rollout engine"),
+        ("--quant_cfg NVFP4_DEFAULT_CFG", "training with fake quantization (QAT)"),
+        ("--objective sft", ""),
+        ("--run_name dpo", ""),
+    ],
+)
+def test_a_word_of_a_script_of_its_own_may_name_another_objective(words: str, message: str) -> None:
+    script = f"torchrun --nproc_per_node 8 my.py --model_name_or_path Qwen/Qwen3-4B --bf16 {words}"
+    found = read("trl", TRL, f"{script} --dtype float32 --per_device_train_batch_size 1\n")
+    assert [message in one.message for one in found.problems] == [True] * bool(message)
+
+
+def test_blocks_of_run_clm_are_full() -> None:
+    words = "--model_name_or_path Qwen/Qwen3-4B --per_device_train_batch_size 1 --block_size 1024"
+    found = read("trl", TRL, f"python run_clm.py --dtype float32 {words}\n")
+    assert "packing" not in [one.name for one in found.missing]
+
+
+def test_a_job_whose_words_stand_apart_is_one_of_trl(run_command: Run) -> None:
+    script = """CMD="scripts/run_sft.py sft.yaml"
+LAUNCHER="accelerate launch --config_file recipes/accelerate_configs/zero3.yaml --num_processes 16"
+srun bash -c "$LAUNCHER $CMD"
+"""
+    beside = "model_name_or_path: Qwen/Qwen3-4B\nper_device_train_batch_size: 1\nbf16: true\n"
+    done = run_command("import", "run.sh", files={"run.sh": script, "sft.yaml": beside})
+    assert done.code == 0, done.err
+    assert "devices = 16" in done.out
 
 
 def test_a_configuration_without_a_launcher_asks_what_it_shards() -> None:

@@ -78,7 +78,7 @@ def read_fsdp(found: SettingCollector, steps: int | None = None) -> None:
     """Read the settings of FSDP 1 and 2; *steps* are micro-batches per step, if they are known."""
     found.use("frameworks.pytorch_fsdp", "distributed_type")
     if _strategy(found) in ("2", "3") and steps != 1:
-        _read_reduction(found, steps)
+        read_reduction(found, steps)
     if found.switch(f"{_FSDP}activation_checkpointing"):
         found.set("training", "recompute", "full", f"{_FSDP}activation_checkpointing")
     else:
@@ -99,7 +99,7 @@ def read_fsdp(found: SettingCollector, steps: int | None = None) -> None:
             found.leave_open(key, "layers are gathered ahead of use, as BACKWARD_PRE has it")
 
 
-def _read_reduction(found: SettingCollector, steps: int | None) -> None:
+def read_reduction(found: SettingCollector, steps: int | None) -> None:
     """Read whether gradients are reduced in each of several micro-batches, or in the last."""
     if found.switch(_EACH):
         found.set("sharding", "accumulate", "shard", _EACH)

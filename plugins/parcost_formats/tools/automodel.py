@@ -151,6 +151,9 @@ def _layout(found: SettingCollector) -> int:
             found.assume("layout", "sequence_parallel", "off", _why("sequence_parallel is false"))
     if pp > 1:
         _pipeline(found)
+        return pp
+    for key in found.keys_below(f"{_MESH}pipeline"):
+        found.ignore(key, "the mesh has one stage")
     return pp
 
 

@@ -319,6 +319,10 @@ class SettingCollector:
         attribute = ""
         if answer := answer_to(key, self._table):
             attribute = asked_attribute(answer)
+            block, _, name = attribute.partition(".")
+            stated = self._blocks.get(block, {}).get(name)
+            if stated is not None and stated.end:  # by another key, which decides
+                return ImportedKey(name=key, start=entry.start, end=entry.end)
             title = self._table.get("title", "the tool")
             self.ask(attribute, f"`{key}` is not in parcost's table of {title}", [answer], key)
         return ImportedKey(name=key, start=entry.start, end=entry.end, attribute=attribute)

@@ -22,6 +22,7 @@ from parcost_formats.tools.shell.scripts import (
     list_places,
     read_script,
 )
+from parcost_formats.tools.shell.values import field_of
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import find_shipped
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
@@ -278,6 +279,9 @@ def _add_file(command: _Command, word: ShellField) -> ImportProblem | None:
     place, text = next(
         ((one, text) for one in places if (text := command.file.neighbor(one))), ("", None)
     )
+    partial = command.script.find_partial(name) if text is None else None
+    if partial is not None:
+        place, text = name, partial.text
     if text is None:
         why = command.script.find_reason(name) or "is not beside the script"
         return ImportProblem(
@@ -292,6 +296,11 @@ def _add_file(command: _Command, word: ShellField) -> ImportProblem | None:
         return ImportProblem(message=message, start=word.start, end=word.end, help=other.help)
     for key, entry in resolve(other).items():
         if key in command.entries:
+            continue
+        unknown = command.script.find_unknown(place, entry.start, entry.end)
+        if unknown is not None:
+            unread = field_of([unknown])._replace(start=word.start, end=word.end)
+            command.unread.setdefault(key, unread)
             continue
         command.entries[key] = JsonEntry(entry.value, word.start, word.end)
         why = word.assumption or command.script.assumption(place, entry.start, entry.end)

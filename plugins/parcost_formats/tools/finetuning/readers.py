@@ -31,8 +31,8 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
         return read_megatron_job(job)
     keys = TrainerKeys("llamafactory", file, job)
     found, version = keys.found, keys.rules["version"]
-    if found.value("stage") == "pt":  # sequences are packed unless the file says otherwise
-        keys.rules["defaults"]["packing"] = True
+    if found.value("stage") == "pt" or found.switch("neat_packing"):
+        keys.rules["defaults"]["packing"] = True  # unless the file says otherwise
     keys.model()
     keys.batch()
     keys.sequence()
@@ -185,7 +185,8 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     adapters = [key for key in job.entries if key.startswith("lora_")]
     off = ("", "none", "false", "no", "0")
     switches = [key for key in _SWITCHES if str(found.value(key, "")).lower() not in off]
-    of_trl = is_trl or (not program and switches == ["use_peft"])
+    is_stated = job.entries.keys() >= {"lora_r", "lora_target_modules"}
+    of_trl = is_trl or (switches == ["use_peft"] and (not program or is_stated))
     unknown = [key for key in switches if not (of_trl and key == "use_peft")]
     if not is_trl and job.entries.keys().isdisjoint(_SWITCHES):
         unknown += adapters

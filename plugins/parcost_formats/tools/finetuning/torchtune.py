@@ -120,8 +120,8 @@ def _read_precision(found: SettingCollector) -> None:
     name = str(found.value(key, "")).rpartition(".")[2].lower()
     size = _TABLE["optimizers"].get(name)
     if size is None:
-        reason = "precision recipes have the optimizer state of Adam, and the optimizer is "
-        f"{name or 'none'}"
+        what = name or "not named"
+        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {what}"
         found.ask("precision", reason, answers, key if name else "")
     elif size:
         narrow_states(found, float(size), key)

@@ -17,6 +17,7 @@ from parcost_formats.tools.accelerate import (
     read_compiler,
     read_fsdp,
     read_mesh,
+    read_reduction,
     read_replicas,
 )
 from parcost_formats.tools.collector import (
@@ -33,7 +34,7 @@ from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_places
-from parcost_formats.tools.tables import find_shipped, table
+from parcost_formats.tools.tables import find_shipped, is_listed, table
 
 _KIND = "distributed_type"
 #: Options of `accelerate launch` with which it is taken to have no other configuration.
@@ -41,6 +42,7 @@ _CHOOSING = {"multi_gpu", "use_fsdp", "use_deepspeed", "num_processes", "config_
 _MIXED = "mixed_precision"
 _NARROW = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
 _ENGINES = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
+_COUNTS = ("num_processes", "num_machines")
 _RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntasks_per_node")
 #: Programs that submit jobs and multiply ``--num_processes`` by their ``--num_nodes``: mason.py of
 #: allenai/open-instruct.
@@ -228,6 +230,8 @@ class TrainerKeys:
             packed, stated = self.switch("packing")
             if packed and stated:
                 found.ignore(stated, "every sequence has the full length")
+            elif key == "block_size":  # of run_clm.py, which joins all texts and cuts them
+                found.ignore(stated or key, "every sequence has the full length")
             elif not packed:
                 reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
                 known = found.has("training", "sequence")
@@ -285,7 +289,12 @@ class TrainerKeys:
             recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             found.ask("precision", "DeepSpeed, FSDP and replicas keep other copies", recipes)
         if "layout.zero" in options.settings and not (is_open and options.files):
+            if any("bf16_zero_paper" in one for one in options.uses):
+                found.use(FRAMEWORK, why="DeepSpeed, whose precision --use has")
+                return not is_open
             found.use("frameworks.pytorch_fsdp", why="FSDP of PyTorch, for --set layout.zero")
+            if self._steps != 1:
+                read_reduction(found, self._steps)
         elif not is_open:
             fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"
             found.assume("layout", "zero", "0", fact)
@@ -505,7 +514,7 @@ class TrainerKeys:
                 }
             if places and places[0] != name:
                 notes = dict.fromkeys(other, f"`{places[0]}` beside this file, for `{name}`")
-        elif not values:
+        elif not values and not (values := self._known_parts(name)):
             changed = script.find_reason(name) if script is not None else ""
             why = f"and {changed}" if changed else "which is not beside the file"
             if written is not None and not changed.endswith(MAY_CHANGE):
@@ -515,12 +524,29 @@ class TrainerKeys:
             return False
         for one, value in values.items():
             place = f"{ahead}{one}"
-            if why and one in ("num_processes", "num_machines"):
+            if why and one in _COUNTS:
                 continue  # users give their own
             if (reason := why or notes.get(one, "")) and place not in self._entries:
                 self._job.assumed[place] = reason
             self._entries.setdefault(place, JsonEntry(value, entry.start, entry.end))
         return True
+
+    def _known_parts(self, name: str) -> dict[str, Any]:
+        """Return the values of a file that the script writes, if those that are not known decide
+        nothing; no values otherwise.
+        """
+        script = self._job.script
+        text = script.find_partial(name) if script is not None else None
+        if script is None or text is None:
+            return {}
+        ending = ".json" if text.text.lstrip()[:1] == "{" else ".yaml"
+        other = read_configuration(f"{name}{ending}", text.text)
+        if not isinstance(other, Mapping):
+            return {}
+        plain = [*self.rules["ignored"]["keys"], *_COUNTS]
+        unknown = [k for k, one in other.items() if script.find_unknown(name, one.start, one.end)]
+        is_harmless = all(is_listed(one, plain) for one in unknown)
+        return {k: one.value for k, one in other.items() if is_harmless and k not in unknown}
 
     def _add_inline(self, key: str) -> None:
         """Add the keys of a table that the command line has as text."""

@@ -21,9 +21,11 @@ from parcost_formats.tools.shell.values import (
     Piece,
     ShellField,
     Variable,
+    assumption_of,
     field_of,
     split,
     split_fields,
+    unread_piece,
 )
 from parcost_formats.tools.shell.words import ShellTextError, arguments, parse_script
 from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN_FOLDER, holds
@@ -120,13 +122,32 @@ class Script(NamedTuple):
         """Return why a part of a file that the script names is assumed, "" if it is not."""
         if path in (self.substitutes or ()):
             return f"the script starts in `{self.folder}`, and `{path}` is beside it"
+        return assumption_of(self._find_pieces(path, start, end))
+
+    def find_partial(self, path: str) -> ShellField | None:
+        """Return the text that the script writes into a file, if parts of it are not known.
+
+        None if it is known, or if the script leaves open whether a command changes it.
+        """
         field = self.find_written(path)
-        at = 0
+        if field is None or not any(piece.unread == field.unread for piece in field.pieces):
+            return None
+        is_partial = any(piece.text.strip() for piece in field.pieces if not piece.unread)
+        return field if field.unread and is_partial else None
+
+    def find_unknown(self, path: str, start: int, end: int) -> Piece | None:
+        """Return the first part of a written file that is not known, between two places in it."""
+        return unread_piece(self._find_pieces(path, start, end))
+
+    def _find_pieces(self, path: str, start: int, end: int) -> Sequence[Piece]:
+        """Return the pieces of the text of a written file between two places in it."""
+        field = self.find_written(path)
+        found, at = [], 0
         for piece in field.pieces if field is not None else ():
-            if piece.assumption and at < end and start < at + len(piece.text):
-                return piece.assumption
+            if at < end and start < at + len(piece.text):
+                found.append(piece)
             at += len(piece.text)
-        return ""
+        return found
 
     def fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that are certain."""
