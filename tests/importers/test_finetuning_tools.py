@@ -97,6 +97,8 @@ cluster: {gpus_per_node: 8, num_nodes: 2}
 RECOMPUTE = "training.recompute"
 SHARDED = "bf16: true\nfsdp_config: {offload_params: false}\ndp_shard_size: 4"
 CUT = "cut_cross_entropy.CutCrossEntropyPlugin"
+FUSED = "liger_fused_linear_cross_entropy"
+CHECKPOINTS = "gradient_checkpointing: true"
 CHUNKS = "ceil(training.model.vocabulary / training.model.hidden)"
 KEPT = "sharding.reshard"
 LOSS = ("training.loss_chunks", CHUNKS)
@@ -392,6 +394,50 @@ def test_liger_without_its_loss_leaves_the_logits_whole() -> None:
     for new, is_chunked in ((off.partition("\n")[0], True), (off, False)):
         found = settings(read("llamafactory", "bf16: true", f"bf16: true\n{new}"))
         assert ("training.loss_chunks" in found) == is_chunked
+
+
+@pytest.mark.parametrize(
+    ("plugins", "more", "chunks", "named"),
+    [
+        ("[x.liger.LigerPlugin]", f"{FUSED}: true", CHUNKS, ""),
+        ("[x.liger.LigerPlugin]", "liger_rms_norm: true", "1", "liger_rms_norm"),
+        ("[]", f"{FUSED}: true", "1", ""),
+        ("[]", "liger_rms_norm: true", "1", ""),
+        (f"[x.{CUT}]", "cut_cross_entropy: false", "1", ""),
+        (f"[x.{CUT}, own.Plugin]", "seed: 1", CHUNKS, "plugins"),
+    ],
+)
+def test_axolotl_has_what_a_plugin_and_its_key_turn_on(
+    plugins: str, more: str, chunks: str, named: str
+) -> None:
+    """The plugin of Liger has all its kernels off, and that of cut cross entropy its loss on."""
+    found = read("axolotl", "bf16: true", f"bf16: true\nplugins: {plugins}\n{more}")
+    assert settings(found).get("training.loss_chunks", "1") == chunks
+    open_keys = [one.name for one in found.missing]
+    assert not named or named in open_keys
+    assert named == "plugins" or "plugins" not in open_keys
+    assert named == "liger_rms_norm" or "liger_rms_norm" not in open_keys
+
+
+def test_a_plugin_that_freezes_layers_is_rejected() -> None:
+    frozen = "plugins: [axolotl.integrations.spectrum.SpectrumPlugin]"
+    (problem,) = read("axolotl", "bf16: true", f"bf16: true\n{frozen}").problems
+    assert "plugins" in problem.message
+    assert "frozen" in problem.message
+
+
+def test_fsdp_recomputes_where_the_trainer_is_told_not_to() -> None:
+    """The key of FSDP decides, and the one of the trainer beside it has no effect."""
+    sharded = "fsdp: [full_shard]\nfsdp_config: {fsdp_activation_checkpointing: true}"
+    found = read("axolotl", CHECKPOINTS, f"{CHECKPOINTS.replace('true', 'false')}\n{sharded}")
+    assert not found.problems
+    assert settings(found)["training.recompute"] == "full"
+
+
+@pytest.mark.parametrize("program", ["/opt/venv/bin/swift", "$VENV/bin/swift"])
+def test_a_command_with_a_folder_is_read_by_its_own_name(program: str) -> None:
+    found = read("ms_swift", "swift sft", f"{program} sft")
+    assert settings(found) == settings(read("ms_swift"))
 
 
 @pytest.mark.parametrize(

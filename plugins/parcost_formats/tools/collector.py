@@ -20,6 +20,10 @@ from parcost_formats.tools.tables import is_listed, value_of_pattern
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
 AUTO = "auto"
+#: Attributes for which no question is asked if another key of a file sets them.
+_BATCHES = tuple(
+    f"training.{one}" for one in ("micro_batch", "micro_batches", "global_batch", "sequence")
+)
 #: Values of a key that is off.
 OFF: tuple[Any, ...] = (None, False, 0, "", "none", "None", "null", {}, [])
 
@@ -321,7 +325,7 @@ class SettingCollector:
             attribute = asked_attribute(answer)
             block, _, name = attribute.partition(".")
             stated = self._blocks.get(block, {}).get(name)
-            if stated is not None and stated.end:  # by another key, which decides
+            if stated is not None and stated.end and attribute in _BATCHES:  # that one decides
                 return ImportedKey(name=key, start=entry.start, end=entry.end)
             title = self._table.get("title", "the tool")
             self.ask(attribute, f"`{key}` is not in parcost's table of {title}", [answer], key)

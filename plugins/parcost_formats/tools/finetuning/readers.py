@@ -19,8 +19,8 @@ _SWITCHES = ("use_peft", "use_lora", "lora_enable", "use_qlora", "q_lora", "lora
 #: The type of adapters beside a frozen model in 16 bits, or quantized.
 _ADAPTERS = "PEFT keeps adapters in float32 (autocast_adapter_dtype), whatever the model is in"
 
-#: Switches of axolotl that turn the loss of a plugin off.
-_FUSED_LOSSES = ("cut_cross_entropy", "liger_fused_linear_cross_entropy")
+#: Switches of the plugin of Liger, the first of which is the loss.
+_LIGER = ("liger_fused_linear_cross_entropy", "liger_rms_norm", "liger_layer_norm")
 #: The error of a switch that replaces parts of the trainer by others.
 _REPLACED = ("this part of the tool is not read", "remove the key: the job is read without it")
 
@@ -130,17 +130,38 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
             found.ignore(key, "a fused attention: `kernels.attention` names another")
     if found.switch("eager_attention"):
         found.set("training", "flash_attention", "off", "eager_attention")
-    plugins = found.value("plugins") or []
-    fused = (key for key in _FUSED_LOSSES if found.switch(key) is not False)
-    if any(word in str(plugins).lower() for word in ("cut_cross", "liger")) and any(fused):
-        keys.fuse_loss()
-        found.ignore("plugins", "a loss that makes logits in chunks: `training.loss_chunks`")
+    _read_plugins(keys)
     keys.kernels()
     keys.devices()
     if shard is not None and copies is not None and not found.has("cluster", "devices"):
         count = f"{shard} * {copies} * layout.tp * layout.cp"
         found.assume("cluster", "devices", count, "the product of the sizes of the mesh")
     return found.translation()
+
+
+def _read_plugins(keys: TrainerKeys) -> None:
+    """Read the plugins of axolotl: losses in chunks, of which Liger's has to be switched on."""
+    found, key = keys.found, "plugins"
+    value = found.value(key) or []
+    names = [str(one).lower() for one in (value if isinstance(value, list) else [value])]
+    has_liger = any("liger" in one for one in names)  # whose keys have no effect without it
+    fused = [one for one in _LIGER if has_liger and found.switch(one)]
+    if _LIGER[0] in fused:
+        keys.fuse_loss()
+        found.ignore(_LIGER[0], "a loss in chunks: `training.loss_chunks`")
+    elif (
+        any("cut_cross" in one for one in names) and found.switch("cut_cross_entropy") is not False
+    ):
+        keys.fuse_loss()
+    for one in fused:
+        if "norm" in one:
+            found.leave_open(one, "norms of Liger: `framework { norm = fused }`")
+    known = keys.rules["known_plugins"]["names"]
+    other = next((one for one in names if not any(fnmatchcase(one, form) for form in known)), "")
+    if other:
+        found.leave_open(key, f"what `{other}` changes in a step is not read")
+    elif names:
+        found.ignore(key, "losses in chunks are `training.loss_chunks`")
 
 
 def _axolotl_reentry(keys: TrainerKeys) -> tuple[bool, str]:

@@ -318,7 +318,9 @@ class TrainerKeys:
         found = self.found
         on, key = self.switch("checkpoints")
         value = "full" if on else "none"
-        if key:
+        if key and not on and found.switch("fsdp_config.fsdp_activation_checkpointing"):
+            found.ignore(key, "FSDP recomputes the layers that it wraps")
+        elif key:
             found.set("training", "recompute", value, key)
         else:
             found.assume("training", "recompute", value, self.default("checkpoints")[1])
@@ -381,7 +383,7 @@ class TrainerKeys:
         """Read compilation, fused kernels and attention."""
         found = self.found
         self._compiler()
-        on, key = self.switch("liger") if "liger" in self.rules["names"] else (False, "")
+        on, key = self.switch("liger") if self.rules["names"].get("liger") else (False, "")
         if on and key:
             if found.switch("liger_kernel_config.fused_linear_cross_entropy") is not False:
                 self.fuse_loss()

@@ -77,8 +77,9 @@ def _launch(call: ScriptCall) -> ScriptLaunch | None:
     kind, place, count = found
     program = words[place]
     name = " ".join(word.text for word in words[place : place + count])
-    if kind == "command":
-        name = name.rpartition("/")[2] if count == 1 else name
+    if kind == "command":  # of a program that may stand in a folder
+        first, _, rest = name.partition(" ")
+        name = f"{first.rpartition('/')[2]} {rest}".rstrip()
     return ScriptLaunch(
         kind,
         name,
