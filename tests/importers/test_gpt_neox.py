@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from parcost_formats.tools.gpt_neox import GptNeoX
@@ -89,7 +91,8 @@ def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
         ('"num_unique_layers": 2', "layers that share their weights"),
         ('"adapter": {"enabled": true}', "adapters of this tool are not read"),
         ('"precision": "fp32"', "fp32 is stated, and `bf16` is enabled"),
-        ('"moe_num_experts": 8', "experts of GPT-NeoX are not read"),
+        ('"moe_num_experts": 8', "experts that model-parallel ranks share out"),
+        ('"num_experts": 8', "experts of DeepSpeed within GPT-NeoX"),
     ],
 )
 def test_what_the_language_lacks_is_an_error(key: str, message: str) -> None:
@@ -163,3 +166,73 @@ def test_keys_of_the_third_stage_of_deepspeed_are_known() -> None:
     assert "offload.parameters" in settings(found)
     assert not found.questions
     assert not found.unknown
+
+
+SETUP = """\
+{
+  "data-path": "a/b", "vocab-file": "a/20B_tokenizer.json", "tokenizer-type": "HFTokenizer",
+  "num_gpus": 8, "num_nodes": 2,
+}
+"""
+MODEL = JOB.replace('  "vocab-file": "./20B_tokenizer.json",\n', "")
+
+
+@pytest.mark.parametrize("order", [("model.yml", "setup.yml"), ("setup.yml", "model.yml")])
+def test_files_of_one_run_are_one_study(run_command: Run, order: tuple[str, str]) -> None:
+    files = {"model.yml": MODEL, "setup.yml": SETUP}
+    done = run_command("import", *order, files=files)
+    assert done.code == 0, done.err
+    for line in ("vocabulary        = 50_277", "devices = 2 * 8", "layers            = 8"):
+        assert line in done.out
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    whole = JOB.replace('"gas": 3', '"gas": 3, "num_gpus": 8, "num_nodes": 2')
+    figures = [
+        run_command("eval", *names, *machine, "--figures=step_time,memory", files=texts).out
+        for names, texts in ((order, files), (("run.yml",), {"run.yml": whole}))
+    ]
+    first, second = (re.findall(r"(?:step time|memory) +([0-9.]+)", one) for one in figures)
+    assert first == second
+    assert len(first) == 2
+
+
+def test_a_key_of_two_files_of_a_run_is_an_error(run_command: Run) -> None:
+    """GPT-NeoX does not start with keys that two of its files have."""
+    files = {"model.yml": MODEL, "setup.yml": SETUP.replace("{", '{"gas": 4,', 1)}
+    done = run_command("import", "model.yml", "setup.yml", files=files)
+    assert done.code == 2
+    assert "`gradient_accumulation_steps` is in `setup.yml` too" in done.err
+
+
+def test_degrees_may_be_in_another_file_than_the_model(run_command: Run) -> None:
+    degrees = '  "pipe-parallel-size": 2, "model_parallel_size": 2,\n'
+    files = {
+        "model.yml": JOB.replace(degrees, '  "train-iters": 9,\n'),
+        "degrees.yml": f"{{\n{degrees}}}\n",
+    }
+    done = run_command("import", "model.yml", "degrees.yml", files=files)
+    assert done.code == 0, done.err
+    assert "tp                  = 2" in done.out
+    assert "pp                  = 2" in done.out
+
+
+def test_experts_of_one_rank_are_read() -> None:
+    """Layers of experts have no biases; dense layers beside them do."""
+    more = '"moe_num_experts": 8, "moe_top_k": 2, "gas"'
+    text = JOB.replace('"model_parallel_size": 2', '"model_parallel_size": 1').replace(
+        '"gas"', more
+    )
+    got = settings(GptNeoX().translate("run.yml", text))
+    expected = {
+        "model.experts": "8",
+        "model.top_k": "2",
+        "model.mlp_biases": "off",
+        "kernels.grouped_experts": "on",
+    }
+    assert expected.items() <= got.items()
+    assert "model.moe_every" not in got
+    every = text.replace('"moe_top_k": 2', '"moe_expert_interval": 4')
+    got = settings(GptNeoX().translate("run.yml", every))
+    assert (got["model.moe_every"], got["model.top_k"]) == ("4", "1")
+    assert got["model.mlp_biases"] == "on"
+    ((message, _),) = problems(GptNeoX(), every.replace('interval": 4', 'interval": 3'), "run.yml")
+    assert "the 8 layers are not a multiple of 3" in message

@@ -168,14 +168,17 @@ def translate(
     source: Source,
     options: ImportOptions = PLAIN,
     neighbor: Callable[[str], str | None] | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> Translation:
     """Return the file *source* as a translation; *neighbor* returns texts of files next to it.
+
+    *others* are the texts of further files of the job, by name.
 
     Raises:
         SpecError: The file has errors.
         PluginError: The importer fails.
     """
-    file = ImportFile(source.name, source.text, options)
+    file = ImportFile(source.name, source.text, options, others=others or {})
     if neighbor is not None:
         file = evolve(file, neighbor=neighbor)
     found: object = _call(importer, importer.read, file)

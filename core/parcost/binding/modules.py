@@ -396,17 +396,20 @@ class Loader:
         problems: list[Diagnostic] = []
         foreign = [name for name in reading.files if not name.endswith(sources.SUFFIX)]
         others = map(split_recipe, foreign)
-        for source, path, recipe in (
-            *((source, path, reading.recipe) for source, path in named),
-            *((None, Path(name), recipe or reading.recipe) for name, recipe in others),
-        ):
+        texts = [(source, path, reading.recipe) for source, path in named]
+        for name, recipe in others:
+            path = Path(name)
             try:
-                text = source or sources.read(path, str(path))
-                if source is None:
-                    beside[path.resolve()] = text.text
-                several = len(named) + len(foreign) > 1
+                text = sources.read(path, str(path))
+                beside[path.resolve()] = text.text
+                texts.append((text, path, recipe or reading.recipe))
+            except SpecError as error:
+                problems += error.diagnostics
+        for text, path, recipe in texts:
+            rest = {one.name: one.text for one, _, _ in texts if one is not text}
+            try:
                 own = evolve(reading, recipe=recipe)
-                found.append(self._foreign_file(text, path, own, given, beside, several=several))
+                found.append(self._foreign_file(text, path, own, given, beside, rest))
             except SpecError as error:
                 problems += error.diagnostics
         if problems:
@@ -424,13 +427,15 @@ class Loader:
         reading: ImportOptions,
         given: Mapping[str, tuple[str, Span, str]],
         beside: dict[Path, str],
-        *,
-        several: bool,
+        others: Mapping[str, str],
     ) -> ImportedFile:
-        """Return a file of another tool, without assumptions that the command line replaces."""
+        """Return a file of another tool, without assumptions that the command line replaces.
+
+        *others* are the texts of the other files of the job, by name.
+        """
         neighbors = Neighbors(path)
-        importer = self._importer(source, reading.tool, neighbors, several=several)
-        translation = translate(importer, source, reading, neighbors)
+        importer = self._importer(source, reading.tool, neighbors, several=bool(others))
+        translation = translate(importer, source, reading, neighbors, others)
         beside |= neighbors.read
         problems = [
             _contradiction(subject, one, source, *given[kind][:2])

@@ -59,12 +59,14 @@ class ImportFile:
 
     *neighbor* returns the text of another file by its path relative to this one, such as
     ``models/llama.sh``. It returns None for a missing file, and for one that may not be read.
+    *others* has the texts of further files that the user names for the same job, by name.
     """
 
     name: str
     text: str
     options: ImportOptions = PLAIN
     neighbor: Callable[[str], str | None] = no_neighbor
+    others: Mapping[str, str] = MappingProxyType({})
 
 
 @record(kw_only=True)

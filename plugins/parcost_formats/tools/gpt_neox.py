@@ -9,7 +9,14 @@ import re
 from collections.abc import Mapping
 from itertools import chain
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import (
+    ImportedValue,
+    Importer,
+    ImportFile,
+    ImportProblem,
+    Translation,
+    hookimpl,
+)
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.deepspeed_keys import DeepSpeedKeys
 from parcost_formats.tools.job_importer import JobImporter
@@ -27,7 +34,8 @@ _OTHER = re.compile(
 _LAYERS = re.compile(r"(?<![\w-])num[-_]layers[\"']?\s*:")
 #: Keys of a file with a part of a run, which the launcher of GPT-NeoX merges with others.
 _PART = re.compile(
-    r"^\s*\"(?:(?:train|lr-decay|lr_decay)[-_]iters|vocab[-_]file|tokenizer[-_]type|data[-_]impl|"
+    r"(?:^|[{,])\s*\"(?:(?:train|lr-decay|lr_decay)[-_]iters|vocab[-_]file|tokenizer[-_]type|data[-_]impl|"
+    r"(?:pipe|model)[-_]parallel[-_]size|"
     r"checkpoint[-_](?:activations|factor)|keep[-_]last[-_]n[-_]checkpoints|launcher)\"\s*:",
     re.MULTILINE,
 )
@@ -44,22 +52,40 @@ class GptNeoX(JobImporter):
         """Return whether the text is YAML with the degrees of GPT-NeoX."""
         if not name.endswith((".yml", ".yaml", ".json")):
             return False
-        is_run = bool(_SIGN.search(text) and _LAYERS.search(text))
+        is_run = bool(_LAYERS.search(text)) and (bool(_SIGN.search(text)) or _has_parts(text))
         return (is_run or _is_part(name, text)) and not _OTHER.search(text)
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration("run.yml", text)
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a configuration, with the keys of the other files of its run.
+
+        The file with the model has the settings of all; a part of the run has none of its own.
+        """
+        others = {name: text for name, text in file.others.items() if self.recognizes(name, text)}
+        entries = read_configuration("run.yml", file.text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
-        if _is_part(name, text):
-            message = f"`{name}` is a part of a run of GPT-NeoX, without its model and its degrees"
-            help = "write the keys of all files of the run into one file, and evaluate that"
-            return Translation(problems=[ImportProblem(message=message, start=0, end=1, help=help)])
-        found = SettingCollector(_rename(entries), table(TOOL))
+        if _is_part(file.name, file.text):
+            return _read_part(file, entries, others)
+        merged = dict(_rename(entries))
+        for name, text in others.items():
+            more = read_configuration("run.yml", text) if _is_part(name, text) else {}
+            if isinstance(more, ImportProblem):
+                continue  # which its own translation reports
+            own = _rename(more)
+            for key in (key for key in own if key in merged):
+                start, end = merged[key].start, merged[key].end
+                message = f"`{key}` is in `{name}` too, and GPT-NeoX takes a key from one file"
+                return Translation(problems=[ImportProblem(message=message, start=start, end=end)])
+            merged |= {key: JsonEntry(one.value, 0, 0) for key, one in own.items()}
+        found = SettingCollector(merged, table(TOOL))
         found.use(f"frameworks.{_FRAMEWORK}")
         _reject(found)
         _model(found)
+        _experts(found)
         _layout(found)
         keys = DeepSpeedKeys(found, framework=_FRAMEWORK)
         keys.batch()
@@ -73,11 +99,28 @@ class GptNeoX(JobImporter):
         return found.translation()
 
 
+def _read_part(
+    file: ImportFile, entries: Mapping[str, JsonEntry], others: Mapping[str, str]
+) -> Translation:
+    """Return a part of a run, whose keys the file with the model reads; alone it is an error."""
+    if not any(_LAYERS.search(text) for text in others.values()):
+        name = file.name
+        message = f"`{name}` is a part of a run of GPT-NeoX, without its model and its degrees"
+        help = f"name all files of the run: `parcost eval MODEL.yml {name}`"
+        return Translation(problems=[ImportProblem(message=message, start=0, end=1, help=help)])
+    first = next(iter(entries.values()))
+    read = ImportedValue(name=f"part {file.name}", value="read", start=first.start, end=first.end)
+    return Translation(facts=[read])
+
+
+def _has_parts(text: str) -> bool:
+    """Return whether a text in braces has several keys of GPT-NeoX."""
+    return bool(_BRACE.match(text)) and len({found[0] for found in _PART.finditer(text)}) > 1
+
+
 def _is_part(name: str, text: str) -> bool:
     """Return whether a text in braces has several keys of GPT-NeoX, and no model."""
-    if not name.endswith((".yml", ".yaml")) or not _BRACE.match(text) or _LAYERS.search(text):
-        return False
-    return len({found[0] for found in _PART.finditer(text)}) > 1
+    return name.endswith((".yml", ".yaml")) and _has_parts(text) and not _LAYERS.search(text)
 
 
 def _rename(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
@@ -105,7 +148,7 @@ def _rename(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
 
 def _reject(found: SettingCollector) -> None:
     """Reject settings that parcost cannot express."""
-    harmless = {"model_arch": ("gpt2",), "train_impl": ("normal",), "moe_num_experts": (1, 0)}
+    harmless = {"model_arch": ("gpt2",), "train_impl": ("normal",), "num_experts": (1, 0)}
     for key, why in table(TOOL)["rejected"].items():
         value = found.value(key)
         if why and value not in (None, False, *harmless.get(key, ())):
@@ -176,10 +219,41 @@ def _feed_forward(found: SettingCollector) -> None:
         key = "intermediate_size" if own is not None else key
         found.set(_MODEL, "ffn", digits(_round_up(width, multiple)), key)
     biased = found.switch("use_bias_in_mlp")
+    if (found.value("moe_num_experts") or 0) > 1 and found.value("moe_expert_interval", 1) == 1:
+        return  # of which experts have none
     if biased is None:
         found.assume(_MODEL, "mlp_biases", "on", "GPT-NeoX: use_bias_in_mlp is true")
     else:
         found.set(_MODEL, "mlp_biases", "on" if biased else "off", "use_bias_in_mlp")
+
+
+def _experts(found: SettingCollector) -> None:
+    """Read the experts of dropless layers, which have no biases.
+
+    The model-parallel ranks share them out, so that those of one rank alone can be written.
+    """
+    key, every = "moe_num_experts", found.whole("moe_expert_interval") or 1
+    count, chosen = found.whole(key, least=0) or 0, found.whole("moe_top_k")
+    if count <= 1:
+        return
+    if (found.whole("model_parallel_size") or 1) > 1:
+        reason = "experts that model-parallel ranks share out, of tokens that each of them has, are"
+        found.problem(key, f"{reason} not in the language")
+        return
+    found.set(_MODEL, "experts", digits(count), key)
+    if chosen is not None:
+        found.set(_MODEL, "top_k", digits(chosen), "moe_top_k")
+    else:
+        found.assume(_MODEL, "top_k", "1", "GPT-NeoX 2.0: moe_top_k is 1")
+    layers = found.whole("num_layers") or every
+    if every > 1 and layers % every:
+        message = f"the {layers} layers are not a multiple of {every}"
+        found.problem("moe_expert_interval", message)
+    elif every > 1:
+        found.set(_MODEL, "moe_every", digits(every), "moe_expert_interval")
+    found.assume("kernels", "grouped_experts", "on", "GPT-NeoX: products of experts are grouped")
+    if every == 1:
+        found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX: experts have no biases")
 
 
 def _round_up(width: int, multiple: int) -> int:
