@@ -833,6 +833,54 @@ def test_a_configuration_of_another_file_is_an_error(text: str) -> None:
     assert "makes the configuration, and is code of another file" in problem.message
 
 
+LIBRARY = """\
+from torchtitan.models.llama3.config_registry import llama3_8b, llama3_405b
+from torchtitan.trainer import Trainer
+
+def started(name: str) -> Trainer.Config:
+    config = llama3_8b()
+    config.training.seq_len = 4096
+    config.dump_folder = f"out/{name}"
+    return config
+
+def sharded() -> Trainer.Config:
+    config = started("sharded")
+    config.parallelism.data_parallel_shard_degree = 8
+    return config
+
+def tensor() -> Trainer.Config:
+    config = started("tensor")
+    config.parallelism.tensor_parallel_degree = 2
+    return config
+"""
+
+
+def test_a_configuration_of_the_library_is_where_a_job_starts() -> None:
+    """The 8B of torchtitan's registry: 1 sequence of 8,192 a rank, each second product saved.
+
+    Releases compute its loss at once or in chunks, which is a question. `started` needs a name,
+    so nobody runs it.
+    """
+    (problem,) = Torchtitan().translate("jobs.py", LIBRARY).problems
+    assert problem.help == "choose one: --recipe sharded | --recipe tensor"
+    options = ImportOptions(recipe="tensor")
+    found = Torchtitan().read(ImportFile("jobs.py", LIBRARY, options))
+    assert not found.problems
+    assert values(found)["training.model"] == "llama3_8b"
+    assert values(found)["training.micro_batch"] == "1"
+    assert values(found)["training.sequence"] == "4096"
+    assert values(found)["recompute.alternate"] == "on"
+    assert values(found)["layout.tp"] == "2"
+    assert "training.loss_chunks" in {one.attribute for one in found.questions}
+
+
+def test_a_configuration_of_the_library_that_is_not_known_is_an_error() -> None:
+    text = LIBRARY.replace("= llama3_8b()", "= llama3_405b()")
+    options = ImportOptions(recipe="tensor")
+    (problem,) = Torchtitan().read(ImportFile("jobs.py", text, options)).problems
+    assert "`llama3_405b` makes the configuration, and is code of another file" in problem.message
+
+
 @pytest.mark.parametrize(
     ("name", "asks"),
     [

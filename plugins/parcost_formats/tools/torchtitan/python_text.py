@@ -55,9 +55,8 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
         for node in ast.walk(one)
         if isinstance(node, ast.Call)
     }
-    function = choose_function(
-        python, makers, [name for name in makers if name not in called], recipe
-    )
+    jobs = {name: one for name, one in makers.items() if not _needs_more(one)} or makers
+    function = choose_function(python, jobs, [name for name in jobs if name not in called], recipe)
     reader = _ConfigurationReader(python, functions)
     reader.visit(function)
     if reader.foreign:
@@ -71,6 +70,11 @@ def _makes(function: ast.FunctionDef) -> bool:
     if returned is not None and dotted(returned).endswith("Trainer.Config"):
         return True
     return any(isinstance(node, ast.Call) and _is_trainer(node) for node in ast.walk(function))
+
+
+def _needs_more(function: ast.FunctionDef) -> bool:
+    """Return whether a function has arguments without a default: no launcher calls it."""
+    return len(function.args.args) > len(function.args.defaults)
 
 
 def _is_trainer(call: ast.Call) -> bool:
@@ -202,10 +206,27 @@ class _ConfigurationReader:
                     self._field(keyword.arg, keyword.arg, keyword, keyword.value)
             return True
         function = self._functions.get(name)
+        if function is None and self._of_library(name, call):
+            return True
         if function is None or not _makes(function):
             return False
         if name not in self._visited and len(self._visited) < _DEEPEST:
             self.visit(function)
+        return True
+
+    def _of_library(self, name: str, call: ast.Call) -> bool:
+        """Set what a function of torchtitan's registry has; return whether it is a known one."""
+        family = self._models.get(name)
+        own = table("torchtitan")["registry"].get(name.rpartition(".")[2])
+        if own is None or own["model.name"] != family or call.args or call.keywords:
+            return False
+        why = f"torchtitan 0.3: {name}()"
+        for field, value in own.items():
+            option = self._option(field, f"{name}()", call)
+            found = option.evolve(texts=texts(value), value=value, assumption=why)
+            self.options[option.name] = found
+        for field, reason in table("torchtitan")["registry_differs"].items():
+            self.options[field] = self._option(field, f"{name}()", call).evolve(unread=reason)
         return True
 
     # Fields
