@@ -174,6 +174,69 @@ def test_an_option_without_a_known_default_raises_a_question(option: str) -> Non
     assert "layout.zero" in {one.attribute for one in found.questions}
 
 
+COOKBOOK = """\
+from olmo_core.internal import cookbook
+from olmo_core.internal.experiment import CliContext, ExperimentConfig
+
+def build(context: CliContext) -> ExperimentConfig:
+    module = cookbook.configure_train_module(
+        max_sequence_length=8192,
+        rank_microbatch_size=8192 * 2,
+        learning_rate=2e-4,
+        scheduler=Linear(),
+        MORE
+    )
+    return ExperimentConfig(
+        model=TransformerConfig.olmo3_7B(vocab_size=100352),
+        data_loader=NumpyDataLoaderConfig(global_batch_size=2**21),
+        train_module=module,
+    )
+"""
+WHY = "OLMo-core 2.3: configure_train_module of the cookbook"
+
+
+@pytest.mark.parametrize(
+    ("more", "asked", "stated"),
+    [
+        ("activation_memory_budget=0.5,", {"layout.zero", "training.recompute"}, {}),
+        (
+            "activation_memory_budget=1.0, cp_degree=4,",
+            {"layout.zero"},
+            {"training.recompute": "none", "layout.cp": "4", "context.algorithm": "allgather"},
+        ),
+        ("", {"layout.zero", "training.recompute"}, {"layout.cp": "1"}),
+        ("float8_enabled=True,", {"layout.zero", "training.recompute", "precision"}, {}),
+        (
+            "activation_memory_budget=1, dp_shard_degree=64,",
+            {"layout.zero", "sharding.shard"},
+            {},
+        ),
+    ],
+)
+def test_a_module_of_the_cookbook_is_read(
+    more: str, asked: set[str], stated: dict[str, str]
+) -> None:
+    """2 sequences of 8,192 a rank and 256 a step, and the weights are in bf16.
+
+    A release has FSDP, another replicas of 32 shards; a release recomputes unless told otherwise.
+    """
+    text = COOKBOOK.replace("MORE", more)
+    assert OlmoCore().recognizes("mid.py", text)
+    found = OlmoCore().translate("mid.py", text)
+    expected = {
+        "training.sequence": "8192",
+        "training.micro_batch": "2",
+        "training.global_batch": "256 sequences",
+        "kernels.mode": "compiled",
+        **stated,
+    }
+    assert expected.items() <= settings(found).items()
+    assert {one.attribute for one in found.questions} == asked
+    assert not found.unknown
+    types = [one for one in found.uses if one.value.endswith(".bf16_fsdp")]
+    assert [one.assumption for one in types] == [WHY]
+
+
 def test_one_of_several_functions_is_chosen() -> None:
     body = JOB[JOB.index("def build_config") :]
     text = f"{JOB}\n{body.replace('build_config', 'long').replace('or LENGTH', 'or 8192')}"

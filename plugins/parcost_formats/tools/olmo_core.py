@@ -39,6 +39,8 @@ _OPTIONS = "options"
 _JOB = "ExperimentConfig"
 _MODULE = "train_module"
 _BATCH_NAME = "global_batch_size"
+# The function of `olmo_core.internal.cookbook` that makes a training module.
+_COOKBOOK = "configure_train_module"
 _BATCH, _SEQUENCE = f"data_loader.{_BATCH_NAME}", f"{_MODULE}.max_sequence_length"
 _MICRO = f"{_MODULE}.rank_microbatch_size"
 # A callback of the trainer, whose batches replace that of the data loader.
@@ -103,6 +105,19 @@ class DefaultNumber(int):
     __radd__, __rmul__ = __add__, __mul__
 
 
+class DefaultWord(str):
+    """A word that a default supplies; *why* says which."""
+
+    __slots__ = ("why",)
+    why: str
+
+    def __new__(cls, word: str, why: str) -> Self:
+        """Return *word* with the reason for which it is assumed."""
+        found = super().__new__(cls, word)
+        found.why = why
+        return found
+
+
 def _derive(number: DefaultNumber, found: Any) -> Any:
     """Return a result of arithmetic on a default with its reason, if it is a whole number."""
     whole = isinstance(found, int) or (isinstance(found, float) and found.is_integer())
@@ -116,7 +131,7 @@ class OlmoCore(JobImporter):
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is Python that configures a training run of OLMo-core."""
-        signs = ("TrainModuleConfig(", f"{_BUILDERS[0]}=")
+        signs = ("TrainModuleConfig(", f"{_COOKBOOK}(", f"{_BUILDERS[0]}=")
         return name.endswith(".py") and "olmo_core" in text and any(one in text for one in signs)
 
     def translate(self, name: str, text: str) -> Translation:
@@ -138,7 +153,7 @@ class OlmoCore(JobImporter):
         assumed = {
             key: one.value.why
             for key, one in entries.items()
-            if isinstance(one.value, DefaultNumber)
+            if isinstance(one.value, DefaultNumber | DefaultWord)
         }
         found = SettingCollector(entries, table(TOOL), assumed)
         found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
@@ -300,6 +315,55 @@ def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
             yield f"{prefix}{name}", cell
 
 
+def _cookbook_module(node: Any, given: Mapping[str, Cell]) -> Entity:
+    """Return the training module that a function of OLMo-core's cookbook makes.
+
+    Its releases differ in the kind of data parallelism and in recomputation.
+    """
+    why = f"{_VERSION}: {_COOKBOOK} of the cookbook"
+
+    def made(kind: str, **values: Any) -> Entity:
+        return Entity(kind, node, {key: Cell(one, node, key) for key, one in values.items()})
+
+    def differs(what: str) -> UnreadValue:
+        return UnreadValue(f"`{_COOKBOOK}` decides it by its release: {what}")
+
+    cells = dict(given)
+    narrow, degree, shard, budget = (
+        cells.pop(one, None)
+        for one in ("float8_enabled", "cp_degree", "dp_shard_degree", "activation_memory_budget")
+    )
+    for one in ("activation_checkpointing_enabled", "learning_rate"):
+        cells.pop(one, None)
+    kept = budget is not None and budget.value == 1
+    parts = {
+        "compile_model": True,
+        "dp_config": made(
+            "TransformerDataParallelConfig",
+            name=differs("fsdp or hsdp of 32 devices"),
+            param_dtype=DefaultWord("bfloat16", why),
+            reduce_dtype=DefaultWord("float32", why),
+        ),
+        "ac_config": None
+        if kept
+        else made("ActivationConfig", mode=differs("modules or a budget")),
+        "optim": made("SkipStepAdamWConfig"),
+    }
+    module = made("TransformerTrainModuleConfig", **parts)
+    if narrow is not None:
+        module.cells["float8_config"] = Cell(
+            Entity("Float8Config", node, {"enabled": narrow}), node, ""
+        )
+    if degree is not None and degree.value is not None:
+        ring = Entity("TransformerContextParallelConfig.llama3", node, {"degree": degree})
+        module.cells["cp_config"] = Cell(ring, node, "")
+    if shard is not None:
+        data = module.cells["dp_config"].value
+        data.cells["shard_degree"] = Cell(differs("read or ignored"), node, "")
+    module.cells.update(cells)
+    return module
+
+
 class _OlmoLibrary(CodeLibrary):
     """The results of OLMo-core functions: objects with the arguments of the call.
 
@@ -332,6 +396,8 @@ class _OlmoLibrary(CodeLibrary):
             placed = zip(order, arguments, strict=False)
             named = {key: Cell(one, node, key) for key, one in placed}
             return Entity(name, node, {**named, **keywords})
+        if name.endswith(f"cookbook.{_COOKBOOK}") and not arguments:
+            return _cookbook_module(node, keywords)
         given = [*arguments, *(one.value for one in keywords.values())]
         owner = given[0] if given else None
         if name == "setattr" and isinstance(owner, Entity) and len(given) == _OF_SETATTR:
