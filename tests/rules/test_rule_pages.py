@@ -106,8 +106,8 @@ PASSING_ON = {
     "core/parcost/language/diagnostics.py",
     "core/parcost/language/errors.py",
     "core/parcost/binding/modules.py",
-    "core/parcost/batch/files.py",
-    "core/parcost/batch/rejections.py",
+    "plugins/parcost_apps/batch/files.py",
+    "core/parcost/report/rejection.py",
     "core/parcost/contract/validation.py",  # `problem` is another function there
     "core/parcost/plugins/registry.py",
     "plugins/parcost_apps/server/access.py",
