@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = rule_pages(load()).pages
 _MAKERS = {"Diagnostic", "problem", "error_at", "failure", "Check", "reject"}
 _SERVER_MAKERS = {"refuse", "BodyError"}  # of answers to requests
-_CALLS = re.compile(rf"\b(?:{'|'.join(_MAKERS | _SERVER_MAKERS)})\(")
+_CALLS = re.compile(rf"\b(?:{'|'.join(_MAKERS | _SERVER_MAKERS)}|RULES\.check)\(")
 #: Words of statements, of plugins and of other tools that pages quote.
 ELSEWHERE = {"as", "use", "requires", "include", "import", "topology"}
 ELSEWHERE |= {"bucket_cap_mb", "reduce_bucket_size", "replay", "extends", "c", "hgx_h100"}
@@ -131,8 +131,9 @@ def emitted() -> tuple[set[str], set[str]]:
                 if not isinstance(node, ast.Call):
                     continue
                 called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                of_book = called == "check" and ast.unparse(node.func) == "RULES.check"
                 of_server = "/server/" in name and called in _SERVER_MAKERS
-                if called not in _MAKERS and not of_server:
+                if called not in _MAKERS and not of_server and not of_book:
                     continue
                 at = 1 if called == "reject" or of_server else 0
                 positional = node.args[at] if len(node.args) > at else None

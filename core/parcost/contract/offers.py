@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attrs import field
 
+from parcost.contract.checks import Check
 from parcost.contract.fields import Record, rule
+from parcost.numeric import Mask, Real, all_of
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -45,8 +49,8 @@ class Rulebook(Record):
 
     ``parcost rule ID`` prints a page. *file* holds the tables, or *text* does. A page has a
     ``title``, a ``severity`` (``error`` or ``warning``), ``why`` and ``fix``. It may have a
-    ``source``. The spec ``fails`` breaks the rule, and passes after each ``change``. *name* is the
-    subject of the rules.
+    ``source``, and the templates ``message`` and ``help`` of its checks. The spec ``fails`` breaks
+    the rule, and passes after each ``change``. *name* is the subject of the rules.
     """
 
     name: str
@@ -57,6 +61,57 @@ class Rulebook(Record):
         if bool(self.text) != (self.file is None):
             return f"gave the rulebook `{self.name}` not one of a file and a text"
         return ""
+
+    def check(
+        self,
+        id: str,
+        holds: Mask,
+        subject: str,
+        *,
+        inputs: Mapping[str, Any] = MappingProxyType({}),
+        help: str = "",
+        notes: Sequence[str] = (),
+        factor: Real = 1.0,
+        verdict: str = "",
+        reads: Sequence[str] = (),
+        **values: Any,
+    ) -> Check:
+        """Return the check of a rule whose severity, message and help are in its table.
+
+        *values* are inputs, too. A *help* that is given replaces that of the table. The file is
+        read when a rule fails.
+        """
+        table: Mapping[str, Any] = {"severity": "error", "message": id}
+        if not all_of(holds):
+            table = self._tables()[id]
+        return Check(
+            id=id,
+            holds=holds,
+            subject=subject,
+            message=table["message"],
+            inputs={**inputs, **values},
+            help=help or table.get("help", ""),
+            notes=notes,
+            severity=table["severity"],
+            factor=factor,
+            verdict=verdict,
+            reads=reads,
+        )
+
+    def _tables(self) -> Mapping[str, Any]:
+        return _parse(self.text) if self.text else _read(self.file)
+
+
+@cache
+def _read(file: Any) -> Mapping[str, Any]:
+    return _parse(file.read_text(encoding="utf-8"))
+
+
+@cache
+def _parse(text: str) -> Mapping[str, Any]:
+    import tomllib  # only where a rule fails
+
+    return tomllib.loads(text)
 
 
 class Exporter(ABC):

@@ -9,6 +9,7 @@ spec switches a rule off:
     [heads-divide]
     title = "attention heads are divisible by tp"
     severity = "error"
+    message = "{heads} heads are not divisible by tp = {tp}"   # of its checks, as is `help`
     why = "Each rank of a tensor-parallel group computes whole heads."
     fix = "Choose a tp that divides the number of heads."
     source = "Megatron-LM, transformer_config.py"
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 CORE_BOOKS = Path(__file__).parents[1] / "rulebooks"
 SEVERITIES = ("error", "warning")
-_TEXTS = ("title", "severity", "why", "fix", "source", "base", "fails", "needs")
+_TEXTS = ("title", "severity", "message", "help", "why", "fix", "source", "base", "fails", "needs")
 _REQUIRED = ("title", "severity", "why", "fix")
 _FLAGS = ("plausibility", "outcome")
 _KEYS = {*_TEXTS, *_FLAGS, "edit", "change"}

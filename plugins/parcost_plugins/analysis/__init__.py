@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from parcost import Rulebook, hookimpl
+from parcost_plugins.analysis.rulebook import RULES
 
 PARTS = ("advice", "anchors", "figures", "strategy", "uncertainty")
 
@@ -12,4 +11,4 @@ PARTS = ("advice", "anchors", "figures", "strategy", "uncertainty")
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebooks of the package."""
-    return [Rulebook(name="analysis", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -12,6 +12,7 @@ from typing import Any
 
 from parcost import Check, Interval, Outcome, Real, Study, block_name, formula, hookimpl
 from parcost.numeric import is_array
+from parcost_plugins.analysis.rulebook import RULES
 from parcost_plugins.vocabulary import Accuracy, Cluster, MemoryBudget, ObservedErrors, Training
 from parcost_plugins.vocabulary.adapters import trains_model
 
@@ -27,13 +28,13 @@ def checks(study: Study) -> Iterator[Check]:
     for name in _FIGURES:
         found = training.accuracy.find(name, *_kind(study, training))
         if found is not None:
-            yield Check(
-                id="no-range",
-                holds=found.low <= found.high,
-                subject=f"{block_name(found)}.low",
-                message="measured / predicted of `{name}` is from {low} to {high}",
-                inputs={"name": block_name(found), "low": found.low, "high": found.high},
-                help="write `low` of at most `high`",
+            yield RULES.check(
+                "no-range",
+                found.low <= found.high,
+                f"{block_name(found)}.low",
+                name=block_name(found),
+                low=found.low,
+                high=found.high,
             )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from parcost import Rulebook, hookimpl
+from parcost_plugins.calculators.rulebook import RULES
 
 PARTS = ("data", "networks", "roofline", "sheets", "transfers")
 
@@ -12,4 +11,4 @@ PARTS = ("data", "networks", "roofline", "sheets", "transfers")
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebooks of the package."""
-    return [Rulebook(name="calculators", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from parcost import Chart, Check, Curve, Figure, Real, Section, Study, formula, hookimpl
 from parcost.numeric import maximum
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.vocabulary import Level, Roofline
 
 _NOTE = (
@@ -58,13 +59,12 @@ def _label(asked: Roofline) -> str:
 def _peak_check(asked: Roofline, label: str) -> Check:
     device = asked.device
     offered = [n for n in ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4") if getattr(device, n)]
-    return Check(
-        id="roofline-no-peak",
-        holds=getattr(device, asked.compute) is not None,
-        subject=f"{label}.compute",
-        message="the device has no {compute} peak",
-        inputs={"compute": asked.compute},
+    return RULES.check(
+        "roofline-no-peak",
+        getattr(device, asked.compute) is not None,
+        f"{label}.compute",
         help=f"choose a type that it has: {', '.join(offered)}",
+        compute=asked.compute,
     )
 
 

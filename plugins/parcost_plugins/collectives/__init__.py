@@ -15,9 +15,8 @@ Most algorithms declare phases, which :class:`PhasedAlgorithm` adds up.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from parcost import Rulebook, hookimpl
+from parcost_plugins.collectives.rulebook import RULES
 
 PARTS = (
     "bounds",
@@ -46,4 +45,4 @@ PARTS = (
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="collectives", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

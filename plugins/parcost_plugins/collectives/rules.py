@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from parcost import Check, Group, Study, block_name, hookimpl
 from parcost.numeric import any_of, floor_log2
+from parcost_plugins.collectives.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Layout
 from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.run_choices import scatters, shards_states
@@ -34,20 +35,13 @@ def _table_checks(study: Study, choice: CollectiveChoice) -> Iterator[Check]:
         return
     row = device.generation if choice.generation == "unknown" else choice.generation
     rows = [block_name(one) for one in table.generations]
-    yield Check(
-        id="tuning-row",
-        holds=row in rows,
-        subject="collectives.tuning"
-        if choice.generation == "unknown"
-        else "collectives.generation",
-        message="the table `{table}` has no row `{row}`: without it, textbook algorithms are used",
-        inputs={
-            "table": block_name(table),
-            "row": row,
-            "rows": ", ".join(f"`{one}`" for one in rows),
-        },
-        help="write one of its rows: {rows}",
-        severity="warning",
+    yield RULES.check(
+        "tuning-row",
+        row in rows,
+        "collectives.tuning" if choice.generation == "unknown" else "collectives.generation",
+        table=block_name(table),
+        row=row,
+        rows=", ".join(f"`{one}`" for one in rows),
     )
 
 
@@ -69,24 +63,20 @@ def _algorithm_checks(study: Study, role: str, name: str) -> Iterator[Check]:
             continue
         remedy = found.remedy(group, block_name(study[Cluster].fabric))
         power = operation in found.powers_of_two
-        yield Check(
-            id="collective-unable",
-            holds=able | (group.ranks <= 1),
-            subject=f"collectives.{role}",
-            message="`{name}` cannot do `{operation}` over the {ranks} ranks of `{group}`, "
-            "{local} on each node: it needs {needs}",
-            inputs={
-                "name": name,
-                "operation": operation,
-                "ranks": group.ranks,
-                "group": group_name,
-                "local": group.shape[0],
-                "needs": found.needs(operation),
-                "below": below,
-                "above": 2 * below,
-                "remedy": remedy,
-            },
+        yield RULES.check(
+            "collective-unable",
+            able | (group.ranks <= 1),
+            f"collectives.{role}",
             help=_help(power=power, remedy=bool(remedy)),
+            name=name,
+            operation=operation,
+            ranks=group.ranks,
+            group=group_name,
+            local=group.shape[0],
+            needs=found.needs(operation),
+            below=below,
+            above=2 * below,
+            remedy=remedy,
         )
 
 
@@ -94,20 +84,15 @@ def _operation_check(study: Study, role: str, name: str, operation: str, group: 
     """Return the rule that the named algorithm supports *operation*, on more than one rank."""
     does = sorted(study.plugins.offers("collectives")[name][1].operations)
     others = sorted(known.name for known in study.candidates(operation))
-    return Check(
-        id="collective-operation",
-        holds=group.ranks <= 1,
-        subject=f"collectives.{role}",
-        message="`{name}` does not support `{operation}`, which the ranks of `{group}` need, only "
-        "{does}",
-        inputs={
-            "name": name,
-            "operation": operation,
-            "group": group.name,
-            "does": " and ".join(f"`{one}`" for one in does),
-            "others": ", ".join(f"`{one}`" for one in others),
-        },
-        help="algorithms of `{operation}` are {others}; `auto` chooses the fastest",
+    return RULES.check(
+        "collective-operation",
+        group.ranks <= 1,
+        f"collectives.{role}",
+        name=name,
+        operation=operation,
+        group=group.name,
+        does=" and ".join(f"`{one}`" for one in does),
+        others=", ".join(f"`{one}`" for one in others),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 from parcost import (
@@ -19,6 +18,7 @@ from parcost import (
     formula,
     hookimpl,
 )
+from parcost_plugins.custom_terms.rulebook import RULES
 from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
 from parcost_plugins.vocabulary.partition import chunks, stages
 
@@ -56,13 +56,12 @@ def checks(study: Study) -> Iterator[Check]:
     for term in study.all(CustomTerm):
         if term.stage is not None:
             last = stages(study) * chunks(study) - 1
-            yield Check(
-                id="term-stage",
-                holds=term.stage <= last,
-                subject=f"{block_name(term)}.stage",
-                message="there is no stage {stage}: stages are 0 to {last}",
-                inputs={"stage": term.stage, "last": last},
-                help="write a stage of at most {last}, or leave `stage` out for all stages",
+            yield RULES.check(
+                "term-stage",
+                term.stage <= last,
+                f"{block_name(term)}.stage",
+                stage=term.stage,
+                last=last,
             )
 
 
@@ -104,4 +103,4 @@ def _is_given(value: Real) -> bool:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="custom_terms", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from parcost import Rulebook, hookimpl
+from parcost_plugins.frameworks.rulebook import RULES
 
 PARTS = ("features", "host")
 
@@ -12,4 +11,4 @@ PARTS = ("features", "host")
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="frameworks", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -37,6 +37,7 @@ from parcost import (
     hookimpl,
 )
 from parcost.numeric import is_array, maximum, where
+from parcost_plugins.frameworks.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Adapters,
     Framework,
@@ -104,36 +105,26 @@ def terms(study: Study) -> Iterator[Work | Once]:
 def checks(study: Study) -> Iterator[Check]:
     """Require that the framework supports compilation or CUDA graphs, if the spec turns them on."""
     framework = study[Training].framework
-    yield Check(
-        id="too-many-weight-kernels",
-        holds=framework.weight_kernels <= framework.backward_kernels,
-        subject=f"{block_name(framework)}.weight_kernels",
-        message="`weight_kernels` {weights} is more than `backward_kernels` {backward}",
-        inputs={"weights": framework.weight_kernels, "backward": framework.backward_kernels},
-        help="write at most {backward}",
+    yield RULES.check(
+        "too-many-weight-kernels",
+        framework.weight_kernels <= framework.backward_kernels,
+        f"{block_name(framework)}.weight_kernels",
+        weights=framework.weight_kernels,
+        backward=framework.backward_kernels,
     )
-    yield Check(
-        id="compiles-no-layers",
-        holds=mode(study) == "eager" or framework.compiled_issue is not None,
-        subject="kernels.mode" if study[KernelChoice].mode else f"{block_name(framework)}.mode",
-        message="framework `{framework}` has no `compiled_issue`: the host time to launch a kernel "
-        "of compiled layers is unknown",
-        inputs={"framework": block_name(framework)},
-        help="write `mode = eager`, or `compiled_issue` in the framework, such as "
-        "`compiled_issue = 5 us`",
+    yield RULES.check(
+        "compiles-no-layers",
+        mode(study) == "eager" or framework.compiled_issue is not None,
+        "kernels.mode" if study[KernelChoice].mode else f"{block_name(framework)}.mode",
+        framework=block_name(framework),
     )
-    yield Check(
-        id="captures-no-graphs",
-        holds=graphs(study) == "none" or framework.graph_issue is not None,
-        subject="kernels.cuda_graphs"
+    yield RULES.check(
+        "captures-no-graphs",
+        graphs(study) == "none" or framework.graph_issue is not None,
+        "kernels.cuda_graphs"
         if study[KernelChoice].cuda_graphs
         else f"{block_name(framework)}.cuda_graphs",
-        message="framework `{framework}` has no `graph_issue`: the host time to launch a CUDA "
-        "graph "
-        "is unknown",
-        inputs={"framework": block_name(framework)},
-        help="write `cuda_graphs = none`, or `graph_issue` in the framework, such as "
-        "`graph_issue = 10 us`",
+        framework=block_name(framework),
     )
 
 

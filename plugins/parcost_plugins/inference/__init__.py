@@ -9,10 +9,10 @@ called with a study of one replica, so the model has one description.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from parcost import Chart, Check, Figure, Rulebook, Section, Study, block_name, hookimpl
 from parcost.numeric import all_of, is_array
+from parcost_plugins.inference.rulebook import RULES
 from parcost_plugins.vocabulary import Serving
 from parcost_plugins.vocabulary.answers import mark_details, section_note
 
@@ -71,4 +71,4 @@ def charts(study: Study) -> Iterator[Chart]:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="serving", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

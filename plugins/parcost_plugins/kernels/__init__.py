@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from parcost import Rulebook, hookimpl
+from parcost_plugins.kernels.rulebook import RULES
 
 PARTS = (
     "constant",
@@ -18,4 +17,4 @@ PARTS = (
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="kernels", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

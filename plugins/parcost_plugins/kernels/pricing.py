@@ -11,6 +11,7 @@ from attrs import evolve
 
 from parcost import FLOPS, Check, Study, Work, block_name, block_type, hookimpl
 from parcost_plugins.kernels.rates import attention_kernel, kernel_name, runs_narrow
+from parcost_plugins.kernels.rulebook import RULES
 from parcost_plugins.vocabulary import (
     AttentionKernel,
     Cluster,
@@ -88,48 +89,39 @@ def checks(study: Study) -> Iterator[Check]:
     has = [name for name in _types() if getattr(device, name) is not None]
     for attribute in ("compute", "narrow"):
         type_ = getattr(precision, attribute)
-        yield Check(
-            id="no-peak",
-            holds=type_ == "none" or type_ in has,
-            subject=f"{block_name(precision)}.{attribute}",
-            message="device `{device}` has no {type} peak",
-            inputs={"device": block_name(device), "type": type_},
+        yield RULES.check(
+            "no-peak",
+            type_ == "none" or type_ in has,
+            f"{block_name(precision)}.{attribute}",
             help=f"choose a type that it has: {', '.join(has)}"
             if has
             else "write its peak in the device: `{type} = 100 TFLOPS dense`",
+            device=block_name(device),
+            type=type_,
         )
     choice = study[KernelChoice]
     yield from _attention_checks(study)
     points = choice.streaming
     for below, above in pairwise(points):
-        yield Check(
-            id="streaming-ascends",
-            holds=below.size < above.size,
-            subject=f"{block_name(above)}.size",
-            message="the sizes of `streaming` blocks descend: `{above}` of {size} B follows "
-            "`{below}` "
-            "of {before} B",
-            inputs={
-                "above": block_name(above),
-                "below": block_name(below),
-                "size": above.size,
-                "before": below.size,
-            },
-            help="write the sizes in ascending order",
+        yield RULES.check(
+            "streaming-ascends",
+            below.size < above.size,
+            f"{block_name(above)}.size",
+            above=block_name(above),
+            below=block_name(below),
+            size=above.size,
+            before=below.size,
         )
 
 
 def _attention_checks(study: Study) -> Iterator[Check]:
     """Require that the device has the chosen attention kernel, in its data type."""
     choice, device = study[KernelChoice], study[Cluster].device
-    yield Check(
-        id="contradictory-attention",
-        holds=study[Training].flash_attention or choice.attention in (None, "auto", "unfused"),
-        subject="kernels.attention",
-        message="`{kernel}` never writes its scores to memory, and `flash_attention = off` says "
-        "that attention does",
-        inputs={"kernel": choice.attention or "auto"},
-        help="leave one of the two out",
+    yield RULES.check(
+        "contradictory-attention",
+        study[Training].flash_attention or choice.attention in (None, "auto", "unfused"),
+        "kernels.attention",
+        kernel=choice.attention or "auto",
     )
     given = (choice.attention_forward_efficiency, choice.attention_backward_efficiency)
     if writes_scores(study) or all(share is not None for share in given):
@@ -142,22 +134,17 @@ def _attention_checks(study: Study) -> Iterator[Check]:
     for type_ in types:
         kernel = attention_kernel(study, type_)
         has = [kernel.kernel for kernel in known if kernel.type == type_]
-        yield Check(
-            id="no-attention-kernel",
-            holds=kernel is not None,
-            subject="kernels.attention" if table is not None else f"{block_name(device)}.attention",
-            message="device `{device}` has no measured rate of {kernel}{type}",
-            inputs={
-                "device": block_name(device),
-                "kernel": "an attention kernel"
-                if name == "auto"
-                else f"the attention kernel `{name}`",
-                "type": " in fp8" if type_ == "fp8" else "",
-            },
+        yield RULES.check(
+            "no-attention-kernel",
+            kernel is not None,
+            "kernels.attention" if table is not None else f"{block_name(device)}.attention",
             help=f"choose a kernel that it has: {', '.join(has)}"
             if has
             else "write the efficiency: `kernels.attention_forward_efficiency` and "
             "`attention_backward_efficiency`",
+            device=block_name(device),
+            kernel="an attention kernel" if name == "auto" else f"the attention kernel `{name}`",
+            type=" in fp8" if type_ == "fp8" else "",
         )
         if kernel is not None:
             yield from _head_checks(kernel)
@@ -166,34 +153,19 @@ def _attention_checks(study: Study) -> Iterator[Check]:
 def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
     """Require rates of heads in ascending order: smaller heads can be padded."""
     subject = block_name(kernel)
-    yield Check(
-        id="no-head-rate",
-        holds=bool(kernel.heads),
-        subject=subject,
-        message="`{kernel}` needs a rate for some head size",
-        inputs={"kernel": subject},
-        help="write at least one `head_rate`",
-    )
+    yield RULES.check("no-head-rate", bool(kernel.heads), subject, kernel=subject)
     for below, above in pairwise(kernel.heads):
         inputs = {"above": above.size, "below": below.size}
-        yield Check(
-            id="head-sizes-ascend",
-            holds=below.size < above.size,
-            subject=f"{block_name(above)}.size",
-            message="head sizes descend: {above} follows {below}",
-            inputs=inputs,
-            help="write the sizes in ascending order",
+        yield RULES.check(
+            "head-sizes-ascend", below.size < above.size, f"{block_name(above)}.size", inputs=inputs
         )
         for pass_ in ("forward", "backward"):
             low, high = getattr(below, pass_), getattr(above, pass_)
-            yield Check(
-                id="head-efficiency",
-                holds=(low * above.size >= high * below.size) | (below.size >= above.size),
-                subject=f"{block_name(below)}.{pass_}",
-                message="at {share:.4g} of the peak, head size {below} takes longer than head size "
-                "{above}",
+            yield RULES.check(
+                "head-efficiency",
+                (low * above.size >= high * below.size) | (below.size >= above.size),
+                f"{block_name(below)}.{pass_}",
                 inputs={**inputs, "share": low},
-                help="a head could be padded to the larger size",
             )
 
 

@@ -6,6 +6,7 @@ from math import inf
 
 from parcost import Check, Outcome, Real, Study, block_name, hookimpl
 from parcost.numeric import ratio
+from parcost_plugins.memory.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, MemoryBudget, memory_limits
 
 _GIB = 2.0**30
@@ -53,28 +54,21 @@ def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
         "most": 100.0 * (1.0 + budget.margin),
     }
     return [
-        Check(
-            id="does-not-fit",
-            holds=needs <= limits.most,
-            subject="cluster.device",
-            message="stage {stage} needs {needs:.1f} GiB {when}, and {room:.1f} GiB are usable: "
-            "{over:.1f} GiB too much",
-            inputs=inputs,
+        RULES.check(
+            "does-not-fit",
+            needs <= limits.most,
+            "cluster.device",
             notes=("usable: {usable:g} % of the {capacity:.4g} GiB of `{device}`",),
-            help="`parcost eval` lists changes that fit",
             verdict="does not fit in memory",
-        ),
-        Check(
-            id="memory-tight",
-            holds=(needs <= limits.roomy) | (needs > limits.most),
-            subject="cluster.device",
-            message="stage {stage} needs {needs:.1f} GiB {when}, {share:.3g} % of the {room:.1f} "
-            "GiB usable",
             inputs=inputs,
+        ),
+        RULES.check(
+            "memory-tight",
+            (needs <= limits.roomy) | (needs > limits.most),
+            "cluster.device",
             notes=("it may run out of memory: a step is tight from {tight:g} to {most:g} %",),
-            help="free more memory, or change the threshold: `memory {{ tight = ... }}`",
-            severity="warning",
             factor=inf,
             verdict="tight in memory",
+            inputs=inputs,
         ),
     ]

@@ -25,6 +25,7 @@ from parcost import (
     hookimpl,
 )
 from parcost.numeric import any_of, is_array, maximum
+from parcost_plugins.memory.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
@@ -103,25 +104,18 @@ def checks(study: Study) -> Iterator[Check]:
                 help="write `host_bandwidth` in the device, such as 64 GB/s per_direction",
             )
     if _is_offloaded(offload.parameters):
-        yield Check(
-            id="offload-needs-sharding",
-            holds=(offload.parameters == 0) | shards_weights(study),
-            subject="offload.parameters",
-            message="ZeRO {zero} keeps parameters on the device: only ZeRO 3, which gathers "
-            "them layer by layer, can offload them",
-            inputs={"zero": study[Layout].zero},
-            help="write `layout {{ zero = 3 }}`",
+        yield RULES.check(
+            "offload-needs-sharding",
+            (offload.parameters == 0) | shards_weights(study),
+            "offload.parameters",
+            zero=study[Layout].zero,
         )
     if _is_offloaded(offload.optimizer) and offload.update == "host":
-        yield Check(
-            id="offload-needs-host-memory-bandwidth",
-            holds=(offload.optimizer == 0) | (offload.host_memory_bandwidth is not None),
-            subject="offload.update",
-            message="the host updates {share:.4g} % of the optimizer state: host memory "
-            "bandwidth is needed to time the CPU optimizer update",
-            inputs={"share": 100.0 * offload.optimizer},
-            help="write `host_memory_bandwidth` per device, such as "
-            "--set offload.host_memory_bandwidth=50GB/s, or `update = device`",
+        yield RULES.check(
+            "offload-needs-host-memory-bandwidth",
+            (offload.optimizer == 0) | (offload.host_memory_bandwidth is not None),
+            "offload.update",
+            share=100.0 * offload.optimizer,
         )
     if study[LocalUpdates].offload:
         yield Check(
@@ -144,14 +138,12 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     if room is None:
         return
     needs = host_bytes(study, outcome)
-    yield Check(
-        id="host-does-not-fit",
-        holds=needs <= room,
-        subject="offload.host_memory",
-        message="a device offloads {needs:.1f} GiB to its host, which has {room:.1f} GiB per "
-        "device",
-        inputs={"needs": needs / 2.0**30, "room": room / 2.0**30},
-        help="offload less, or shard over more ranks",
+    yield RULES.check(
+        "host-does-not-fit",
+        needs <= room,
+        "offload.host_memory",
+        needs=needs / 2.0**30,
+        room=room / 2.0**30,
     )
 
 

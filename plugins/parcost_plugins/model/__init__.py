@@ -12,9 +12,8 @@ first layer's norm, and a recomputed layer's input is the checkpoint itself.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from parcost import Rulebook, hookimpl
+from parcost_plugins.model.rulebook import RULES
 
 PARTS = (
     "adapters",
@@ -35,4 +34,4 @@ PARTS = (
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="model", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -20,6 +20,7 @@ from parcost_plugins.model.elementwise import (
 )
 from parcost_plugins.model.passes import LayerSpan, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
+from parcost_plugins.model.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Adapters,
     Compression,
@@ -202,97 +203,35 @@ def checks(study: Study) -> Iterator[Check]:
     name = block_name(model)
     mlp = [target for target in ("gate", "up", "down") if adapters.has(target)]
     rules = (
-        (
-            "adapters-targets",
-            adapters.head or bool(adapters.groups(gated=model.gated)),
-            "adapters",
-            "no matrix has an adapter: nothing is trained",
-            "switch a target on, such as `query = on`",
-        ),
-        (
-            "adapters-nominal",
-            not model.is_nominal,
-            f"{name}.parameters",
-            "a nominal model has no matrices that adapters could stand beside",
-            "write the shape of the model in place of `parameters`",
-        ),
-        (
-            "adapters-latent",
-            not model.is_latent,
-            f"{name}.kv_lora",
-            "adapters on latent attention (MLA) are not modeled",
-            "leave `adapters` out, to model a full fine-tuning",
-        ),
+        ("adapters-targets", adapters.head or bool(adapters.groups(gated=model.gated)), "adapters"),
+        ("adapters-nominal", not model.is_nominal, f"{name}.parameters"),
+        ("adapters-latent", not model.is_latent, f"{name}.kv_lora"),
         (
             "adapters-experts",
             not (model.experts and mlp),
             f"adapters.{mlp[0]}" if mlp else "adapters",
-            "adapters on the matrices of routed or shared experts are not modeled",
-            "write `gate = off, up = off, down = off`, if attention alone has adapters",
         ),
         (
             "adapters-quantized-experts",
             not (model.experts and adapters.base is not None),
             "adapters.base",
-            "how a quantized base holds experts is not modeled",
-            "leave `base` out: frozen experts keep their type",
         ),
-        (
-            "adapters-prediction",
-            model.prediction_layers == 0,
-            f"{name}.prediction_layers",
-            "adapters beside layers of multi-token prediction are not modeled",
-            "write `prediction_layers = 0`, if fine-tuning leaves them out",
-        ),
-        (
-            "adapters-tied-head",
-            not (adapters.head and model.tied),
-            "adapters.head",
-            "the head is the embedding's matrix, and adapters on lookups are not modeled",
-            "write `head = off`",
-        ),
-        (
-            "adapters-tensor-parallel",
-            layout.tp == 1,
-            "layout.tp",
-            "tp {tp} splits the matrices of adapters, which is not modeled",
-            "write `tp = 1`, and shard frozen weights with `zero = 3`",
-        ),
+        ("adapters-prediction", model.prediction_layers == 0, f"{name}.prediction_layers"),
+        ("adapters-tied-head", not (adapters.head and model.tied), "adapters.head"),
+        ("adapters-tensor-parallel", layout.tp == 1, "layout.tp"),
         (
             "adapters-low-precision",
             precision.narrow == "none" or adapters.base is None,
             "adapters.base",
-            "a quantized base that is multiplied in {narrow} is not modeled",
-            "use a recipe without `narrow`, such as `catalog.precisions.bf16`",
         ),
-        (
-            "adapters-compression",
-            study[Compression].method == "none",
-            "compression.method",
-            "compressed gradients of adapters are not modeled",
-            "write `compression {{ method = none }}`",
-        ),
-        (
-            "adapters-local-updates",
-            study[LocalUpdates].workers == 1,
-            "local_updates.workers",
-            "adapters of workers that train separately are not modeled",
-            "write `workers = 1`",
-        ),
-        (
-            "adapters-serving",
-            not study.all(Serving),
-            "adapters",
-            "serving of a model with adapters is not modeled",
-            "leave `adapters` out: merged adapters cost nothing",
-        ),
+        ("adapters-compression", study[Compression].method == "none", "compression.method"),
+        ("adapters-local-updates", study[LocalUpdates].workers == 1, "local_updates.workers"),
+        ("adapters-serving", not study.all(Serving), "adapters"),
     )
     inputs = {"tp": layout.tp, "narrow": precision.narrow}
-    for id_, holds, subject, message, help_ in rules:
+    for id_, holds, subject in rules:
         if not all_of(holds):
-            yield Check(
-                id=id_, holds=holds, subject=subject, message=message, inputs=inputs, help=help_
-            )
+            yield RULES.check(id_, holds, subject, inputs=inputs)
 
 
 def _adapters(rank: Rank, adapters: Adapters) -> Iterator[_Adapter]:

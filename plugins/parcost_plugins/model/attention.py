@@ -21,6 +21,7 @@ from parcost_plugins.model.elementwise import (
 )
 from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import Rank, rank_of
+from parcost_plugins.model.rulebook import RULES
 from parcost_plugins.vocabulary import (
     FusedAttention,
     Gemm,
@@ -37,12 +38,12 @@ def checks(study: Study) -> list[Check]:
     """Require that the query heads are divisible by the KV heads."""
     model = study[Training].model
     return [
-        Check(
-            id="kv-heads-share",
-            holds=model.heads % model.kv_heads == 0,
-            subject=f"{block_name(model)}.kv_heads",
-            message="{heads} heads are not divisible by {kv} KV heads",
-            inputs={"heads": model.heads, "kv": model.kv_heads},
+        RULES.check(
+            "kv-heads-share",
+            model.heads % model.kv_heads == 0,
+            f"{block_name(model)}.kv_heads",
+            heads=model.heads,
+            kv=model.kv_heads,
         )
     ]
 

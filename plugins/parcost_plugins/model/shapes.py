@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from parcost import Check, Mask, Real, Study, block_name, hookimpl
 from parcost.numeric import all_of
+from parcost_plugins.model.rulebook import RULES
 from parcost_plugins.vocabulary import Model, Recompute, Training
 
 
@@ -17,8 +18,6 @@ class _Needs(NamedTuple):
     attribute: str
     given: bool
     has: bool
-    message: str
-    help: str
 
 
 @hookimpl
@@ -42,49 +41,36 @@ def checks(study: Study) -> Iterator[Check]:
 
 def _positions(model: Model, sequence: Real) -> Iterator[Check]:
     if model.positions and not model.alibi and not all_of(sequence <= model.positions):
-        yield Check(
-            id="positions-few",
-            holds=sequence <= model.positions,
-            subject="training.sequence",
-            message="a sequence of {sequence} tokens is longer than the {rows} learned "
-            "positions of `{model}`",
-            inputs={
-                "sequence": sequence,
-                "model": block_name(model),
-                "rows": model.positions,
-            },
-            help="train on at most {rows} tokens, or write `positions = {sequence}` in the model",
+        yield RULES.check(
+            "positions-few",
+            sequence <= model.positions,
+            "training.sequence",
+            sequence=sequence,
+            model=block_name(model),
+            rows=model.positions,
         )
     if model.alibi and model.positions:
-        yield Check(
-            id="alibi-with-positions",
-            holds=False,
-            subject=f"{block_name(model)}.alibi",
-            message="the model has two kinds of positions: ALiBi, and {rows} learned ones",
-            inputs={"rows": model.positions},
-            help="leave out `positions`, or `alibi`",
+        yield RULES.check(
+            "alibi-with-positions", False, f"{block_name(model)}.alibi", rows=model.positions
         )
 
 
 def _mixture(model: Model) -> Iterator[Check]:
     if model.is_nominal and model.experts:
-        yield Check(
-            id="nominal-experts",
-            holds=False,
-            subject=f"{block_name(model)}.experts",
-            message="model `{model}` states both `parameters`, the size of a nominal model, and "
-            "`experts` = {experts}",
-            inputs={"model": block_name(model), "experts": model.experts},
-            help="leave out `parameters`, to count them from the layers, or `experts`",
+        yield RULES.check(
+            "nominal-experts",
+            False,
+            f"{block_name(model)}.experts",
+            model=block_name(model),
+            experts=model.experts,
         )
     if model.dense_first > model.layers:
-        yield Check(
-            id="dense-layers",
-            holds=False,
-            subject=f"{block_name(model)}.dense_first",
-            message="`dense_first` is {dense}, and the model has {layers} layers",
-            inputs={"dense": model.dense_first, "layers": model.layers},
-            help="write `dense_first` of at most {layers}",
+        yield RULES.check(
+            "dense-layers",
+            False,
+            f"{block_name(model)}.dense_first",
+            dense=model.dense_first,
+            layers=model.layers,
         )
 
 
@@ -104,13 +90,8 @@ def _listed_layers(model: Model) -> Iterator[Check]:
             continue
         place = f"{block_name(model)}.{name}"
         last = max(listed)
-        yield Check(
-            id="listed-layers-exist",
-            holds=last < model.layers,
-            subject=place,
-            message="layer {last} is listed, and the model has the layers 0 to {end}",
-            inputs={"last": last, "end": model.layers - 1},
-            help="list numbers from 0 to {end}",
+        yield RULES.check(
+            "listed-layers-exist", last < model.layers, place, last=last, end=model.layers - 1
         )
         if counted:
             yield Check(
@@ -129,37 +110,14 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
 def _needs_of_experts(model: Model) -> tuple[_Needs, ...]:
     experts = model.experts > 0
     return (
-        _Needs(
-            "experts-shared",
-            "shared_experts",
-            model.shared_experts > 0,
-            experts,
-            "shared experts need routed experts, and `experts` is 0",
-            "write `experts` in the model; the hidden size of a dense MLP is `ffn`",
-        ),
-        _Needs(
-            "experts-dense-first",
-            "dense_first",
-            model.dense_first > 0,
-            experts,
-            "all layers are dense: `experts` is 0",
-            "write `experts` in the model, or leave `dense_first` out",
-        ),
-        _Needs(
-            "experts-dense-first",
-            "dense_layers",
-            bool(model.dense_layers),
-            experts,
-            "all layers are dense: `experts` is 0",
-            "write `experts` in the model, or leave `dense_layers` out",
-        ),
+        _Needs("experts-shared", "shared_experts", model.shared_experts > 0, experts),
+        _Needs("experts-dense-first", "dense_first", model.dense_first > 0, experts),
+        _Needs("experts-dense-first", "dense_layers", bool(model.dense_layers), experts),
         _Needs(
             "experts-routed",
             "top_k",
             not isinstance(model.top_k, float) or model.top_k > 1,
             experts,
-            "tokens visit several experts, and `experts` is 0",
-            "write `experts` in the model, or leave `top_k` out",
         ),
     )
 
@@ -167,68 +125,26 @@ def _needs_of_experts(model: Model) -> tuple[_Needs, ...]:
 def _needs_of_attention(model: Model) -> tuple[_Needs, ...]:
     latent = model.is_latent
     return (
-        _Needs(
-            "latent-queries",
-            "q_lora",
-            model.q_lora > 0,
-            latent,
-            "compressed queries need latent attention (MLA), and `kv_lora` is 0",
-            "write `kv_lora` as well",
-        ),
-        _Needs(
-            "window-full",
-            "full_every",
-            model.full_every > 0,
-            model.window > 0,
-            "the other layers need a window, and `window` is 0",
-            "write `window` as well",
-        ),
-        _Needs(
-            "window-full",
-            "full_layers",
-            bool(model.full_layers),
-            model.window > 0,
-            "the other layers need a window, and `window` is 0",
-            "write `window` as well",
-        ),
-        _Needs(
-            "qk-norm-whole",
-            "qk_norm_whole",
-            model.qk_norm_whole,
-            model.qk_norm,
-            "the model has no norms of queries and keys: `qk_norm` is off",
-            "write `qk_norm = on` as well",
-        ),
-        _Needs(
-            "window-chunked",
-            "chunked",
-            model.chunked,
-            model.window > 0,
-            "chunked attention needs the size of a chunk, and `window` is 0",
-            "write `window` as well",
-        ),
+        _Needs("latent-queries", "q_lora", model.q_lora > 0, latent),
+        _Needs("window-full", "full_every", model.full_every > 0, model.window > 0),
+        _Needs("window-full", "full_layers", bool(model.full_layers), model.window > 0),
+        _Needs("qk-norm-whole", "qk_norm_whole", model.qk_norm_whole, model.qk_norm),
+        _Needs("window-chunked", "chunked", model.chunked, model.window > 0),
     )
 
 
 def _attribute_check(model: Model, need: _Needs) -> Check:
-    return Check(
-        id=need.id,
-        holds=False,
-        subject=f"{block_name(model)}.{need.attribute}",
-        message=need.message,
-        help=need.help,
-    )
+    place = f"{block_name(model)}.{need.attribute}"
+    return RULES.check(need.id, False, place, attribute=need.attribute)
 
 
 def _window(model: Model, training: Training) -> Check:
-    return Check(
-        id="window-wide",
-        holds=training.sequence > model.window,
-        subject=f"{block_name(model)}.window",
-        message="a window of {window} tokens is not shorter than the sequence of {sequence}",
-        inputs={"window": model.window, "sequence": training.sequence},
-        help="leave `window` out, or train on longer sequences",
-        severity="warning",
+    return RULES.check(
+        "window-wide",
+        training.sequence > model.window,
+        f"{block_name(model)}.window",
+        window=model.window,
+        sequence=training.sequence,
     )
 
 
@@ -236,68 +152,34 @@ def _documents(training: Training) -> Iterator[Check]:
     listed, sequence = training.documents, training.sequence
     if listed:
         total = sum(listed)
-        yield Check(
-            id="documents-fill",
-            holds=sequence == total,
-            subject="training.documents",
-            message="documents of {total} tokens do not add up to the sequence of {sequence}",
-            inputs={"total": total, "sequence": sequence},
-            help="padding counts as a document: list it too",
+        yield RULES.check(
+            "documents-fill",
+            sequence == total,
+            "training.documents",
+            total=total,
+            sequence=sequence,
         )
     if training.document is not None:
         each: Real = training.document
-        yield Check(
-            id="document-long",
-            holds=each <= sequence,
-            subject="training.document",
-            message="a document of {each} tokens does not fit into a sequence of {sequence}",
-            inputs={"each": each, "sequence": sequence},
-            help="write `document` of at most {sequence}",
+        yield RULES.check(
+            "document-long", each <= sequence, "training.document", each=each, sequence=sequence
         )
         if listed:
-            yield Check(
-                id="documents-twice",
-                holds=False,
-                subject="training.document",
-                message="`documents` lists the lengths of documents, and `document` sets all of "
-                "them to "
-                "{each} tokens",
-                inputs={"each": each},
-                help="leave one of `documents` and `document` out",
-            )
+            yield RULES.check("documents-twice", False, "training.document", each=each)
 
 
 def _recompute_checks(chosen: Recompute, training: Training) -> Iterator[Check]:
     model, full = training.model, training.recompute == "full"
-    rules: list[tuple[str, str, Mask, str, str]] = [
+    selected = "layers" if chosen.layers else "every" if chosen.every > 1 else "first"
+    rules: list[tuple[str, str, Mask]] = [
         (
             "recompute-layers",
-            "layers" if chosen.layers else "every" if chosen.every > 1 else "first",
+            selected,
             full or (chosen.first, chosen.every, chosen.layers) == (0, 1, 0),
-            "it selects layers for full recomputation, but `training.recompute` is not `full`",
-            "write `training {{ recompute = full }}`",
         ),
-        (
-            "recompute-latent",
-            "up_projection",
-            model.is_latent or not chosen.up_projection,
-            "the model has no latent attention (MLA), and so no up projection to recompute",
-            "leave `up_projection` out",
-        ),
-        (
-            "recompute-experts",
-            "moe",
-            model.experts > 0 or not chosen.moe,
-            "the model has no experts to recompute",
-            "leave `moe` out",
-        ),
+        ("recompute-latent", "up_projection", model.is_latent or not chosen.up_projection),
+        ("recompute-experts", "moe", model.experts > 0 or not chosen.moe),
     ]
-    for id_, attribute, holds, message, help_ in rules:
+    for id_, attribute, holds in rules:
         if not all_of(holds):
-            yield Check(
-                id=id_,
-                holds=holds,
-                subject=f"recompute.{attribute}",
-                message=message,
-                help=help_,
-            )
+            yield RULES.check(id_, holds, f"recompute.{attribute}")

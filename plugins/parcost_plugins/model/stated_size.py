@@ -14,6 +14,7 @@ from parcost.numeric import sqrt, where
 from parcost_plugins.model import core
 from parcost_plugins.model.passes import linear
 from parcost_plugins.model.rank import Rank, rank_of
+from parcost_plugins.model.rulebook import RULES
 from parcost_plugins.vocabulary import (
     FusedAttention,
     Gemm,
@@ -44,13 +45,13 @@ def checks(study: Study) -> Iterator[Check]:
     model, layout = study[Training].model, study[Layout]
     if model.is_nominal:
         if not isinstance(model.hidden, float) or model.hidden == 0.0:
-            yield Check(
-                id="nominal-width",
-                holds=(model.hidden > 0) | ((layout.tp == 1) & (layout.pp == 1)),
-                subject=f"{block_name(model)}.hidden",
-                message="tp {tp} and pp {pp} send activations, and `{model}` has no hidden size",
-                inputs={"tp": layout.tp, "pp": layout.pp, "model": block_name(model)},
-                help="write `hidden = ...` in the model",
+            yield RULES.check(
+                "nominal-width",
+                (model.hidden > 0) | ((layout.tp == 1) & (layout.pp == 1)),
+                f"{block_name(model)}.hidden",
+                tp=layout.tp,
+                pp=layout.pp,
+                model=block_name(model),
             )
         return
     lacking = [name for name in ("hidden", "heads", "vocabulary") if _is_zero(getattr(model, name))]

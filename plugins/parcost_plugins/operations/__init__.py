@@ -7,11 +7,11 @@ energy use the step time of the study. Without a step they use published values 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from attrs import evolve
 
 from parcost import Check, Figure, MissingFigure, Once, Outcome, Rulebook, Study, hookimpl
+from parcost_plugins.operations.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Checkpoint,
     Data,
@@ -104,4 +104,4 @@ def missing_figures(study: Study) -> Iterator[MissingFigure]:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="runs", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

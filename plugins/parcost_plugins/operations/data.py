@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Once, Outcome, Real, Study, formula
 from parcost.numeric import maximum
+from parcost_plugins.operations.rulebook import RULES
 from parcost_plugins.vocabulary import Data, Training, on_first
 from parcost_plugins.vocabulary.causes import LOADING
 
@@ -40,22 +41,15 @@ def loader_warning(study: Study, outcome: Outcome) -> Iterator[Check]:
     if data is None or data.rate is None or not data.prefetch:
         return
     loading, step = step_tokens(study) / data.rate, outcome.step_seconds
-    yield Check(
-        id="data-starved",
-        holds=loading <= step,
-        severity="warning",
-        subject="data.rate",
-        message="loading the next batch takes {loading:.4g} s and the step {step:.4g} s: "
-        "every step waits {wait:.4g} s longer than the step time shown",
-        inputs={
-            "loading": loading,
-            "step": step,
-            "wait": data.stall + loading - step,
-            "needed": step_tokens(study) / maximum(step, sys.float_info.min),
-        },
-        help="loaders that deliver {needed:.4g} tokens/s are fast enough; or write the wait: "
-        "`data {{ stall = {wait:.4g} s }}`",
+    yield RULES.check(
+        "data-starved",
+        loading <= step,
+        "data.rate",
         factor=loading / maximum(step, sys.float_info.min),
+        loading=loading,
+        step=step,
+        wait=data.stall + loading - step,
+        needed=step_tokens(study) / maximum(step, sys.float_info.min),
     )
 
 

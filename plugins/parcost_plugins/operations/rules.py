@@ -9,6 +9,7 @@ from parcost.numeric import all_of
 from parcost_plugins.operations.account import draw
 from parcost_plugins.operations.checkpoint import checkpoint_cost
 from parcost_plugins.operations.goodput import failing_devices, job_mtbf, rhythm
+from parcost_plugins.operations.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Checkpoint,
     Cluster,
@@ -110,25 +111,16 @@ def _parameters(study: Study) -> Real:
 def _run(study: Study) -> Iterator[Check]:
     run = study[Run]
     given = [name for name in ("device_time", "speed") if getattr(run, name) is not None]
-    yield Check(
-        id="run-known-twice",
-        holds=len(given) <= (0 if study.all(Training) else 1),
-        subject=f"run.{given[0]}" if given else "run.tokens",
-        message="{given} {say} the speed of the run, and {too}",
-        inputs={
-            "given": " and ".join(f"`{name}`" for name in given),
-            "say": "states" if len(given) == 1 else "state",
-            "too": "so does the step" if study.all(Training) else "one of them is enough",
-        },
+    yield RULES.check(
+        "run-known-twice",
+        len(given) <= (0 if study.all(Training) else 1),
+        f"run.{given[0]}" if given else "run.tokens",
         help="leave out {given}, or the training job" if study.all(Training) else "leave one out",
+        given=" and ".join(f"`{name}`" for name in given),
+        say="states" if len(given) == 1 else "state",
+        too="so does the step" if study.all(Training) else "one of them is enough",
     )
-    yield Check(
-        id="run-speed-unknown",
-        holds=bool(study.all(Training)) or bool(given),
-        subject="run.tokens",
-        message="the speed of the run is unknown: there is no training job",
-        help="write `device_time = 82_432 h` or `speed = 380 tokens` per second and device",
-    )
+    yield RULES.check("run-speed-unknown", bool(study.all(Training)) or bool(given), "run.tokens")
     yield _devices_check(study, "run", run.devices is not None)
 
 
@@ -136,21 +128,17 @@ def _reliability(study: Study) -> Iterator[Check]:
     reliability = study[Reliability]
     known = job_mtbf(study, reliability) is not None
     yield _devices_check(study, "reliability", known)
-    yield Check(
-        id="reliability-alone",
-        holds=bool(study.all(Checkpoint)) or not study.all(Training),
-        subject="reliability.restart",
-        message="a failure loses the whole run: there is no `checkpoint`",
-        help="write `checkpoint {{ storage = 1 TB/s }}` or `checkpoint {{ blocking = 30 s }}`",
+    yield RULES.check(
+        "reliability-alone",
+        bool(study.all(Checkpoint)) or not study.all(Training),
+        "reliability.restart",
     )
     devices = failing_devices(study, reliability)
-    yield Check(
-        id="mtbf-known-twice",
-        holds=reliability.mtbf is None or reliability.device_mtbf is None,
-        subject="reliability.mtbf",
-        message="`mtbf` and `device_mtbf` both give the mean time between failures of the job",
-        inputs={"devices": devices if devices is not None else "all"},
-        help="leave one out: `mtbf` is `device_mtbf` / {devices} devices",
+    yield RULES.check(
+        "mtbf-known-twice",
+        reliability.mtbf is None or reliability.device_mtbf is None,
+        "reliability.mtbf",
+        devices=devices if devices is not None else "all",
     )
 
 
@@ -158,45 +146,30 @@ def _checkpoint(study: Study) -> Iterator[Check]:
     checkpoint = study[Checkpoint]
     saved = checkpoint_cost(study, checkpoint)
     direct = checkpoint.blocking is not None
-    yield Check(
-        id="checkpoint-size-unknown",
-        holds=direct or saved.size is not None,
-        subject="checkpoint",
-        message="the size of a checkpoint is unknown: there is no training job",
-        help="write `size = 405 G * 12 B`, or `blocking = 30 s`",
-    )
-    yield Check(
-        id="checkpoint-rate-unknown",
-        holds=direct or checkpoint.asynchronous or saved.size is None or saved.writing is not None,
-        subject="checkpoint",
-        message="the write rate of a checkpoint is unknown",
-        help="write `storage = 2 TB/s`, the rate of all writers together, `node_bandwidth`, "
-        "or `blocking = 30 s`",
+    yield RULES.check("checkpoint-size-unknown", direct or saved.size is not None, "checkpoint")
+    yield RULES.check(
+        "checkpoint-rate-unknown",
+        direct or checkpoint.asynchronous or saved.size is None or saved.writing is not None,
+        "checkpoint",
     )
     copies = saved.blocking is not None or saved.size is None
-    yield Check(
-        id="checkpoint-copy-unknown",
-        holds=direct or not checkpoint.asynchronous or copies,
-        subject="checkpoint.asynchronous",
-        message="the copy rate of a shard from device to host is unknown",
-        help="write `host_bandwidth = 25 GB/s` and the number of `shards`",
+    yield RULES.check(
+        "checkpoint-copy-unknown",
+        direct or not checkpoint.asynchronous or copies,
+        "checkpoint.asynchronous",
     )
-    yield Check(
-        id="checkpoint-interval-unknown",
-        holds=checkpoint.interval is not None or bool(study.all(Reliability)),
-        subject="checkpoint",
-        message="the interval between checkpoints is unknown: without a failure rate the optimum "
-        "cannot be computed",
-        help="write `interval = 30 min`, or `reliability {{ restart = 10 min }}`",
+    yield RULES.check(
+        "checkpoint-interval-unknown",
+        checkpoint.interval is not None or bool(study.all(Reliability)),
+        "checkpoint",
     )
     if checkpoint.shards is not None and study.get(Cluster) is not None:
-        yield Check(
-            id="checkpoint-shards",
-            holds=checkpoint.shards <= study[Cluster].devices,
-            subject="checkpoint.shards",
-            message="{shards} shards are more than the {devices} devices of the cluster",
-            inputs={"shards": checkpoint.shards, "devices": study[Cluster].devices},
-            help="write `shards` of at most {devices}",
+        yield RULES.check(
+            "checkpoint-shards",
+            checkpoint.shards <= study[Cluster].devices,
+            "checkpoint.shards",
+            shards=checkpoint.shards,
+            devices=study[Cluster].devices,
         )
     yield from _rhythm(study, checkpoint)
 
@@ -206,59 +179,36 @@ def _rhythm(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
     if found is None:
         return
     if checkpoint.asynchronous and found.saved.writing is not None:
-        yield Check(
-            id="checkpoint-background",
-            holds=found.saved.writing.value <= found.interval,
-            subject="checkpoint.interval",
-            message="writing a checkpoint takes {writing:.4g} s in the background, and the next "
-            "one comes after {interval:.4g} s",
-            inputs={"writing": found.saved.writing.value, "interval": found.interval},
-            help="write an `interval` of {writing:.4g} s or more, or use faster storage",
+        yield RULES.check(
+            "checkpoint-background",
+            found.saved.writing.value <= found.interval,
+            "checkpoint.interval",
+            writing=found.saved.writing.value,
+            interval=found.interval,
         )
     if found.mtbf is not None:
         cycle = found.interval + found.blocking + found.restart
-        yield Check(
-            id="fails-too-often",
-            holds=cycle <= found.mtbf,
-            subject="reliability.restart",
-            severity="warning",
-            message="a checkpoint, the work before it and a restart take {cycle:.4g} s, and the "
-            "job fails every {mtbf:.4g} s",
-            inputs={
-                "cycle": cycle,
-                "mtbf": found.mtbf,
-            },
+        yield RULES.check(
+            "fails-too-often",
+            cycle <= found.mtbf,
+            "reliability.restart",
             factor=cycle / found.mtbf,
-            help="goodput is very sensitive to all three here: measure them",
+            cycle=cycle,
+            mtbf=found.mtbf,
         )
 
 
 def _data(study: Study) -> Iterator[Check]:
     data = study[Data]
-    yield Check(
-        id="data-untrained",
-        holds=bool(study.all(Training)),
-        subject="data",
-        message="`data` needs a training job, and the spec has none",
-    )
-    yield Check(
-        id="data-not-prefetched",
-        holds=data.prefetch or data.rate is not None,
-        subject="data.prefetch",
-        message="without prefetching every step waits for its batch: the rate of loaders is needed",
-        help="write `rate = 2 M tokens`, the tokens per second of all loaders together",
+    yield RULES.check("data-untrained", bool(study.all(Training)), "data")
+    yield RULES.check(
+        "data-not-prefetched", data.prefetch or data.rate is not None, "data.prefetch"
     )
 
 
 def _energy(study: Study) -> Iterator[Check]:
     energy = study[Energy]
-    yield Check(
-        id="power-unknown",
-        holds=draw(study, energy) is not None,
-        subject="energy",
-        message="the power of a device is unknown",
-        help="write `power = 700 W`, the design power of one device",
-    )
+    yield RULES.check("power-unknown", draw(study, energy) is not None, "energy")
     yield _devices_used_check(study, "energy")
 
 
@@ -272,21 +222,9 @@ def _devices_used_check(study: Study, kind: str) -> Check:
         or bool(study.all(Run))
         or (kind == "price" and bool(study.all(Serving)))
     )
-    return Check(
-        id=f"{kind}-unused",
-        holds=spent,
-        subject=kind,
-        severity="warning",
-        message=f"`{kind}` has no effect without a `run` block, and the spec has none",
-        help="write `run {{ tokens = 15 T tokens, device_time = 30 M h }}`",
-    )
+    return RULES.check(f"{kind}-unused", spent, kind)
 
 
 def _devices_check(study: Study, kind: str, known: bool) -> Check:
-    return Check(
-        id=f"{kind}-devices-unknown",
-        holds=known or study.get(Cluster) is not None,
-        subject=kind,
-        message=f"`{kind}` needs the number of devices: the spec has no cluster",
-        help="write `devices = 1024`" + (", or `mtbf = 3 h`" if kind == "reliability" else ""),
-    )
+    has_devices = known or study.get(Cluster) is not None
+    return RULES.check(f"{kind}-devices-unknown", has_devices, kind)

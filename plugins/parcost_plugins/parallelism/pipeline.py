@@ -55,6 +55,7 @@ from parcost_plugins.vocabulary.partition import (
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
 from parcost_plugins.vocabulary.run_choices import blocks_on_transfers, stage_messages
 
+RULES = Rulebook(name="pipeline", file=Path(__file__).with_name("pipeline_rules.toml"))
 _UNEVEN = "shorten the first and last stage: `schedule.assignment = short_ends`"
 _NO_ENDS = " without counted ends"
 #: Attributes that determine the number of passes in a schedule.
@@ -263,14 +264,7 @@ def checks(study: Study) -> Iterator[Check]:
         yield _division_check(study)
         yield from _uneven_check(study)
     v = chunks(study)
-    yield Check(
-        id="chunks-alone",
-        holds=(stages(study) > 1) | (v == 1),
-        subject="schedule.chunks",
-        message="{chunks} chunks cannot interleave: pp is 1",
-        inputs={"chunks": v},
-        help="interleaving needs two stages: write `chunks = 1`, or pp = 2 or more",
-    )
+    yield RULES.check("chunks-alone", (stages(study) > 1) | (v == 1), "schedule.chunks", chunks=v)
     yield from _limits(study)
 
 
@@ -282,25 +276,25 @@ def _division_check(study: Study) -> Check:
     counted = " + ".join([f"{layers} layers", *extra])
     if not must_divide(study):
         most = layers + most_empty_ends(study)
-        return Check(
-            id="layers-few",
-            holds=(study.number(_fewest_layers) >= 0) & (cut <= most),
-            subject="layout.pp",
-            message="{counted} are too few for {stages}",
-            inputs={"counted": counted, "stages": _stages(study), "most": most},
-            help="choose at most {most} stages",
+        return RULES.check(
+            "layers-few",
+            (study.number(_fewest_layers) >= 0) & (cut <= most),
+            "layout.pp",
+            counted=counted,
+            stages=_stages(study),
+            most=most,
         )
     holds = (layers + ends) % cut == 0
     by_chunks = all_of((chunks(study) > 1) & ((layers + ends) % stages(study) == 0))
-    return Check(
-        id="layers-divide",
-        holds=holds,
-        subject="schedule.chunks" if by_chunks else "layout.pp",
-        message="{counted} are not divisible by {stages}",
-        inputs={"counted": counted, "stages": _stages(study)},
+    return RULES.check(
+        "layers-divide",
+        holds,
+        "schedule.chunks" if by_chunks else "layout.pp",
         help=""
         if is_array(cut) or holds
         else _ways_to_divide(layers, ends, stages(study), chunks(study)),
+        counted=counted,
+        stages=_stages(study),
     )
 
 
@@ -309,22 +303,15 @@ def _uneven_check(study: Study) -> Iterator[Check]:
     if not cuts_by_option(study):
         return
     layers, cut = study[Training].model.layers, stages(study) * chunks(study)
-    yield Check(
-        id="layers-uneven",
-        severity="warning",
-        holds=layers % cut == 0,
-        subject="schedule.chunks" if all_of(chunks(study) > 1) else "layout.pp",
-        message="{layers} layers are not divisible by {stages}; the stages are assumed to have "
-        "{cut}",
-        inputs={
-            "layers": layers,
-            "stages": _stages(study),
-            "cut": "fewer layers at both ends"
-            if is_array(cut)
-            else f"{cut_text(layers_of_stages(study))} layers",
-        },
-        help="the framework needs an option for this cut, as `parcost export` writes it; "
-        "write `schedule.assignment = short_ends` or `schedule.stages` to confirm it",
+    yield RULES.check(
+        "layers-uneven",
+        layers % cut == 0,
+        "schedule.chunks" if all_of(chunks(study) > 1) else "layout.pp",
+        layers=layers,
+        stages=_stages(study),
+        cut="fewer layers at both ends"
+        if is_array(cut)
+        else f"{cut_text(layers_of_stages(study))} layers",
     )
 
 
@@ -337,31 +324,23 @@ def _stage_list_checks(study: Study) -> list[Check]:
     layers = study[Training].model.layers
     left = layers - sum(listed)
     return [
-        Check(
-            id="stages-count",
-            holds=len(listed) == virtual_stages(study),
-            subject="schedule.stages",
-            message="`stages` lists the layers of {listed} stages, and there are {stages}",
-            inputs={
-                "listed": len(listed),
-                "stages": _stages(study),
-                "wanted": virtual_stages(study),
-                "left_out": _LEFT_OUT,
-            },
-            help="list {wanted} counts, or {left_out}",
+        RULES.check(
+            "stages-count",
+            len(listed) == virtual_stages(study),
+            "schedule.stages",
+            listed=len(listed),
+            stages=_stages(study),
+            wanted=virtual_stages(study),
+            left_out=_LEFT_OUT,
         ),
-        Check(
-            id="stages-sum",
-            holds=sum(listed) == layers,
-            subject="schedule.stages",
-            message="`stages` adds up to {sum} layers, and the model has {layers}",
-            inputs={
-                "sum": sum(listed),
-                "layers": layers,
-                "change": f"{abs(left)} {'more' if left > 0 else 'fewer'}",
-                "left_out": _LEFT_OUT,
-            },
-            help="list {change} in all, or {left_out}",
+        RULES.check(
+            "stages-sum",
+            sum(listed) == layers,
+            "schedule.stages",
+            sum=sum(listed),
+            layers=layers,
+            change=f"{abs(left)} {'more' if left > 0 else 'fewer'}",
+            left_out=_LEFT_OUT,
         ),
     ]
 
@@ -369,21 +348,16 @@ def _stage_list_checks(study: Study) -> list[Check]:
 def _limits(study: Study) -> Iterator[Check]:
     """Yield the limits of the schedule, queried once per number of micro-batches."""
     m, virtual = study[Training].micro_batches, stages(study) * chunks(study)
-    yield Check(
-        id="schedule-length",
-        holds=m * virtual <= LONGEST_ORDER,
-        subject="training.global_batch",
-        message="{micro_batches} micro-batches on {stages} are {passes} passes; "
-        "schedules longer than {most} passes are not simulated",
-        inputs={
-            "micro_batches": m,
-            "stages": _stages(study),
-            "passes": m * virtual,
-            "most": LONGEST_ORDER,
-            "fewer": LONGEST_ORDER // virtual,
-        },
-        help="use larger micro-batches, at most {fewer} per step",
+    yield RULES.check(
+        "schedule-length",
+        m * virtual <= LONGEST_ORDER,
+        "training.global_batch",
         reads=_PASSES,
+        micro_batches=m,
+        stages=_stages(study),
+        passes=m * virtual,
+        most=LONGEST_ORDER,
+        fewer=LONGEST_ORDER // virtual,
     )
     if study.has_structures:
         each = _micro_batch_counts(m)
@@ -489,4 +463,4 @@ def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="pipeline", file=Path(__file__).with_name("pipeline_rules.toml"))]
+    return [RULES]

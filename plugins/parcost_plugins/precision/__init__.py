@@ -8,10 +8,10 @@ classes shrink; gradients, sums over ranks and messages between pipeline stages 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from parcost import Check, Figure, Memory, Once, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.precision import rules
+from parcost_plugins.precision.rulebook import RULES
 from parcost_plugins.vocabulary import Training
 
 
@@ -71,4 +71,4 @@ def sections(study: Study) -> list[Section]:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="precision", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

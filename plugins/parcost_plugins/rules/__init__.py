@@ -7,10 +7,10 @@ parallelism).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from parcost import Check, Outcome, Rulebook, Study, hookimpl
 from parcost_plugins.rules import batch, layout, overlap, peaks, plausibility, unread_attributes
+from parcost_plugins.rules.rulebook import RULES
 
 
 @hookimpl
@@ -33,4 +33,4 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:  # noqa: 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="batch_and_layout", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Real, Study
 from parcost.numeric import all_of, divides, where
+from parcost_plugins.rules.rulebook import RULES
 from parcost_plugins.vocabulary import Layout, Training
 from parcost_plugins.vocabulary.neighbours import divisors, multiples
 
@@ -28,40 +29,30 @@ def rules(study: Study) -> Iterator[Check]:
     fewer, more = multiples(training.sequence, batch * training.sequence)
     inputs = {"batch": batch, "micro": micro, "dp": dp, "step": step}
     yield from _decimal_sequence(study)
-    yield Check(
-        id="batch-whole",
-        holds=batch % 1 == 0,
-        subject="training.global_batch",
-        message="the global batch is {batch:.6g} sequences of {sequence} tokens, "
-        "not a whole number",
-        inputs={"batch": batch, "sequence": training.sequence, "fewer": fewer, "more": more},
-        help="write {fewer} or {more} tokens",
+    yield RULES.check(
+        "batch-whole",
+        batch % 1 == 0,
+        "training.global_batch",
+        batch=batch,
+        sequence=training.sequence,
+        fewer=fewer,
+        more=more,
     )
-    yield Check(
-        id="batch-small",
-        holds=where(whole, batch, step) >= step,
-        subject="training.global_batch",
-        message="a global batch of {batch} is less than micro_batch {micro} x dp {dp} = {step}",
-        inputs=inputs,
-        help="every replica needs a micro-batch: take a multiple of {step}, or fewer replicas",
+    yield RULES.check(
+        "batch-small", where(whole, batch, step) >= step, "training.global_batch", inputs=inputs
     )
-    yield Check(
-        id="batch-divides",
-        holds=where(enough, batch % step, 0.0) == 0,
-        subject="training.global_batch",
-        message="a global batch of {batch} is not divisible "
-        "by micro_batch {micro} x dp {dp} = {step}",
-        inputs={**inputs, "below": below, "above": above},
+    yield RULES.check(
+        "batch-divides",
+        where(enough, batch % step, 0.0) == 0,
+        "training.global_batch",
         help="take {below} or {above} sequences" + _micro_batches(training, dp),
+        inputs={**inputs, "below": below, "above": above},
     )
-    yield Check(
-        id="batch-product",
-        holds=where(divides, count * step, batch) == batch,
-        subject="training.micro_batches",
-        message="micro_batches {count} x micro_batch {micro} x dp {dp} = {product} sequences, "
-        "but the global batch is {batch}",
+    yield RULES.check(
+        "batch-product",
+        where(divides, count * step, batch) == batch,
+        "training.micro_batches",
         inputs={**inputs, "count": count, "product": count * step, "fitting": batch / step},
-        help="write micro_batches = {fitting}, or leave it out: it is computed from the others",
     )
 
 
@@ -72,19 +63,14 @@ def _decimal_sequence(study: Study) -> Iterator[Check]:
     if written is None:
         return
     count = float(written[1])
-    yield Check(
-        id="decimal-sequence",
-        holds=False,
-        subject="training.sequence",
-        message="a sequence of {count}k is {decimal} tokens; {count} Ki is {binary}",
-        inputs={
-            "count": f"{count:g}",
-            "decimal": f"{1000 * count:,.0f}",
-            "binary": f"{1024 * count:,.0f}",
-        },
-        help="write `sequence = {count} Ki`, or the number of tokens in full",
-        severity="warning",
+    yield RULES.check(
+        "decimal-sequence",
+        False,
+        "training.sequence",
         factor=1.024,
+        count=f"{count:g}",
+        decimal=f"{1000 * count:,.0f}",
+        binary=f"{1024 * count:,.0f}",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Check, Mask, Real, Study, block_name
 from parcost.numeric import all_of, divides, is_array, maximum, where
+from parcost_plugins.rules.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
 from parcost_plugins.vocabulary.context import sequence_step
 from parcost_plugins.vocabulary.neighbours import (
@@ -57,14 +58,11 @@ def rules(study: Study) -> Iterator[Check]:
         help="write dp = {fitting}, or leave it out: it is computed from the others",
     )
     yield from _experts(study)
-    yield Check(
-        id="zero-alone",
-        holds=True if not shards_states(study) else _copies(study) > 1,
-        subject="layout.zero",
-        message="zero {zero} shards nothing: one rank holds each parameter",
-        inputs={"zero": layout.zero},
-        help="leave `zero` out, or use fewer model-parallel ranks",
-        severity="warning",
+    yield RULES.check(
+        "zero-alone",
+        True if not shards_states(study) else _copies(study) > 1,
+        "layout.zero",
+        zero=layout.zero,
     )
 
 
@@ -112,32 +110,28 @@ def _experts(study: Study) -> Iterator[Check]:
         return
     model = study[Training].model
     experts = getattr(model, "experts", 0.0)
-    yield Check(
-        id="experts-missing",
-        holds=split | (experts > 0),
-        subject="layout.ep" if not all_of(ep == 1) else "layout.etp",
-        message="ep {ep} x etp {etp} split experts, and the model `{model}` has none",
-        inputs={"ep": ep, "etp": etp, "model": block_name(model)},
-        help="leave ep and etp out, or give the model its `experts`",
+    yield RULES.check(
+        "experts-missing",
+        split | (experts > 0),
+        "layout.ep" if not all_of(ep == 1) else "layout.etp",
+        ep=ep,
+        etp=etp,
+        model=block_name(model),
     )
     ranks, parts = layout.tp * layout.cp * layout.dp, ep * etp
-    yield Check(
-        id="experts-ranks",
-        holds=ranks % parts == 0,
-        subject="layout.ep",
-        message="tp {tp} x cp {cp} x dp {dp} = {ranks} ranks of a stage are not divisible by "
-        "ep {ep} x etp {etp} = {parts}",
-        inputs={
-            "tp": layout.tp,
-            "cp": layout.cp,
-            "dp": layout.dp,
-            "ep": ep,
-            "etp": etp,
-            "ranks": ranks,
-            "parts": parts,
-        },
-        notes=["a stage has tp x cp x dp = etp x ep x edp ranks"],
+    yield RULES.check(
+        "experts-ranks",
+        ranks % parts == 0,
+        "layout.ep",
         help=_divisors_of_experts(study, ranks),
+        notes=["a stage has tp x cp x dp = etp x ep x edp ranks"],
+        tp=layout.tp,
+        cp=layout.cp,
+        dp=layout.dp,
+        ep=ep,
+        etp=etp,
+        ranks=ranks,
+        parts=parts,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study, block_name
+from parcost_plugins.rules.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Device, KernelChoice
 from parcost_plugins.vocabulary.clocks import has_law, static_share
 
@@ -45,15 +46,13 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
         share = static_share(device, kernels)
         memory = device.memory_power
         assert power is not None
-        yield Check(
-            id="power-low",
-            holds=power * (1.0 - share) > memory,
-            subject=f"{block_name(device)}.power",
-            message="a design power of {power:g} W leaves no power for compute: {share:g} % of "
-            "it is "
-            "drawn at any clock, and memory draws {memory:g} W",
-            inputs={"power": power, "share": 100.0 * share, "memory": memory},
-            help="write the design power of the board, in W",
+        yield RULES.check(
+            "power-low",
+            power * (1.0 - share) > memory,
+            f"{block_name(device)}.power",
+            power=power,
+            share=100.0 * share,
+            memory=memory,
         )
     if device.power_cap is not None:
         yield from _power_cap(device, kernels, device.power_cap)
@@ -62,47 +61,26 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
 def _power_cap(device: Device, kernels: KernelChoice, cap: Real) -> Iterator[Check]:
     """Require that a *cap*, in W, leaves power for compute and changes something."""
     power = device.power
-    yield Check(
-        id="power-cap-without-power",
-        holds=power is not None,
-        subject=f"{block_name(device)}.power_cap",
-        message="a cap of {cap:g} W has no effect on a device without a design power",
-        inputs={"cap": cap},
-        help="write `power = ...`: the power at which its rates were measured",
+    yield RULES.check(
+        "power-cap-without-power", power is not None, f"{block_name(device)}.power_cap", cap=cap
     )
     if power is None:
         return
     share = static_share(device, kernels)
     inputs = {"cap": cap, "power": power, "least": share * power, "share": 100.0 * share}
-    yield Check(
-        id="power-cap-low",
-        holds=cap > share * power,
-        subject=f"{block_name(device)}.power_cap",
-        message="a cap of {cap:g} W leaves no power for compute: {share:g} % of {power:g} W are "
-        "drawn at any clock",
-        inputs=inputs,
-        help="take more than {least:g} W",
+    yield RULES.check(
+        "power-cap-low", cap > share * power, f"{block_name(device)}.power_cap", inputs=inputs
     )
-    yield Check(
-        id="power-cap-idle",
-        holds=cap <= power,
-        subject=f"{block_name(device)}.power_cap",
-        message="a cap of {cap:g} W is above the {power:g} W that the device draws: it changes "
-        "nothing",
-        inputs=inputs,
-        help="leave it out, or take less than {power:g} W",
-        severity="warning",
+    yield RULES.check(
+        "power-cap-idle", cap <= power, f"{block_name(device)}.power_cap", inputs=inputs
     )
     given = [name for name in _REACHED if getattr(kernels, name) is not None]
     if given:
-        yield Check(
-            id="power-cap-unread",
-            holds=False,
-            subject=f"{block_name(device)}.power_cap",
-            message="the cap does not slow kernels with a measured rate in {given}",
-            inputs={"given": " and ".join(f"`kernels.{name}`" for name in given)},
-            help="leave {given} out, or write the rates measured under the cap",
-            severity="warning",
+        yield RULES.check(
+            "power-cap-unread",
+            False,
+            f"{block_name(device)}.power_cap",
+            given=" and ".join(f"`kernels.{name}`" for name in given),
         )
 
 
@@ -113,20 +91,14 @@ def _have_sources(study: Study, device: Device, *names: str) -> bool:
 
 
 def _check(device: Device, wide: str, narrow: str, holds: Mask, slow: Real, fast: Real) -> Check:
-    return Check(
-        id="sparse-peak",
-        holds=holds,
-        subject=f"{block_name(device)}.{narrow}",
-        message="{narrow} at {fast:g} TFLOPS is {ratio:.3g} times {wide} at {slow:g} TFLOPS: "
-        "dense peaks differ by 2, so one of them is sparse",
-        inputs={
-            "narrow": narrow,
-            "wide": wide,
-            "fast": fast / 1e12,
-            "slow": slow / 1e12,
-            "ratio": fast / slow,
-        },
-        help="mark the sparse one `sparse`: parcost halves it",
-        severity="warning",
+    return RULES.check(
+        "sparse-peak",
+        holds,
+        f"{block_name(device)}.{narrow}",
         factor=slow / fast,
+        narrow=narrow,
+        wide=wide,
+        fast=fast / 1e12,
+        slow=slow / 1e12,
+        ratio=fast / slow,
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from parcost import Check, Figure, Once, Rulebook, Study, hookimpl
+from parcost_plugins.scaling.rulebook import RULES
 from parcost_plugins.vocabulary import BatchScaling, EquivalentDevices, Jitter, ScalingLaw, Targets
 from parcost_plugins.vocabulary.answers import mark_details
 
@@ -46,4 +46,4 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="scaling", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from math import pi
 
 from parcost import Check, Figure, Formula, Once, Real, Study, formula
+from parcost_plugins.scaling.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Jitter
 from parcost_plugins.vocabulary.causes import STRAGGLERS
 from parcost_plugins.vocabulary.routing import EULER
@@ -20,13 +21,7 @@ SOURCE = "Gumbel 1958, extremes of the normal distribution"
 def rules(study: Study) -> Iterator[Check]:
     """Yield the rule that the number of ranks is known."""
     jitter = study[Jitter]
-    yield Check(
-        id="jitter-ranks-unknown",
-        holds=_ranks(study, jitter) is not None,
-        subject="jitter",
-        message="the number of ranks that synchronise is unknown: there is no cluster",
-        help="write `ranks = 1024`",
-    )
+    yield RULES.check("jitter-ranks-unknown", _ranks(study, jitter) is not None, "jitter")
 
 
 def wait(study: Study) -> Iterator[Once]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Sheet, block_name
+from parcost_plugins.scaling.rulebook import RULES
 from parcost_plugins.vocabulary import ScalingLaw
 
 KAPLAN = "Kaplan et al. 2020, section 1.2"
@@ -17,20 +18,12 @@ KAPLAN = "Kaplan et al. 2020, section 1.2"
 def rules(law: ScalingLaw) -> Iterator[Check]:
     """Yield the rules of a scaling law."""
     given = law.scale is None or law.small is not None or law.large is not None
-    yield Check(
-        id="scaling-law-size",
-        holds=given,
-        subject=f"{block_name(law)}.scale",
-        message="`scale` predicts the loss at a model size, and no size is written",
-        help="write `small = 65 M`, `large = 1 T`, or both",
-    )
-    yield Check(
-        id="scaling-law-floor",
-        holds=law.floor == 0 if law.scale is None else True,
-        subject=f"{block_name(law)}.floor",
-        message="a floor of {floor} adds to an unknown loss: there is no `scale`",
-        inputs={"floor": law.floor},
-        help="write `scale`, or leave the floor out: ratios refer to the loss above it",
+    yield RULES.check("scaling-law-size", given, f"{block_name(law)}.scale")
+    yield RULES.check(
+        "scaling-law-floor",
+        law.floor == 0 if law.scale is None else True,
+        f"{block_name(law)}.floor",
+        floor=law.floor,
     )
 
 

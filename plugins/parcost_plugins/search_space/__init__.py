@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from math import gcd
-from pathlib import Path
 
 from attrs import evolve
 
 from parcost import Axis, Check, Goal, Objective, Rulebook, Study, block_name, hookimpl
 from parcost_plugins.search_space import goal, objective
+from parcost_plugins.search_space.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Sharding, Training
 from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.offers import has, offers_of
@@ -148,4 +148,4 @@ def _common_divisors(whole: int, also: int, ends: int | None = None) -> list[int
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="search_limits", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

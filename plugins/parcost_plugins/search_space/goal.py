@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from parcost import Check, Goal, Limit, Mask, Real, Study
 from parcost.numeric import all_of
 from parcost_plugins.search_space.objective import peak_of
+from parcost_plugins.search_space.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
@@ -77,13 +78,11 @@ def rules(study: Study) -> Iterator[Check]:
     search = study[Search]
     if (search.deadline is None) is not (search.tokens is None):
         lacks = "tokens" if search.tokens is None else "deadline"
-        yield Check(
-            id="deadline-lacks",
-            holds=False,
-            subject=f"search.{'deadline' if lacks == 'tokens' else 'tokens'}",
-            message="a deadline takes `deadline` and `tokens`, and `search` has no `{lacks}`",
-            inputs={"lacks": lacks},
-            help="write `deadline = 30 day, tokens = 15 T`",
+        yield RULES.check(
+            "deadline-lacks",
+            False,
+            f"search.{'deadline' if lacks == 'tokens' else 'tokens'}",
+            lacks=lacks,
         )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 from attrs import evolve
 
@@ -19,6 +18,7 @@ from parcost.numeric import all_of
 from parcost_plugins.topology.decomposition import Decomposition, join
 from parcost_plugins.topology.occupancy import Axes, lattices
 from parcost_plugins.topology.placement import place
+from parcost_plugins.topology.rulebook import RULES
 from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster
 
@@ -97,4 +97,4 @@ def _are_equal(these: Axes, those: Axes) -> bool:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="fabrics", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -16,6 +16,7 @@ from parcost_plugins.topology.decomposition import (
     has_experts,
 )
 from parcost_plugins.topology.placement import place
+from parcost_plugins.topology.rulebook import RULES
 from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, PlausibleRange, Training
 from parcost_plugins.vocabulary.partition import stages
@@ -49,17 +50,13 @@ def _order(study: Study) -> Iterator[Check]:
     holds: Mask = len(complaints) == (1 if left_out else 0)
     for name in left_out:  # which a sweep may do without somewhere
         holds = holds & (sizes[name] == 1)
-    yield Check(
-        id="order-names",
-        holds=holds,
-        subject="layout.order",
-        message="the order `{order}` {complaints}",
-        inputs={
-            "order": layout.order,
-            "complaints": " and ".join(complaints),
-            "near": _nearest_order(named, used),
-        },
-        help='write `order = "{near}"`',
+    yield RULES.check(
+        "order-names",
+        holds,
+        "layout.order",
+        order=layout.order,
+        complaints=" and ".join(complaints),
+        near=_nearest_order(named, used),
     )
 
 
@@ -69,14 +66,13 @@ def _same_stages(study: Study) -> Iterator[Check]:
     if all_of(pp == 1) or not has_experts(study):
         return
     cut = Decomposition.of(study)
-    yield Check(
-        id="order-of-experts",
-        holds=(pp == 1) | (cut.dense == cut.experts),
-        subject="layout.order",
-        message="the order `{order}` gives each pipeline stage two sets of ranks: the next stage "
-        "is {dense} ranks away for dense layers, and {experts} for experts",
-        inputs={"order": layout.order, "dense": cut.dense, "experts": cut.experts},
-        help="place `pp` last: both distances are then equal",
+    yield RULES.check(
+        "order-of-experts",
+        (pp == 1) | (cut.dense == cut.experts),
+        "layout.order",
+        order=layout.order,
+        dense=cut.dense,
+        experts=cut.experts,
     )
 
 
@@ -104,33 +100,22 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
     """Require that the levels have sizes and join all devices."""
     *inner, last = levels
     endless = [tier.name for tier in inner if tier.level.size is None and not tier.level.dimensions]
-    yield Check(
-        id="level-without-size",
-        holds=not endless,
-        subject="cluster.fabric",
-        message="level `{level}` has no size, and is not the last level",
-        inputs={"level": endless[0] if endless else ""},
-        help="write its size, such as `size = 8 devices`; only the last level may have no size",
+    yield RULES.check(
+        "level-without-size", not endless, "cluster.fabric", level=endless[0] if endless else ""
     )
     if (last.level.size is None and not last.level.dimensions) or endless:
         return
-    yield Check(
-        id="fabric-small",
-        holds=last.capacity >= cluster.devices,
-        subject="cluster.devices",
-        message="the levels of the fabric connect {capacity} devices, and the cluster has "
-        "{devices}",
-        inputs={
-            "capacity": last.capacity,
-            "devices": cluster.devices,
-            "last": last.name,
-            "below": last.below,
-            "size": last.capacity / last.below,
-            "needed": ceil_div(cluster.devices, last.below),
-        },
+    yield RULES.check(
+        "fabric-small",
+        last.capacity >= cluster.devices,
+        "cluster.devices",
         notes=["size of level `{last}`: {size}, in units of {below} devices"],
-        help="write a size of {needed} for level `{last}`, or leave its size out: it then "
-        "connects all",
+        capacity=last.capacity,
+        devices=cluster.devices,
+        last=last.name,
+        below=last.below,
+        size=last.capacity / last.below,
+        needed=ceil_div(cluster.devices, last.below),
     )
 
 
@@ -141,34 +126,25 @@ def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Itera
         most = known.network_bandwidth if outermost else known.device_bandwidth
         written = tier.rate * tier.level.collisions / tier.level.efficiency
         rate = written * minimum(tier.ports, 1.0)
-        yield Check(
-            id="implausible-bandwidth",
-            severity="warning",
-            holds=rate <= most,
-            subject=f"{tier.name}.bandwidth",
-            message="level `{level}` has {rate:,.0f} GB/s per device, and the fastest known link "
-            "of "
-            "its kind has {most:,.0f} GB/s",
-            inputs={
-                "level": tier.name,
-                "rate": rate / 1e9,
-                "most": most / 1e9,
-                "written": written / 1e9,
-            },
-            help="for {written:.6g} gigabits per second write `{written:.6g} Gbps per_direction`",
+        yield RULES.check(
+            "implausible-bandwidth",
+            rate <= most,
+            f"{tier.name}.bandwidth",
             factor=most / rate,
+            level=tier.name,
+            rate=rate / 1e9,
+            most=most / 1e9,
+            written=written / 1e9,
         )
         latency = tier.level.latency
-        yield Check(
-            id="implausible-latency",
-            severity="warning",
-            holds=latency <= known.latency,
-            subject=f"{tier.name}.latency",
-            message="a message on level `{level}` takes {latency:.4g} s to start, and light goes "
-            "half round the earth in {most:.4g} s",
-            inputs={"level": tier.name, "latency": latency, "most": known.latency},
-            help="for {latency:.4g} microseconds write `{latency:.4g} us`",
+        yield RULES.check(
+            "implausible-latency",
+            latency <= known.latency,
+            f"{tier.name}.latency",
             factor=latency / known.latency,
+            level=tier.name,
+            latency=latency,
+            most=known.latency,
         )
 
 
@@ -193,40 +169,33 @@ def _fast_domain(study: Study) -> Iterator[Check]:
     large_enough = place("tp", [(1.0, tp)], [first], tp)
     there = study.collective("all_reduce", bytes_, group, algorithm)
     inside = study.collective("all_reduce", bytes_, large_enough, algorithm)
-    yield Check(
-        id="tp-wider-than-fast-domain",
-        severity="warning",
-        holds=stays,
-        subject="layout.tp",
-        message="tensor-parallel groups of {tp} {cross} the {cap} devices of level "
-        "`{level}`: an all-reduce of one activation takes {there:.3g} ms, and would take "
-        "{inside:.3g} ms inside one `{level}`",
-        inputs={
-            "tp": tp,
-            "cross": "do not divide" if _is_cut(tp, first.capacity) else "reach beyond",
-            "cap": first.capacity,
-            "level": first.name,
-            "there": there.seconds * 1e3,
-            "inside": inside.seconds * 1e3,
-            "how_there": there.algorithm,
-            "how_inside": inside.algorithm,
-            "s": s,
-            "b": b,
-            "h": h,
-            "e": training.precision.activation,
-            "n": bytes_ / 2**20,
-            "outermost": [
-                link.name
-                for link, members in zip(group.links, group.shape, strict=True)
-                if any_of(members > 1)
-            ][-1],
-        },
+    yield RULES.check(
+        "tp-wider-than-fast-domain",
+        stays,
+        "layout.tp",
         notes=[
             "the activation is sequence {s} x micro_batch {b} x hidden {h} x {e} B = {n:.4g} MiB",
             "algorithm: {how_there} out to level `{outermost}`, {how_inside} inside one `{level}`",
         ],
-        help="a tp that divides {cap} stays inside if `tp` is first in `layout.order`",
         factor=there.seconds / maximum(inside.seconds, sys.float_info.min),
+        tp=tp,
+        cross="do not divide" if _is_cut(tp, first.capacity) else "reach beyond",
+        cap=first.capacity,
+        level=first.name,
+        there=there.seconds * 1e3,
+        inside=inside.seconds * 1e3,
+        how_there=there.algorithm,
+        how_inside=inside.algorithm,
+        s=s,
+        b=b,
+        h=h,
+        e=training.precision.activation,
+        n=bytes_ / 2**20,
+        outermost=[
+            link.name
+            for link, members in zip(group.links, group.shape, strict=True)
+            if any_of(members > 1)
+        ][-1],
     )
 
 

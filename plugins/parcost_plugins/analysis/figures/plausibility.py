@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Outcome, Study
 from parcost.numeric import maximum
 from parcost_plugins.analysis.figures.time import tokens
+from parcost_plugins.analysis.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, PlausibleRange, Training, flops_per_token
 
 #: Attributes of the block `plausible` with an MFU that no run reaches, by data type.
@@ -27,33 +28,26 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
     least = asked / (study[Cluster].devices * peak)
     step = outcome.step_seconds
     mfu = least / maximum(step, 1e-300)
-    yield Check(
-        id="faster-than-peak",
-        holds=least <= step,
-        subject="cluster.device",
-        message="a step of {step:.4g} s is shorter than the {least:.4g} s that its model FLOPs "
-        "take at the {compute} peak of all devices: MFU would be {mfu:.0f} %",
-        inputs={
-            "step": step,
-            "least": least,
-            "compute": compute,
-            "mfu": 100.0 * mfu,
-        },
-        help="a cost is not modeled: check which plugins were left out",
+    yield RULES.check(
+        "faster-than-peak",
+        least <= step,
+        "cluster.device",
+        step=step,
+        least=least,
+        compute=compute,
+        mfu=100.0 * mfu,
     )
     known = study.get(PlausibleRange)
     most = None if known is None else getattr(known, _MOST.get(compute, "mfu"))
     if most is None:
         return
-    yield Check(
-        id="implausible-mfu",
-        severity="warning",
-        holds=(mfu <= most) | (mfu > 1.0),  # which is an error already
-        subject="cluster.device",
-        message="the step reaches {mfu:.3g} % of the {compute} peak of its devices; no known "
-        "measured run reaches {most:g} %",
-        inputs={"mfu": 100.0 * mfu, "compute": compute, "most": 100.0 * most},
-        help="check the peak of the device, and efficiencies in the spec such as "
-        "`kernels.gemm_efficiency`",
+    # above 100 % is an error already
+    yield RULES.check(
+        "implausible-mfu",
+        (mfu <= most) | (mfu > 1.0),
+        "cluster.device",
         factor=mfu / maximum(most, 1e-300),
+        mfu=100.0 * mfu,
+        compute=compute,
+        most=100.0 * most,
     )

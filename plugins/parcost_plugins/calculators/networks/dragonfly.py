@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Real, Sheet, block_name
 from parcost.numeric import divides
 from parcost_plugins.calculators.networks.requirements import missing_attributes
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Kim, Dally, Scott, Abts 2008; each link counted once"
@@ -90,22 +91,19 @@ def global_links(network: Network) -> Real | None:
 
 
 def _rules(network: Network, g: Real) -> Iterator[Check]:
-    yield Check(
-        id="network-groups",
-        holds=g > 1,
-        subject=f"{block_name(network)}.groups",
-        message="network `{label}` has {groups} group: there is no other group to link to",
-        inputs={"label": block_name(network), "groups": g},
-        help="write two groups or more",
+    yield RULES.check(
+        "network-groups",
+        g > 1,
+        f"{block_name(network)}.groups",
+        label=block_name(network),
+        groups=g,
     )
-    yield Check(
-        id="network-groups-divide",
-        holds=divides(g, network.devices),
-        subject=f"{block_name(network)}.groups",
-        message="{devices} devices are not divisible by {groups} groups",
-        inputs={"devices": network.devices, "groups": g},
-        help="write a number of groups that divides the devices",
-        severity="warning",
+    yield RULES.check(
+        "network-groups-divide",
+        divides(g, network.devices),
+        f"{block_name(network)}.groups",
+        devices=network.devices,
+        groups=g,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Real, Sheet, block_name
 from parcost.numeric import any_of, ceil_div, floor, where
 from parcost_plugins.calculators.networks.requirements import missing_attributes
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Al-Fares et al. 2008: k-ary fat trees; NVIDIA SuperPOD reference: rails"
@@ -26,14 +27,14 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     ends = ceil_div(network.devices, trees)
     down = floor(r * o / (1 + o))
     three = down * r * r / 2
-    yield Check(
-        id="network-too-small",
-        holds=ends <= three,
-        subject=f"{block_name(network)}.devices",
-        message="three levels of switches of radix {radix} connect at most {three} devices, and "
-        "`{label}` has {ends}",
-        inputs={"radix": r, "three": three, "label": block_name(network), "ends": ends},
-        help="write a larger radix",
+    yield RULES.check(
+        "network-too-small",
+        ends <= three,
+        f"{block_name(network)}.devices",
+        radix=r,
+        three=three,
+        label=block_name(network),
+        ends=ends,
     )
     sheet = Sheet(
         block_name(network),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Check, block_name
+from parcost_plugins.calculators.rulebook import RULES
 
 
 def missing_attributes(block: Any, *names: str) -> Iterator[Check]:
@@ -13,11 +14,11 @@ def missing_attributes(block: Any, *names: str) -> Iterator[Check]:
     for name in names:
         value = getattr(block, name)
         if value is None or (isinstance(value, tuple) and not value):
-            yield Check(
-                id="network-lacks",
-                holds=False,
-                subject=f"{block_name(block)}.{name}",
-                message="`{label}` is a {kind} without its `{name}`",
-                inputs={"label": block_name(block), "kind": block.kind, "name": name},
-                help="write `{name} = ...`",
+            yield RULES.check(
+                "network-lacks",
+                False,
+                f"{block_name(block)}.{name}",
+                label=block_name(block),
+                kind=block.kind,
+                name=name,
             )

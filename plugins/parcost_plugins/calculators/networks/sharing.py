@@ -9,6 +9,7 @@ from attrs import frozen
 
 from parcost import Check, Figure, Formula, Real, Sheet, block_name
 from parcost.numeric import is_array
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.vocabulary import Flow, Sharing
 
 if TYPE_CHECKING:
@@ -117,36 +118,27 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
     unknown = [
         (name, part) for name, f in moving.items() for part in f.over.split() if part not in known
     ]
-    yield Check(
-        id="flow-over-nothing",
-        holds=not unknown and bool(moving) and all(f.over.split() for f in moving.values()),
-        subject=f"{label}.flow",
-        message="`{label}` has {what}",
-        inputs={
-            "label": label,
-            "what": f"a flow `{unknown[0][0]}` over `{unknown[0][1]}`, and no resource of that name"
-            if unknown
-            else "no flow over any resource",
-        },
+    yield RULES.check(
+        "flow-over-nothing",
+        not unknown and bool(moving) and all(f.over.split() for f in moving.values()),
+        f"{label}.flow",
         help=f"write one of its resources: {', '.join(f'`{name}`' for name in known) or 'none'}",
+        label=label,
+        what=f"a flow `{unknown[0][0]}` over `{unknown[0][1]}`, and no resource of that name"
+        if unknown
+        else "no flow over any resource",
     )
     numbers = [*known.values(), *(n for f in moving.values() for n in (f.bytes, f.start))]
-    yield Check(
-        id="sharing-sweep",
-        holds=not is_array(*numbers),
-        subject=f"{label}.flow",
-        message="`{label}` has a sweep, and flows are simulated for one value only",
-        inputs={"label": label},
-        help="write a study for each point",
-    )
+    yield RULES.check("sharing-sweep", not is_array(*numbers), f"{label}.flow", label=label)
     size = len(moving) * len(known)
-    yield Check(
-        id="sharing-size",
-        holds=size <= _MOST,
-        subject=f"{label}.flow",
-        message="{flows} flows over {resources} resources are too many to simulate: the "
-        "limit of their product is {most:,}, and it is {size:,}",
-        inputs={"flows": len(moving), "resources": len(known), "size": size, "most": _MOST},
+    yield RULES.check(
+        "sharing-size",
+        size <= _MOST,
+        f"{label}.flow",
+        flows=len(moving),
+        resources=len(known),
+        size=size,
+        most=_MOST,
     )
     nowhere = unknown or not moving or not all(f.over.split() for f in moving.values())
     if nowhere or size > _MOST or is_array(*numbers):

@@ -7,6 +7,7 @@ from math import prod
 
 from parcost import Check, Figure, Sheet, block_name
 from parcost_plugins.calculators.networks.requirements import missing_attributes
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.vocabulary import Network
 
 _SOURCE = "Dally and Towles 2004, chapter 5"
@@ -19,18 +20,14 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         yield from missing_attributes(network, "dimensions")
         return
     total = float(prod(sizes))
-    yield Check(
-        id="network-torus",
-        holds=network.devices == total,
-        subject=f"{block_name(network)}.devices",
-        message="dimensions {sizes} have {total} places, and `{label}` has {devices} devices",
-        inputs={
-            "sizes": " x ".join(map(str, sizes)),
-            "total": total,
-            "label": block_name(network),
-            "devices": network.devices,
-        },
-        help="write `devices = {total}`",
+    yield RULES.check(
+        "network-torus",
+        network.devices == total,
+        f"{block_name(network)}.devices",
+        sizes=" x ".join(map(str, sizes)),
+        total=total,
+        label=block_name(network),
+        devices=network.devices,
     )
     # In a dimension of two, wrap-around adds no second link.
     wraps = [network.wrap and k > 2 for k in sizes]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Sheet, Study, block_name
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.calculators.sheets.estimate_parts import parts_of
 from parcost_plugins.calculators.sheets.estimate_ridge import ridges
 from parcost_plugins.vocabulary import Estimate
@@ -111,24 +112,11 @@ def _comparison(now: Sheet, before: Sheet) -> Iterator[Figure]:
 def _missing_inputs(e: Estimate) -> Iterator[Check]:
     """Yield an error for each missing input."""
     yield from (
-        Check(
-            id="estimate-compute",
-            holds=False,
-            subject=f"{block_name(e)}.compute",
-            message="the compute and traffic of the step are unknown",
-            help="write `compute`, or `parameters` with `peak` or `stream`",
-        )
+        RULES.check("estimate-compute", False, f"{block_name(e)}.compute")
         for _ in range(_is_empty(e))
     )
     yield from (
-        Check(
-            id="estimate-inner",
-            holds=False,
-            subject=f"{block_name(e)}.reduction",
-            message="`{reduction}` reduces within the node first, and needs the bandwidth there",
-            inputs={"reduction": e.reduction},
-            help="write `inner`, the bandwidth within the node",
-        )
+        RULES.check("estimate-inner", False, f"{block_name(e)}.reduction", reduction=e.reduction)
         for _ in range(e.reduction != "flat" and e.outer is not None and e.inner is None)
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Figure, Formula, Real, Sheet, Study, block_name
 from parcost.numeric import divides, where
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.vocabulary import Grid
 from parcost_plugins.vocabulary.neighbours import all_divisors
 
@@ -98,31 +99,17 @@ def _layouts(grid: Grid, machine: int) -> Figure:
 
 def _rules(grid: Grid) -> Iterator[Check]:
     devices, within = _devices(grid), grid.tp * grid.cp
-    yield Check(
-        id="grid-rank",
-        holds=grid.rank < devices,
-        subject=f"{block_name(grid)}.rank",
-        message="there is no rank {rank}: ranks are 0 to {last}",
-        inputs={"rank": grid.rank, "last": devices - 1},
-        help="write a rank of at most {last}",
+    yield RULES.check(
+        "grid-rank",
+        grid.rank < devices,
+        f"{block_name(grid)}.rank",
+        rank=grid.rank,
+        last=devices - 1,
     )
-    yield Check(
-        id="grid-node",
-        holds=within <= grid.node,
-        subject=f"{block_name(grid)}.tp",
-        severity="warning",
-        message="tp x cp = {within} does not fit into a node of {node} devices",
-        inputs={"within": within, "node": grid.node},
-        help="reduce tp or cp: ranks on other nodes are reached over the slower network",
+    yield RULES.check(
+        "grid-node", within <= grid.node, f"{block_name(grid)}.tp", within=within, node=grid.node
     )
 
 
 def _order_check(grid: Grid) -> Check:
-    return Check(
-        id="grid-order",
-        holds=False,
-        subject=f"{block_name(grid)}.order",
-        message="`{order}` does not name each of tp, cp, dp and pp once",
-        inputs={"order": grid.order},
-        help='write for example "tp-cp-dp-pp"',
-    )
+    return RULES.check("grid-order", False, f"{block_name(grid)}.order", order=grid.order)

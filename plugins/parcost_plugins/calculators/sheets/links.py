@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Formula, Sheet, Study, block_name, formula
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.vocabulary import LinkSheet, MachineSheet
 
 
@@ -34,13 +35,7 @@ def links(study: Study) -> Iterator[Figure | Check]:
     for link in study.all(LinkSheet):
         one = port_bandwidth(link)
         if one is None:
-            yield Check(
-                id="link-bandwidth",
-                holds=False,
-                subject=block_name(link),
-                message="the link has neither `bandwidth` nor `lane`",
-                help="write `bandwidth = 400 Gbps per_direction`, or `lane` and `lanes`",
-            )
+            yield RULES.check("link-bandwidth", False, block_name(link))
             continue
         yield from _rates(link, one)
 
@@ -88,13 +83,12 @@ def machines(study: Study) -> Iterator[Figure | Check]:
         yield sheet("memory", "memory", "GiB", "N M")
         yield sheet("memory_bandwidth", "memory bandwidth", "TB/s", "N B")
         if peak is None:
-            yield Check(
-                id="machine-peak",
-                holds=False,
-                subject=f"{block_name(machine)}.compute",
-                message="device `{device}` has no {compute} peak",
-                inputs={"device": block_name(device), "compute": compute},
-                help="choose another type for `compute`, or write the peak in the device",
+            yield RULES.check(
+                "machine-peak",
+                False,
+                f"{block_name(machine)}.compute",
+                device=block_name(device),
+                compute=compute,
             )
             continue
         yield sheet("peak", f"dense {compute} peak", "TFLOPS", "N F")

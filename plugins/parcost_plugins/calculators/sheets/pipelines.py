@@ -26,6 +26,7 @@ from parcost import (
 )
 from parcost import makespan as timed
 from parcost.numeric import all_of, any_of, maximum
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.calculators.sheets.pipeline_counts import (
     boundary_traffic,
     counts,
@@ -95,12 +96,15 @@ def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
     why = schedule.limits(PipelineShape(stages=p, micro_batches=m, chunks=v))
     if not why:
         return None
-    return Check(
-        id="pipeline-schedule",
-        holds=False,
-        subject=f"{block_name(sketch)}.kind",
-        message="`{kind}` does not run with {p} stages, {m} micro-batches and chunks = {v}: {why}",
-        inputs={"kind": sketch.kind, "p": p, "m": m, "v": v, "why": why},
+    return RULES.check(
+        "pipeline-schedule",
+        False,
+        f"{block_name(sketch)}.kind",
+        kind=sketch.kind,
+        p=p,
+        m=m,
+        v=v,
+        why=why,
     )
 
 
@@ -108,37 +112,34 @@ def _length_check(sketch: PipelineSketch) -> Check:
     """Return the rule that the schedule is not longer than the limit of simulation."""
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     largest = max(("stages", p), ("micro_batches", m), ("chunks", v), key=lambda one: one[1])
-    return Check(
-        id="pipeline-size",
-        holds=False,
-        subject=f"{block_name(sketch)}.{largest[0]}",
-        message="{p} stages x {m} micro-batches x {v} chunks = {passes} passes; schedules longer "
-        "than {most} passes are not simulated",
-        inputs={"p": p, "m": m, "v": v, "passes": p * m * v, "most": LONGEST_ORDER},
-        help="write fewer micro-batches or stages",
+    return RULES.check(
+        "pipeline-size",
+        False,
+        f"{block_name(sketch)}.{largest[0]}",
+        p=p,
+        m=m,
+        v=v,
+        passes=p * m * v,
+        most=LONGEST_ORDER,
     )
 
 
 def _stage_check(sketch: PipelineSketch) -> Check:
-    return Check(
-        id="pipeline-stage",
-        holds=False,
-        subject=f"{block_name(sketch)}.stage",
-        message="there is no stage {stage}: stages are 0 to {last}",
-        inputs={"stage": sketch.stage, "last": sketch.stages - 1},
-        help="write a stage of at most {last}",
+    return RULES.check(
+        "pipeline-stage",
+        False,
+        f"{block_name(sketch)}.stage",
+        stage=sketch.stage,
+        last=sketch.stages - 1,
     )
 
 
 def _target_check(sketch: PipelineSketch, target: Real) -> Check:
     """Return the rule that the target bubble is below 100 % of the step."""
-    return Check(
-        id="pipeline-target",
-        holds=(target < 1.0) if sketch.target_of == "step" else True,
-        subject=f"{block_name(sketch)}.target",
-        message="with a bubble of 100 % no time is left to compute",
-        inputs={},
-        help="write less than 100 %, or `target_of = busy`",
+    return RULES.check(
+        "pipeline-target",
+        (target < 1.0) if sketch.target_of == "step" else True,
+        f"{block_name(sketch)}.target",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Collective, Group, Study, block_name
 from parcost.numeric import any_of, divides, floor_log2
+from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.calculators.transfers.place import level, level_names, ranks
 from parcost_plugins.calculators.transfers.pricing import DIVIDED, candidates
 from parcost_plugins.vocabulary import Transfer
@@ -27,28 +28,27 @@ def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
     name, operation = transfer.algorithm, transfer.operation
     offered = [known.name for known in reversed(study.algorithms(operation))]
     if name not in ("auto", *offered):
-        yield Check(
-            id="transfer-algorithm",
-            holds=False,
-            subject=subject,
-            message="`{name}` does not support `{operation}`",
-            inputs={"name": name, "operation": operation},
+        yield RULES.check(
+            "transfer-algorithm",
+            False,
+            subject,
             help="these do: " + ", ".join(f"`{other}`" for other in offered),
+            name=name,
+            operation=operation,
         )
         return
     if transfer.pieces is not None:
         cutting = [
             k.name for k in study.algorithms(operation) if k.cut(transfer.pieces) is not None
         ]
-        yield Check(
-            id="transfer-pieces",
-            holds=name in cutting,
-            subject=f"{block_name(transfer)}.pieces",
-            message="`{name}` sends its message in one piece",
-            inputs={"name": name},
+        yield RULES.check(
+            "transfer-pieces",
+            name in cutting,
+            f"{block_name(transfer)}.pieces",
             help="name a pipelined one: " + ", ".join(f"`{c}`" for c in sorted(cutting))
             if cutting
             else "this operation has no pipelined algorithm; `chunks` splits it into several calls",
+            name=name,
         )
         if name not in cutting:
             return
@@ -64,22 +64,18 @@ def _algorithm_checks(transfer: Transfer, group: Group, algorithm: Collective) -
     needs = algorithm.needs(transfer.operation)
     power = transfer.operation in algorithm.powers_of_two
     below = 2.0 ** floor_log2(group.ranks)
-    yield Check(
-        id="transfer-unable",
-        holds=able,
-        subject=f"{block_name(transfer)}.algorithm",
-        message="`{name}` cannot do `{operation}` over {ranks} ranks, {local} on each node: "
-        "it needs {needs}",
-        inputs={
-            "name": algorithm.name,
-            "operation": transfer.operation,
-            "ranks": group.ranks,
-            "local": group.shape[0],
-            "needs": needs,
-            "below": below,
-            "above": 2 * below,
-        },
+    yield RULES.check(
+        "transfer-unable",
+        able,
+        f"{block_name(transfer)}.algorithm",
         help="the nearest are {below} and {above}" if power else "`auto` takes one that can run",
+        name=algorithm.name,
+        operation=transfer.operation,
+        ranks=group.ranks,
+        local=group.shape[0],
+        needs=needs,
+        below=below,
+        above=2 * below,
     )
 
 
@@ -101,23 +97,9 @@ def _size(study: Study, transfer: Transfer) -> Iterator[Check]:
     subject = f"{block_name(transfer)}.size"
     inputs = {"operation": operation}
     if operation in DIVIDED and said == "":
-        yield Check(
-            id="total-or-shard",
-            holds=False,
-            subject=subject,
-            message="the size of `{operation}` must say `total` or `shard`",
-            inputs=inputs,
-            help="write `total` after it for the whole buffer, `shard` for the part of one rank",
-        )
+        yield RULES.check("total-or-shard", False, subject, inputs=inputs)
     if operation not in DIVIDED and said == "shard":
-        yield Check(
-            id="shard-of-whole",
-            holds=False,
-            subject=subject,
-            message="every rank of `{operation}` has the whole buffer, so there is no shard",
-            inputs=inputs,
-            help="write the size of the buffer",
-        )
+        yield RULES.check("shard-of-whole", False, subject, inputs=inputs)
 
 
 def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
@@ -133,31 +115,27 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
         if given
     ]
     name = block_name(transfer)
-    yield Check(
-        id="transfer-links",
-        holds=len(ways) == 1,
-        subject=f"{name}.{ways[-1] if ways else 'bandwidth'}",
-        message="`{name}` needs one source of its bandwidth, and has {ways}",
-        inputs={"name": name, "ways": " and ".join(f"a `{w}`" for w in ways) or "none"},
-        help="write one of: `bandwidth`, a `level` of the fabric, a `group` of the layout",
+    yield RULES.check(
+        "transfer-links",
+        len(ways) == 1,
+        f"{name}.{ways[-1] if ways else 'bandwidth'}",
+        name=name,
+        ways=" and ".join(f"a `{w}`" for w in ways) or "none",
     )
     if transfer.level:
         known = level_names(study)
-        yield Check(
-            id="transfer-level",
-            holds=level(study, transfer) is not None,
-            subject=f"{name}.level",
-            message="no single level of the fabric is called `{level}`",
-            inputs={"level": transfer.level},
+        yield RULES.check(
+            "transfer-level",
+            level(study, transfer) is not None,
+            f"{name}.level",
             help="levels are " + (", ".join(f"`{k}`" for k in known) or "in a `fabric` block"),
+            level=transfer.level,
         )
-    yield Check(
-        id="transfer-network",
-        holds=(transfer.nodes <= 1) | (transfer.network_bandwidth is not None),
-        subject=f"{name}.nodes",
-        message="{nodes} nodes need a bandwidth of the network",
-        inputs={"nodes": transfer.nodes},
-        help="write `network_bandwidth` of one port of a node, per direction",
+    yield RULES.check(
+        "transfer-network",
+        (transfer.nodes <= 1) | (transfer.network_bandwidth is not None),
+        f"{name}.nodes",
+        nodes=transfer.nodes,
     )
 
 
@@ -171,17 +149,12 @@ def _layout_check(transfer: Transfer) -> Check:
         "congestion": any_of(transfer.congestion != 1),
     }
     said = [name for name, is_given in given.items() if is_given]
-    return Check(
-        id="transfer-group",
-        holds=not said,
-        subject=f"{block_name(transfer)}.{said[0] if said else 'group'}",
-        message="the ranks and links of group `{group}` come from the layout and the fabric, "
-        "so {said} would have no effect",
-        inputs={
-            "group": transfer.group,
-            "said": " and ".join(f"`{name}`" for name in said),
-        },
-        help="leave {said} out, or `group`",
+    return RULES.check(
+        "transfer-group",
+        not said,
+        f"{block_name(transfer)}.{said[0] if said else 'group'}",
+        group=transfer.group,
+        said=" and ".join(f"`{name}`" for name in said),
     )
 
 
@@ -212,28 +185,24 @@ def _ranks(transfer: Transfer) -> Iterator[Check]:
             help="leave one of them out",
         )
     nodes = transfer.nodes
-    yield Check(
-        id="transfer-nodes",
-        holds=divides(nodes, P),
-        subject=f"{name}.nodes",
-        message="{P} ranks are not divisible by {nodes} nodes",
-        inputs={"P": P, "nodes": nodes, "below": P - P % nodes, "above": P - P % nodes + nodes},
-        help="the nearest numbers of ranks are {below} and {above}",
+    yield RULES.check(
+        "transfer-nodes",
+        divides(nodes, P),
+        f"{name}.nodes",
+        P=P,
+        nodes=nodes,
+        below=P - P % nodes,
+        above=P - P % nodes + nodes,
     )
     if transfer.dimensions:
         product = 1
         for size in transfer.dimensions:
             product *= size
-        yield Check(
-            id="transfer-dimensions",
-            holds=float(product) == P,
-            subject=f"{name}.dimensions",
-            message="a torus of {sizes} = {product} places does not fit {P} ranks",
-            inputs={
-                "sizes": " x ".join(map(str, transfer.dimensions)),
-                "product": product,
-                "P": P,
-            },
-            help="write dimensions whose product is the number of ranks; for a part of a larger "
-            "torus, write the dimensions of the part",
+        yield RULES.check(
+            "transfer-dimensions",
+            float(product) == P,
+            f"{name}.dimensions",
+            sizes=" x ".join(map(str, transfer.dimensions)),
+            product=product,
+            P=P,
         )

@@ -15,10 +15,10 @@ method of exchange.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from parcost import Check, Figure, Memory, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.context.exchange import exchange, is_single_rank
+from parcost_plugins.parallelism.context.rulebook import RULES
 
 
 @hookimpl
@@ -79,4 +79,4 @@ def sections(study: Study, outcome: Outcome) -> list[Section]:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="context", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

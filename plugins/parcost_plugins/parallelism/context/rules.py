@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, is_array, maximum, where
 from parcost_plugins.parallelism.context.exchange import ContextExchange, exchange
+from parcost_plugins.parallelism.context.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Context, Layout, Training
 from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.context import (
@@ -28,67 +29,53 @@ _TWO_EACH = ": each of the cp ranks has two, one from either end"
 def words(study: Study) -> Iterator[Check]:
     """Reject attributes of another algorithm or model."""
     context, kind = study[Context], algorithm(study)
-    yield Check(
-        id="ulysses-without-hybrid",
-        holds=True if kind == "hybrid" else context.ulysses == 1,
-        subject="context.ulysses",
-        message="`ulysses = {u}` is the group size of a hybrid, and the algorithm is `{kind}`",
-        inputs={"u": context.ulysses, "kind": kind},
-        help="`algorithm = hybrid` exchanges within {u} ranks; `algorithm = ulysses` within cp",
+    yield RULES.check(
+        "ulysses-without-hybrid",
+        True if kind == "hybrid" else context.ulysses == 1,
+        "context.ulysses",
+        u=context.ulysses,
+        kind=kind,
     )
-    yield Check(
-        id="latent-without-mla",
-        holds=not context.latent or study[Training].model.is_latent,
-        subject="context.latent",
-        message="the model has no latent attention: there are no compressed keys and values",
-        help="leave `latent` out: whole keys and values are sent",
+    yield RULES.check(
+        "latent-without-mla",
+        not context.latent or study[Training].model.is_latent,
+        "context.latent",
     )
-    yield Check(
-        id="latent-under-ulysses",
-        holds=not context.latent or kind != "ulysses",
-        subject="context.latent",
-        message="`ulysses` exchanges whole heads: compressed keys and values cannot be sent",
-        help="leave `latent` out, or write `algorithm = ring`, `all_gather` or `hybrid`",
+    yield RULES.check(
+        "latent-under-ulysses", not context.latent or kind != "ulysses", "context.latent"
     )
 
 
 def splits(study: Study) -> Iterator[Check]:
     """Require that sequence, heads and ranks are divisible."""
     found = exchange(study)
-    yield Check(
-        id="context-needs-fused",
-        holds=(not writes_scores(study)) | (found.cp == 1),
-        subject="training.flash_attention",
-        message="context parallelism (cp = {cp}) needs fused attention, and this attention writes "
-        "its scores to memory",
-        inputs={"cp": found.cp},
-        help="write `training.flash_attention = on` and `kernels.attention = auto`",
+    yield RULES.check(
+        "context-needs-fused",
+        (not writes_scores(study)) | (found.cp == 1),
+        "training.flash_attention",
+        cp=found.cp,
     )
     sequence, parts = study[Training].sequence, sequence_parts(study, found.cp)
     step = sequence_step(study, study[Layout].tp, found.cp)
     below, above = multiples(step, sequence)
-    yield Check(
-        id="context-divides-sequence",
-        holds=sequence % parts == 0,
-        subject="training.sequence",
-        message="a sequence of {sequence} tokens is not divisible by {parts} parts{why}",
-        inputs={
-            "sequence": sequence,
-            "parts": parts,
-            "why": "" if all_of(parts <= found.cp) else _TWO_EACH,
-            "below": below,
-            "above": above,
-        },
+    yield RULES.check(
+        "context-divides-sequence",
+        sequence % parts == 0,
+        "training.sequence",
         help="take {below} or {above} tokens" + _degrees(study, sequence * found.cp / step),
+        sequence=sequence,
+        parts=parts,
+        why="" if all_of(parts <= found.cp) else _TWO_EACH,
+        below=below,
+        above=above,
     )
     only = sink_algorithm(study)
-    yield Check(
-        id="context-with-sinks",
-        holds=(found.cp == 1) | (only in (None, found.kind)),
-        subject="context.algorithm",
-        message="the framework has `{only}` alone for attention with sinks, not `{kind}`",
-        inputs={"only": only or "", "kind": found.kind},
-        help="write `algorithm = {only}`; for a newer release, `framework.sink_context`",
+    yield RULES.check(
+        "context-with-sinks",
+        (found.cp == 1) | (only in (None, found.kind)),
+        "context.algorithm",
+        only=only or "",
+        kind=found.kind,
     )
     if found.kind == "hybrid":
         yield _hybrid(found)
@@ -98,14 +85,12 @@ def splits(study: Study) -> Iterator[Check]:
 
 def _hybrid(found: ContextExchange) -> Check:
     u, cp = found.context.ulysses, found.cp
-    return Check(
-        id="hybrid-degree",
-        holds=(cp == 1) | ((cp % u == 0) & (u > 1) & (u < cp)),
-        subject="context.ulysses",
-        message="`algorithm = hybrid` with cp = {cp} cannot have all-to-all groups of {u} ranks",
-        inputs={"cp": cp, "u": u},
-        help="write a `ulysses` that divides cp, except 1 (`algorithm = ring`) and cp "
-        "(`algorithm = ulysses`)",
+    return RULES.check(
+        "hybrid-degree",
+        (cp == 1) | ((cp % u == 0) & (u > 1) & (u < cp)),
+        "context.ulysses",
+        cp=cp,
+        u=u,
     )
 
 
@@ -155,29 +140,20 @@ def placement(study: Study) -> Iterator[Check]:
         return
     there = study.collective("point_to_point", found.block, group, found.algorithm)
     inside = group.links[0].seconds(1.0, found.block)
-    yield Check(
-        id="tp-cp-wider-than-fast-domain",
-        severity="warning",
-        holds=holds,
-        subject="layout.cp",
-        message="tp {tp} x cp {cp} = {product} ranks reach beyond one `{level}`: sending a block "
-        "of "
-        "keys and values takes {there:.3g} ms, and would take {inside:.3g} ms inside",
-        inputs={
-            "tp": layout.tp,
-            "cp": layout.cp,
-            "product": layout.tp * layout.cp,
-            "level": group.links[0].name,
-            "there": there.seconds * 1e3,
-            "inside": inside * 1e3,
-            "n": found.block / 2**20,
-            "slower": there.seconds / maximum(inside, 1e-300),
-        },
+    yield RULES.check(
+        "tp-cp-wider-than-fast-domain",
+        holds,
+        "layout.cp",
         notes=["a block has {n:.4g} MiB, and takes {slower:.3g} times as long"],
-        help="choose degrees whose product divides a `{level}`; a ring hides the messages if "
-        "computing "
-        "on a block takes longer, which the figure `cp_overlap` shows",
         factor=there.seconds / maximum(inside, 1e-300),
+        tp=layout.tp,
+        cp=layout.cp,
+        product=layout.tp * layout.cp,
+        level=group.links[0].name,
+        there=there.seconds * 1e3,
+        inside=inside * 1e3,
+        n=found.block / 2**20,
+        slower=there.seconds / maximum(inside, 1e-300),
     )
 
 

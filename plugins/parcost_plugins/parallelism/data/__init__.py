@@ -9,7 +9,6 @@ intervals.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from parcost import Check, Figure, Once, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.data import (
@@ -20,6 +19,7 @@ from parcost_plugins.parallelism.data import (
     rules,
     tied_embedding,
 )
+from parcost_plugins.parallelism.data.rulebook import RULES
 from parcost_plugins.vocabulary.run_choices import shards_gradients
 
 PARTS = ("zero",)
@@ -61,4 +61,4 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="data", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Study
 from parcost.numeric import is_array, maximum, where
+from parcost_plugins.parallelism.data.rulebook import RULES
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Sharding
 from parcost_plugins.vocabulary.neighbours import divisors
 
@@ -42,22 +43,14 @@ def _sharding(study: Study) -> Iterator[Check]:
     )
     if not is_array(hybrid) and not hybrid:
         return
-    yield Check(
-        id="shard-without-zero",
-        holds=(shard == replicas) if layout.zero == 0 else True,
-        subject="sharding.shard",
-        message="`shard = {shard}` has no effect on {replicas} ranks without ZeRO",
+    yield RULES.check(
+        "shard-without-zero",
+        (shard == replicas) if layout.zero == 0 else True,
+        "sharding.shard",
         inputs=inputs,
-        help="write `layout {{ zero = 1 }}`, 2 or 3, or remove the shard",
     )
-    yield Check(
-        id="shard-of-experts",
-        holds=(shard == replicas) | (layout.ep == 1),
-        subject="sharding.shard",
-        message="with ep {ep}, experts are sharded over all ranks that hold the same ones, and "
-        "sharding over {shard} of {replicas} ranks is not modeled",
-        inputs=inputs,
-        help="remove the shard",
+    yield RULES.check(
+        "shard-of-experts", (shard == replicas) | (layout.ep == 1), "sharding.shard", inputs=inputs
     )
 
 

@@ -9,9 +9,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from parcost import Rulebook, hookimpl
+from parcost_plugins.parallelism.expert.rulebook import RULES
 
 PARTS = (
     "buffers",
@@ -26,4 +25,4 @@ PARTS = (
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="experts", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

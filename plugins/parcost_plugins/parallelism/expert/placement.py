@@ -34,6 +34,7 @@ from parcost import (
 )
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.expert.assignment import best_assignment
+from parcost_plugins.parallelism.expert.rulebook import RULES
 from parcost_plugins.vocabulary.answers import mark_details
 from parcost_plugins.vocabulary.link_rates import link_rate
 
@@ -128,50 +129,21 @@ def _rules(one: Placement) -> Iterator[Check]:
     name, counts = block_name(one), [len(s.tokens) for s in one.sources]
     if not one.sources:
         known = one.local_share is not None or (one.before is not None and one.after is not None)
-        yield Check(
-            id="placement-unknown",
-            holds=known,
-            subject=name,
-            message="the destinations of the tokens of `{name}` are unknown",
-            inputs={"name": name},
-            help="list a `source` for each group, or state `local_share`",
-        )
+        yield RULES.check("placement-unknown", known, name, name=name)
         blind = one.local_share is not None and one.baseline_remote is None
-        yield Check(
-            id="placement-baseline",
-            holds=not blind or one.groups is not None,
-            subject=name,
-            message="`{name}` states a local share, and needs a baseline",
-            inputs={"name": name},
-            help="write `groups` to compare with a random placement, or `baseline_remote`, the "
-            "share of "
-            "tokens that left their group before",
+        yield RULES.check(
+            "placement-baseline", not blind or one.groups is not None, name, name=name
         )
         return
     experts, groups = counts[0], len(counts)
-    yield Check(
-        id="placement-experts",
-        holds=len(set(counts)) == 1,
-        subject=name,
-        message="the sources list different numbers of experts: {counts}",
-        inputs={"counts": ", ".join(map(str, counts))},
-        help="list the same experts in every source",
+    yield RULES.check(
+        "placement-experts", len(set(counts)) == 1, name, counts=", ".join(map(str, counts))
     )
-    yield Check(
-        id="placement-divides",
-        holds=experts % groups == 0,
-        subject=name,
-        message="{experts} experts are not divisible by {groups} groups",
-        inputs={"experts": experts, "groups": groups},
-        help="list a number of experts that {groups} divides",
+    yield RULES.check(
+        "placement-divides", experts % groups == 0, name, experts=experts, groups=groups
     )
-    yield Check(
-        id="placement-empty",
-        holds=sum(map(sum, (s.tokens for s in one.sources))) > 0,
-        subject=name,
-        message="no source of `{name}` sends tokens",
-        inputs={"name": name},
-        help="list the measured tokens of each expert",
+    yield RULES.check(
+        "placement-empty", sum(map(sum, (s.tokens for s in one.sources))) > 0, name, name=name
     )
 
 

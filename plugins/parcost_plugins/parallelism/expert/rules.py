@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parcost import Check, Real, Study, block_name, hookimpl
 from parcost.numeric import ceil, ceil_div, maximum, where
 from parcost_plugins.parallelism.expert.exchange import exchange_of
+from parcost_plugins.parallelism.expert.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, ScheduleChoice, Training
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.neighbours import divisors_of_both
@@ -37,48 +38,45 @@ def checks(study: Study) -> Iterator[Check]:
 def _shape(model: Model, layout: Layout) -> Iterator[Check]:
     experts, ep, etp, tp = float(model.experts), layout.ep, layout.etp, layout.tp
     ranks = tp * layout.cp * layout.dp
-    yield Check(
-        id="experts-divide",
-        holds=experts % ep == 0,
-        subject="layout.ep",
-        message="{experts} experts are not divisible by ep = {ep}",
-        inputs={"experts": experts, "ep": ep},
+    yield RULES.check(
+        "experts-divide",
+        experts % ep == 0,
+        "layout.ep",
         help=_nearest_divisors(experts, ranks / etp, ep, "ep"),
+        experts=experts,
+        ep=ep,
     )
-    yield Check(
-        id="expert-width-divide",
-        holds=model.expert_ffn % etp == 0,
-        subject="layout.etp",
-        message="an expert hidden size of {width} is not divisible by etp = {etp}",
-        inputs={"width": model.expert_ffn, "etp": etp},
+    yield RULES.check(
+        "expert-width-divide",
+        model.expert_ffn % etp == 0,
+        "layout.etp",
         help=_nearest_divisors(model.expert_ffn, ranks / ep, etp, "etp"),
+        width=model.expert_ffn,
+        etp=etp,
     )
-    yield Check(
-        id="experts-visited",
-        holds=model.top_k <= experts,
-        subject=f"{block_name(model)}.top_k",
-        message="top_k = {top} is more than the {experts} experts",
-        inputs={"top": model.top_k, "experts": experts},
-        help="write `top_k` of at most {experts}",
+    yield RULES.check(
+        "experts-visited",
+        model.top_k <= experts,
+        f"{block_name(model)}.top_k",
+        top=model.top_k,
+        experts=experts,
     )
     if model.shared_experts:
-        yield Check(
-            id="shared-width-divide",
-            holds=model.shared_width % tp == 0,
-            subject="layout.tp",
-            message="a hidden size of shared experts of {width} is not divisible by tp = {tp}",
-            inputs={"width": model.shared_width, "tp": tp},
+        yield RULES.check(
+            "shared-width-divide",
+            model.shared_width % tp == 0,
+            "layout.tp",
             help=_nearest_divisors(model.shared_width, 0.0, tp, "tp"),
+            width=model.shared_width,
+            tp=tp,
         )
     if not layout.sequence_parallel:
         # Ranks of tp then hold the same tokens, of which each expert must see every one once.
-        yield Check(
-            id="experts-sequence-parallel",
-            holds=(tp == 1) | ((ep == 1) & (etp == tp)),
-            subject="layout.sequence_parallel",
-            message="{tp} tensor-parallel ranks would each send the same tokens to the experts",
-            inputs={"tp": tp},
-            help="write `sequence_parallel = on`, or ep = 1 with etp = {tp}",
+        yield RULES.check(
+            "experts-sequence-parallel",
+            (tp == 1) | ((ep == 1) & (etp == tp)),
+            "layout.sequence_parallel",
+            tp=tp,
         )
 
 
@@ -87,15 +85,13 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
     said = routing.distribution
     if said == "measured":
         listed, total = len(routing.loads), sum(routing.loads)
-        yield Check(
-            id="loads-count",
-            holds=listed == model.experts and total > 0,
-            subject=f"{place}.loads",
-            message="`loads` lists {listed} experts, with {total} tokens in all; the model has "
-            "{experts} "
-            "experts",
-            inputs={"total": total, "listed": listed, "experts": model.experts},
-            help="list a number of tokens for each of {experts} experts, not all 0",
+        yield RULES.check(
+            "loads-count",
+            listed == model.experts and total > 0,
+            f"{place}.loads",
+            total=total,
+            listed=listed,
+            experts=model.experts,
         )
     unread = [
         name
@@ -155,58 +151,37 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
     routing, exchange = study[Routing], exchange_of(study)
     place = block_name(routing)
     if routing.hide == "shared_experts" and not model.shared_experts:
-        yield Check(
-            id="exchange-hides",
-            holds=False,
-            subject=f"{place}.hide",
-            message="`hide = shared_experts` hides the exchange of experts under shared experts, "
-            "and "
-            "the model has none: all of it is exposed",
-            help="write `hide = pair` or `hide = none`",
-            severity="warning",
-        )
+        yield RULES.check("exchange-hides", False, f"{place}.hide")
     if exchange is not None and routing.hide == "pair":
         yield _pair_check(study)
     kind = dispatcher_of(study)
     if exchange is not None and kind in KERNEL_DISPATCHERS:
         taken, device = getattr(routing, f"{kind}_multiprocessors"), study[Cluster].device
-        yield Check(
-            id="dispatcher-multiprocessors",
-            holds=taken < device.multiprocessors,
-            subject=f"routing.{kind}_multiprocessors",
-            message="the kernels of `{kind}` take {taken} multiprocessors, and device `{device}` "
-            "has "
-            "{all}: none is left to compute",
-            inputs={
-                "device": block_name(device),
-                "all": device.multiprocessors,
-                "kind": kind,
-                "taken": taken,
-            },
-            help="write fewer than {all}",
+        yield RULES.check(
+            "dispatcher-multiprocessors",
+            taken < device.multiprocessors,
+            f"routing.{kind}_multiprocessors",
+            device=block_name(device),
+            all=device.multiprocessors,
+            kind=kind,
+            taken=taken,
         )
     if exchange is None or routing.node_limit is None:
         return
     limit, units = routing.node_limit, exchange.units
     per_unit = model.experts / units
     need = ceil_div(model.top_k, per_unit)
-    yield Check(
-        id="node-limit-experts",
-        holds=where(limit < units, limit * per_unit, model.top_k) >= model.top_k,
-        subject=f"{place}.node_limit",
-        message="with node_limit = {limit} a token reaches {held} experts, and top_k is {top}",
-        inputs={"limit": limit, "held": limit * per_unit, "top": model.top_k, "need": need},
-        help="write `node_limit` of at least {need}",
+    yield RULES.check(
+        "node-limit-experts",
+        where(limit < units, limit * per_unit, model.top_k) >= model.top_k,
+        f"{place}.node_limit",
+        limit=limit,
+        held=limit * per_unit,
+        top=model.top_k,
+        need=need,
     )
     if not sends_once(study):
-        yield Check(
-            id="node-limit-copies",
-            holds=False,
-            subject=f"{place}.node_limit",
-            message="`node_limit` saves nothing if every expert gets its own copy of a token",
-            help="write `deduplicate = on`, which sends one copy to each node",
-            severity="warning",
-        )
+        yield RULES.check("node-limit-copies", False, f"{place}.node_limit")
 
 
 def _pair_check(study: Study) -> Check:

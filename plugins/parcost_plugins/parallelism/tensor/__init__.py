@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import mul
-from pathlib import Path
 
 from parcost import (
     Check,
@@ -50,6 +49,7 @@ from parcost_plugins.parallelism.tensor.rows import (
     pairs,
     rows_of,
 )
+from parcost_plugins.parallelism.tensor.rulebook import RULES
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
 from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
@@ -188,4 +188,4 @@ def sections(study: Study) -> list[Section]:
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Return the rulebook of this package, with a page for each rule."""
-    return [Rulebook(name="tensor", file=Path(__file__).with_name("rules.toml"))]
+    return [RULES]

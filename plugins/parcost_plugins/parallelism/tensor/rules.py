@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
+from parcost_plugins.parallelism.tensor.rulebook import RULES
 from parcost_plugins.vocabulary import Layout, Overlap, Training
 from parcost_plugins.vocabulary.context import sequence_step
 from parcost_plugins.vocabulary.neighbours import (
@@ -54,18 +55,14 @@ def divisibility(study: Study) -> Iterator[Check]:
             help="" if all_of(holds) else _nearest_degrees(holds, **inputs),
         )
     step = PADDED_TO * tp
-    yield Check(
-        id="vocabulary-divide",
-        holds=model.padded_vocabulary(layout) % tp == 0,
-        subject="layout.tp",
-        message="a vocabulary of {vocabulary} is not divisible by tp = {tp}",
-        inputs={
-            "vocabulary": model.vocabulary,
-            "tp": tp,
-            "multiple": PADDED_TO,
-            "padded": ceil_div(model.vocabulary, step) * step,
-        },
-        help="`layout.vocabulary_multiple = {multiple}` pads it to {padded}, as Megatron-LM does",
+    yield RULES.check(
+        "vocabulary-divide",
+        model.padded_vocabulary(layout) % tp == 0,
+        "layout.tp",
+        vocabulary=model.vocabulary,
+        tp=tp,
+        multiple=PADDED_TO,
+        padded=ceil_div(model.vocabulary, step) * step,
     )
     yield from _sequence_rules(study, heads)
 
@@ -91,15 +88,7 @@ def _sequence_rules(study: Study, heads: Mask) -> Iterator[Check]:
         },
         help="take {below} or {above} tokens: sequence parallelism gives every rank an equal part",
     )
-    yield Check(
-        id="sequence-parallel-alone",
-        holds=any_of(tp > 1),
-        subject="layout.sequence_parallel",
-        message="sequence parallelism shards nothing: tp is {tp}",
-        inputs={"tp": tp},
-        help="leave `sequence_parallel` out, or use tp of 2 or more",
-        severity="warning",
-    )
+    yield RULES.check("sequence-parallel-alone", any_of(tp > 1), "layout.sequence_parallel", tp=tp)
 
 
 def _nearest_degrees(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
@@ -115,32 +104,12 @@ def overlap(study: Study) -> Iterator[Check]:
     mode, layout, training = tensor_overlap(study), study[Layout], study[Training]
     if mode == "split_batch":
         b = training.micro_batch
-        yield Check(
-            id="split-batch-halves",
-            holds=b % 2 == 0,
-            subject="training.micro_batch",
-            message="micro_batch = {b} cannot be split into two halves",
-            inputs={"b": b, "above": b + 1},
-            help="write micro_batch = {above}: `overlap.tensor = split_batch` computes on one "
-            "half while "
-            "the other communicates",
+        yield RULES.check(
+            "split-batch-halves", b % 2 == 0, "training.micro_batch", b=b, above=b + 1
         )
     if mode != "pipelined":
         return
-    yield Check(
-        id="pipelined-needs-shards",
-        holds=layout.sequence_parallel,
-        subject="overlap.tensor",
-        message="an all-reduce of complete activations cannot be overlapped with its product",
-        help="`layout.sequence_parallel = on` replaces it by an all-gather and a reduce-scatter",
-    )
+    yield RULES.check("pipelined-needs-shards", layout.sequence_parallel, "overlap.tensor")
     q = study[Overlap].chunks
     tokens = training.sequence * training.micro_batch / layout.cp
-    yield Check(
-        id="chunks-divide",
-        holds=tokens % q == 0,
-        subject="overlap.chunks",
-        message="{tokens} tokens of a micro-batch are not divisible by {q} chunks",
-        inputs={"tokens": tokens, "q": q},
-        help="as many chunks as tensor-parallel ranks always divide: `chunks = layout.tp`",
-    )
+    yield RULES.check("chunks-divide", tokens % q == 0, "overlap.chunks", tokens=tokens, q=q)
