@@ -229,6 +229,82 @@ def test_a_pattern_of_ignored_keys_hides_no_flag(line: str, name: str, value: st
     assert values(primus(PRIMUS.replace("lr_decay_iters: null", line)))[name] == value
 
 
+STAGES = "      pipeline_model_parallel_size: 4\n"
+OF_PRIMUS = f"{STAGES}      patch_primus_pipeline: true\n      pp_algorithm: "
+OF_FORK = f"{STAGES}      patch_zero_bubble: true\n"
+LIMIT = "      enable_zero_bubble: true\n      zero_bubble_max_pending_backward: "
+ON_A_V = "      zero_bubble_v_schedule: true\n"
+NARROWER = "      zero_bubble_v_schedule_mem_setup: "
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (f"{OF_PRIMUS}zbv-formatted", {"schedule.kind": "zb_v", "schedule.chunks": "2"}),
+        (f"{OF_PRIMUS}zero-bubble", {"schedule.kind": "zb_h1"}),
+        (f"{OF_PRIMUS}1f1b", {"schedule.kind": "one_f_one_b"}),
+        (f"{OF_PRIMUS}zbv-formatted".replace("true", "false"), {}),
+        (f"{OF_FORK}{LIMIT}4", {"schedule.kind": "zb_h1"}),
+        (f"{OF_FORK}{LIMIT}8", {"schedule.kind": "zb_h2"}),
+        (f"{LIMIT}8", {}),
+        (
+            f"{OF_FORK}{ON_A_V}{NARROWER}zb",
+            {"schedule.kind": "zb_v", "schedule.chunks": "2"},
+        ),
+    ],
+)
+def test_pipelines_of_primus_are_schedules(lines: str, expected: dict[str, str]) -> None:
+    """4 stages: a limit of 4 micro-batches pending is the memory of 1F1B, and 8 is twice that."""
+    found = primus(f"{PRIMUS}{lines}\n")
+    assert not [*found.problems, *found.questions, *found.unknown]
+    stated = {key: one for key, one in values(found).items() if key.startswith("schedule.")}
+    assert stated == expected
+    has = any("megatron_zero_bubble" in one.value for one in found.uses)
+    assert has is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (f"{OF_PRIMUS}v-half", "`v-half` is not in the language"),
+        (f"{OF_FORK}{ON_A_V}", "V-Half, which trades time for memory, is not in the language"),
+        (f"{OF_FORK}{ON_A_V}{NARROWER}min", "V-Min, which trades time"),
+        (f"{OF_FORK}      enable_1f1b_v: true", "1F1B on a V is not in the language"),
+        (f"{OF_FORK}{LIMIT}4\n      num_seq_splits: 2", "splits of a sequence"),
+    ],
+)
+def test_a_pipeline_of_primus_that_the_language_lacks_is_an_error(lines: str, message: str) -> None:
+    (problem,) = primus(f"{PRIMUS}{lines}\n").problems
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [
+        ("--zero-bubble-v-schedule --enable-zero-bubble", "zb_v"),
+        ("--enable-zero-bubble --zero-bubble-max-pending-backward 2", "zb_h1"),
+        ("--enable-zero-bubble --zero-bubble-max-pending-backward auto", ""),
+        ("--use-zero-bubble", ""),
+    ],
+)
+def test_zero_bubble_of_a_fork_is_a_schedule_of_its_profile(
+    flags: str, kind: str, run_command: Run
+) -> None:
+    """Two stages; a copied answer is a schedule that the profile has, too."""
+    job = small("--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 32")
+    job = job.replace("layers 2", "layers 4") + " --vocab-size 1000 --use-distributed-optimizer"
+    text = f"python pretrain_gpt.py --fp16 {job} {flags}"
+    found = Megatron().translate("run.sh", text)
+    assert not found.problems
+    assert values(found).get("schedule.kind", "") == kind
+    answers = [one.answers for one in found.questions if one.attribute == "schedule.kind"]
+    assert bool(answers) is not bool(kind)
+    options = ["--use=catalog.devices.h100_sxm", "--use=catalog.fabrics.hgx_h100"]
+    options += ["--set=cluster.devices=8", *(one[0].replace(" ", "=") for one in answers)]
+    done = run_command("check", *options, "run.sh", files={"run.sh": text})
+    assert (done.code, "framework-lacks" in done.out + done.err) == (0, False), done.err
+
+
 def test_a_dispatcher_of_primus_turbo_is_deepep() -> None:
     text = f"{PRIMUS}      num_experts: 4\n      use_turbo_deepep: true\n"
     assert values(primus(text))["routing.dispatcher"] == "deepep"

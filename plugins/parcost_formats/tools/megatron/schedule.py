@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.megatron.zero_bubble import read_zero_bubble
 from parcost_plugins.vocabulary.stages_text import Stage, StagesTextError, stages
 
 _LAYOUT = "pipeline_model_parallel_layout"
@@ -47,6 +48,7 @@ def read_schedule(options: ToolOptions) -> None:
             draft.set(f"schedule.{attribute}", _state(option), option)
     _counts(options)
     _method(options)
+    read_zero_bubble(options, pp, chunks)
     options.copy("microbatch_group_size_per_virtual_pipeline_stage", "schedule.group", 1)
     option = options.get("no_overlap_p2p_communication")
     if option is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from parcost_formats.tools.drafts import Option, digits
 from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.megatron.zero_bubble import is_zero_bubble
 from parcost_formats.tools.tables import table
 
 _PARTS = table("megatron")["modules"]
@@ -43,6 +44,8 @@ def read_training(options: ToolOptions, framework: str) -> None:
     method = options.get("schedules_method")
     if framework == "megatron_core" and method is not None and method.text == "dualpipev":
         framework = "megatron_dualpipe_v"
+    elif framework == "megatron_core" and is_zero_bubble(options):
+        framework = "megatron_zero_bubble"
     draft.use(f"catalog.frameworks.{framework}")
     label = framework
     if draft.has("framework."):
