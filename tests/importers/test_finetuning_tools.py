@@ -2345,3 +2345,51 @@ bf16: true
     assert settings(inner)["training.flash_attention"] == "off"
     assert settings(inner) == settings(outer)
     assert uses(inner) == uses(outer)
+
+
+@pytest.mark.parametrize(
+    ("values", "flag", "is_one"),
+    [
+        ("1e-5 2e-5", "--learning_rate", True),
+        ("1 2", "--seed", True),
+        ("a b", "--output_dir out/run_", True),
+        ("4096 8192", "--max_length", False),
+        ("1 2", "--num_machines 1 --gradient_accumulation_steps", False),
+    ],
+)
+def test_runs_of_a_loop_that_have_the_same_step_are_one_job(
+    values: str, flag: str, is_one: bool
+) -> None:
+    """Runs over learning rates are one job; those over lengths are as many as there are."""
+    text = SWIFT.replace("--max_length 4096", "").replace("--gradient_accumulation_steps 4", "")
+    one = next(one for one in importers() if one.name == "ms_swift")
+    loop = f"for X in {values}; do\n{text.rstrip()} {flag} $X\ndone\n"
+    found = one.read(ImportFile("run.sh", loop, PLAIN, lambda _: None))
+    assert bool(found.problems) != is_one
+    if is_one:
+        alone = one.read(ImportFile("run.sh", text, PLAIN, lambda _: None))
+        assert settings(found) == settings(alone)
+    else:
+        assert "2 commands" in found.problems[0].message
+
+
+def test_a_script_that_ends_ahead_of_its_command_says_so(run_command: Run) -> None:
+    guard = 'MODEL=${MODEL:-.../model}\nif [[ $MODEL == *"..."* ]]; then\n  exit 1\nfi\n'
+    script = guard + SWIFT.replace("Qwen/Qwen3-8B", "$MODEL")
+    done = run_command("import", "run.sh", files={"run.sh": script})
+    assert done.code == 2
+    assert "the script ends here, ahead of the command of ms-swift" in done.err
+    assert "--> run.sh:3:3" in done.err
+    done = run_command("import", "--set-env", "MODEL=Qwen/Qwen3-8B", "run.sh")
+    assert done.code == 0, done.err
+    assert "qwen3_8b" in done.out
+
+
+def test_packing_of_openrlhf_fills_no_sequence() -> None:
+    """It joins the sequences of a micro-batch, each of which may be shorter than the longest."""
+    text = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen3-8B --bf16 \\\n"
+    text += "  --max_len 4096 --micro_train_batch_size 2 --packing_samples\n"
+    one = next(one for one in importers() if one.name == "openrlhf")
+    found = one.read(ImportFile("run.sh", text, PLAIN, lambda _: None))
+    assert settings(found)["training.sequence"] == "4096"
+    assert [one.name for one in found.missing] == ["packing_samples"]

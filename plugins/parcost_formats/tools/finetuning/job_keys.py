@@ -24,7 +24,7 @@ from parcost_formats.tools.shell.scripts import (
 )
 from parcost_formats.tools.shell.values import field_of
 from parcost_formats.tools.shell.words import ShellTextError
-from parcost_formats.tools.tables import find_shipped
+from parcost_formats.tools.tables import find_shipped, is_listed, table, value_of_pattern
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
@@ -69,11 +69,11 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
     found = [one for one in started if is_launch(one, rules)]
     title = rules["title"]
     if not found:
-        return _reject_program(started[-1], title) if started else _of_text(file, rules)
+        return _reject_program(started[-1], title) if started else _of_text(file, script, rules)
     training = [one for one in found if any(_key_of(w.text) == "do_train" for w in one.arguments)]
     found = training or found
     texts = {tuple(word.text for word in one.arguments) for one in found}
-    if len(texts) > 1:
+    if len({_deciding(one, rules) for one in found}) > 1:
         place = found[1].program
         decided = [answer for one in found if one.decision for answer in one.decision.answers]
         help = f"choose one: {' | '.join(dict.fromkeys(decided))}" if decided else ""
@@ -111,20 +111,40 @@ def _reject_program(launch: ScriptLaunch, title: str) -> ImportProblem:
     return ImportProblem(message=message, start=place.start, end=place.end, help=BY_HAND)
 
 
-def _of_text(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
+def _deciding(launch: ScriptLaunch, rules: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words of a command, without those of keys that change nothing in a step.
+
+    Runs of a loop over learning rates or seeds are one job.
+    """
+    listed = (*rules.get("ignored", {}).get("keys", ()), *table("trainer")["ignored"]["keys"])
+    words: list[str] = []
+    is_plain = False
+    for word in launch.arguments:
+        key = _key_of(word.text)
+        if key:
+            is_plain = is_listed(key, listed) and not value_of_pattern(key, rules.get("costs", {}))
+        if not is_plain:
+            words.append(word.text)
+        if key and not _FLAG.match(word.text):
+            is_plain = False  # a pair has no words behind it
+    return tuple(words)
+
+
+def _of_text(file: ImportFile, script: Script, rules: Mapping[str, Any]) -> JobKeys:
     """Return the program that a script names, if its command cannot be parsed."""
     match = next(filter(None, (re.search(one, file.text) for one in _signs(rules))), None)
     start = match.start() if match else 0
     word = re.match(r"[\w./-]*", file.text[start:])
     name = word[0] if word else ""
     end = max(start + len(name), min(len(file.text), 1))
-    message = f"the command of {rules['title']} is not read"
-    return JobKeys(
-        entries={PROGRAM: JsonEntry(name, start, end)} if name else {},
-        unread={},
-        assumed={},
-        problems=[ImportProblem(message=message, start=start, end=end)],
-    )
+    entries = {PROGRAM: JsonEntry(name, start, end)} if name else {}
+    message, help = f"the command of {rules['title']} is not read", ""
+    if script.ended is not None:
+        start, end = script.ended.start, script.ended.end
+        message = f"the script ends here, ahead of the command of {rules['title']}"
+        help = "give the variables that are tested by --set-env NAME=VALUE, or remove the test"
+    problem = ImportProblem(message=message, start=start, end=end, help=help)
+    return JobKeys(entries=entries, unread={}, assumed={}, problems=[problem])
 
 
 def _signs(rules: Mapping[str, Any]) -> Sequence[str]:

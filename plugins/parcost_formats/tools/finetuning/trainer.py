@@ -228,7 +228,10 @@ class TrainerKeys:
             found.assume("training", "sequence", digits(int(value)), why)
         if "packing" in self.rules["names"]:
             packed, stated = self.switch("packing")
-            if packed and stated:
+            joined = self.rules.get("joined", "")
+            if packed and stated and joined:
+                found.leave_open(stated, f"{joined}: `{key}` is the longest sequence")
+            elif packed and stated:
                 found.ignore(stated, "every sequence has the full length")
             elif key == "block_size":  # of run_clm.py, which joins all texts and cuts them
                 found.ignore(stated or key, "every sequence has the full length")

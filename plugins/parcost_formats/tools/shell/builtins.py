@@ -42,7 +42,6 @@ class BuiltinReader(CommandReader):
         return None if method is None else partial(method, self)
 
     def _do_end(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
-        del node
         key = text_of(fields[0])
         status = text_of(fields[1]) if len(fields) > 1 else "0"
         if key in ("break", "continue"):
@@ -52,6 +51,8 @@ class BuiltinReader(CommandReader):
                 self.layer.ended = key
             return Decision(True)
         self.layer.ended = key
+        if key == "exit" and self.layer.parent is None:
+            self._end = Piece(key, *self.source.place(node.start, node.end))
         if len(fields) > 1 and not status.isdecimal():
             return UNDECIDED
         return Decision(status.strip("0") == "")

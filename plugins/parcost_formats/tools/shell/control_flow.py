@@ -69,6 +69,7 @@ class ControlFlow(FileWriter):
 
     _functions: dict[str, tuple[ShellNode, ScriptSource]] = Factory(dict)
     _exited: list[ScriptCommand] = Factory(list)
+    _end: Piece | None = None  # the last ``exit`` outside of branches
     _returned: list[list[Layer]] = Factory(list)
     _loose: list[bool] = Factory(list)
     _output: list[Piece] | None = None

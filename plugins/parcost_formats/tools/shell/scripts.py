@@ -59,7 +59,8 @@ class Script(NamedTuple):
     another path, and *lacking* scripts that are not in its folder. *written* are the texts of files
     that it writes by here-documents before the launch that is read, by path. *folder* is where that
     launch is executed, from the folder of the script. *substitutes* are files beside the script
-    that were read in place of files in that folder.
+    that were read in place of files in that folder. *ended* is the ``exit`` that ends the script
+    ahead of the rest, if it is certain.
     """
 
     variables: Mapping[str, Variable]
@@ -72,6 +73,7 @@ class Script(NamedTuple):
     written: Mapping[str, ShellField] = {}
     folder: str = ""
     substitutes: set[str] | None = None
+    ended: ShellField | None = None
 
     def start_from(self, written: Mapping[str, ShellField], folder: str) -> Script:
         """Return the script with the written files and the folder of a command."""
@@ -274,7 +276,10 @@ class _ScriptReader(BuiltinReader):
         }
         scheduler = {key: field_of([piece]) for key, piece in self.scheduler.items()}
         assumed = [*self._assumed.values()]
-        found = Script(variables, calls, (), scheduler, assumed, self._found, self._lacking)
+        ended = field_of([self._end]) if self.layer.ended == "exit" and self._end else None
+        found = Script(
+            variables, calls, (), scheduler, assumed, self._found, self._lacking, ended=ended
+        )
         conditional = [word for call in calls for word in call.conditional]
         if not calls:
             names = [name for name in variables if name not in self.pins]
