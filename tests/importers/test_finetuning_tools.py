@@ -823,6 +823,32 @@ def test_the_engine_of_verl_is_read(old: str, new: str, path: str, value: str) -
     assert settings(found)[path] == value
 
 
+@pytest.mark.parametrize("kind", ["bf16", "bfloat16"])
+def test_weights_of_verl_in_bf16_are_read(kind: str) -> None:
+    """FSDP reduces in fp32 and stores gradients in the type of the weights: 2 bytes of each."""
+    found = read("verl", VERL, ENGINE_SFT.replace("optim", f"engine.model_dtype={kind} optim"))
+    assert not found.questions
+    assert "precisions.bf16_pure" in uses(found)
+    assert settings(found)["precision.reduction"] == "4 B"
+
+
+def test_a_base_of_verl_in_bf16_is_frozen_in_bf16() -> None:
+    """PEFT casts the adapters to fp32, which is asked for; the base was said to be in fp32."""
+    lora = "engine.model_dtype=bf16 model.lora_rank=8 model.target_modules=all-linear optim"
+    found = read("verl", VERL, ENGINE_SFT.replace("optim", lora))
+    assert [one.attribute for one in found.questions] == ["precision"]
+    assert settings(found)["adapters.weights"] == "2 B"
+
+
+def test_kernels_of_verl_that_decide_nothing_raise_no_question() -> None:
+    """Liger is applied without its loss there."""
+    more = "+model.override_config._experts_implementation=eager model.use_liger=True optim"
+    found = read("verl", VERL, ENGINE_SFT.replace("optim", more))
+    assert not found.questions
+    (listed,) = found.missing
+    assert "loss_chunks" not in listed.reason
+
+
 def test_another_engine_of_verl_is_rejected_and_tokens_that_do_not_fit_raise_a_question() -> None:
     for key in ("engine", "engine.strategy"):
         said = ENGINE_SFT.replace("engine=fsdp", f"{key}=megatron")

@@ -19,6 +19,7 @@ _VERSION = "verl 0.5"
 _ENGINE = "verl 0.9"
 _TOKENS = 8192  # for each rank of a group of Ulysses
 _ULYSSES = "engine.ulysses_sequence_parallel_size"
+_MODEL_TYPE = {True: "engine.model_dtype", False: "model.fsdp_config.model_dtype"}
 _TYPES = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
 _OFFLOADS = {
     "engine.param_offload": ("parameters",),
@@ -55,8 +56,10 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
     else:
         ask_for_model(found, key)
     if read_adapters(found, _TABLE, key):
-        why = f"{_VERSION}: FSDP shards frozen weights in the type of model_dtype, fp32"
-        found.assume(BLOCK, "weights", "4 B", why)
+        kind = str(found.value(_MODEL_TYPE[is_engine], "fp32"))
+        size = {"fp32": "4 B", "float32": "4 B"}.get(kind, "2 B")
+        why = f"{_VERSION}: FSDP shards frozen weights in the type of model_dtype, {kind}"
+        found.assume(BLOCK, "weights", size, why)
     if is_engine:
         _read_batches(found, tokens=True)
         _read_engine(found)
@@ -125,7 +128,7 @@ def _read_engine(found: SettingCollector) -> None:
         found.set("sharding", "shard", digits(count), "engine.fsdp_size")
     if found.switch("engine.reshard_after_forward") is False:
         found.set("sharding", "reshard", "off", "engine.reshard_after_forward")
-    _read_types(found, "engine.model_dtype")
+    _read_types(found, _MODEL_TYPE[True])
     kind = str(found.value("engine.dtype", "bf16"))
     if kind not in ("bf16", "bfloat16"):
         found.ask("precision", f"products in {kind} are not read", _TYPES, "engine.dtype")
@@ -146,7 +149,7 @@ def _read_layout(found: SettingCollector) -> None:
     found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
     _read_ulysses(found, "ulysses_sequence_parallel_size")
-    _read_types(found, "model.fsdp_config.model_dtype")
+    _read_types(found, _MODEL_TYPE[False])
     key, also = (f"model.fsdp_config.{one}" for one in ("cpu_offload", "offload_params"))
     if all([found.switch(key), found.switch(also)]):
         for name in ("parameters", "optimizer"):
@@ -167,6 +170,11 @@ def _read_types(found: SettingCollector, key: str) -> None:
     if kind in ("fp32", "float32"):
         why = f"{_VERSION}: products in bf16, weights and reductions in fp32"
         found.use("precisions.bf16_fsdp", why=why)
+    elif kind in ("bf16", "bfloat16") and not found.has(BLOCK, "rank"):
+        found.use("precisions.bf16_pure", key, f"{_VERSION}: FSDP shards weights in bf16")
+        why = f"{_VERSION}: gradients are reduced in fp32, and kept in the type of the weights"
+        found.assume("precision trainer extends bf16_pure", "reduction", "4 B", why)
+        found.assume("training", "precision", "trainer", "the settings of this file")
     else:
         found.ask("precision", f"weights of {kind} are not read", _TYPES, key)
 
