@@ -315,3 +315,16 @@ def test_a_pipeline_of_one_stage_has_no_schedule() -> None:
     found = read(text)
     assert not found.questions
     assert not [key for key in settings(found) if key.startswith("schedule")]
+
+
+@pytest.mark.parametrize(
+    ("more", "is_listed"),
+    [("", True), ("  padding: do_not_pad\n", True), ("  padding: max_length\n", False)],
+)
+def test_sequences_that_are_not_packed_may_be_shorter(more: str, is_listed: bool) -> None:
+    packed = "packed_sequence:\n  packed_sequence_size: 4096\n"
+    found = read(RECIPE.replace(packed, f"dataset:\n  seq_length: 2048\n{more}"))
+    assert settings(found)["training.sequence"] == "2048"
+    listed = [one.name for one in found.missing]
+    assert ("packed_sequence.packed_sequence_size" in listed) == is_listed
+    assert not read(RECIPE).missing

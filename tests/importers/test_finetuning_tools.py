@@ -2049,8 +2049,9 @@ def test_a_word_of_a_script_of_its_own_may_name_another_objective(words: str, me
 
 def test_blocks_of_run_clm_are_full() -> None:
     words = "--model_name_or_path Qwen/Qwen3-4B --per_device_train_batch_size 1 --block_size 1024"
-    found = read("trl", TRL, f"python run_clm.py --dtype float32 {words}\n")
-    assert "packing" not in [one.name for one in found.missing]
+    for program, is_full in (("run_clm.py", True), ("train/sft.py", False)):
+        found = read("trl", TRL, f"python {program} --dtype float32 {words}\n")
+        assert ("packing" not in [one.name for one in found.missing]) == is_full
 
 
 def test_a_job_whose_words_stand_apart_is_one_of_trl(run_command: Run) -> None:
@@ -2419,3 +2420,58 @@ def test_packing_of_openrlhf_fills_no_sequence() -> None:
     found = one.read(ImportFile("run.sh", text, PLAIN, lambda _: None))
     assert settings(found)["training.sequence"] == "4096"
     assert [one.name for one in found.missing] == ["packing_samples"]
+
+
+def test_options_of_fsdp_in_another_file_leave_the_stated_sharding() -> None:
+    """The words of `fsdp` have it, so that only what the file may add is listed."""
+    script = "torchrun --nproc_per_node 8 my.py --model_name_or_path Qwen/Qwen3-4B --bf16 \\\n"
+    script += "  --dtype float32 --per_device_train_batch_size 1 --fsdp_config own.json"
+    found = read("trl", TRL, f'{script} --fsdp "full_shard auto_wrap"\n')
+    assert not found.questions
+    assert settings(found)["layout.zero"] == "3"
+    assert "fsdp_config" in [one.name for one in found.missing]
+
+
+def test_spectrum_of_a_script_of_its_own_is_rejected() -> None:
+    """It trains the layers that a file lists, and freezes the others."""
+    text = "model_name_or_path: Qwen/Qwen3-4B\nper_device_train_batch_size: 1\n"
+    text += "spectrum_config_path: configs/layers.yaml\n"
+    one = next(one for one in importers() if one.name == "trl")
+    found = one.read(ImportFile("sft.yaml", text, PLAIN, lambda _: None))
+    assert ["frozen" in one.message for one in found.problems] == [True]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("sft: {seed: 1}", ""),
+        ("asft: {kl_weight: 0.1}", "a reference model beside"),
+        ("opd: {seed: 1}", "has no `sft`"),
+    ],
+)
+def test_an_algorithm_of_nemo_rl_that_is_not_fine_tuning_is_rejected(
+    section: str, message: str
+) -> None:
+    """A file of any algorithm has a policy and a cluster, which were read as fine-tuning."""
+    text = f"""{section}
+policy:
+  model_name: Qwen/Qwen3-8B
+  train_global_batch_size: 64
+  train_micro_batch_size: 1
+  max_total_sequence_length: 4096
+  precision: bfloat16
+  dtensor_cfg: {{enabled: true, tensor_parallel_size: 1}}
+cluster: {{gpus_per_node: 8, num_nodes: 1}}
+"""
+    one = next(one for one in importers() if one.name == "nemo_rl")
+    found = one.read(ImportFile("job.yaml", text, PLAIN, lambda _: None))
+    assert [message in one.message for one in found.problems] == [True] * bool(message)
+
+
+def test_a_script_that_starts_another_one_names_it(run_command: Run) -> None:
+    """A comment with the command of a tool was pointed at."""
+    script = "# llamafactory-cli train $1\nbash tools/start.sh conf.yaml\n"
+    done = run_command("import", "--from", "llamafactory", "run.sh", files={"run.sh": script})
+    assert done.code == 2
+    assert "`tools/start.sh`, which the script starts or reads, is not beside it" in done.err
+    assert "--> run.sh:2:6" in done.err

@@ -247,6 +247,9 @@ def _batch(found: SettingCollector, stages: int) -> None:
             length = found.whole(key)
             if length is not None:
                 found.set("training", "sequence", digits(length), key)
+            if not key.startswith("packed") and found.value("dataset.padding") != "max_length":
+                reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
+                found.lack("packed_sequence.packed_sequence_size", reason, "")
             break
 
 

@@ -28,6 +28,7 @@ _SHIPPED = "examples/configs"  # of NeMo RL
 _START = "defaults"
 _DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
 _PACKING = ("policy.sequence_packing.enabled", "policy.dynamic_batching.enabled")
+_SFT = re.compile(r"(?<![a-z])sft")  # in the name of a program, or of a configuration
 _DEEPEST = 6  # files that extend one another
 _ADAM = ("torch.optim.AdamW", "torch.optim.Adam")
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
@@ -39,11 +40,17 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     if PROGRAM in entries and "config" not in entries:
         place = entries[PROGRAM]
         entries.setdefault(_START, JsonEntry(f"{_SHIPPED}/sft.yaml", place.start, place.end))
+    names = [str(entries[key].value) for key in (PROGRAM, _START) if key in entries]
     problem = _extend(file, entries, job)
     if problem is not None:
         return Translation(problems=[problem])
     entries = resolve(entries)
     problems = list(find_lacking(entries, _TABLE))
+    is_sft = any(key.startswith("sft.") for key in entries) or any(map(_SFT.search, names))
+    if not problems and not is_sft:
+        place = next(iter(entries.values()))
+        message = "the configuration has no `sft`: its algorithm is not read"
+        problems = [ImportProblem(message=message, start=place.start, end=place.end)]
     if problems:
         return Translation(problems=problems)
     switches = {key: entries.get(f"{key}enabled") for key in (_DTENSOR, _MEGATRON)}

@@ -100,6 +100,7 @@ class TrainerKeys:
         self._job = job
         self._entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
         self._launcher = _launcher_options(job.launcher)
+        self._program = str(job.entries[PROGRAM].value) if PROGRAM in job.entries else ""
         self._doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
         self._is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
         self._steps: int | None = None  # micro-batches of a step, where they are known
@@ -114,8 +115,11 @@ class TrainerKeys:
             is_read_alone = key != "fsdp_config" and name.endswith(CONFIGURATIONS)
             own_file = [f"--use {name}"] if is_read_alone else []
             answers = (*own_file, "--set layout.zero=0", "--set layout.zero=3")
-            self.found.ask(attribute, reason, answers, key)
             rest = "what the file has of offload, buckets and recomputation is not known"
+            if key == "fsdp_config" and "full_shard" in str(self.found.value("fsdp", "")):
+                rest = "what the file has of resharding and recomputation is not known"
+            else:
+                self.found.ask(attribute, reason, answers, key)
             self.found.leave_open(key, rest, "overlap.gradients")
         for word in job.strays:
             self._stray(word)
@@ -233,7 +237,7 @@ class TrainerKeys:
                 found.leave_open(stated, f"{joined}: `{key}` is the longest sequence")
             elif packed and stated:
                 found.ignore(stated, "every sequence has the full length")
-            elif key == "block_size":  # of run_clm.py, which joins all texts and cuts them
+            elif key == "block_size" and "clm" in self._program:  # joins all texts and cuts them
                 found.ignore(stated or key, "every sequence has the full length")
             elif not packed:
                 reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
