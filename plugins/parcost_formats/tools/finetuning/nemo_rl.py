@@ -48,7 +48,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     problems = list(find_lacking(entries, _TABLE))
     is_sft = any(key.startswith("sft.") for key in entries) or any(map(_SFT.search, names))
     if not problems and not is_sft:
-        place = next(iter(entries.values()))
+        place = next(iter(entries.values()), JsonEntry(None, 0, min(1, len(file.text))))
         message = "the configuration has no `sft`: its algorithm is not read"
         problems = [ImportProblem(message=message, start=place.start, end=place.end)]
     if problems:
