@@ -74,11 +74,13 @@ def test_fsdp_1_is_read() -> None:
         "training.recompute": "full",
         "training.precision": "accelerate",
         "precision.reduction": "2 B",
+        "precision.whole_gradients": "2 B",
+        "sharding.accumulate": "whole",
         "cluster.devices": "16",
     }
     assert uses(found) == ["frameworks.pytorch_fsdp", "precisions.bf16_fsdp"]
     assert not found.unknown
-    assert names(found.missing) == {"gradients between micro-batches"}
+    assert not found.missing
     assert len(found.ignored) == 18 - 5  # all keys but those that set something
 
 
@@ -88,6 +90,7 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
     assert settings(found) == {
         "layout.zero": "3",
         "sharding.reshard": "off",
+        "sharding.accumulate": "whole",
         "layout.dp": "4",
         "layout.cp": "2",
         "layout.tp": "2",
@@ -232,7 +235,6 @@ def test_what_cannot_be_written_is_listed() -> None:
     assert names(found.missing) == {
         "fsdp_config.fsdp_backward_prefetch",
         "fsdp_config.fsdp_auto_wrap_policy",
-        "gradients between micro-batches",
     }
     assert [one.attribute for one in found.questions] == ["precision"]
 

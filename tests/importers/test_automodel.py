@@ -75,7 +75,7 @@ def test_a_recipe_is_read() -> None:
 
 def test_weights_of_two_bytes_have_gradients_reduced_in_four() -> None:
     values = settings(read(RECIPE.replace("torch_dtype: float32", "torch_dtype: bf16")))
-    assert values["precision.reduction"] == "4 B"
+    assert values["precision.reduction"] == values["precision.whole_gradients"] == "4 B"
     assert values["training.precision"] == "automodel"
     text = RECIPE.replace("torch_dtype: float32", "torch_dtype: torch.bfloat16").replace(
         "  pipeline:", "  mp_policy: {param_dtype: bfloat16, reduce_dtype: bfloat16}\n  pipeline:"

@@ -997,7 +997,7 @@ EACH_BATCH = "accelerator_config: {gradient_accumulation_kwargs: {sync_each_batc
     ("lines", "accumulate"),
     [
         ("gradient_accumulation_steps: 8\nfsdp: [full_shard, auto_wrap]", "whole"),
-        ("gradient_accumulation_steps: 1\nfsdp: [full_shard, auto_wrap]", None),
+        ("gradient_accumulation_steps: 1\nfsdp: [full_shard, auto_wrap]", "whole"),
         ("gradient_accumulation_steps: 8\nfsdp: [no_shard]", None),
         ("gradient_accumulation_steps: 8", None),
         (
@@ -1011,11 +1011,13 @@ def test_gradients_under_fsdp_are_whole_up_to_the_last_micro_batch(
 ) -> None:
     """Trainer reduces them in the last micro-batch alone, unless each is stated.
 
-    Whole gradients have the type of FSDP, and sharded ones that of the fp32 shards.
+    Whole gradients have the type of FSDP, and sharded ones that of the fp32 shards. A single
+    micro-batch is the last one.
     """
     found = settings(read("axolotl", "gradient_accumulation_steps: 4", lines))
     assert found.get("sharding.accumulate") == accumulate
-    assert found.get("precision.gradients") == ("2 B" if accumulate == "whole" else None)
+    assert found.get("precision.whole_gradients") == ("2 B" if "fsdp" in lines else None)
+    assert "precision.gradients" not in found
 
 
 def test_a_script_reads_the_configurations_that_it_names() -> None:
@@ -1073,8 +1075,7 @@ cluster: {gpus_per_node: 8, num_nodes: 4}
 @pytest.mark.parametrize(
     ("old", "new", "accumulate"),
     [
-        ("batch_size: 64", "batch_size: 64", "whole"),  # 4 micro-batches of 2 on 8 replicas
-        ("batch_size: 64", "batch_size: 16", None),
+        ("batch_size: 64", "batch_size: 64", "whole"),
         ("tensor_parallel_size: 2", "defer_fsdp_grad_sync: false", None),
     ],
 )

@@ -669,40 +669,6 @@ def test_a_workload_that_is_not_there_raises_questions(file: str, old: str, new:
     assert {"layout.tp", "training.global_batch"} <= {one.attribute for one in found.questions}
 
 
-def preset(text: str, name: str = "") -> Translation:
-    assert Megatron().recognizes("llama3_workload_base_configs.py", text)
-    file = ImportFile("llama3_workload_base_configs.py", text, ImportOptions(recipe=name))
-    return Megatron().read(file)
-
-
-def test_a_preset_without_its_recipe_is_read_as_the_recipe_that_applies_it() -> None:
-    alone = {path: one.value for path, one in settings(preset(WORKLOADS)).items()}
-    beside = workload({"llama3_workload_base_configs.py": WORKLOADS})
-    changed = {path: one.value for path, one in settings(beside).items()}
-    assert alone == changed
-    assert (alone["cluster.devices"], alone["layout.pp"]) == ("64", "8")
-
-
-def test_one_of_several_presets_is_chosen_by_its_name() -> None:
-    second = "\nLLAMA3_8B_PRETRAIN_CONFIG_H100_FP8_CS = replace(BASE, num_gpus=8)\n"
-    text = f"{WORKLOADS}{second}"
-    names = ["LLAMA3_70B_PRETRAIN_CONFIG_H100_BF16_V1", "LLAMA3_8B_PRETRAIN_CONFIG_H100_FP8_CS"]
-    (problem,) = preset(text).problems
-    assert problem.help == f"choose one: --recipe {names[0]} | --recipe {names[1]}"
-    found = values(preset(text, names[1]))
-    expected = {
-        "cluster.devices": "8",
-        "layout.tp": "1",
-        "layout.pp": "1",
-        "training.global_batch": "128 sequences",
-        "training.model": "llama3_8b",
-        "precision.weights": "1 B",
-    }
-    assert expected.items() <= found.items()
-    (problem,) = preset(text, "LLAMA3_8B_PRETRAIN_CONFIG_H100_FP8").problems
-    assert names[1] in problem.help
-
-
 PERFORMANCE = """\
 from megatron.bridge.recipes.qwen.qwen3_moe import qwen3_30b_a3b_pretrain_config
 from megatron.bridge.training.config import ConfigContainer

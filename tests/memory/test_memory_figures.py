@@ -83,6 +83,7 @@ def test_gradients_that_accumulate_whole_are_held_whole(
     bind: Bind, zero: int, largest: float
 ) -> None:
     values = {"plain.memory": 80e9, "layout.zero": zero, "sharding.accumulate": "whole"}
+    values["training.global_batch"] = 16
     assert memory_values(bind, 1e9, values)["largest_model"] == pytest.approx(largest * 1e9)
 
 

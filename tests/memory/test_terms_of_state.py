@@ -72,10 +72,13 @@ def compute(term: Any) -> Any:
         # a bucket of 4 B for each element, or as large as it may be
         (2, {}, {"gradient bucket": 4 * ALL}),
         (2, {"overlap.bucket": 900}, {"gradient bucket": 900}),
-        (2, {"sharding.accumulate": "whole"}, {}),
+        (2, {"sharding.accumulate": "whole", "training.global_batch": 64}, {}),
+        # a single micro-batch is the last one
+        (2, {"sharding.accumulate": "whole"}, {"gradient bucket": 4 * ALL}),
+        (3, {"sharding.accumulate": "whole"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * (700 - 110), **WHOLE}),
         # two layers of three, the head, and what the embedding exceeds the second layer and it by
         (3, {}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * (700 - 110), **WHOLE}),
-        (3, {"sharding.accumulate": "whole"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590}),
+        (3, {"sharding.accumulate": "whole", "training.global_batch": 64}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590}),
         (3, {"sharding.prefetch": 0}, {"gathered layers": 2 * 110, "gathered last layer": 2 * 110, "gathered ends": 2 * 700, **WHOLE}),
         (3, {"sharding.prefetch": 7}, {"gathered layers": 2 * 330, "gathered last layer": 2 * 110, "gathered ends": 2 * 500, **WHOLE}),
         (3, {"sharding.reshard": "off"}, {"gathered layers": 2 * 330, "gathered ends": 2 * 1200, **WHOLE}),
@@ -140,20 +143,40 @@ def test_two_ranks_are_enough_for_buffers(bind: Bind, devices: int, times: int) 
 
 
 @pytest.mark.parametrize(
-    ("zero", "accumulate", "shards"),
+    ("values", "each"),
     [
-        (0, "shard", (1, 1, 1)),
-        (1, "shard", (1, 1, 8)),
-        (2, "shard", (1, 8, 8)),
-        (2, "whole", (1, 1, 8)),
-        (3, "shard", (8, 8, 8)),
-        (3, "whole", (8, 1, 8)),
+        ({"layout.zero": 3}, 6),
+        ({"layout.zero": 3, "training.global_batch": 8}, 4 / 8),
+        ({"layout.zero": 3, "sharding.accumulate": "shard"}, 4 / 8),
+        ({"layout.zero": 1}, 4),
+    ],
+)
+def test_whole_gradients_have_a_type_of_their_own(
+    bind: Bind, values: dict[str, Any], each: float
+) -> None:
+    given = {"mixed.whole_gradients": 6, "sharding.accumulate": "whole"}
+    found = sizes(bind({**given, "training.global_batch": 16, **values}, parameters=[part(880)]))
+    assert found["gradients"] == each * 880
+
+
+@pytest.mark.parametrize(
+    ("zero", "accumulate", "batch", "shards"),
+    [
+        (0, "shard", 16, (1, 1, 1)),
+        (1, "shard", 16, (1, 1, 8)),
+        (2, "shard", 16, (1, 8, 8)),
+        (2, "whole", 16, (1, 1, 8)),
+        (2, "whole", 8, (1, 8, 8)),  # one micro-batch, which is the last
+        (3, "shard", 16, (8, 8, 8)),
+        (3, "whole", 16, (8, 1, 8)),
+        (3, "whole", 8, (8, 8, 8)),
     ],
 )
 def test_state_is_shared_out_from_its_stage_on(
-    bind: Bind, zero: int, accumulate: str, shards: tuple[int, int, int]
+    bind: Bind, zero: int, accumulate: str, batch: int, shards: tuple[int, int, int]
 ) -> None:
     values = {"layout.zero": zero, "sharding.accumulate": accumulate}
+    values["training.global_batch"] = batch
     copies = {"mixed.gradient_copies": 3, "offload.optimizer": 0.25}
     found = sizes(bind({**values, **copies}, parameters=[part(880)]))
     weights, gradients, optimizer = shards

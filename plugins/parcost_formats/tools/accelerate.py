@@ -74,11 +74,11 @@ def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) 
             found.ignore(key, "another `distributed_type` reads it")
 
 
-def read_fsdp(found: SettingCollector, steps: int | None = None) -> None:
-    """Read the settings of FSDP 1 and 2; *steps* are micro-batches per step, if they are known."""
+def read_fsdp(found: SettingCollector) -> None:
+    """Read the settings of FSDP 1 and 2."""
     found.use("frameworks.pytorch_fsdp", "distributed_type")
-    if _strategy(found) in ("2", "3") and steps != 1:
-        read_reduction(found, steps)
+    if _strategy(found) == "3":
+        read_reduction(found)
     if found.switch(f"{_FSDP}activation_checkpointing"):
         found.set("training", "recompute", "full", f"{_FSDP}activation_checkpointing")
     else:
@@ -99,25 +99,21 @@ def read_fsdp(found: SettingCollector, steps: int | None = None) -> None:
             found.leave_open(key, "layers are gathered ahead of use, as BACKWARD_PRE has it")
 
 
-def read_reduction(found: SettingCollector, steps: int | None) -> None:
+def read_reduction(found: SettingCollector) -> None:
     """Read whether gradients are reduced in each of several micro-batches, or in the last."""
     if found.switch(_EACH):
         found.set("sharding", "accumulate", "shard", _EACH)
-    elif steps is not None:
-        found.assume("sharding", "accumulate", "whole", _NO_SYNC)
     else:
-        reason = f"{_NO_SYNC}: with several, write `sharding {{ accumulate = whole }}`"
-        found.lack("gradients between micro-batches", reason, "sharding.accumulate")
+        found.assume("sharding", "accumulate", "whole", _NO_SYNC)
 
 
 def assume_fsdp_types(found: SettingCollector, block: str) -> None:
     """Set the narrow type of messages, and of gradients that are kept whole before they are sent.
 
-    Gradients that are sharded in every micro-batch have the type of the parameters.
+    Gradients that are sharded have the type of the parameters.
     """
-    found.assume(block, "reduction", "2 B", _FSDP_TYPES)
-    if found.has("sharding", "accumulate") and not found.switch(_EACH):
-        found.assume(block, "gradients", "2 B", _FSDP_TYPES)
+    for name in ("reduction", "whole_gradients"):
+        found.assume(block, name, "2 B", _FSDP_TYPES)
 
 
 def read_strategy(found: SettingCollector, key: str) -> bool:

@@ -276,16 +276,17 @@ def _precision(found: SettingCollector) -> None:
         answers = ("--use catalog.precisions.fp8_torchao", *_ANSWERS)
         found.ask("precision", "linear layers run in 8 bits", answers, "fp8.enabled")
     usual = "4 B" if base == "bf16_fsdp" else "2 B"
-    if reduced == usual:
-        found.use(f"precisions.{base}", key)
-        return
     found.use(f"precisions.{base}", key)
+    if reduced == usual:
+        return
     block = f"precision automodel extends {base}"
     near = f"{policy}reduce_dtype"
     if near in found:
         found.set(block, "reduction", reduced, near)
     else:
         found.assume(block, "reduction", reduced, _why("mp_policy reduces gradients in fp32"))
+    fact = "PyTorch FSDP2 adds whole gradients up in the type of the reduction"
+    found.assume(block, "whole_gradients", reduced, fact)
     found.assume("training", "precision", "automodel", "the recipe that this file changes")
 
 

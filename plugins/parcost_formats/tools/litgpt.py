@@ -143,19 +143,7 @@ def _read_sharding(found: SettingCollector, *, adapted: bool) -> None:
             why = f"{_VERSION}: pretrain shards by HYBRID_SHARD, within a node"
             found.assume("sharding", "shard", str(each), why)
     if not alone:
-        _read_reduction(found, None if each is None else each * nodes)
-
-
-def _read_reduction(found: SettingCollector, ranks: int | None) -> None:
-    """Read whether gradients are reduced in the last of several micro-batches alone."""
-    pretraining = _is_pretraining(found)
-    batch = found.whole("train.global_batch_size") or (512 if pretraining else 16)
-    micro = found.whole("train.micro_batch_size") or (4 if pretraining else 1)
-    why = f"{_VERSION}: no_backward_sync keeps whole gradients up to the last micro-batch"
-    if ranks is None:
-        reason = f"{why}: with several, write `sharding {{ accumulate = whole }}`"
-        found.lack("gradients between micro-batches", reason, "sharding.accumulate")
-    elif batch // ranks // micro > 1:
+        why = f"{_VERSION}: no_backward_sync keeps whole gradients up to the last micro-batch"
         found.assume("sharding", "accumulate", "whole", why)
 
 

@@ -12,7 +12,7 @@ from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.run_choices import (
-    shards_gradients,
+    gradient_shards,
     shards_states,
     shards_weights,
 )
@@ -85,7 +85,7 @@ def _largest_model(study: Study, sheet: Sheet) -> Figure:
         "tp": layout.tp,
         "pp": layout.pp,
         "W": kind.shards(shards_weights(study)),
-        "G": kind.shards(shards_gradients(study)),
+        "G": gradient_shards(study, kind.shard),
         "O": kind.shards(shards_states(study)),
         "w": 1.0 - offload.parameters,
         "o": 1.0 - offload.optimizer,

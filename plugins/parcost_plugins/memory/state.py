@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from parcost import Memory, Real, Study, attribute, formula, hookimpl
-from parcost.numeric import any_of, minimum, where
+from parcost.numeric import all_of, any_of, minimum, where
 from parcost_plugins.vocabulary import (
     Adapters,
     Compression,
@@ -27,9 +27,10 @@ from parcost_plugins.vocabulary.adapters import (
 from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
 from parcost_plugins.vocabulary.run_choices import (
     copies_buckets,
-    shards_gradients,
+    gradient_shards,
     shards_states,
     shards_weights,
+    zero_stage,
 )
 from parcost_plugins.vocabulary.sharding import outer_state_bytes
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
@@ -74,35 +75,35 @@ def _weights(kind: StageKind, study: Study, holding: Holding) -> Memory:
         kind,
         (name, WEIGHTS, "weights"),
         weight_bytes(study, holding),
-        shards_weights(study),
+        kind.shards(shards_weights(study)),
         study[Offload].parameters,
         None if holding == "quantized" else partial(_size_of_element, owner, "weights"),
     )
 
 
 def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
-    precision, offload, gradients = (
-        study[Training].precision,
-        study[Offload],
-        shards_gradients(study),
-    )
-    for cause, tag, name, sharded, away in (
-        (GRADIENTS, "gradients", "gradients", gradients, 0.0),
-        (MICRO_GRADIENTS, "gradients", "gradient_copies", gradients, 0.0),
-        (OPTIMIZER_STATE, "optimizer", "optimizer", shards_states(study), offload.optimizer),
+    precision, away = study[Training].precision, study[Offload].optimizer
+    shards = gradient_shards(study, kind.shard)
+    whole = (kind.shard > 1) & (shards == 1) & (zero_stage(study) >= 2)
+    size = where(whole, precision.whole_gradients, precision.gradients)
+    origin = "whole_gradients" if all_of(whole) else "" if any_of(whole) else "gradients"
+    states = kind.shards(shards_states(study))
+    for cause, tag, source, bytes_, ranks, on_host in (
+        (GRADIENTS, "gradients", origin, size, shards, 0.0),
+        (MICRO_GRADIENTS, "gradients", "gradient_copies", precision.gradient_copies, shards, 0.0),
+        (OPTIMIZER_STATE, "optimizer", "optimizer", precision.optimizer, states, away),
     ):
-        bytes_ = getattr(precision, name)
         if isinstance(bytes_, float) and not bytes_:
             continue
-        origins = partial(_size_of_element, precision, name)
-        yield _share(kind, (str(cause), cause, tag), (bytes_, bytes_), sharded, away, origins)
+        origins = partial(_size_of_element, precision, source) if source else None
+        yield _share(kind, (str(cause), cause, tag), (bytes_, bytes_), ranks, on_host, origins)
 
 
 def _share(
     kind: StageKind,
     names: tuple[str, str, str],
     bytes_: tuple[Real, Real],
-    sharded: bool,
+    shards: Real,
     away: Real,
     origins: Callable[[], dict[str, Any]] | None,
 ) -> Memory:
@@ -113,7 +114,7 @@ def _share(
     name, cause, tag = names
     text, symbols = kind.bytes_text(*bytes_)
     remark = ", l in linear layers" if "l" in symbols else ""
-    text, symbols = f"{text} / N", {**symbols, "N": kind.shards(sharded)}
+    text, symbols = f"{text} / N", {**symbols, "N": shards}
     if not isinstance(away, float) or away:
         text, symbols = f"{text} (1 - o)", {**symbols, "o": away}
         remark += ", o on the host"

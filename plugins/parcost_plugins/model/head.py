@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import ends_share_device
-from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, shards_weights
+from parcost_plugins.vocabulary.run_choices import gradient_shards, shards_weights
 from parcost_plugins.vocabulary.stage_parameters import spread
 
 
@@ -144,7 +144,7 @@ def memory(study: Study) -> Iterator[Memory]:
             count=on_last(study),
             moments=("loss",),
         )
-    if rank.trains_model and shards_weights(study) and reduces_each_micro_batch(study):
+    if rank.trains_model and shards_weights(study):
         yield _whole_gradient(rank, study)
 
 
@@ -170,7 +170,7 @@ def _whole_gradient(rank: Rank, study: Study) -> Memory:
         bytes_=rank.formula(
             "N > 1 ? max(V h w / t - f s b V / t, 0) : 0, over N ranks; f B for a logit were freed",
             {
-                "N": spread(study)[2],
+                "N": gradient_shards(study, spread(study)[2]),
                 "w": (precision.reduction if by_matrix else precision.wide_gather, "B"),
                 "f": (freed, "B"),
             },

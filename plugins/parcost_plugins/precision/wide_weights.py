@@ -1,7 +1,7 @@
 """Weights in a wider type than their products: autocast of PyTorch casts them for each product.
 
-The gradient of the product is cast back to the type of the weight. What ZeRO 3 gathers is narrow,
-and a quantized base is dequantized into the type of the products.
+The gradient of the product is cast back to the type of the weight. Under ZeRO 3 the type that is
+gathered counts. A quantized base is dequantized into the type of the products.
 """
 
 from __future__ import annotations
@@ -96,9 +96,12 @@ def copies(study: Study) -> Iterator[Memory]:
 def _products(study: Study) -> Iterator[tuple[Gemm, Real]]:
     """Yield the products of weights in a wider type, with the bytes of such a weight."""
     precision, adapters = study[Training].precision, study.get(Adapters)
-    frozen = precision.weights if adapters is None else adapters.weights
-    narrow = precision.activation
-    if shards_weights(study) or not (any_of(precision.weights > narrow) or any_of(frozen > narrow)):
+    narrow, trained = precision.activation, precision.weights
+    frozen = trained if adapters is None else adapters.weights
+    if shards_weights(study):
+        trained = precision.gather
+        frozen = trained if adapters is None else narrow
+    if not (any_of(trained > narrow) or any_of(frozen > narrow)):
         return
     for _, product in study.contributions_by_row("operators"):
         if not isinstance(product, Gemm) or product.role == "attention" or product.wide:
@@ -108,6 +111,6 @@ def _products(study: Study) -> Iterator[tuple[Gemm, Real]]:
         layers = product.role in ("linear", "expert")
         if adapters is not None and adapters.base is not None and layers:
             continue
-        held = precision.weights if product.role == "adapter" else frozen
+        held = trained if product.role == "adapter" else frozen
         if any_of(held > narrow):
             yield product, held

@@ -175,6 +175,18 @@ def shards_gradients(study: Study) -> bool:
     return zero_stage(study) >= 2 and reduces_each_micro_batch(study)
 
 
+def gradient_shards(study: Study, shards: Real) -> Real:
+    """Return the ranks over which gradients between micro-batches are sharded, 1 or *shards*.
+
+    A single micro-batch is the last one, whose gradients are reduced as they are made.
+    """
+    if zero_stage(study) < 2:
+        return 1.0
+    if reduces_each_micro_batch(study):
+        return shards
+    return where(study[Training].micro_batches > 1, 1.0, shards)
+
+
 def shards_weights(study: Study) -> bool:
     """Return whether a rank holds only its shard of the weights, and gathers the others."""
     return zero_stage(study) == 3

@@ -151,6 +151,12 @@ class Precision:
         doc="the same outside of linear layers and experts: embedding, head, norms and router",
     )
     gradients: Real = quantity(BYTES, doc="bytes per parameter of the accumulated gradients")
+    whole_gradients: Real = quantity(
+        BYTES,
+        default="gradients",
+        doc="the same while they are whole: up to the last of several micro-batches, where "
+        "`sharding.accumulate` is `whole` under ZeRO 2 and 3",
+    )
     gradient_copies: Real = quantity(
         BYTES,
         default=0.0,

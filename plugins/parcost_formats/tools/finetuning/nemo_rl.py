@@ -207,14 +207,7 @@ def _read_dtensor(found: SettingCollector) -> None:
 
 def _read_reduction(found: SettingCollector) -> None:
     """Read whether gradients are reduced in the last of several micro-batches alone."""
-    micro, batch = (found.whole(f"policy.train_{size}_batch_size") for size in ("micro", "global"))
-    each, nodes = found.whole("cluster.gpus_per_node"), found.whole("cluster.num_nodes")
-    split = 1
-    for name in ("tensor_parallel_size", "context_parallel_size"):
-        split *= found.whole(f"{_DTENSOR}{name}") or 1
-    if found.switch(f"{_DTENSOR}defer_fsdp_grad_sync") is False:
-        return
-    if micro and batch and each and nodes and batch * split > micro * each * nodes:
+    if found.switch(f"{_DTENSOR}defer_fsdp_grad_sync") is not False:
         why = f"{_VERSION}: defer_fsdp_grad_sync keeps whole gradients up to the last micro-batch"
         found.assume("sharding", "accumulate", "whole", why)
 

@@ -103,7 +103,6 @@ class TrainerKeys:
         self._program = str(job.entries[PROGRAM].value) if PROGRAM in job.entries else ""
         self._doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
         self._is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
-        self._steps: int | None = None  # micro-batches of a step, where they are known
         self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
         self._broken: dict[str, str] = {}  # tables that cannot be read, by key
         self._add_files()
@@ -216,7 +215,6 @@ class TrainerKeys:
                 sizes.append(str(value))
             else:
                 sizes.append(str(size))
-            self._steps = size
         why = "the batch of a device x the steps of accumulation x the replicas"
         product = f"({sizes[0]} * {sizes[1]} * layout.dp) sequences"
         found.assume("training", "global_batch", product, why)
@@ -264,7 +262,7 @@ class TrainerKeys:
         if self.has_engine:
             self._deepspeed()
         elif kind == "FSDP":
-            read_fsdp(found, self._steps)
+            read_fsdp(found)
             self._fsdp_precision(weights, why)
         elif kind in ("", "MULTI_GPU", "NO"):
             self._ask_for_types()
@@ -300,8 +298,7 @@ class TrainerKeys:
                 found.use(FRAMEWORK, why="DeepSpeed, whose precision --use has")
                 return not is_open
             found.use("frameworks.pytorch_fsdp", why="FSDP of PyTorch, for --set layout.zero")
-            if self._steps != 1:
-                read_reduction(found, self._steps)
+            read_reduction(found)
         elif not is_open:
             fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"
             found.assume("layout", "zero", "0", fact)

@@ -36,7 +36,6 @@ from parcost_formats.tools.megatron.mindspeed import mindspeed_job
 from parcost_formats.tools.megatron.model import model_answers, read_model, read_start
 from parcost_formats.tools.megatron.perf_matrix import read_matrix
 from parcost_formats.tools.megatron.precision import read_precision
-from parcost_formats.tools.megatron.presets import is_presets, read_preset
 from parcost_formats.tools.megatron.rejections import reject, reject_stranger
 from parcost_formats.tools.megatron.schedule import read_schedule
 from parcost_formats.tools.megatron.tools import (
@@ -124,7 +123,7 @@ class Megatron(JobImporter):
                 or bool(_MATRIX.search(text))
             )
         if name.endswith(".py"):
-            return any(sign in text for sign in _SIGNS_OF_RECIPES) or is_presets(text)
+            return any(sign in text for sign in _SIGNS_OF_RECIPES)
         if _OTHER_COMMANDS.search(text):
             return False
         return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
@@ -140,8 +139,6 @@ class Megatron(JobImporter):
         """
         draft = Draft(_LABELS)
         try:
-            if file.name.endswith(".py") and is_presets(file.text):
-                return _of_recipe(draft, read_preset(file.text, file.options.recipe))
             if file.name.endswith(".py"):
                 return _of_recipe(draft, read_recipe(file.text, file.options.recipe, file.neighbor))
             if file.name.endswith((".yaml", ".yml")):
@@ -154,12 +151,7 @@ class Megatron(JobImporter):
                     return Translation(problems=[found])
                 return _of_tool(draft, found)
             return _of_command(draft, command_line(file), file)
-        except PythonTextError as error:
-            problem = ImportProblem(
-                message=str(error), start=error.start, end=error.end, help=error.help
-            )
-            return Translation(problems=[problem])
-        except ShellTextError as error:
+        except (PythonTextError, ShellTextError) as error:
             problem = ImportProblem(message=str(error), start=error.start, end=error.end)
             return Translation(problems=[problem])
 

@@ -17,22 +17,26 @@ SOURCE = "the framework's copies out of and into the buffers of its collectives"
 
 
 def copies(study: Study) -> Iterator[Stream]:
-    """Yield the copies of gathered parameters, and of gradients that are reduced."""
+    """Yield the copies of gathered parameters, and of gradients that are reduced.
+
+    Gradients that are reduced once per step are spread over its micro-batches.
+    """
     framework = study[Training].framework
     gathered: list[Pass] = ["F", "B"] if reshards(study) else ["F"]
-    kinds: list[tuple[str, Real, list[Pass]]] = [
-        ("copies of gathered parameters", framework.gather_copy, gathered)
-    ]
-    if reduces_each_micro_batch(study):
-        kinds.append(("copies of gradients to be reduced", framework.reduction_copy, ["B"]))
-    for name, each, passes in kinds:
+    share = 1.0 if reduces_each_micro_batch(study) else 1.0 / study[Training].micro_batches
+    kinds: tuple[tuple[str, Real, Real, list[Pass]], ...] = (
+        ("copies of gathered parameters", framework.gather_copy, 1.0, gathered),
+        ("copies of gradients to be reduced", framework.reduction_copy, share, ["B"]),
+    )
+    for name, each, times, passes in kinds:
         if isinstance(each, float) and each == 0.0:
             continue
         for pass_ in passes:
             for held, count, elements in _elements_by_count(study):
                 yield Stream(
                     name=f"{name}: {held}",
-                    bytes_=each * elements,
+                    bytes_=times * each * elements,
+                    kernels=times,
                     pass_=pass_,
                     count=count,
                     source=SOURCE,

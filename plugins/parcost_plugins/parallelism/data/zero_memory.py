@@ -13,10 +13,10 @@ from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.run_choices import (
     gradient_bucket,
-    reduces_each_micro_batch,
+    gradient_shards,
     reshards,
-    shards_gradients,
     shards_weights,
+    zero_stage,
 )
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
 
@@ -31,7 +31,7 @@ def buffers(study: Study) -> Iterator[Memory]:
             yield from _gather_buffers(kind, study)
         for kind in trained_kinds(study):
             yield from _whole_gradients(kind, study)
-    elif shards_gradients(study) and not staged:
+    elif zero_stage(study) == 2 and not staged:
         for kind in trained_kinds(study):
             yield _bucket(kind, study)
 
@@ -44,7 +44,7 @@ def _bucket(kind: StageKind, study: Study) -> Memory:
         cause=BUFFERS,
         bytes_=formula(
             "S > 1 ? min(bucket, psi r) : 0, over S ranks",
-            S=kind.shard,
+            S=gradient_shards(study, kind.shard),
             bucket=(bucket, "B"),
             psi=kind.elements,
             r=(precision.reduction, "B"),
@@ -98,7 +98,8 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     In backward those of one layer at a time are, and their copy for the wire. The last copy lives
     beside the next gradients: that of the head, at the last layer. If embedding and head are one
     unit, gradients of the head wait for it, and are reduced behind the layers. At the loss only the
-    head's gradient can be whole: that is a tensor of the head.
+    head's gradient can be whole: that is a tensor of the head. Gradients that are whole up to the
+    last of several micro-batches are none of these.
     """
     tied = is_tied(study)
     made, last = "k psi e + max(a, k psi) r", "b (e + r)"
@@ -109,13 +110,11 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     if study[Training].framework.reduces_by_matrix:
         made, remark = "max(b, a, k m) r", "m the largest matrix"
         last, rest = "0", "as they are reduced"
-    if not reduces_each_micro_batch(study):
-        made = last = "0"
-        remark = rest = "as they are whole until the last micro-batch"
     symbols = {
         "m": kind.matrix,
         "e": (kind.wire["layer"], "B"),
         "r": (study[Training].precision.reduction, "B"),
+        "S": gradient_shards(study, kind.shard),
     }
     moments: dict[Moment, tuple[str, str]] = {
         "backward": ("unsharded gradients", f"{made} : 0, {remark}"),
