@@ -108,6 +108,7 @@ PASSING_ON = {
     "core/parcost/binding/modules.py",
     "plugins/parcost_apps/batch/files.py",
     "core/parcost/report/rejection.py",
+    "core/parcost/contract/offers.py",
     "core/parcost/contract/validation.py",  # `problem` is another function there
     "core/parcost/plugins/registry.py",
     "plugins/parcost_apps/server/access.py",
