@@ -45,10 +45,6 @@ class Levanter(JobImporter):
         """Return whether the text is YAML with the trainer of levanter."""
         return name.endswith((".yaml", ".yml")) and all(sign.search(text) for sign in _SIGNS)
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the settings of a configuration."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with files that it includes from its folder."""
         plain = _INCLUDE.sub(

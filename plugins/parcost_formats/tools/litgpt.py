@@ -40,10 +40,6 @@ class LitGpt(JobImporter):
             return False
         return all(re.search(sign, text, re.MULTILINE) for sign in _SIGNS)
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the settings of a configuration."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, or of the command in a script."""
         is_yaml = file.name.endswith((".yaml", ".yml"))

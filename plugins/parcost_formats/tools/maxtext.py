@@ -46,10 +46,6 @@ class MaxText(JobImporter):
             return len(set(_MARK.findall(text))) >= _FEWEST
         return name.endswith((".sh", ".bash", ".txt")) and is_command(text)
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the settings of a configuration."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with a model file of the same folder."""
         is_yaml = file.name.endswith((".yml", ".yaml"))

@@ -32,10 +32,6 @@ class MlPerf(JobImporter):
         """Return whether a script exports the nodes and the batch of a submission."""
         return name.endswith(".sh") and all(re.search(sign, text, re.MULTILINE) for sign in _SIGNS)
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the settings of the variables."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of the variables; files that it sources may be beside it."""
         try:

@@ -29,10 +29,6 @@ class Nanotron(JobImporter):
         marks = ("parallelism:", "model_config:", "tokens:")
         return name.endswith((".yaml", ".yml")) and all(mark in text for mark in marks)
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the settings of a configuration."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration; the user may name its model class with `--as`."""
         entries = read_configuration(file.name, file.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from parcost import Importer
+from parcost import Importer, ImportFile, Translation
 
 NEEDS: Mapping[str, str] = {
     "cluster.device": "--use catalog.devices.h100_sxm",
@@ -38,6 +38,10 @@ class IncompleteJobImporter(Importer):
     """An importer of files that do not describe the machine."""
 
     needs = NEEDS
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the job that a file by itself describes; an importer has this method or `read`."""
+        return self.read(ImportFile(name, text))
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:
         """Return the option for an attribute; the fabric follows from the device of the job.

@@ -73,10 +73,6 @@ class NeMo(JobImporter):
             return True
         return bool(_LAYOUT.search(text) and _TOP.search(text) and not _OTHERS.search(text))
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the settings of a configuration."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration; `--recipe` chooses one of several recipes."""
         if file.name.endswith(".py"):

@@ -134,10 +134,6 @@ class OlmoCore(JobImporter):
         signs = ("TrainModuleConfig(", f"{_COOKBOOK}(", f"{_BUILDERS[0]}=")
         return name.endswith(".py") and "olmo_core" in text and any(one in text for one in signs)
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the settings of a script."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of a script; `--recipe` chooses one of several functions."""
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from parcost import Real, block_name, resolver
 from parcost.numeric import all_of, maximum, where
@@ -231,6 +232,37 @@ def kept_of_logits(study: Study) -> str:
     return "logits" if (found, mode) == ("eager", "compiled") else found
 
 
+def _own(name: str) -> Callable[[Study], Any]:
+    """Return the function that returns an attribute of the framework."""
+    return lambda study: getattr(study[Training].framework, name)
+
+
+def _either(condition: Callable[[Study], bool], yes: str, no: str) -> Callable[[Study], str]:
+    """Return the function that returns one of two words."""
+    return lambda study: yes if condition(study) else no
+
+
+#: Attributes that the framework decides if no spec gives them, and the function of their values.
+_BY_FRAMEWORK: tuple[tuple[type, str, Callable[[Study], Any]], ...] = (
+    (Overlap, "gather_start", _either(gathers_on_arrival, "arrival", "step")),
+    (Overlap, "tensor", tensor_overlap),
+    (ScheduleChoice, "transfers", _either(blocks_on_transfers, "blocking", "overlapped")),
+    (ScheduleChoice, "messages", _own("messages")),
+    (ScheduleChoice, "assignment", _own("assignment")),
+    (Sharding, "accumulate", _either(reduces_each_micro_batch, "shard", "whole")),
+    (Sharding, "replicate", _either(replicates_each_micro_batch, "micro_batch", "step")),
+    (Sharding, "reshard", reshards),
+    (Recompute, "stops_early", stops_early),
+    (KernelChoice, "mode", _own("mode")),
+    (KernelChoice, "misaligned_heads", _own("misaligned_heads")),
+    (KernelChoice, "cuda_graphs", _own("cuda_graphs")),
+    (KernelChoice, "grouped_experts", _own("grouped_experts")),
+    (Context, "algorithm", algorithm),
+    (Routing, "dispatcher", _own("dispatcher")),
+    (Training, "loss", kept_of_logits),
+)
+
+
 @resolver(Overlap, "gradients")
 def _gradients(study: Study) -> tuple[bool, str]:
     return hides_gradients(study), _framework_or_zero(study, "gradient_overlap")
@@ -241,87 +273,6 @@ def _parameters(study: Study) -> tuple[bool, str]:
     return hides_parameters(study), _framework_or_zero(study, "parameter_overlap")
 
 
-@resolver(Overlap, "gather_start")
-def _gather_start(study: Study) -> tuple[str, str]:
-    return ("arrival" if gathers_on_arrival(study) else "step"), _by_framework(study)
-
-
-@resolver(Overlap, "tensor")
-def _tensor(study: Study) -> tuple[str, str]:
-    return tensor_overlap(study), _by_framework(study)
-
-
-@resolver(ScheduleChoice, "transfers")
-def _transfers(study: Study) -> tuple[str, str]:
-    return ("blocking" if blocks_on_transfers(study) else "overlapped"), _by_framework(study)
-
-
-@resolver(ScheduleChoice, "messages")
-def _messages(study: Study) -> tuple[str, str]:
-    return study[Training].framework.messages, _by_framework(study)
-
-
-@resolver(ScheduleChoice, "assignment")
-def _assignment(study: Study) -> tuple[str, str]:
-    return study[Training].framework.assignment, _by_framework(study)
-
-
-@resolver(Sharding, "accumulate")
-def _accumulate(study: Study) -> tuple[str, str]:
-    return ("shard" if reduces_each_micro_batch(study) else "whole"), _by_framework(study)
-
-
-@resolver(Sharding, "replicate")
-def _replicate(study: Study) -> tuple[str, str]:
-    each = replicates_each_micro_batch(study)
-    return ("micro_batch" if each else "step"), _by_framework(study)
-
-
-@resolver(Sharding, "reshard")
-def _reshard(study: Study) -> tuple[bool, str]:
-    return reshards(study), _by_framework(study)
-
-
-@resolver(Recompute, "stops_early")
-def _stops_early(study: Study) -> tuple[bool, str]:
-    return stops_early(study), _by_framework(study)
-
-
-@resolver(KernelChoice, "mode")
-def _mode(study: Study) -> tuple[str, str]:
-    return study[Training].framework.mode, _by_framework(study)
-
-
-@resolver(KernelChoice, "misaligned_heads")
-def _misaligned_heads(study: Study) -> tuple[str, str]:
-    return study[Training].framework.misaligned_heads, _by_framework(study)
-
-
-@resolver(KernelChoice, "cuda_graphs")
-def _cuda_graphs(study: Study) -> tuple[str, str]:
-    return study[Training].framework.cuda_graphs, _by_framework(study)
-
-
-@resolver(KernelChoice, "grouped_experts")
-def _grouped_experts(study: Study) -> tuple[bool, str]:
-    return study[Training].framework.grouped_experts, _by_framework(study)
-
-
-@resolver(Context, "algorithm")
-def _algorithm(study: Study) -> tuple[str, str]:
-    return algorithm(study), _by_framework(study)
-
-
-@resolver(Routing, "dispatcher")
-def _dispatcher(study: Study) -> tuple[str, str]:
-    return study[Training].framework.dispatcher, _by_framework(study)
-
-
-@resolver(Training, "loss")
-def _loss(study: Study) -> tuple[str, str]:
-    return kept_of_logits(study), _by_framework(study)
-
-
 def _framework_or_zero(study: Study, name: str) -> str:
     """Return the reason why a collective overlaps by default: the framework, or ZeRO 3."""
     own = getattr(study[Training].framework, name)
@@ -330,3 +281,11 @@ def _framework_or_zero(study: Study, name: str) -> str:
 
 def _by_framework(study: Study) -> str:
     return f"by framework {block_name(study[Training].framework)}"
+
+
+def _resolve(value: Callable[[Study], Any]) -> Callable[[Study], tuple[Any, str]]:
+    return lambda study: (value(study), _by_framework(study))
+
+
+for _block, _name, _value in _BY_FRAMEWORK:
+    resolver(_block, _name)(_resolve(_value))

@@ -84,10 +84,6 @@ class TuningTool(IncompleteJobImporter):
             re.search(sign, text) for sign in signs.get("other_commands", ())
         )
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the job that a file describes."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the job that a file describes, or errors for keys that parcost cannot express."""
         if file.name.endswith(_PYTHON):

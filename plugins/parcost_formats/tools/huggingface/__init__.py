@@ -59,10 +59,6 @@ class HuggingFace(JobImporter):
             all(f'"{key}"' in text for key in group.split()) for group in TABLE["identify"]
         )
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the model that a configuration describes."""
-        return self.read(ImportFile(name=name, text=text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the model that a configuration describes, read with the options of the user."""
         try:

@@ -128,10 +128,6 @@ class Megatron(JobImporter):
             return False
         return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the job that the arguments or a recipe describe."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the job of a file; a script may source files beside it.
 

@@ -55,10 +55,6 @@ class Torchtitan(JobImporter):
         sections = set(_SECTION.findall(text)) if name.endswith(".toml") else set()
         return "training" in sections and len(sections & _SECTIONS) >= _FEWEST
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the job that a configuration describes."""
-        return self.read(ImportFile(name, text))
-
     def read(self, file: ImportFile) -> Translation:
         """Return the job of the configuration that the options of the user choose."""
         draft = Draft(dict.fromkeys(_KINDS, ""))
