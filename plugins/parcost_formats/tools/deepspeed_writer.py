@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from parcost import ToolSettings
 from parcost_formats.tools.jobs import (
     ESSENTIAL,
     OUTSIDE,
-    REASONS,
     Job,
     JobError,
     JobWriter,
+    reasons_of,
     whole,
 )
 from parcost_formats.tools.tables import table
@@ -21,29 +21,6 @@ from parcost_plugins.vocabulary import Adapters
 from parcost_plugins.vocabulary.run_choices import gradient_bucket, hides_gradients
 
 _TABLE = table("deepspeed")
-_REASONS: Mapping[str, str] = {
-    **REASONS,
-    "framework": "DeepSpeed itself runs it: `catalog.frameworks.deepspeed`",
-    "precision": "no key changes it by itself",
-    "compression": "no key compresses gradients like this",
-    "local_updates": "no key lets replicas train on their own",
-    "overlap.bucket": "DeepSpeed's own has 500 million elements",
-    "overlap": "DeepSpeed overlaps the reduction of ZeRO alone",
-    "sharding": "the engine of ZeRO does it in one way",
-    "schedule.kind": "the pipeline engine has 1F1B with one chunk of each device",
-    "schedule.chunks": "the pipeline engine has 1F1B with one chunk of each device",
-    "schedule": "the pipeline engine decides",
-    "recompute": "the model makes its checkpoints",
-    "training.recompute": "checkpoints are of whole layers",
-    "training.dropout": "the code of the model decides",
-    "training.loss": "the code of the model decides",
-    "training.flash_attention": "the code of the model decides",
-    "training.loss_chunks": "the code of the model decides",
-    "layout.etp": "experts are not split by tensor parallelism",
-    "layout.order": "its groups have one order",
-    "layout.vocabulary_multiple": "the code of the model pads its vocabulary",
-    "layout.sequence_parallel": "AutoTP has no sequence parallelism",
-}
 #: What the code of the model decides, and the file cannot.
 _OF_CODE = (
     *("training.dropout", "training.sequence", "model", "adapters", "schedule.stages"),
@@ -62,7 +39,7 @@ class DeepSpeedWriter(JobWriter):
     comment = ""
     outside = (*OUTSIDE, "model", "adapters", "training.sequence")  # which are in code
     essential = tuple(one for one in ESSENTIAL if one not in _OF_CODE)
-    reasons = _REASONS
+    reasons = reasons_of("deepspeed")
 
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the configuration of a job."""

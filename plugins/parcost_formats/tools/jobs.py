@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from parcost import Real, SettingsProblem, SettingsWriter, Study, ToolSettings, block_name
+from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary import (
     Cluster,
     Context,
@@ -44,19 +45,13 @@ ESSENTIAL = (
     *("schedule.stages", "training.sequence", "training.micro_batch", "training.global_batch"),
     *("training.recompute", "training.dropout", "precision.compute", "adapters"),
 )
-#: Why no tool has a setting for these.
-REASONS: Mapping[str, str] = {
-    "model.parameters": "a model of a stated size has no layers to start with",
-    "term": "custom terms have no setting",
-    "tensor_parallel": "terms that the estimate leaves out",
-    "kernels": "efficiencies are measured or assumed; the tool has its own kernels",
-    "routing.distribution": "training decides the distribution of tokens over experts",
-    "routing": "an assumption of the estimate",
-    "overlap.multiprocessors": "an assumption of the estimate",
-    "overlap.first_bucket": "the tool decides",
-    "schedule.assignment": "the list of stages is exported instead",
-}
 _MOST_RANKS = 16  # of a node; larger units of a fabric are racks
+
+
+def reasons_of(*tools: str) -> Mapping[str, str]:
+    """Return why a tool has no setting, by attribute, block or kind; the last tool counts."""
+    reasons = table("lost")
+    return {path: why for tool in ("common", *tools) for path, why in reasons[tool].items()}
 
 
 class JobError(Exception):

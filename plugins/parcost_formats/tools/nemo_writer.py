@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from parcost import ToolSettings
-from parcost_formats.tools.jobs import REASONS, Job, JobWriter, whole
+from parcost_formats.tools.jobs import Job, JobWriter, reasons_of, whole
 from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary.run_choices import hides_gradients, hides_parameters, tensor_overlap
 
@@ -15,26 +15,6 @@ _NEEDS = (
     "a tokenizer and data: model.tokenizer, model.data.data_prefix",
     "the run: trainer.max_steps, model.optim.lr, model.optim.sched, exp_manager",
 )
-_REASONS: Mapping[str, str] = {
-    **REASONS,
-    "framework": "NeMo's recipe of Megatron-Core runs it: `catalog.frameworks.nemo`",
-    "precision": "no key changes it by itself",
-    "compression": "no key compresses gradients",
-    "local_updates": "no key lets replicas train on their own",
-    "layout.zero": "NeMo 1 shards the optimizer: `zero = 1`",
-    "layout.order": "its groups have one order",
-    "schedule.kind": "NeMo has 1F1B, plain and interleaved",
-    "schedule": "no key sets it",
-    "recompute": "no key recomputes this by itself",
-    "context": "no key sets it",
-    "sharding": "no key sets it",
-    "offload": "no key sets it",
-    "overlap": "no key sets it",
-    "training.loss": "NeMo decides",
-    "training.loss_chunks": "NeMo decides",
-    "training.documents": "the data loader packs documents",
-    "training.flash_attention": "`model.use_flash_attention` and the device decide",
-}
 
 
 class NeMoWriter(JobWriter):
@@ -45,7 +25,7 @@ class NeMoWriter(JobWriter):
     title = "NeMo 1.20 to 1.23"
     source = str(_TABLE["source"])
     suffix = ".yaml"
-    reasons = _REASONS
+    reasons = reasons_of("nemo")
 
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the configuration of a job."""

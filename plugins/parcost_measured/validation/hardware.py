@@ -13,6 +13,7 @@ from functools import cache
 from attrs import frozen
 
 from parcost import block_name, load_text
+from parcost_measured.validation.names import DEVICES
 from parcost_measured.validation.rows import Hardware
 from parcost_plugins.vocabulary import Device, Fabric
 
@@ -35,59 +36,8 @@ class HardwareEntry:
         return block_name(_fabric(self.device).levels[-2])
 
 
-#: The first whose pattern is found counts: narrower names stand before wider ones.
-ENTRIES = (
-    HardwareEntry(r"GB300", "gb300"),
-    HardwareEntry(r"GB200", "gb200"),
-    HardwareEntry(r"GH200.*(144|141)", "gh200_144g"),
-    HardwareEntry(r"GH200", "gh200"),
-    HardwareEntry(r"B300", "b300"),
-    HardwareEntry(r"B200", "b200"),
-    HardwareEntry(r"B100", "b100"),
-    HardwareEntry(r"H200.*NVL", "h200_nvl"),
-    HardwareEntry(r"H200", "h200_sxm"),
-    HardwareEntry(r"H100.*NVL\b", "h100_nvl"),
-    HardwareEntry(r"H100.*PCI", "h100_pcie"),
-    HardwareEntry(r"H100.*96 ?G", "h100_sxm_96g"),
-    HardwareEntry(r"H100", "h100_sxm"),
-    HardwareEntry(r"H800", "h800_sxm"),
-    HardwareEntry(r"H20\b", "h20"),
-    HardwareEntry(r"A800", "a800_sxm_80g"),
-    HardwareEntry(r"A100.*(40 ?G.*PCI|PCI.*40 ?G)", "a100_pcie_40g"),
-    HardwareEntry(r"A100.*PCI", "a100_pcie_80g"),
-    HardwareEntry(r"A100.*40 ?G", "a100_sxm_40g"),
-    HardwareEntry(r"A100", "a100_sxm_80g"),
-    HardwareEntry(r"V100.*(16 ?G.*PCI|PCI.*16 ?G)", "v100_pcie_16g"),
-    HardwareEntry(r"V100.*PCI", "v100_pcie_32g"),
-    HardwareEntry(r"V100.*16 ?G", "v100_sxm2_16g"),
-    HardwareEntry(r"V100", "v100_sxm2_32g"),
-    HardwareEntry(r"L40S", "l40s"),
-    HardwareEntry(r"L40\b", "l40"),
-    HardwareEntry(r"L4\b", "l4"),
-    HardwareEntry(r"A40\b", "a40"),
-    HardwareEntry(r"A10G?\b", "a10"),
-    HardwareEntry(r"T4\b", "t4"),
-    HardwareEntry(r"6000.*Ada", "rtx_6000_ada"),
-    HardwareEntry(r"A6000", "rtx_a6000"),
-    HardwareEntry(r"5090", "rtx_5090"),
-    HardwareEntry(r"4090", "rtx_4090"),
-    HardwareEntry(r"3090", "rtx_3090"),
-    HardwareEntry(r"MI355X", "mi355x"),
-    HardwareEntry(r"MI350X", "mi350x"),
-    HardwareEntry(r"MI325X", "mi325x"),
-    HardwareEntry(r"MI300A", "mi300a"),
-    HardwareEntry(r"MI300X", "mi300x"),
-    HardwareEntry(r"MI250X", "mi250x_gcd"),
-    HardwareEntry(r"MI250", "mi250_gcd"),
-    HardwareEntry(r"MI210", "mi210"),
-    HardwareEntry(r"MI100", "mi100"),
-    HardwareEntry(r"Gaudi ?-?3", "gaudi3"),
-    HardwareEntry(r"Gaudi ?-?2", "gaudi2"),
-    HardwareEntry(r"v6e|Trillium", "tpu_v6e"),
-    HardwareEntry(r"v5p", "tpu_v5p"),
-    HardwareEntry(r"v5e|v5 ?lite", "tpu_v5e"),
-    HardwareEntry(r"v4", "tpu_v4"),
-)
+#: The first whose pattern is found counts.
+ENTRIES = tuple(HardwareEntry(*row) for row in DEVICES.items())
 
 
 def entry_of(hardware: Hardware) -> HardwareEntry | None:

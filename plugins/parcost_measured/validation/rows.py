@@ -17,6 +17,7 @@ from attrs import field, frozen
 
 from parcost import SpecError
 from parcost.system.files import Kind, read_lines
+from parcost_measured.validation.names import EXTRAS
 from parcost_measured.validation.records import number_above, number_from, one_of, read
 
 if TYPE_CHECKING:
@@ -32,75 +33,9 @@ PRECISIONS = ("mxfp8", "nvfp4", "mxfp4", "bf16", "fp16", "fp8", "tf32", "fp32")
 
 
 #: Fields of `extra` that a study or a score is made from.
-READ_EXTRAS = frozenset(
-    {
-        "activation_cpu_offload",
-        "align_param_gather",
-        "assumed",
-        "async_tp",
-        "compile",
-        "cpu_offloading_num_layers",
-        "cuda_graph",
-        "cuda_graph_impl",
-        "cuda_graph_scope",
-        "dup_group",
-        "expert_tensor_parallel",
-        "fp8_dpa",
-        "framework",
-        "grad_accumulation",
-        "grad_overlap",
-        "liger",
-        "loss_chunks",
-        "memory_basis",
-        "mlperf_round",
-        "moe_a2a_overlap",
-        "moe_capacity_factor",
-        "moe_flex_dispatcher_backend",
-        "moe_token_dispatcher",
-        "optimizer_cpu_offload",
-        "peak_memory_gib",
-        "pp_layout",
-        "pp_partition",
-        "recompute_detail",
-        "release",
-        "router_force_balance",
-        "task",
-        "tp_comm_overlap",
-    }
-)
+READ_EXTRAS = frozenset(EXTRAS["read"])
 #: Fields of `extra` that describe the source or the transcription: they change no cost.
-DESCRIPTIVE_EXTRAS = frozenset(
-    {
-        "block_note",
-        "block_step_time_s",
-        "check_exceptions",
-        "config",
-        "fig1_activation_gib",
-        "fig1_param_opt_gib",
-        "flops_kind_code",
-        "formula_ratio",
-        "internode_note",
-        "loose",
-        "memory_gib_original",
-        "nominal_b",
-        "one_nvlink_domain",
-        "params_exact",
-        "printed_pct_peak",
-        "recipe",
-        "repeat_medians_s",
-        "runs",
-        "samples_per_s_total_int",
-        "step_time_basis",
-        "submitter",
-        "tflops_without_cp",
-        "tokens_per_s_basis",
-        "tokens_per_s_from_tflops",
-        "tokens_per_s_quantised",
-        "tokens_per_s_total",
-        "total_tokens_per_s_printed",
-        "vocab_note",
-    }
-)
+DESCRIPTIVE_EXTRAS = frozenset(EXTRAS["descriptive"])
 
 
 class UnmodelledError(ValueError):

@@ -25,6 +25,7 @@ from parcost_measured.validation.hardware import (
     fabric_of,
     network_of,
 )
+from parcost_measured.validation.names import ATTENTION_KERNELS, SCHEDULES
 from parcost_measured.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
 from parcost_measured.validation.rows import Hybrid, RunRow, UnmodelledError
 from parcost_plugins.vocabulary.framework import DISPATCHERS
@@ -245,25 +246,12 @@ def _schedule(facts: Facts) -> Value:
     p, said = facts.row.parallel, (facts.row.schedule or "").lower()
     if p.pp == 1:
         return None
-    for pattern, kind in _SCHEDULES:
+    for pattern, kind in SCHEDULES.items():
         if re.search(pattern, said):
             return kind
     if said and not re.search(r"1f1b|none|unknown", said):
         raise UnmodelledError(f"the schedule `{facts.row.schedule}` is not known")
     return "interleaved" if p.vp > 1 else None
-
-
-#: Schedules by what papers and frameworks call them. ZB-1p and ZB-2p are the orders with the
-#: activations of 1F1B and with twice as many: ZB-H1 and ZB-H2 (Qi et al. 2024, section 2).
-_SCHEDULES = (
-    (r"interleaved", "interleaved"),
-    (r"gpipe", "gpipe"),
-    (r"zb-?v|zero.?bubble.?v", "zb_v"),
-    (r"dualpipe-?v", "dualpipe_v"),
-    (r"dualpipe", "dualpipe"),
-    (r"zb-?(2p|h2)", "zb_h2"),
-    (r"zero.?bubble|zb-?(1p|h1)", "zb_h1"),
-)
 
 
 def _chunks(facts: Facts) -> Value:
@@ -323,19 +311,6 @@ def _flash(facts: Facts) -> Value:
     return "off" if re.search(r"no flash|not flash|unfused|eager", said) else "on"
 
 
-#: Attention kernels by what sources call them. cuDNN's behind Transformer Engine is its choice.
-_KERNELS = (
-    (r"flash[- ]?att(?:n|ention)[- ]?v?1\b|\bfa-?1\b", "flash_1"),
-    (r"flash[- ]?att(?:n|ention)[- ]?v?2\b|\bfa-?2\b", "flash_2"),
-    (r"flash[- ]?att(?:n|ention)[- ]?v?3\b|\bfa-?3\b", "flash_3"),
-    (r"flash[- ]?att(?:n|ention)[- ]?v?4\b|\bfa-?4\b", "flash_4"),
-    (r"xformers", "xformers"),
-    (r"aiter|composable kernel|\bck\b", "aiter"),
-    (r"triton", "triton"),
-    (r"^(?!.*(?:\bte\b|transformer engine)).*cudnn", "cudnn"),
-)
-
-
 def _kernel(facts: Facts) -> Value:
     """Return the attention kernel in the row.
 
@@ -344,7 +319,7 @@ def _kernel(facts: Facts) -> Value:
     said = (facts.row.attention or "").lower()
     if _flash(facts) == "off":
         return None
-    named = [name for pattern, name in _KERNELS if re.search(pattern, said)]
+    named = [name for pattern, name in ATTENTION_KERNELS.items() if re.search(pattern, said)]
     if len(named) == 1:
         return named[0]
     if facts.profile.writes_scores:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from parcost import ToolSettings, block_name
-from parcost_formats.tools.jobs import Job, JobWriter, launcher, whole
-from parcost_formats.tools.megatron.writer import REASONS_OF_MEGATRON, Flags, flags_of
+from parcost_formats.tools.jobs import Job, JobWriter, launcher, reasons_of, whole
+from parcost_formats.tools.megatron.writer import Flags, flags_of
 from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary import Cluster
 
@@ -44,11 +44,6 @@ _NEEDS = (
     "a tokenizer and data: cfg.tokenizer, cfg.dataset",
     "the run: cfg.train.train_iters, cfg.optimizer.lr, cfg.scheduler, cfg.checkpoint",
 )
-_REASONS: Mapping[str, str] = {
-    **REASONS_OF_MEGATRON,
-    "framework": "launch times and kernels of Megatron-Bridge itself: `catalog.frameworks.nemo`",
-    "layout.vocabulary_multiple": "a vocabulary that the model states is not padded",
-}
 
 
 class BridgeWriter(JobWriter):
@@ -59,7 +54,7 @@ class BridgeWriter(JobWriter):
     title = "Megatron-Bridge 0.4"
     source = str(_TABLE["source"])
     suffix = ".py"
-    reasons = _REASONS
+    reasons = reasons_of("megatron", "megatron_bridge")
 
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the recipe of a job."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from parcost import ToolSettings, block_name
-from parcost_formats.tools.jobs import REASONS, Job, JobWriter, whole, word_of
+from parcost_formats.tools.jobs import Job, JobWriter, reasons_of, whole, word_of
 from parcost_formats.tools.megatron.stage_text import stage_text
 from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary.partition import must_divide
@@ -33,25 +33,6 @@ _NEEDS = (
     "the run: --train-iters or --train-samples, --lr, --min-lr, --lr-decay-style, --clip-grad",
     "checkpoints: --save, --load, --save-interval",
 )
-REASONS_OF_MEGATRON: Mapping[str, str] = {
-    **REASONS,
-    "framework": "launch times and kernels of Megatron-Core: `catalog.frameworks.megatron_core`",
-    "precision": "no flag changes this value alone",
-    "compression": "no flag compresses gradients",
-    "local_updates": "no flag lets replicas train on their own",
-    "layout.order": "only tp-cp-dp-pp and tp-cp-pp-dp have flags",
-    "layout.zero": "ZeRO 2 and 3 need Megatron-FSDP",
-    "schedule.kind": "Megatron-LM has 1F1B and interleaved 1F1B",
-    "schedule.transfers": "without interleaving Megatron-LM waits for messages",
-    "overlap.tensor": "Megatron-LM always overlaps collectives of backward with weight gradients",
-    "recompute": "no flag recomputes this part alone",
-    "training.documents": "the data loader packs documents",
-    "sharding.accumulate": "Megatron-FSDP reduces gradients in every micro-batch",
-    "kernels.fused_accumulation": "Megatron-FSDP needs --no-gradient-accumulation-fusion",
-    "model.clamped": "--activation-func-clamp-value takes a limit that no spec has, 7 of gpt-oss: "
-    "export with --set model.clamped=off, and add it",
-    "model.positions": "learned positions need --position-embedding-type learned_absolute",
-}
 
 
 class MegatronWriter(JobWriter):
@@ -62,7 +43,7 @@ class MegatronWriter(JobWriter):
     title = "Megatron-LM core 0.15 to 0.20"
     source = str(_TABLE["source"])
     suffix = ".sh"
-    reasons = REASONS_OF_MEGATRON
+    reasons = reasons_of("megatron")
 
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the script of a job."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from parcost import ToolSettings, block_name
 from parcost_formats.tools.jobs import (
-    REASONS,
     Job,
     JobError,
     JobWriter,
     launcher,
+    reasons_of,
     whole,
     word_of,
 )
@@ -32,26 +32,6 @@ _NEEDS = (
     "the run: training.steps, optimizer.lr, lr_scheduler, checkpoint",
     "a tokenizer and data: hf_assets_path, training.dataset or dataloader",
 )
-REASONS_OF_TORCHTITAN: Mapping[str, str] = {
-    **REASONS,
-    "framework": "torchtitan's own eager layers and host run it: `catalog.frameworks.torchtitan`",
-    "model": "a flavor has the sizes of its own: register one for others",
-    "precision": "torchtitan keeps fp32 parameters and reduces in fp32: `precisions.bf16_fsdp`",
-    "layout.zero": "FSDP2 is `zero = 3`; with `sharding { reshard = off }` it is like ZeRO 2",
-    "layout.order": "its meshes have one order",
-    "layout.vocabulary_multiple": "the vocabulary of a flavor is not padded",
-    "layout.sequence_parallel": "up to 0.2.2 it is on with tensor parallelism",
-    "training.recompute": "recomputation is none, full, of every n-th layer, or by operators",
-    "training.dropout": "its models have no dropout",
-    "training.flash_attention": "attention is always fused",
-    "compression": "no field compresses gradients",
-    "local_updates": "no field lets replicas train on their own",
-    "overlap": "FSDP2 overlaps in one way, block by block",
-    "sharding": "FSDP2 does it in one way",
-    "schedule.transfers": "the schedules of PyTorch decide",
-    "training.loss": "the loss is compiled with the model, or eager",
-    "recompute": "recomputation is none, full, of every n-th layer, or by operators",
-}
 
 
 class _TorchtitanWriter(JobWriter):
@@ -59,7 +39,7 @@ class _TorchtitanWriter(JobWriter):
 
     reader = "torchtitan"
     source = str(_TABLE["source"])
-    reasons = REASONS_OF_TORCHTITAN
+    reasons = reasons_of("torchtitan")
 
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the configuration of a job."""
