@@ -142,7 +142,7 @@ def _layout_key(_scenario: Any, values: Mapping[str, Any], _objective: str) -> A
     return tuple(map(str, values.items()))
 
 
-def _group_key(group: StructureGroup, _few: Sequence[int]) -> Any:
+def _group_key(group: StructureGroup) -> Any:
     return id(group)
 
 

@@ -11,8 +11,11 @@ import pytest
 
 from parcost import Edge, Formula, Memory, Once, Outcome, Pipeline, Work
 from parcost.contract.plugin import Plugin
-from parcost.engine.reduce import reduce, reduce_step
+from parcost.engine.reduce import reduce
 from parcost.plugins.discovery import load
+from parcost.search.replays import replay_step
+from parcost.search.stage_loads import StageLoads, StructureLoads
+from parcost.search.timing import sum_hops
 from parcost_apps.testing import simulate
 
 PLUGIN = Plugin("test")
@@ -78,7 +81,11 @@ class Make:
         time = [(PLUGIN, t) for t in terms if not isinstance(t, Memory)]
         memory = [(PLUGIN, t) for t in terms if isinstance(t, Memory)]
         outcome = reduce(pipeline, found, time, memory)
-        seconds, bytes_ = reduce_step(pipeline, found, time, memory)
+        edges = [term for term in terms if isinstance(term, Edge)]
+        timed = [term for term in terms if not isinstance(term, (Edge, Memory))]
+        every = slice(0, np.size(m) if np.ndim(m) else None)
+        loads = StructureLoads(StageLoads(timed, pairs=True), range(p * v), every)
+        seconds, bytes_ = replay_step(pipeline, found, loads, sum_hops(edges), memory)
         assert np.allclose(seconds, outcome.step_seconds, rtol=1e-12, atol=1e-12)
         assert np.allclose(bytes_, outcome.memory_bytes, rtol=1e-12, atol=1e-12)
         return outcome

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from attrs import field
 
 from parcost.contract.terms import Pass, Work
 from parcost.engine.maxima import total
 from parcost.numeric import Real, maximum
-from parcost.records import record
+from parcost.records import record, replace_values
 
 #: What the kernels of a device keep busy; everything else is communication.
 KERNELS = ("compute", "hbm")
@@ -49,8 +49,28 @@ class Load:
         works = zip(self.works, self.exposed, strict=True)
         return self.total - total(t for work, t in works if work.resource not in KERNELS)
 
-    def busy_seconds(self, passes: Iterable[Pass], resource: str) -> Real:
-        """Return the seconds of *passes* in which *resource* is busy."""
+    def sums(self) -> Load:
+        """Return the load without its works: sums by pass and by resource only."""
+        self._sum_busy()
+        names = ("works", "counts", "shares", "took", "alone", "exposed", "hidden", "covered")
+        return replace_values(self, {**dict.fromkeys(names, ()), "flops": 0.0, "_idle": {}})
+
+    def select(self, pick: Callable[[Real], Real]) -> Load:
+        """Return the load for some of its candidates, without the seconds of each work.
+
+        *pick* selects them from an array. Works keep their exposed seconds and their slowdown.
+        """
+        self._sum_busy()
+        values = {
+            "works": [replace_values(w, {"slowdown": pick(w.slowdown)}) for w in self.works],
+            "exposed": [pick(seconds) for seconds in self.exposed],
+            "seconds": {name: pick(seconds) for name, seconds in self.seconds.items()},
+            "_busy": {key: pick(seconds) for key, seconds in self._busy.items()},
+        }
+        return replace_values(self.sums(), values)
+
+    def _sum_busy(self) -> None:
+        """Sum the busy seconds of each pass and resource."""
         if not self._busy:
             for work, time, shares in zip(self.works, self.took, self.shares, strict=True):
                 key = (work.pass_, work.resource)
@@ -58,6 +78,10 @@ class Load:
                 for other, share in shares:
                     key = (work.pass_, other)
                     self._busy[key] = self._busy.get(key, 0.0) + share * time
+
+    def busy_seconds(self, passes: Iterable[Pass], resource: str) -> Real:
+        """Return the seconds of *passes* in which *resource* is busy."""
+        self._sum_busy()
         return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
 
     def idle_seconds(self, passes: tuple[Pass, ...], resource: str) -> Real:

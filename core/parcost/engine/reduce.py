@@ -31,13 +31,13 @@ from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.engine.load import Load
 from parcost.engine.maxima import find_maximum, total
-from parcost.engine.memory import peak_bytes, peak_memory
+from parcost.engine.memory import peak_memory
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.stage_costs import PASSES, kinds, load_where
-from parcost.engine.step_costs import WHENS, added_seconds, kernel_seconds
+from parcost.engine.step_costs import WHENS, kernel_seconds
 from parcost.language.errors import FaultError, SpecError
 from parcost.numeric import Mask, Real, any_of
 
@@ -78,7 +78,7 @@ def reduce(
     An invalid term is left out and recorded in *faults*; without *faults*, it raises a
     :class:`PluginError`.
     """
-    whole, timelines = _run(pipeline, schedule, terms, memory, faults, apart=True)
+    whole, timelines = _run(pipeline, schedule, terms, memory, faults)
     plan, loads = whole.plan, whole.loads
     device = find_maximum(_at_work(plan, loads, whole.times))[1]
     assert whole.pairs is not None
@@ -111,32 +111,16 @@ def reduce(
     )
 
 
-def reduce_step(
-    pipeline: Pipeline, schedule: Schedule, terms: Stamped, memory: Stamped = ()
-) -> tuple[Real, Real]:
-    """Return the step time in seconds and the peak memory in bytes, without a ledger.
-
-    They equal the results of :func:`reduce` within rounding: a ledger sums the same seconds in
-    another order.
-    """
-    whole, _ = _run(pipeline, schedule, terms, memory, None, apart=False)
-    onces = {when: [term for _, term in whole.onces if term.when == when] for when in WHENS}
-    return added_seconds(onces, whole), peak_bytes(whole.memory, whole.plan)
-
-
 def _run(
     pipeline: Pipeline,
     schedule: Schedule,
     terms: Stamped,
     memory: Stamped,
     faults: list[Fault] | None,
-    *,
-    apart: bool,
 ) -> tuple[PipelineRun, Sequence[Timeline]]:
     """Return the pipeline with its times, and its timelines: without messages, then with each.
 
-    The timelines add one kind of message after another. Unless *apart*, only the last one is
-    computed.
+    The timelines add one kind of message after another.
     """
     plan = PipelinePlan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
@@ -159,8 +143,7 @@ def _run(
     for _, edge in edges:
         hops.append(add_hops(hops[-1], tuple(edge.boundaries) or edge.seconds))
     # All of them replayed, or none: the difference of two is the time of a message.
-    selected = hops if apart else hops[-1:]
-    timelines = [plan.timeline(times, hop, spans=bool(onces)) for hop in selected]
+    timelines = [plan.timeline(times, hop, spans=bool(onces)) for hop in hops]
     kept = sorted(_valid_terms("memory", memory, pipeline, faults), key=lambda p: p[1].name)
     run = PipelineRun(
         plan=plan,

@@ -26,6 +26,22 @@ def count(term: Work | Once | Memory, stage: int) -> float:
     return times if isinstance(times, (float, int)) else times[stage]
 
 
+def occurs_anywhere(times: Real) -> bool:
+    """Return whether a number of occurrences is not zero; an array of them is not zero everywhere.
+
+    >>> occurs_anywhere(0.0), occurs_anywhere(2.0)
+    (False, True)
+    """
+    return times != 0 if isinstance(times, (float, int)) else True
+
+
+def times_of(seconds: Real, times: Real) -> Real:
+    """Return the seconds of so many occurrences; infinity, no times, is nothing."""
+    if isinstance(times, (float, int)):
+        return seconds * times if times and times != 1 else seconds if times else 0.0
+    return where(times > 0, seconds * times, 0.0)
+
+
 def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
     """Return the other resources that *term* keeps busy, and the share of its seconds.
 
@@ -59,13 +75,11 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     """
     whole_pass = _APART if split else _WHOLE
     counts = [count(work, stage) for work in works]
-    took: list[Real] = [  # infinity, no times, is nothing
-        work.seconds * times if times and times != 1 else work.seconds if times else 0.0
-        for work, times in zip(works, counts, strict=True)
-    ]
+    occurs = list(map(occurs_anywhere, counts))
+    took = [times_of(work.seconds, times) for work, times in zip(works, counts, strict=True)]
     shares = [
-        shared_resources(work) if times and work.also else ()
-        for work, times in zip(works, counts, strict=True)
+        shared_resources(work) if here and work.also else ()
+        for work, here in zip(works, occurs, strict=True)
     ]
     zeros: list[Real] = [0.0] * len(works)
     exposed, hidden, covered, alone = list(took), zeros[:], zeros[:], zeros[:]
@@ -74,7 +88,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     hosts: dict[tuple[Pass, str], list[int]] = {}
     flops: Real = 0.0
     for i, (work, times, time) in enumerate(zip(works, counts, took, strict=True)):
-        if not times:
+        if not occurs[i]:
             continue
         flops = flops + work.flops * times
         if work.window is None:
@@ -119,7 +133,7 @@ def _hide_under_pass(
     whole = [
         i
         for i, work in enumerate(load.works)
-        if load.counts[i]
+        if occurs_anywhere(load.counts[i])
         and whole_pass[work.pass_] == pass_
         and (work.window != "" or any_of(work.alone > 0))
     ]

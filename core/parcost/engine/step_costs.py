@@ -20,17 +20,25 @@ shortens the step.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from attrs import evolve
 
+from parcost.contract.queries import key_of
 from parcost.contract.terms import Once, Work
-from parcost.engine.load import KERNELS
+from parcost.engine.load import KERNELS, Load
 from parcost.engine.maxima import MaximumChoice, columns, find_maximum, total
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import PipelinePlan, Timeline
-from parcost.engine.stage_costs import PASSES, count, shared_resources
+from parcost.engine.stage_costs import (
+    PASSES,
+    count,
+    occurs_anywhere,
+    shared_resources,
+    times_of,
+)
 from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
 from parcost.records import record
 
@@ -58,14 +66,20 @@ NOTHING = GroupCost(exposed=(), hidden=(), times=(), under=(), slowdown=(), made
 
 
 @record(kw_only=True, eq=False)
-class _Stage:
-    """A group on one virtual stage: the seconds of each term, and the part covered by compute."""
+class StageTimes:
+    """A group on one virtual stage: the seconds of each term, and the part covered by compute.
+
+    *seconds* is the sum of all terms. *exposed* is less what is under compute, which takes longer
+    by the slowdown. *kernels* are seconds of kernels, with that slowdown. *busy* are seconds by
+    resource.
+    """
 
     took: Sequence[Real]
     covered: Sequence[Real]
-    seconds: Real  # of all terms
-    exposed: Real  # less what is under compute, which takes longer by the slow-down
-    kernels: Real  # of kernels, with that slowdown
+    seconds: Real
+    exposed: Real
+    kernels: Real
+    busy: Mapping[str, Real]
 
 
 def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) -> Real:
@@ -76,16 +90,24 @@ def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) ->
 class TermGroup:
     """The terms of one *when* (fill, drain or end), and their times by copy of a virtual stage."""
 
-    def __init__(self, terms: Sequence[Once], run: PipelineRun) -> None:
+    def __init__(
+        self,
+        terms: Sequence[Once],
+        run: PipelineRun,
+        times: Callable[[int, Mask], StageTimes] | None = None,
+    ) -> None:
+        """Compute the times of all stages, or take them from *times* by kind and by split."""
         self.terms = terms
         self.run = run
         self.on_arrival = any(term.on_arrival for term in terms)
-        found: dict[Hashable, _Stage] = {}
-        self.stages: list[_Stage] = []
+        found: dict[Hashable, StageTimes] = {}
+        self.stages: list[StageTimes] = []
         for k, kind in enumerate(run.kinds):
             key = (kind, tuple(order.split[k] for _, order in run.plan.orders))
             if key not in found:
-                found[key] = _stage(terms, k, run)
+                split = run.plan.splits_weights(k)
+                made = partial(stage_times, terms, run.loads[k]) if times is None else times
+                found[key] = made(run.plan.stage[k] if times is None else kind, split)
             self.stages.append(found[key])
 
     def duration(self) -> Real:
@@ -188,9 +210,9 @@ def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When,
     }
 
 
-def added_seconds(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Real:
-    """Return the step time of *run* with all *terms*, in seconds."""
-    fill, drain, end = (TermGroup(terms[when], run) for when in WHENS)
+def added_seconds(fill: TermGroup, drain: TermGroup, end: TermGroup) -> Real:
+    """Return the step time of a run with all terms of the groups, in seconds."""
+    run = fill.run
     timeline = _hold_back(fill, run)[2] if fill.terms else run.timeline
     return timeline.seconds + drain.outlasts(fill, timeline) + end.duration()
 
@@ -285,40 +307,62 @@ def _busiest_seconds(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
     """
     if all(len(held) == 1 for held in run.plan.held):
         return [0.0] * run.plan.pipeline.stages
-    m, found, shares = run.plan.pipeline.micro_batches, [], run.plan.shares
+    m, shares = run.plan.pipeline.micro_batches, run.plan.shares
+    names = {
+        name
+        for group in groups
+        for term in group.terms
+        for name in (str(term.resource), *term.also)
+    }
+    known: dict[Hashable, Real] = {}  # many devices are alike
+    found: list[Real] = []
     for held in run.plan.held:
-        most: Real = 0.0
-        for resource in {name for group in groups for term in group.terms for name, _ in _on(term)}:
-            busy = m * total(shares[k] * run.loads[k].busy_seconds(PASSES, resource) for k in held)
-            for group in groups:
-                for i, term in enumerate(group.terms):
-                    for name, share in _on(term):
-                        if name == resource:
-                            busy = busy + share * total(group.stages[k].took[i] for k in held)
-            most = maximum(most, busy)
-        found.append(most)
+        alike: dict[Hashable, list[int]] = {}
+        for k in held:
+            stages = (id(group.stages[k]) for group in groups)
+            alike.setdefault((id(run.loads[k]), *stages), []).append(k)
+        each = [(copies, total(shares[k] for k in copies)) for copies in alike.values()]
+        key = tuple(
+            (x, len(copies), key_of(share)) for x, (copies, share) in zip(alike, each, strict=True)
+        )
+        if key not in known:
+            most: Real = 0.0
+            for resource in names:
+                busy: Real = 0.0
+                for (k, *others), share in each:
+                    busy = busy + m * share * run.loads[k].busy_seconds(PASSES, resource)
+                    for group in groups:
+                        once = group.stages[k].busy.get(resource, 0.0)
+                        busy = busy + (1 + len(others)) * once
+                most = maximum(most, busy)
+            known[key] = most
+        found.append(known[key])
     return found
 
 
-def _stage(terms: Sequence[Once], k: int, run: PipelineRun) -> _Stage:
-    """Return the times of *terms* on copy *k*, and the part that its compute covers.
+def stage_times(terms: Sequence[Once], load: Load, stage: int, split: Mask) -> StageTimes:
+    """Return the times of *terms* on virtual stage *stage*, and the part that its compute covers.
 
-    Terms on the same resource use the compute in order; a later one gets the rest.
+    *load* is the stage's. *split*: its last backward op is a separate W. Terms on the same resource
+    use the compute in order; a later one gets the rest.
     """
     took: list[Real] = [0.0] * len(terms)
     covered: list[Real] = [0.0] * len(terms)
     used: dict[str, Real] = {}
+    busy: dict[str, Real] = {}
     slowed: Real = 0.0
     for i, term in enumerate(terms):
-        times = count(term, run.plan.stage[k])
-        if not times:
+        times = count(term, stage)
+        if not occurs_anywhere(times):
             continue
-        seconds = term.seconds * times
-        room = _room(term, term.resource, k, run) - used.get(term.resource, 0.0)
+        seconds = times_of(term.seconds, times)
+        busy[term.resource] = busy.get(term.resource, 0.0) + seconds
+        room = _room(term, term.resource, load, split) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         over: dict[str, tuple[Real, Real]] = {}  # what it needs of others beyond the room there
         for other, share in shared_resources(term):
-            room = maximum(_room(term, other, k, run) - used.get(other, 0.0), 0.0)
+            busy[other] = busy.get(other, 0.0) + share * seconds
+            room = maximum(_room(term, other, load, split) - used.get(other, 0.0), 0.0)
             over[other] = share, maximum(share * seconds - room, 0.0)
             hides = minimum(hides, seconds - over[other][1])
         used[term.resource] = used.get(term.resource, 0.0) + hides
@@ -329,21 +373,17 @@ def _stage(terms: Sequence[Once], k: int, run: PipelineRun) -> _Stage:
         slowed = slowed + term.slowdown * hides
     apart = [t - c for t, c in zip(took, covered, strict=True)]
     kernels = total(a for a, term in zip(apart, terms, strict=True) if term.resource in KERNELS)
-    return _Stage(
+    return StageTimes(
         took=took,
         covered=covered,
         seconds=total(took),
         exposed=total(took) - total(covered) + slowed,
         kernels=kernels + slowed,
+        busy=busy,
     )
 
 
-def _on(term: Once) -> Sequence[tuple[str, Real]]:
-    """Return every resource that *term* keeps busy, and the share of its seconds."""
-    return [(term.resource, 1.0), *shared_resources(term)]
-
-
-def _room(term: Once, resource: str, k: int, run: PipelineRun) -> Real:
+def _room(term: Once, resource: str, load: Load, split: Mask) -> Real:
     """Return the seconds of one micro-batch in which *resource* is idle and may hide *term*.
 
     Fill hides under the first forward pass. Gradients become ready during the last backward op,
@@ -351,10 +391,9 @@ def _room(term: Once, resource: str, k: int, run: PipelineRun) -> Real:
     """
     if term.when == "end" or not any_of(term.beside != 0):
         return 0.0
-    load = run.loads[k]
     if term.when == "fill":
         return term.beside * load.idle_seconds(("F",), resource)
-    fused, split = load.idle_seconds(("R", "B", "W"), resource), run.plan.splits_weights(k)
+    fused = load.idle_seconds(("R", "B", "W"), resource)
     if split is False:
         return term.beside * fused
     return term.beside * where(split, load.idle_seconds(("W",), resource), fused)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, reduce
 from itertools import count
-from math import inf, nan, prod
+from math import inf, nan
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 4096  # points of the flat axis that are bounded together
-_FIRST = 10_000  # layouts of a structure that are scored together before any was replayed
-_ROUND = 50_000  # and afterwards, the lowest bounds first
-_MOST_REPLAYED = 128  # layouts that are replayed together
+_FIRST = 10_000  # layouts that are scored together before any was replayed
+_ROUND = 16_000  # and afterwards, the lowest bounds first
+_MOST_REPLAYED = 32  # layouts that are replayed together
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _NEVER = "cannot-run"  # what an evaluation says of a step without an end
 _MANY = 12  # schedules of structures that wait: their terms are kept
@@ -260,48 +260,30 @@ class _Search:
         If the time limit is reached, the lowest bound of the others is recorded.
         """
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts(block)]
-        choices = prod(scores.group.variants.shape)
         while True:
-            matters, least = self._minimum_costs(bounds)
-            lowest = {place: float(cost.min()) for place, cost in least.items()}
-            if min(lowest.values(), default=inf) == inf:
+            worst = self.best.worst if self.points is None else nan  # all points are expected
+            matters = [bound.matters(worst, self.front) for bound in bounds]
+            each = [bound.costs(which) for bound, which in zip(bounds, matters, strict=True)]
+            costs = np.concatenate(each)
+            if not len(costs):
                 return
             if self._is_over:
-                self.unscored = min(self.unscored, *lowest.values())
+                self.unscored = min(self.unscored, float(costs.min()))
                 return
-            place = min(lowest, key=lowest.__getitem__)
-            own = [bound for bound in bounds if bound.place == place]
             most = _ROUND if self.best.ranking() else _FIRST
-            points = _lowest_costs(least[place], max(most // choices, 1))
-            wanted = {
-                index: which[..., points]
-                for (owner, index), which in matters.items()
-                if owner == place
-            }
-            for scored in scores.score_layouts((one.bound for one in own), points, wanted):
+            if self.points is not None:  # in any order, and cheaper by structure
+                sizes = np.cumsum(list(map(len, each)))
+                least = sizes[np.flatnonzero(sizes)[0]]
+                here = int(np.searchsorted(sizes, max(most, least), side="right"))
+                costs, matters = costs[: sizes[here - 1]], matters[:here]
+            limit = np.partition(costs, most)[most] if len(costs) > most else inf
+            taken = [
+                (bound.bound, bound.take(which, limit))
+                for bound, which in zip(bounds, matters, strict=False)
+            ]
+            for scored in scores.score_layouts(taken):
                 self._offer(scored)
-            for bound in own:
-                bound.remove(points)
-            if self._may_gain:
-                self.replay_some()
-
-    def _minimum_costs(
-        self, bounds: Sequence[LayoutBounds]
-    ) -> tuple[Mapping[tuple[int, int], NDArray[np.bool_]], Mapping[int, NDArray[np.float64]]]:
-        """Return the layouts that may be in the ranking, and lowest costs, as arrays by structure.
-
-        The first has a mask by structure and position of the schedule. The second has the lowest
-        cost of each combination of degrees by structure.
-        """
-        worst = self.best.worst if self.points is None else nan  # all points are expected
-        matters: dict[tuple[int, int], NDArray[np.bool_]] = {}
-        least: dict[int, NDArray[np.float64]] = {}
-        for bound in bounds:
-            which = matters[bound.place, bound.index] = bound.matters(worst, self.front)
-            cost = bound.minimum_cost(which)
-            known = least.get(bound.place)
-            least[bound.place] = cost if known is None else np.minimum(known, cost)
-        return matters, least
+            self.prove()
 
     @property
     def _is_over(self) -> bool:
@@ -450,11 +432,3 @@ def _without_points(
     """Return the layouts of a block except those at some *points* by structure."""
     gone = np.isin(block[held.place], points.get(held.place, ()))
     return evolve(held, legal=held.legal & ~gone)
-
-
-def _lowest_costs(cost: NDArray[np.float64], most: int) -> NDArray[np.intp]:
-    """Return the positions of the *most* lowest finite costs, in ascending order of cost."""
-    left = np.flatnonzero(cost < inf)
-    if len(left) > most:
-        left = np.sort(left[np.argpartition(cost[left], most)[:most]])
-    return left

@@ -27,6 +27,7 @@ class LayoutBounds:
         apart = (1,) * (left.ndim - len(apart)) + apart
         alike = tuple(k for k in range(left.ndim - 1) if apart[k] == 1)
         self._left: Any = left.any(axis=alike, keepdims=True)
+        self._alike = left.size // self._left.size  # layouts with one bound
         self._cost, self._seconds, self._bytes = (
             np.broadcast_to(value, self._left.shape) for value in known
         )
@@ -34,21 +35,22 @@ class LayoutBounds:
     def matters(self, worst: float, front: Front | None) -> NDArray[np.bool_]:
         """Return which layouts may cost at most *worst*, or may be on the *front* (if given).
 
-        If *worst* is NaN, all remaining layouts may.
+        If *worst* is NaN, all remaining layouts of a finite cost may.
         """
         gains = ~(self._cost > worst)
         if front is not None:
             gains = gains | front.may_gain(self._seconds, self._bytes)
-        found: NDArray[np.bool_] = self._left & gains
+        found: NDArray[np.bool_] = self._left & gains & (self._cost < inf)
         return found
 
-    def minimum_cost(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return the lowest cost for each combination of degrees, infinite where none *matters*."""
-        found: NDArray[np.float64] = np.where(matters, self._cost, inf).min(
-            axis=tuple(range(matters.ndim - 1))
-        )
+    def costs(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the cost of each layout that *matters*."""
+        found: NDArray[np.float64] = np.repeat(self._cost[matters], self._alike)
         return found
 
-    def remove(self, points: NDArray[np.intp]) -> None:
-        """Remove the layouts at some combinations of degrees, because they are scored now."""
-        self._left[..., points] = False
+    def take(self, matters: NDArray[np.bool_], most: float) -> NDArray[np.bool_]:
+        """Remove layouts that matter and cost at most *most*, and return which ones these are."""
+        which = matters & (self._cost <= most)
+        self._left &= ~which
+        found: NDArray[np.bool_] = self.bound.legal & which
+        return found

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from parcost.engine.reduce import reduce, reduce_step
+from parcost.engine.memory import peak_bytes
+from parcost.engine.pipeline_run import PipelineRun
+from parcost.engine.reduce import reduce
+from parcost.engine.replay import Hop, PipelinePlan
 from parcost.engine.schedule_calls import schedule_blame
+from parcost.engine.step_costs import WHENS, added_seconds
 from parcost.search.mesh import Places
 from parcost.search.scores import ScoredLayouts
 from parcost.search.term_arrays import at_points, select_terms
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from parcost.contract.pipelines import Pipeline
     from parcost.contract.study import Schedule
     from parcost.engine.reduce import Stamped
+    from parcost.numeric import Real
+    from parcost.search.stage_loads import StructureLoads
 
 
 def replay_layouts(
@@ -32,12 +38,61 @@ def replay_layouts(
     *where* has their index in each dimension of the space.
     """
     with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-        step = reduce_step(*_picked_terms(scored, where))
+        step = _replay(scored, where)
     count = len(where[0])
     seconds, bytes_ = (
         np.broadcast_to(np.asarray(value, dtype=np.float64), (count,)) for value in step
     )
     return seconds, bytes_, np.isfinite(seconds) & (bytes_ <= room_of(scored, where))
+
+
+def _replay(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> tuple[Real, Real]:
+    """Return the step time in seconds and the peak memory in bytes of layouts."""
+    assert scored.loads is not None
+    layouts = scored.numbers[tuple(where)]
+    loads, hop = scored.loads.select(layouts), _hop_at(scored.hop, layouts)
+    memory = select_terms(scored.memory, Places(where))
+    return replay_step(_pipeline(scored, where), scored.schedule, loads, hop, memory)
+
+
+def replay_step(
+    pipeline: Pipeline, schedule: Schedule, loads: StructureLoads, hop: Hop, memory: Stamped
+) -> tuple[Real, Real]:
+    """Return the step time in seconds and the peak memory in bytes, without a ledger.
+
+    They equal the results of :func:`parcost.engine.reduce.reduce` within rounding: a ledger sums
+    the same seconds in another order.
+    """
+    plan = PipelinePlan(schedule, pipeline)
+    if len({tuple(order.split) for _, order in plan.orders}) > 1:  # some separate W from B
+        m: Any = pipeline.micro_batches
+        found = np.empty((2, len(m)))
+        for value, _ in plan.orders:
+            at = np.flatnonzero(m == value)
+            one = attrs.evolve(pipeline, micro_batches=value)
+            held = select_terms(memory, Places((at,)))
+            step = replay_step(one, schedule, loads.select(at), _hop_at(hop, at), held)
+            found[0, at], found[1, at] = step
+        return found[0], found[1]
+    by_stage, times = loads.by_stage(plan)
+    onces = any(loads.stages.onces.values())
+    run = PipelineRun(
+        plan=plan,
+        loads=[by_stage[x] for x in plan.stage],
+        kinds=[loads.kinds[x] for x in plan.stage],
+        times=times,
+        hop=hop,
+        timeline=plan.timeline(times, hop, spans=onces),
+    )
+    seconds = added_seconds(*(loads.group(when, run) for when in WHENS))
+    return seconds, peak_bytes(memory, plan)
+
+
+def _hop_at(hop: Hop, layouts: NDArray[np.intp]) -> Hop:
+    if isinstance(hop, tuple):
+        return tuple(at_points(each, layouts) for each in hop)
+    found: Real = at_points(hop, layouts)
+    return found
 
 
 def room_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
@@ -56,16 +111,13 @@ def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
     """Return the outcome of layouts as arrays; its lines are sums of terms."""
-    with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-        return reduce(*_picked_terms(scored, where))
-
-
-def _picked_terms(
-    scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]
-) -> tuple[Pipeline, Schedule, Stamped, Stamped]:
-    """Return the arguments of the reducer for layouts: pipeline, schedule, terms and memory."""
+    assert scored.terms is not None
     places = Places(where)
+    terms, memory = (select_terms(some, places) for some in (scored.terms(), scored.memory))
+    with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+        return reduce(_pipeline(scored, where), scored.schedule, terms, memory)
+
+
+def _pipeline(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Pipeline:
     micro_batches = at_points(scored.pipeline.micro_batches, where[-1])
-    pipeline = attrs.evolve(scored.pipeline, micro_batches=micro_batches)
-    terms, memory = (select_terms(stamped, places) for stamped in (scored.terms, scored.memory))
-    return pipeline, scored.schedule, terms, memory
+    return attrs.evolve(scored.pipeline, micro_batches=micro_batches)

@@ -6,8 +6,9 @@ number of stages is an array over all structures; other answers are requested fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +27,11 @@ from parcost.engine.study import count_fault
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
-from parcost.search.mesh import Places
+from parcost.search.mesh import Places, join_places
 from parcost.search.result import spec_text
 from parcost.search.serial_work import SerialWork, bound_seconds, minor_choices
 from parcost.search.space import Structure, StructureGroup
+from parcost.search.stage_loads import StageLoads, StructureLoads
 from parcost.search.term_arrays import (
     Windows,
     at_points,
@@ -46,10 +48,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.plugin import Plugin
+    from parcost.engine.replay import Hop
     from parcost.numeric import Real
     from parcost.search.variants import VariantAnswers, Variants
 
 
+_TOGETHER = 16_384  # layouts that are scored at once
 _SIZES = ("capacities", "usable_memory")  # hooks whose answers are numbers
 
 
@@ -79,7 +83,8 @@ class ScoredLayouts:
     *seconds* is the step time or, where not *exact*, a lower bound; *least* is the first lower
     bound. If the schedule is a choice, it is value *index* of the choice at position *choice*.
     *place* is the position of the structure in its group. *points* are the indices of its points in
-    these arrays.
+    these arrays. *loads* and *hop*, the seconds of messages, are of the legal layouts alone;
+    *numbers* has the position of each of them. *terms* returns the terms.
     """
 
     structure: Structure
@@ -90,13 +95,16 @@ class ScoredLayouts:
     choice: int | None
     index: int
     pipeline: Pipeline
-    terms: Sequence[tuple[Plugin, Any]]
     memory: Sequence[tuple[Plugin, Any]]
     legal: NDArray[np.bool_]
     seconds: Any
     exact: Any
     bytes_: Any
     least: Any = 0.0
+    loads: StructureLoads | None = None
+    hop: Hop = 0.0
+    numbers: Any = ()
+    terms: Callable[[], Sequence[tuple[Plugin, Any]]] | None = None
 
 
 def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
@@ -185,14 +193,27 @@ class _Table:
         """Return where a mask over choices holds under every minor choice."""
         return mask.all(axis=tuple(self._minor), keepdims=True)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether all terms are shared by all structures."""
+        return not any(self._own)
+
     def select_terms(
-        self, place: int, points: NDArray[np.intp], places: Places
+        self,
+        place: int,
+        points: NDArray[np.intp],
+        places: Places,
+        choices: Sequence[NDArray[np.intp]] = (),
     ) -> list[tuple[Plugin, Any]]:
-        """Return the terms of one structure at *points*; *places* are their mesh indices."""
-        return [
-            *select_terms(self._shared, places),
-            *select_terms(self._own[place], Places((points,))),
-        ]
+        """Return the terms of one structure at *points*; *places* are their mesh indices.
+
+        *choices* are the indices of the choices at each point; without, all choices are kept.
+        """
+        if not choices:
+            own = select_terms(self._own[place], Places((points,)))
+            return [*select_terms(self._shared, places), *own]
+        found = select_terms(self._shared, Places((*choices, *places.index)))
+        return [*found, *select_terms(self._own[place], Places((*choices, points)))]
 
 
 def _shared_answers(
@@ -210,6 +231,25 @@ def _hand_over(answers: list[_Answers]) -> Iterator[_Answers]:
     """Yield *answers* and release each, because their arrays take much memory."""
     while answers:
         yield answers.pop(0)
+
+
+@frozen(eq=False)
+class _Part:
+    """Layouts of one structure under one schedule that are scored with others.
+
+    *points* are the indices of its points, and *where* the indices of the layouts in its arrays.
+    *choices* are their choices. *pairs*: the schedule runs pairs.
+    """
+
+    scored: ScoredLayouts
+    points: NDArray[np.intp]
+    where: tuple[NDArray[np.intp], ...]
+    choices: Sequence[NDArray[np.intp]]
+    pairs: bool
+
+    def __len__(self) -> int:
+        """Return the number of layouts."""
+        return len(self.where[-1])
 
 
 class Scores:
@@ -314,45 +354,143 @@ class Scores:
                 yield evolve(scored, memory=(), bytes_=bytes_, seconds=least)
 
     def score_layouts(
-        self, bounds: Iterable[ScoredLayouts], points: NDArray[np.intp], wanted: Mapping[int, Any]
+        self, wanted: Iterable[tuple[ScoredLayouts, NDArray[np.bool_]]]
     ) -> Iterator[ScoredLayouts]:
-        """Yield the layouts of a structure, by schedule, scored with all terms.
+        """Yield layouts scored with all terms, by structure and schedule.
 
-        *bounds* are the bounded layouts of the structure, by schedule. *wanted* is a mask of the
-        layouts at *points* of these, by position of the schedule.
+        *wanted* are bounded layouts, each with a mask of those to score. Work of structures is
+        added up at once.
         """
-        known = {bound.index: bound for bound in bounds}
-        first = next(iter(known.values()))
-        for scored, timed in self._schedule_times(first.place, first.points[points], wanted):
-            with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-                seconds, exact = timed.step()
-            _blame_schedule(scored, timed)
-            bound = known[scored.index]
-            yield evolve(
-                scored,
-                seconds=seconds,
-                exact=exact,
-                bytes_=at_points(bound.bytes_, points),
-                least=at_points(bound.seconds, points),
-            )
+        parts: dict[Any, list[_Part]] = {}
+        for bound, which in wanted:
+            for points in _pieces(which):
+                part, alone = self._part(bound, which, points)
+                key = (bound.index, bound.place if alone else None)
+                some = parts.setdefault(key, [])
+                if some and sum(map(len, some)) + len(part) > _TOGETHER:
+                    yield from self._score(some)
+                    some.clear()
+                some.append(part)
+        for some in parts.values():
+            yield from self._score(some)
 
-    def _schedule_times(
-        self,
-        place: int,
-        points: NDArray[np.intp],
-        wanted: Mapping[int, Any],
-    ) -> Iterator[tuple[ScoredLayouts, ScheduleTimes]]:
-        """Yield, by schedule, layouts without seconds and the :class:`ScheduleTimes` for them."""
+    def _part(
+        self, bound: ScoredLayouts, which: NDArray[np.bool_], points: NDArray[np.intp]
+    ) -> tuple[_Part, bool]:
+        """Return layouts of a bound at some points, and whether they are scored on their own."""
+        kept = bound.points[points]
+        (scored,) = self._layouts(bound.place, kept, {bound.index: which[..., points]})
+        with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+            plan = SketchPlan.for_layouts(scored.schedule, scored.pipeline, scored.legal)
+        scored = evolve(
+            scored,
+            bytes_=at_points(bound.bytes_, points),
+            least=at_points(bound.seconds, points),
+            terms=partial(self._terms, bound.place, bound.index, kept),
+        )
+        where = np.nonzero(scored.legal)
+        choices = list(where[:-1])
+        if self._choice is not None:
+            choices[self._choice] = np.full(len(where[-1]), bound.index)
+        pairs = bool(plan.pairs)
+        return _Part(scored, kept, where, choices, pairs), pairs or not self._all.is_shared
+
+    def _terms(
+        self, place: int, index: int, points: NDArray[np.intp]
+    ) -> Sequence[tuple[Plugin, Any]]:
+        """Return the terms of a structure under one schedule, under all choices."""
         terms = self._all.select_terms(place, points, self.group.places(place, points))
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
-        known: dict[Any, Any] = {}
-        for scored in self._layouts(place, points, wanted):
-            here = self._under(place, scored.index, "terms", terms, self._hosts)
-            with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-                timed = ScheduleTimes(
-                    scored.pipeline, scored.schedule, [t for _, t in here], scored.legal, known
-                )
-            yield evolve(scored, terms=here), timed
+        return self._under(place, index, "terms", terms, self._hosts)
+
+    def _score(self, parts: Sequence[_Part]) -> Iterator[ScoredLayouts]:
+        """Yield scored layouts of several structures under one schedule."""
+        first = parts[0].scored
+        choices = [np.concatenate(axis) for axis in zip(*(p.choices for p in parts), strict=True)]
+        points = [part.points[part.where[-1]] for part in parts]
+        places = join_places(
+            [self.group.places(p.scored.place, at) for p, at in zip(parts, points, strict=True)]
+        )
+        terms = self._all.select_terms(first.place, points[0], places, choices)
+        terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
+        terms = merge_terms(terms, self._hosts)
+        edges = [(plugin, term) for plugin, term in terms if isinstance(term, Edge)]
+        others = [(plugin, term) for plugin, term in terms if not isinstance(term, Edge)]
+        counted, kinds = self._with_counts(parts, others)
+        stages = StageLoads(counted, pairs=parts[0].pairs)
+        start = 0
+        for part, own in zip(parts, kinds, strict=True):
+            at = slice(start, start + len(part))
+            start = at.stop
+            yield self._score_part(part, StructureLoads(stages, own, at), edges)
+
+    def _score_part(
+        self, part: _Part, loads: StructureLoads, edges: Sequence[tuple[Plugin, Any]]
+    ) -> ScoredLayouts:
+        """Return the scored layouts of one structure; *edges* are messages of all structures."""
+        scored, pipeline = part.scored, part.scored.pipeline
+        own = [
+            edge
+            for plugin, term in edges
+            for _, edge in self._messages(plugin, _edge_at(term, loads.at), pipeline.stages)
+        ]
+        m = at_points(pipeline.micro_batches, part.where[-1])
+        flat = np.ones(len(part), dtype=bool)
+        with schedule_blame(scored.structure.whole, pipeline.schedule):
+            timed = ScheduleTimes(
+                evolve(pipeline, micro_batches=m), scored.schedule, loads, own, flat
+            )
+            seconds, exact = timed.step()
+        _blame_schedule(scored, timed)
+        numbers = np.zeros(scored.legal.shape, dtype=np.intp)
+        numbers[part.where] = np.arange(len(flat))
+        return evolve(
+            scored,
+            seconds=_spread(seconds, part.where, scored.legal.shape, np.inf),
+            exact=_spread(exact, part.where, scored.legal.shape, False),
+            loads=loads,
+            hop=timed.hop,
+            numbers=numbers,
+        )
+
+    def _with_counts(
+        self, parts: Sequence[_Part], terms: Sequence[tuple[Plugin, Any]]
+    ) -> tuple[Sequence[Any], Sequence[Sequence[int]]]:
+        """Return terms with counts by kind of virtual stage, and the kinds by structure."""
+        rows: dict[Any, list[tuple[Plugin, Any]]] = {}
+        for plugin, term in terms:
+            if not isinstance(term.count, (float, int)):
+                rows.setdefault(_row(term), []).append((plugin, term))
+        counts = [
+            {row: self._counts_of(part, row, some) for row, some in rows.items()} for part in parts
+        ]
+        kinds, firsts = zip(*map(_kinds, parts, counts), strict=True)
+        values: dict[Any, Sequence[Real]] = {}
+        for row in rows:
+            each = [
+                [_count_at(part, own[row], x) for x in first]
+                for part, own, first in zip(parts, counts, firsts, strict=True)
+            ]
+            values[row] = tuple(_joined(column, parts) for column in zip_longest(*each))
+        found = []
+        for _, term in terms:
+            if isinstance(term.count, (float, int)):
+                found.append(term)
+            elif any(value.__class__ is not float or value for value in values[_row(term)]):
+                found.append(replace_values(term, {"count": values[_row(term)]}))
+        return found, kinds
+
+    def _counts_of(
+        self, part: _Part, row: Any, terms: Iterable[tuple[Plugin, Any]]
+    ) -> Sequence[tuple[Any, NDArray[np.bool_] | None]]:
+        """Return the counts of a row in a structure, and record problems for its *terms*."""
+        if row.__class__ is not StageCounts:
+            return [(row, None)]
+        place, index = part.scored.place, part.scored.index
+        counts, problems = self._row_counts(place, index, row)
+        for plugin, term in terms:
+            self._note_problems(place, index, "terms", plugin, term, problems)
+        return counts
 
     def _layouts(
         self, place: int, points: NDArray[np.intp], wanted: Mapping[int, Any]
@@ -377,7 +515,6 @@ class Scores:
                 choice=self._choice,
                 index=index,
                 pipeline=self._pipeline(place, index, points),
-                terms=(),
                 memory=self._under(place, index, "memory", memory, Windows()),
                 legal=legal,
                 seconds=0.0,
@@ -467,18 +604,40 @@ class Scores:
         for plugin, term in terms:
             if getattr(term, "count", None).__class__ is StageCounts:
                 found += self._by_stage(place, index, hook, plugin, term)
-            elif isinstance(term, Edge) and self._variants.point:
-                stages = self._pipelines[place, index].stages
-                found += _between(plugin, term, stages)
+            elif isinstance(term, Edge):
+                found += self._messages(plugin, term, self._pipelines[place, index].stages)
             else:
                 found.append((plugin, term))
         return merge_terms(found, hosts)
+
+    def _messages(self, plugin: Plugin, edge: Edge, stages: int) -> Sequence[tuple[Plugin, Edge]]:
+        """Return an edge between *stages* devices; it may have the boundaries of more."""
+        return list(_between(plugin, edge, stages)) if self._variants.point else [(plugin, edge)]
 
     def _by_stage(
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield a term with counts by virtual stage, once for each set of counts."""
         counts, problems = self._row_counts(place, index, term.count)
+        self._note_problems(place, index, hook, plugin, term, problems)
+        for count, mask in counts:
+            if mask is None:
+                yield plugin, replace_values(term, {"count": count})
+            else:
+                names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
+                amounts = {name: np.where(mask, getattr(term, name), 0.0) for name in names}
+                yield plugin, replace_values(term, {"count": count, **amounts})
+
+    def _note_problems(
+        self,
+        place: int,
+        index: int,
+        hook: str,
+        plugin: Plugin,
+        term: Any,
+        problems: Sequence[Any],
+    ) -> None:
+        """Record the problems of a term's counts as faults of its plugin."""
         faults = self.group.structures[place].variants.faults
         for problem in problems:
             if isinstance(problem, tuple):  # as many as there are not stages
@@ -488,13 +647,6 @@ class Scores:
                 fault = count_fault(hook, plugin, term.name, problem)
             if str(fault) not in map(str, faults):
                 faults.append(fault)
-        for count, mask in counts:
-            if mask is None:
-                yield plugin, replace_values(term, {"count": count})
-            else:
-                names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
-                amounts = {name: np.where(mask, getattr(term, name), 0.0) for name in names}
-                yield plugin, replace_values(term, {"count": count, **amounts})
 
     def _sizes(self, place: int, index: int) -> tuple[int, int]:
         """Return the number of devices and of virtual stages of a structure."""
@@ -540,6 +692,68 @@ class Scores:
             (count, None if mask.all() else mask) for count, mask in found.items() if _occurs(count)
         ]
         return counts, problems
+
+
+def _pieces(which: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
+    """Yield the points of some layouts, with at most so many layouts as are scored at once."""
+    each = which.sum(axis=tuple(range(which.ndim - 1)))
+    points = np.flatnonzero(each)
+    if len(points):
+        number = np.cumsum(each[points]) // _TOGETHER
+        yield from np.split(points, np.flatnonzero(np.diff(number)) + 1)
+
+
+def _row(term: Any) -> Any:
+    """Return the counts of a term as a key."""
+    return term.count if term.count.__class__ is StageCounts else tuple(term.count)
+
+
+def _kinds(
+    part: _Part, counts: Mapping[Any, Sequence[tuple[Any, Any]]]
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the kinds of the virtual stages of a structure, and the first stage of each kind."""
+    stages = part.scored.pipeline.stages * part.scored.pipeline.chunks
+    columns = [row for found in counts.values() for row, _ in found if isinstance(row, tuple)]
+    keys = list(zip(*columns, strict=True)) if columns else [()] * stages
+    numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return [numbers[key] for key in keys], [keys.index(key) for key in numbers]
+
+
+def _count_at(part: _Part, counts: Sequence[tuple[Any, Any]], stage: int) -> Real:
+    """Return the number of occurrences on a virtual stage, for each layout if it differs."""
+    found: Real = 0.0
+    for row, mask in counts:
+        if times := float(row[stage] if isinstance(row, tuple) else row):
+            at = () if mask is None else (*map(_position, part.choices, mask.shape), 0)
+            found = found + (times if mask is None else times * mask[at])
+    return found
+
+
+def _position(index: NDArray[np.intp], size: int) -> NDArray[np.intp] | int:
+    return index if size > 1 else 0
+
+
+def _joined(values: Sequence[Any], parts: Sequence[_Part]) -> Real:
+    """Return one number by structure as an array over layouts; None for kinds that do not exist."""
+    known = [value for value in values if value is not None]
+    if all(value.__class__ is float and value == known[0] for value in known):
+        common: float = known[0]
+        return common
+    pairs = zip(values, parts, strict=True)
+    return np.concatenate([np.broadcast_to(0.0 if v is None else v, len(p)) for v, p in pairs])
+
+
+def _edge_at(edge: Edge, at: slice | NDArray[np.intp]) -> Edge:
+    """Return an edge for some layouts."""
+    boundaries = tuple(at_points(seconds, at) for seconds in edge.boundaries)
+    return replace_values(edge, {"seconds": at_points(edge.seconds, at), "boundaries": boundaries})
+
+
+def _spread(value: Any, where: Any, shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
+    """Return an array of that shape with *value* at some positions, and *fill* elsewhere."""
+    found = np.full(shape, fill)
+    found[where] = value
+    return found
 
 
 def _blame_schedule(scored: ScoredLayouts, timed: ScheduleTimes) -> None:
@@ -593,7 +807,7 @@ def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
     for place, structure in enumerate(group.structures):
         points = np.arange(len(structure.kept))
         bounds = list(scores.bound_layouts({place: points}))
-        yield from scores.score_layouts(bounds, points, {bound.index: True for bound in bounds})
+        yield from scores.score_layouts((bound, bound.legal) for bound in bounds)
 
 
 def _scheduling(variants: Variants, cuts: Sequence[_Answers]) -> int | None:

@@ -7,7 +7,7 @@ order, with as many micro-batches as affect it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, reduce
 from itertools import chain
 from math import inf
@@ -16,20 +16,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from attrs import evolve
 
-from parcost.contract.pipelines import Case, Pipeline, Times
+from parcost.contract.pipelines import Case, Pipeline
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Edge, Memory, Once, Work
+from parcost.contract.terms import Edge, Memory
 from parcost.engine.bounds import ends, lower_bound
-from parcost.engine.load import Load
 from parcost.engine.memory import DeviceMemory
-from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops, hops_of
 from parcost.engine.schedule_calls import case_of, closed_form, spans
-from parcost.engine.stage_costs import PASSES, kinds, load
-from parcost.engine.step_costs import WHENS, TermGroup, When
+from parcost.engine.step_costs import TermGroup, When
 from parcost.numeric import all_of, any_of, maximum
 from parcost.search.sketch import Sketch, sketch, sketch_size
+from parcost.search.stage_loads import StructureLoads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,51 +37,28 @@ if TYPE_CHECKING:
 
 
 class ScheduleTimes:
-    """The times of layouts under one schedule; terms have a dimension for each choice."""
+    """The times of layouts of one structure under one schedule, from the *loads* of its stages."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         schedule: Schedule,
-        terms: Sequence[Any],
+        loads: StructureLoads,
+        edges: Sequence[Edge],
         legal: NDArray[np.bool_],
-        known: dict[Any, Any],
     ) -> None:
-        """Compute the loads of all stages; *known* caches loads that schedules share.
+        """Compute the times of all stages.
 
-        *unsaid* names the methods of the schedule that return NaN for legal layouts.
+        *unsaid* names the methods of the schedule that return NaN for *legal* layouts.
         """
         self.pipeline, self.schedule, self.legal = pipeline, schedule, legal
         self.unsaid = ""
         self.plan = SketchPlan.for_layouts(schedule, pipeline, legal)
-        stages = pipeline.stages * pipeline.chunks
-        works = [t for t in terms if isinstance(t, Work)]
-        works.sort(key=lambda w: (PASSES.index(w.pass_), w.name))
-        self.onces = sorted((t for t in terms if isinstance(t, Once)), key=lambda o: o.name)
-        alike = kinds([*works, *self.onces], stages)
-        split = not self.plan.orders[0][1].fused
-        by_kind: dict[int, Load] = {}
-        for x in dict.fromkeys(alike):
-            key = (split, x, *map(id, works))
-            if key not in known:
-                known[key] = works, load(works, x, split=split)  # the ids of terms stay theirs
-            by_kind[x] = known[key][1]
-        by_stage = [by_kind[x] for x in alike]
-        paired = PlanPairs(self.plan, works, by_stage)
+        self._structure, self.alike = loads, loads.kinds
+        by_stage, self.times = loads.by_stage(self.plan)
         self.loads = [by_stage[x] for x in self.plan.stage]
-        passes = {x: _passes(by_kind[x].seconds) for x in by_kind}
-        forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
-        self.times = Times(forward, backward, weights, paired.seconds)
-        self.hop: Hop = 0.0
-        for edge in (t for t in terms if isinstance(t, Edge)):
-            self.hop = add_hops(self.hop, tuple(edge.boundaries) or edge.seconds)
-        self.alike, self.kinds = alike, [alike[x] for x in self.plan.stage]
-
-    def minimum_seconds(self) -> Real:
-        """Return a lower bound of the step time in seconds; further terms cannot shorten it."""
-        seconds, mask = self._closed()
-        timeline = Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=())
-        return timeline.seconds + TermGroup(self._onces("end"), self._run(timeline)).duration()
+        self.kinds = [loads.kinds[x] for x in self.plan.stage]
+        self.hop = sum_hops(edges)
 
     def step(self) -> tuple[Any, Any]:
         """Return the step time in seconds or a lower bound, and where it is exact.
@@ -91,19 +66,19 @@ class ScheduleTimes:
         The result for a layout does not depend on the other layouts that are timed with it.
         """
         exact: Mask
-        terms = {when: self._onces(when) for when in WHENS}
+        terms = self._structure.stages.onces
         closed, mask = self._closed()
         timeline, known = self._spanned(closed, mask)
         if timeline is None:
             timeline = Timeline(seconds=self._mixed(closed, mask), starts=(), ends=())
             run = self._run(timeline)
             if terms["fill"] or terms["drain"]:
-                seconds, exact = self._between(terms["fill"], terms["drain"], run), False
+                seconds, exact = self._between(run), False
             else:
                 seconds, exact = timeline.seconds, mask
-            return seconds + TermGroup(terms["end"], run).duration(), exact
+            return seconds + self._group("end", run).duration(), exact
         run = self._run(timeline)
-        fill, drain = TermGroup(terms["fill"], run), TermGroup(terms["drain"], run)
+        fill, drain = self._group("fill", run), self._group("drain", run)
         later, exact = fill.delay()
         first = fill.stages[0].exposed if fill.terms else 0.0  # which all passes wait for
         moved = Timeline(
@@ -114,26 +89,27 @@ class ScheduleTimes:
         seconds = moved.seconds + drain.outlasts(fill, moved)
         if not all_of(known):
             run = self._run(Timeline(seconds=self._mixed(closed, mask), starts=(), ends=()))
-            below = self._between(terms["fill"], terms["drain"], run)
-            seconds, exact = np.where(known, seconds, below), exact & known
-        return seconds + TermGroup(terms["end"], run).duration(), exact
+            seconds, exact = np.where(known, seconds, self._between(run)), exact & known
+        return seconds + self._group("end", run).duration(), exact
 
-    def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: PipelineRun) -> Real:
+    def _between(self, run: PipelineRun) -> Real:
         """Return a lower bound of the seconds of a pipeline without spans, with once terms.
 
         Once terms occur once per step. All passes wait for the first stage, and each device ends
         with the terms of its last stage.
         """
-        seconds = run.timeline.seconds
-        if drain:
-            stages = TermGroup(drain, run).stages
+        seconds, terms = run.timeline.seconds, self._structure.stages.onces
+        if terms["drain"]:
+            stages = self._group("drain", run).stages
             for end, k in zip(
                 ends(self.plan, self.times, self.pipeline.micro_batches),
                 self.plan.drawn.final,
                 strict=True,
             ):
                 seconds = maximum(seconds, end + stages[k].exposed)
-        return seconds + TermGroup(fill, run).stages[0].exposed if fill else seconds
+        if terms["fill"]:
+            seconds = seconds + self._group("fill", run).stages[0].exposed
+        return seconds
 
     def _run(self, timeline: Timeline) -> PipelineRun:
         return PipelineRun(
@@ -145,8 +121,8 @@ class ScheduleTimes:
             timeline=timeline,
         )
 
-    def _onces(self, when: When) -> Sequence[Once]:
-        return [term for term in self.onces if term.when == when]
+    def _group(self, when: When, run: PipelineRun) -> TermGroup:
+        return self._structure.group(when, run)
 
     def _closed(self) -> tuple[Real, Mask]:
         """Return the makespan in closed form in seconds, and where it is proven."""
@@ -233,8 +209,12 @@ def _distinct_devices(held: DeviceMemory, plan: SketchPlan) -> Iterator[int]:
             yield d
 
 
-def _passes(seconds: Any) -> tuple[Real, Real, Real]:
-    return seconds["F"], seconds["R"] + seconds["B"], seconds["W"]
+def sum_hops(edges: Iterable[Edge]) -> Hop:
+    """Return the seconds of all messages between devices."""
+    hop: Hop = 0.0
+    for edge in edges:
+        hop = add_hops(hop, tuple(edge.boundaries) or edge.seconds)
+    return hop
 
 
 class SketchPlan(PipelinePlan):
