@@ -31,11 +31,11 @@ from time import perf_counter, process_time
 from parcost_grammar.generate import lark
 
 BLOCK = 1000
-PARCOST = "import sys; from parcost.cli import main; sys.exit(main())"
+PARCOST = "import sys; from parcost_apps.cli import main; sys.exit(main())"
 MEMORY = """
 import sys
 from resource import RUSAGE_SELF, getrusage
-from parcost.cli import main
+from parcost_apps.cli import main
 code = main()
 print(getrusage(RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 sys.exit(code)

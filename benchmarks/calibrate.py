@@ -25,7 +25,7 @@ MOST = 1.5  # points that models left out may be worse than in sample
 
 def fit_catalogue() -> dict[str, Any]:
     """Return the output of the command for the open runs."""
-    code = "import sys; from parcost.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from parcost_apps.cli import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", code, *COMMAND], check=True, stdout=subprocess.PIPE, text=True
     )

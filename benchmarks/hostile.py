@@ -224,7 +224,7 @@ def command(rng: random.Random) -> Observation:
 
 
 def _run_command(words: list[str]) -> str:
-    from parcost.cli import main
+    from parcost_apps.cli import main
 
     here, output = Path.cwd(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="replace")
     os.chdir(workplace())

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from parcost.cli import main as parcost
+from parcost_apps.cli import main as parcost
 
 LOADS = 7
 PROMISED_MS = 1000.0

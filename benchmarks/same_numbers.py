@@ -27,7 +27,7 @@ from typing import Any
 import agreement
 
 import parcost
-from parcost.cli import main as parcost_main
+from parcost_apps.cli import main as parcost_main
 from parcost_formats.output.json import report
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -116,7 +116,7 @@ def measure(text: str, axes: str = "") -> tuple[int, int, float, float, float, f
         run = subprocess.run(command, check=True, capture_output=True, text=True)
         size, legal, seconds, front, peak, calls, others = run.stdout.split()
         start = children_seconds()
-        program = "import sys; from parcost.cli import main; sys.exit(main(sys.argv[1:]))"
+        program = "import sys; from parcost_apps.cli import main; sys.exit(main(sys.argv[1:]))"
         flags = ["--axes", axes] if axes and axes != WHOLE else []
         for name, values in OVER.items() if axes == WHOLE else ():
             flags += ["--over", f"{name}={','.join(map(str, values))}"]

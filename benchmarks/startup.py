@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 ROUNDS = 11
 PROMISED = 2.2
 SPEC = Path(__file__).parents[1] / "specs" / "runs" / "llama3_70b_64_h100.par"
-PARCOST = "import sys; from parcost.cli import main; sys.exit(main())"
+PARCOST = "import sys; from parcost_apps.cli import main; sys.exit(main())"
 
 
 def cpu_seconds(environment: Mapping[str, str], *arguments: str) -> float:

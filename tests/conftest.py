@@ -23,13 +23,13 @@ import parcost
 from parcost import KernelModel, Op, Schedule, Study, hookimpl
 from parcost.binding import modules
 from parcost.binding.modules import Loader, Module
-from parcost.cli import main
 from parcost.contract.plugin import Plugin
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.plugins import discovery
 from parcost.plugins.discovery import load
 from parcost.plugins.registry import Registry
+from parcost_apps.cli import main
 
 # Laws try the same examples each time, so that a run can be repeated. `--hypothesis-profile
 # explore` tries others.

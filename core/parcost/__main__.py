@@ -1,8 +1,10 @@
-"""Runs the command line as ``python -m parcost``."""
+"""Runs the installed program ``parcost`` as ``python -m parcost``."""
 
 import sys
-
-from parcost.cli import main
+from importlib.metadata import distribution
 
 if __name__ == "__main__":
-    sys.exit(main())
+    (program,) = distribution("parcost").entry_points.select(
+        group="console_scripts", name="parcost"
+    )
+    sys.exit(program.load()())

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import write_message
-from parcost.cli.pages import paper, show
 from parcost_apps import options
+from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.pages import paper, show
 
 if TYPE_CHECKING:
     from parcost.binding.modules import Loader

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import Reporter, write_message
-from parcost.cli.streams import put
 from parcost.language.escapes import escape_line, escape_lines
 from parcost.system.temporary import file_beside
 from parcost_apps import options
+from parcost_apps.cli.messages import Reporter, write_message
+from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.language.text import Source

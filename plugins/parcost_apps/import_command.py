@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import Reporter, write_message
-from parcost.cli.output_files import OutputFile
-from parcost.cli.streams import put
 from parcost.language.escapes import escape_line
 from parcost_apps import options
+from parcost_apps.cli.messages import Reporter, write_message
+from parcost_apps.cli.output_files import OutputFile
+from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.binding.foreign import ImportedFile, ImportedJob

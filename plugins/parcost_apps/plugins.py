@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.pages import show
 from parcost_apps import options
+from parcost_apps.cli.pages import show
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins

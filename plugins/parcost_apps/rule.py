@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import write_message
-from parcost.cli.pages import show
-from parcost.cli.streams import put
 from parcost.language.escapes import escape_json, escape_lines
 from parcost_apps import options
+from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.pages import show
+from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.plugins.rule_pages import RulePage

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from parcost.cli.messages import Reporter
-from parcost.cli.pages import paper
-from parcost.cli.streams import put
 from parcost_apps import options
+from parcost_apps.cli.messages import Reporter
+from parcost_apps.cli.pages import paper
+from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Section
@@ -174,10 +174,10 @@ def _json(documents: list[dict[str, Any]]) -> str:
 def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
     from attrs import evolve
 
-    from parcost.cli.text import draw
     from parcost.contract.page import Heading, Item
     from parcost_formats.output import markdown
     from parcost_formats.output.full_report import section_page
+    from parcost_formats.output.text import draw
 
     items: list[Item] = [Heading(scenario.name, 1, aside=scenario.path)]
     for view in views:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import main
 from parcost.language.errors import MissingExtraError, SpecError
 from parcost_apps.batch.executors import Engine, engine_named
 from parcost_apps.batch.files import Spec
 from parcost_apps.batch.fingerprints import Environment, Question
 from parcost_apps.batch.run import BatchRun
+from parcost_apps.cli import main
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import main
 from parcost.contract.entries import Entry
 from parcost.plugins.selection import PluginSelection
 from parcost_apps.batch import executors
@@ -27,6 +26,7 @@ from parcost_apps.batch.files import Spec
 from parcost_apps.batch.fingerprints import Environment, Question
 from parcost_apps.batch.run import BatchRun
 from parcost_apps.batch.worker import StrangerError, Task, Worker, answers
+from parcost_apps.cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -298,7 +298,7 @@ def test_ctrl_c_ends_the_wait_for_an_engine_that_says_nothing(specs: list[Spec])
 from concurrent.futures import Executor, Future
 from importlib.metadata import EntryPoint
 from parcost_apps.batch import executors
-from parcost.cli import main
+from parcost_apps.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 class Silent(Executor):
     def submit(self, *_, **__):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import parcost
-from parcost.cli import main
+from parcost_apps.cli import main
 
 pytest.importorskip("scipy")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import parcost
-from parcost.cli import main
 from parcost.numeric import all_of
+from parcost_apps.cli import main
 
 from ..rows import mark_most
 

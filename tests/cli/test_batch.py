@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-from parcost.cli import main
+from parcost_apps.cli import main
 sys.exit(main())"""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen([sys.executable, "-c", code, *arguments], **streams)
@@ -299,7 +299,7 @@ def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     files(many_specs(2))
     first = run("eval", "specs", "--format", "jsonl").out
     code = (
-        "import sys; from parcost.cli import main; main(sys.argv[1:]);"
+        "import sys; from parcost_apps.cli import main; main(sys.argv[1:]);"
         "print([m for m in sys.modules if m.startswith(('parcost_', 'numpy', 'lark',"
         "'parcost.binding', 'parcost.engine', 'parcost.search'))], file=sys.stderr)"
     )
@@ -641,7 +641,7 @@ def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
 # Signals reach a pipe once they are handled; a reader is waited for as long as it takes.
 TOLD = """\
 import os
-from parcost.cli import interrupts, streams
+from parcost_apps.cli import interrupts, streams
 streams._PATIENCE_SECONDS = {patience}
 note = interrupts.Interrupts._note
 def note_and_tell(caller, *signal):

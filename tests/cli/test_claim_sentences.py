@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 Run = Callable[[str], str]
 SPEC = """\

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from parcost import Exporter, Study, hookimpl
-from parcost.cli import main
+from parcost_apps.cli import main
 from parcost_plugins.vocabulary import ScheduleChoice
 
 pytestmark = pytest.mark.slow
@@ -593,7 +593,7 @@ def fake_plugin(monkeypatch: pytest.MonkeyPatch, **hooks: Any) -> None:
 def test_long_work_shows_progress_to_a_person_whose_results_go_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from parcost.cli import messages
+    from parcost_apps.cli import messages
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -725,7 +725,7 @@ def test_an_interrupt_exits_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 
 def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    code = "import sys; from parcost.cli import main; sys.exit(main())"
+    code = "import sys; from parcost_apps.cli import main; sys.exit(main())"
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
@@ -750,7 +750,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path, arguments: list[str]) -> Non
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_is_an_error(tmp_path: Path, arguments: list[str], unbuffered: str) -> None:
     (tmp_path / "a.par").write_text(GOOD, encoding="utf-8")
-    code = "import sys; from parcost.cli import main; sys.exit(main())"
+    code = "import sys; from parcost_apps.cli import main; sys.exit(main())"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
@@ -1091,7 +1091,7 @@ def test_catalog_lists_and_shows(run: Run) -> None:
 def test_help_imports_nothing_heavy(command: str) -> None:
     code = f"""
 import sys
-from parcost.cli import main
+from parcost_apps.cli import main
 assert main({command.split()!r}) == 0
 heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
@@ -1295,7 +1295,7 @@ def test_long_work_on_one_file_shows_how_far_it_has_got(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a terminal too: nothing is written before all points are done."""
-    from parcost.cli import messages
+    from parcost_apps.cli import messages
 
     shown: list[str] = []
     monkeypatch.setattr(messages.Progress, "show", lambda _, text: shown.append(text))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parcost.cli.streams import Messages, Results
+from parcost_apps.cli.streams import Messages, Results
 from parcost_apps.documentation import command as docs
 
 DOCS = Path(__file__).parents[2] / "docs"

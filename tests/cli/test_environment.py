@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli import main
-from parcost.cli.pages import paper
 from parcost_apps.batch.cache import default_place
+from parcost_apps.cli import main
+from parcost_apps.cli.pages import paper
 
 PIPELINE = "pipeline q { stages = 1, micro_batches = 3, forward = 0.1 s, backward = 0.7 s }\n"
 STEP = """

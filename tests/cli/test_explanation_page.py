@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from parcost import Formula, Once
-from parcost.cli import main
+from parcost_apps.cli import main
 from parcost_apps.explain import explanation
 
 Run = Callable[..., str]

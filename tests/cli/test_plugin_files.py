@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.cli import main
 from parcost.plugins.discovery import load_selection
 from parcost.plugins.selection import PluginSelection
 from parcost_apps.batch.fingerprints import Environment
+from parcost_apps.cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -421,7 +421,7 @@ def terms():
 def test_a_failing_thread_of_a_plugin_is_one_line(jobs: tuple[str, ...]) -> None:
     Path("threaded.py").write_text(THREADED, encoding="utf-8")
     Path("specs/b.par").write_text(SPEC, encoding="utf-8")
-    command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]
+    command = [sys.executable, "-c", "from parcost_apps.cli import main; raise SystemExit(main())"]
     command += ["eval", "specs", "--plugin", "threaded.py", *jobs]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0
@@ -548,7 +548,7 @@ def terms():
 def test_output_of_a_plugin_is_not_mixed_with_results(jobs: tuple[str, ...]) -> None:
     Path("printing.py").write_text(PRINTING, encoding="utf-8")
     Path("specs/b.par").write_text(SPEC, encoding="utf-8")
-    command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]
+    command = [sys.executable, "-c", "from parcost_apps.cli import main; raise SystemExit(main())"]
     command += ["eval", "specs", "--format", "jsonl", "--plugin", "printing.py", *jobs]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0
@@ -573,7 +573,7 @@ def terms():
 @pytest.mark.usefixtures("run")
 def test_a_plugin_that_closes_the_streams_loses_no_result() -> None:
     Path("closing.py").write_text(CLOSING, encoding="utf-8")
-    command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]
+    command = [sys.executable, "-c", "from parcost_apps.cli import main; raise SystemExit(main())"]
     command += ["eval", "specs/a.par", "--format", "jsonl", "--plugin", "closing.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 3

@@ -48,7 +48,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "bin"
     place.mkdir()
     command = place / "parcost"
-    code = "import sys; from parcost.cli import main; sys.exit(main())"
+    code = "import sys; from parcost_apps.cli import main; sys.exit(main())"
     command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -P -c '{code}' \"$@\"\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from parcost import Op
-from parcost.cli import main
 from parcost.contract.pipelines import Activity
+from parcost_apps.cli import main
 from parcost_formats.traces.drawing import draw
 
 pytestmark = pytest.mark.slow

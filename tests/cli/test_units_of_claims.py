@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 JOB = """\
 use catalog.devices.h100_sxm

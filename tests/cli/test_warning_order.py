@@ -10,8 +10,8 @@ import pytest
 
 import parcost
 from parcost import Check
-from parcost.cli import main
 from parcost.contract.validation import problem
+from parcost_apps.cli import main
 
 Run = Callable[[str], str]
 NARROW = 80

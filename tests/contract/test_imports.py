@@ -101,20 +101,18 @@ OPEN_TO = {
         "parcost.system",
     ),
     "parcost_formats.reports": (
-        "parcost.cli.text",  # pages on a terminal
         "parcost.contract",
         "parcost.language",
         "parcost_formats.output",
         "parcost.system",
     ),
     "parcost_formats.traces": (
-        "parcost.cli.text",  # pages on a terminal
         "parcost.contract",
         "parcost.language",
         "parcost_formats.output",
     ),
     "parcost_measured.calibration": (
-        "parcost.cli",
+        "parcost_apps.cli",
         "parcost_apps.options",
         "parcost.contract",
         "parcost.language",
@@ -128,11 +126,11 @@ OPEN_TO = {
         "parcost.language.writer",
         "parcost_formats.output.resolved_spec",  # attributes as texts
     ),
-    "parcost_apps.new_plugin": ("parcost.cli", "parcost.plugins"),
+    "parcost_apps.new_plugin": ("parcost_apps.cli", "parcost.plugins"),
     "parcost_measured.validation": (
         "parcost_apps.batch",
         "parcost_apps.options",
-        "parcost.cli",
+        "parcost_apps.cli",
         "parcost.contract",
         "parcost.language",
         "parcost_formats.output",
@@ -143,8 +141,13 @@ OPEN_TO = {
 }
 
 
-#: What programs share, lowest first: pages, batches, options of commands.
-SHARED = ("parcost_formats.output", "parcost_apps.batch", "parcost_apps.options")
+#: What programs share, lowest first: pages, the command line, batches, options of commands.
+SHARED = (
+    "parcost_formats.output",
+    "parcost_apps.cli",
+    "parcost_apps.batch",
+    "parcost_apps.options",
+)
 #: Programs around the core, which is open to them.
 PROGRAMS = {"parcost_formats.output"} | {
     f"parcost_apps.{path.stem}"

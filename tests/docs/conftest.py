@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 _SPEED = re.compile(r"\(\d+\.\d s, [\d,]+ a second\)|in \d+\.\d s, [\d,.]+ a second")
 _REST = "...\n"

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.cli import main
 from parcost.plugins.discovery import load
 from parcost.references import api
+from parcost_apps.cli import main
 from parcost_apps.documentation import language, rules
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = yaml.safe_load((ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8"))

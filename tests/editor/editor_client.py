@@ -15,7 +15,7 @@ from pygls.lsp.client import LanguageClient
 
 T = TypeVar("T")
 
-START = "import sys; from parcost.cli import main; sys.exit(main())"
+START = "import sys; from parcost_apps.cli import main; sys.exit(main())"
 PATIENCE_SECONDS = 60.0
 CAPABILITIES = lsp.ClientCapabilities(
     workspace=lsp.WorkspaceClientCapabilities(

@@ -13,8 +13,8 @@ from editor_client import Editor
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
-from parcost.cli import main
 from parcost.language.escapes import escape_lines
+from parcost_apps.cli import main
 from parcost_apps.editor.positions import Lines
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").rglob("*.par"))

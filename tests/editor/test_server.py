@@ -15,7 +15,7 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from spec_text import SPEC, place_of
 
-from parcost.cli import main
+from parcost_apps.cli import main
 from parcost_apps.editor import command
 
 

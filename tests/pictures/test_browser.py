@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guide" / "pictures.md").read_text(encoding="utf-8")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from parcost import Report
-from parcost.cli.text import draw
 from parcost.contract.page import Paper
 from parcost_formats.output.screen import page
+from parcost_formats.output.text import draw
 from parcost_formats.output.view import View
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import parcost
 from parcost import Check, Figure, Formula, Section, hookimpl
-from parcost.cli import main
 from parcost.plugins.discovery import load
+from parcost_apps.cli import main
 from parcost_formats.output.json import formula as formula_json
 
 LETTERS = "let nodes = 8\n"

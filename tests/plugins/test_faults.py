@@ -26,11 +26,11 @@ from parcost import (
     block,
     hookimpl,
 )
-from parcost.cli.text import draw
 from parcost.contract.page import Paper
 from parcost.plugins.discovery import load
 from parcost_apps.batch.entries import entry_of
 from parcost_formats.output.report_page import report_page
+from parcost_formats.output.text import draw
 from parcost_formats.output.view import View
 
 pytestmark = pytest.mark.slow

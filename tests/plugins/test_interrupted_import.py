@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 
 def test_an_interrupt_names_the_plugin_that_was_imported(

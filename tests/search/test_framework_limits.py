@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.cli import main
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import offered_axes, space
+from parcost_apps.cli import main
 
 SPEC = """
 use catalog.devices.h100_sxm

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.cli import main
 from parcost.language.errors import SpecError
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
+from parcost_apps.cli import main
 from parcost_plugins.vocabulary import Cluster
 
 pytestmark = pytest.mark.slow
@@ -493,7 +493,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     spec.write_text(SPEC.replace("llama3_8b", "deepseek_v3").replace("64", "2048"))
     # Pressed at the first structure, however fast the machine is.
     program = """import signal, sys, time
-from parcost.cli import main
+from parcost_apps.cli import main
 from parcost.search.space import Space
 def press(*_, **__):
     signal.raise_signal(signal.SIGINT)

@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import SpecError
-from parcost.cli import main
+from parcost_apps.cli import main
 
 SPEC = """
 use catalog.devices.h100_sxm

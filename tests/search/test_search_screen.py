@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.cli import main
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
+from parcost_apps.cli import main
 from parcost_plugins.vocabulary import Cluster, memory_limits
 
 DENSE = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 from parcost_apps.diff import revisions
 from parcost_apps.diff.git import _environment
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import streams
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import csv_cell, escape_json, escape_line, escape_lines
+from parcost_apps.cli import streams
 from parcost_formats.output.diagnostics import as_data
 from parcost_formats.reports.ci_formats import github
 

@@ -276,8 +276,8 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/system/temporary.py",  # opens what it locks
         "core/parcost/system/whole_files.py",  # writes
         "plugins/parcost_apps/batch/cache.py",  # writes
-        "core/parcost/cli/streams.py",  # opens /dev/null
-        "core/parcost/cli/__init__.py",  # opens /dev/null
+        "plugins/parcost_apps/cli/streams.py",  # opens /dev/null
+        "plugins/parcost_apps/cli/__init__.py",  # opens /dev/null
         "core/parcost/binding/sources.py",  # a file inside of a wheel
         "core/parcost/references/api.py",  # writes docs/api.md
         "plugins/parcost_apps/documentation/language.py",  # makes docs/language.md

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 
 def git(*arguments: str) -> None:

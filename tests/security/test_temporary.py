@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from parcost.cli.output_files import OutputFile
 from parcost.system.temporary import file_beside, temporary_folder
+from parcost_apps.cli.output_files import OutputFile
 from parcost_apps.fmt import write_atomically
 
 HOLD = """

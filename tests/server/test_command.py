@@ -18,8 +18,8 @@ import pytest
 from attrs import define
 
 import parcost
-from parcost.cli import main
 from parcost.language.numbers import quantity
+from parcost_apps.cli import main
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -47,7 +47,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-from parcost.cli import main
+from parcost_apps.cli import main
 sys.exit(main())"""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 from parcost_apps.new_plugin.command import KINDS
 
 

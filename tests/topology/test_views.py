@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 SPEC = """
 use catalog.devices.h100_sxm

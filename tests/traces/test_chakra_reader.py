@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from parcost.cli import main
+from parcost_apps.cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import main
 from parcost.system import temporary
+from parcost_apps.cli import main
 
 PIPELINE = "pipeline q { stages = 2, micro_batches = 1, forward = 1 s, backward = 2 s, send_recv = 500 ms }\n"
 STEP = """

@@ -12,8 +12,8 @@ import pytest
 
 import parcost
 from parcost import SpecError, StepTrace
-from parcost.cli import main
 from parcost.contract.page import Paper
+from parcost_apps.cli import main
 from parcost_apps.timeline.step_trace import step_trace
 from parcost_formats.traces import perfetto
 from parcost_formats.traces.perfetto import Perfetto

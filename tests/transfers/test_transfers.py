@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost.cli import main
+from parcost_apps.cli import main
 
 RING = "latency = 1 us, bandwidth = 450 GB/s per_direction"
 

@@ -14,8 +14,8 @@ import pytest
 
 import parcost
 from parcost import Formula, Interval, Report, SpecError, hookimpl
-from parcost.cli import main
 from parcost.plugins.discovery import load
+from parcost_apps.cli import main
 
 STUDY = """
 use catalog.devices.h100_sxm

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import parcost
-from parcost.cli import main
+from parcost_apps.cli import main
 from parcost_measured.validation.records import read
 from parcost_measured.validation.rows import RunRow, _rename_keys
 from parcost_measured.validation.study import write

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.cli import main
+from parcost_apps.cli import main
 from parcost_measured.validation import intervals
 from parcost_measured.validation.intervals import (
     FOLDS,

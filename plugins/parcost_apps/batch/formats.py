@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.interrupts import Interrupts
-from parcost.cli.messages import Progress, Reporter, write_message
-from parcost.cli.output_files import OutputFile, write_with
 from parcost.records import frozen
+from parcost_apps.cli.interrupts import Interrupts
+from parcost_apps.cli.messages import Progress, Reporter, write_message
+from parcost_apps.cli.output_files import OutputFile, write_with
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry, Part

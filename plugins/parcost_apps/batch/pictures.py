@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from parcost.cli.output_files import OutputFile
+from parcost_apps.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import Reporter, write_message
-from parcost.cli.output_files import OutputFile
 from parcost.language.escapes import quote_word
 from parcost_apps import options
+from parcost_apps.cli.messages import Reporter, write_message
+from parcost_apps.cli.output_files import OutputFile
 from parcost_apps.options.jobs import is_one_job
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def command(
 
             target.put(encode(difference_data(found)) + "\n")
         else:
-            from parcost.cli import text
-            from parcost_formats.output import markdown
+            from parcost_formats.output import markdown, text
 
             items = list(difference_page(found, full=full))
             drawn = markdown.draw(items) if format_ == "md" else text.draw(items, target.paper())

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 import parcost
-from parcost.cli.messages import write_message
-from parcost.cli.pages import show
-from parcost.cli.streams import put
+from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.pages import show
+from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.contract.page import Item

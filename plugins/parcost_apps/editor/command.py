@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.interrupts import Interrupts
 from parcost_apps import options
+from parcost_apps.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from parcost.engine.session import Session
@@ -47,7 +47,7 @@ def command(tcp: str | None, selection: PluginSelection) -> int:
 
         return Session(load_selection(selection))
 
-    from parcost.cli.streams import results
+    from parcost_apps.cli.streams import results
     from parcost_apps.editor.server import listen, serve
     from parcost_apps.editor.streams import MessageSizeError
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.interrupts import Interrupts
-from parcost.cli.messages import Progress, write_message
-from parcost.cli.output_files import OutputFile
 from parcost_apps import options
+from parcost_apps.cli.interrupts import Interrupts
+from parcost_apps.cli.messages import Progress, write_message
+from parcost_apps.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
     from parcost.report.rejection import Rejection

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import Reporter, write_message
-from parcost.cli.pages import show
 from parcost_apps import options
+from parcost_apps.cli.messages import Reporter, write_message
+from parcost_apps.cli.pages import show
 
 if TYPE_CHECKING:
     from parcost.report.report import Report

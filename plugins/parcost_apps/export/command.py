@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import Reporter, write_message
 from parcost_apps import options
+from parcost_apps.cli.messages import Reporter, write_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 from attrs import evolve
 
 from parcost.binding.foreign import spec_lines, translate
-from parcost.cli.messages import write_message
-from parcost.cli.output_files import OutputFile
 from parcost.contract.calls import CallError, call
 from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
 from parcost.contract.settings import SettingsWriter, ToolSettings
@@ -28,6 +26,8 @@ from parcost.language.text import Source
 from parcost.records import frozen, record
 from parcost.system.files import failure
 from parcost.version import __version__
+from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.output_files import OutputFile
 from parcost_formats.output.resolved_spec import (
     AttributeText,
     SpecBlock,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import write_message
-from parcost.cli.output_files import OutputFile
 from parcost_apps import options
+from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import write_message
-from parcost.cli.streams import put
+from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

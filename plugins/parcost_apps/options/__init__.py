@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from parcost.cli.messages import write_message
-from parcost.cli.streams import Reservation
+from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.streams import Reservation
 from parcost_apps.options.jobs import is_foreign, joined_job, with_files
 
 if TYPE_CHECKING:

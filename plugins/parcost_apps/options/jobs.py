@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parcost.cli.messages import write_message
+from parcost_apps.cli.messages import write_message
 
 if TYPE_CHECKING:
     from parcost.binding.foreign import ImportedFile

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from parcost.cli.interrupts import Interrupts
-from parcost.cli.messages import Progress, Reporter, write_message
-from parcost.cli.output_files import OutputFile
-from parcost.cli.pages import show
-from parcost.cli.streams import put
 from parcost_apps import options
 from parcost_apps.batch.pictures import picture_format, unknown_format, write_entries
+from parcost_apps.cli.interrupts import Interrupts
+from parcost_apps.cli.messages import Progress, Reporter, write_message
+from parcost_apps.cli.output_files import OutputFile
+from parcost_apps.cli.pages import show
+from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.contract.settings import SettingsWriter

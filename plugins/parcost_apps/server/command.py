@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.cli.messages import Reporter, write_message
-from parcost.cli.streams import put
 from parcost_apps import options
+from parcost_apps.cli.messages import Reporter, write_message
+from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from parcost.cli.interrupts import Interrupts
-from parcost.cli.messages import Reporter, write_message
-from parcost.cli.output_files import OutputFile, OutputFolder, write_with
 from parcost_apps import options
 from parcost_apps.batch.pictures import picture_format, unknown_format, write_entries
+from parcost_apps.cli.interrupts import Interrupts
+from parcost_apps.cli.messages import Reporter, write_message
+from parcost_apps.cli.output_files import OutputFile, OutputFolder, write_with
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry

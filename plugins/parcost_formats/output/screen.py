@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from parcost.cli.text import lines
 from parcost.contract.outcome import OTHER
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style, Table
 from parcost.language import numbers
@@ -33,6 +32,7 @@ from parcost_formats.output.full_report import (
     runs,
     section_page,
 )
+from parcost_formats.output.text import lines
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section

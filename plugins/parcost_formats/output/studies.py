@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from parcost.cli.text import widths
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
@@ -27,6 +26,7 @@ from parcost.report.verdict import verdict
 from parcost_formats.output.cells import share
 from parcost_formats.output.full_report import refusal_word, runs
 from parcost_formats.output.screen import ranking
+from parcost_formats.output.text import widths
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry

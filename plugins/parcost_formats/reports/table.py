@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parcost import Exporter, hookimpl
-from parcost.cli.text import draw
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
+from parcost_formats.output.text import draw
 
 
 class TableExporter(Exporter):

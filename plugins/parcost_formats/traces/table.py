@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parcost import StepTrace, TimelineExporter, hookimpl
-from parcost.cli.text import draw
 from parcost.contract.page import Paper
+from parcost_formats.output.text import draw
 from parcost_formats.traces.drawing import page
 
 

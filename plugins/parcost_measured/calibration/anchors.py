@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost import ImportedBlock, ImportedValue, Translation, block_name
-from parcost.cli.messages import Reporter
-from parcost.cli.text import draw
 from parcost.contract.importers import ImportOptions
 from parcost.contract.page import Heading, Item
+from parcost_apps.cli.messages import Reporter
 from parcost_formats.output import markdown
+from parcost_formats.output.text import draw
 from parcost_measured.anchors.labels import label_of
 from parcost_measured.anchors.spec import whole_anchor
 from parcost_plugins.analysis.anchors.evaluation import Anchoring, anchoring

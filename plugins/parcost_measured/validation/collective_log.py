@@ -26,11 +26,11 @@ import click
 from attrs import evolve, frozen
 
 from parcost import Study, load_text
-from parcost.cli.text import draw
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.language.numbers import column
 from parcost.numeric import INFINITY
 from parcost_formats.output import markdown
+from parcost_formats.output.text import draw
 from parcost_measured.validation.hardware import ENTRIES
 from parcost_measured.validation.scores import score
 from parcost_plugins.vocabulary import collective_timings

@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
-from parcost.cli.streams import put, results
 from parcost.language.escapes import remove_color
+from parcost_apps.cli.streams import put, results
 
 if TYPE_CHECKING:
     from parcost.contract.page import Item, Paper
@@ -56,7 +56,7 @@ def _columns() -> int:
 
 def show(items: Iterable[Item]) -> None:
     """Draw a page on stdout."""
-    from parcost.cli.text import draw
+    from parcost_formats.output.text import draw
 
     put(draw(list(items), paper()))
 

@@ -21,13 +21,13 @@ from pathlib import Path
 
 import click
 
-from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.interrupts import ENDINGS, Interrupts
-from parcost.cli.messages import write_message
-from parcost.cli.streams import ClosedPipeError, Messages, Results, forget, results
 from parcost.system.process import protect_process
 from parcost.system.threads import print_failures
 from parcost.version import __version__
+from parcost_apps.cli.group import Commands, UnusableCommandError
+from parcost_apps.cli.interrupts import ENDINGS, Interrupts
+from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.streams import ClosedPipeError, Messages, Results, forget, results
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000
@@ -100,9 +100,9 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _failure(error: BaseException) -> int:
-    from parcost.cli.messages import Reporter
     from parcost.language.errors import ParcostError, SpecError
     from parcost.report.rejection import FAULT, internal_error
+    from parcost_apps.cli.messages import Reporter
 
     if isinstance(error, SpecError):
         Reporter()(error.diagnostics)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from parcost.cli.pages import wants_color, wrap_sentences
-from parcost.cli.streams import results
 from parcost.language.escapes import escape_line, escape_lines, remove_color
+from parcost_apps.cli.pages import wants_color, wrap_sentences
+from parcost_apps.cli.streams import results
 
 if TYPE_CHECKING:
     from parcost.language.diagnostics import Diagnostic

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from parcost.cli.interrupts import Interrupts
-from parcost.cli.pages import paper
-from parcost.cli.streams import ClosedPipeError, put
 from parcost.system.temporary import Temporary, folder_beside
 from parcost.system.whole_files import WholeFile, WholeTarget, umask
+from parcost_apps.cli.interrupts import Interrupts
+from parcost_apps.cli.pages import paper
+from parcost_apps.cli.streams import ClosedPipeError, put
 
 if TYPE_CHECKING:
     from parcost.contract.exporter_calls import AnyExporter

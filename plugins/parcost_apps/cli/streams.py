@@ -11,8 +11,8 @@ from typing import Any, ClassVar, TextIO
 
 import click
 
-from parcost.cli.interrupts import Interrupts
 from parcost.language.escapes import escape_keeping_color
+from parcost_apps.cli.interrupts import Interrupts
 
 _PATIENCE_SECONDS = 2.0
 _AT_ONCE = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes without blocking
