@@ -261,7 +261,10 @@ class SpecStudy(Study):
 def _known_cut(study: SpecStudy) -> Pipeline | None:
     """Return the pipeline of a structure, if its group knows it, or None."""
     assert study._cut is not None  # noqa: SLF001
-    return study._cut()  # noqa: SLF001
+    cut = study._cut()  # noqa: SLF001
+    if cut is None or shape_of(study):
+        return cut
+    return evolve(cut, micro_batches=plain_first(cut.micro_batches))  # of a single point
 
 
 def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: Any) -> Any:
