@@ -628,7 +628,7 @@ def test_the_precision_of_nemo_1_is_a_recipe(old: str, new: str, recipe: str) ->
     assert uses(nemo(NEMO_1.replace(old, new)))[1] == f"precisions.{recipe}"
 
 
-@pytest.mark.parametrize(("more", "traffic"), [("", "28 B"), ("\n  fp8_params: True", "27 B")])
+@pytest.mark.parametrize(("more", "traffic"), [("", "40 B"), ("\n  fp8_params: True", "39 B")])
 def test_gradients_of_nemo_1_in_16_bits_stay_so_beside_8_bits(more: str, traffic: str) -> None:
     """Gradient 2 B, master and moments 12 B read and written, and a weight of 2 B or 1 B."""
     text = NEMO_1.replace("amp_O2: True", f"amp_O2: True\n  fp8: True{more}")

@@ -109,6 +109,12 @@ def test_biases_of_experts_expert_by_expert(study_of: StudyOf) -> None:
     assert [op.kernels for op in joined] == [1, 1]
     fused = mixtral(study_of, model="biases = on")
     assert not [key for key in fused if key[0].startswith(name)]
+    # Transformer Engine's fused MLP has a kernel that reads the gradient of its output.
+    name = "gradients of biases and routing weights", "B"
+    in_product = mixtral(study_of, "expert_activation = in_product", model="biases = on")
+    assert in_product[name].bytes_ == one
+    assert name not in fused
+    assert name not in mixtral(study_of, "expert_activation = in_product")
 
 
 def test_eager_sums_of_copies_are_made_one_by_one(study_of: StudyOf) -> None:

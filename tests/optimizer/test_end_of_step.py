@@ -36,6 +36,17 @@ def test_the_norm_is_added_up_over_every_device_of_the_job(bind: Bind) -> None:
     assert (term.when, term.bytes_, term.resource) == ("end", 4.0, "net")
 
 
+@pytest.mark.parametrize(("zero", "bytes_"), [(0, 4e9), (1, 4e9), (2, 0.5e9)])
+def test_a_buffer_of_gradients_is_zeroed(bind: Bind, zero: int, bytes_: float) -> None:
+    """Gradients of 4 B of a billion parameters, of which ZeRO 2 leaves an eighth on a rank."""
+    text = "framework buffered { zeroes_gradients = on }\n"
+    values = {"layout.zero": zero, "training.framework": "buffered"}
+    term = terms(bind(values, text, parameters=[parameters_record(1e9)]))["zeros of the gradients"]
+    assert term.bytes_ == bytes_
+    assert term.seconds == pytest.approx(bytes_ / 0.5e12)  # half of 1 TB/s
+    assert "zeros of the gradients" not in terms(bind(parameters=[parameters_record(1e9)]))
+
+
 def test_without_clipping_there_is_no_norm_to_add_up(bind: Bind) -> None:
     assert "all-reduce of the gradient norm" not in terms(bind(parameters=[parameters_record(1e9)]))
 

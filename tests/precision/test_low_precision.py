@@ -87,6 +87,7 @@ def test_weights_are_cast_once_per_step_by_every_replica() -> None:
         term = own_terms(study(SIMPLE, layout))["weight cast", ""]
         assert isinstance(term, Once)
         assert term.bytes_ == 4 * LAYERS * LINEAR
+        assert term.formula.inputs["k"][0] == 4 * LAYERS  # QKV, output, gate and up, down
         assert term.when == "end"
 
 

@@ -34,9 +34,10 @@ def _of_trainer(found: SettingCollector) -> None:
             block = f"precision {_LABEL} extends {recipe}"
             for name in ("gradients", "reduction"):
                 found.set(block, name, "2 B", _SYNC)
-            # Gradient, master and two moments are read, those and the weight written.
-            traffic = 2 + 12 + 12 + (1 if gathered else 2)
+            # A cast of gradients to fp32, before the norm; Adam; and a cast of the master.
+            traffic = 6 + 28 + 4 + (1 if gathered else 2)
             why = "counted from the reads and writes of the update"
+            found.assume(block, "norm_traffic", "12 B", why)
             found.assume(block, "update_traffic", f"{traffic} B", why)
             found.assume("training", "precision", _LABEL, "the recipe that this file changes")
     elif kind != "fp32" and found.switch("model.megatron_amp_O2") is not True:

@@ -67,7 +67,12 @@ def parameters(study: Study) -> Iterator[Parameters]:
     )
     if model.has_qkv_biases:
         yield Parameters(
-            name="QKV biases", elements=columns, total=all_columns, count=count, source=SPLIT
+            name="QKV biases",
+            elements=columns,
+            total=all_columns,
+            count=count,
+            matrices=0.0,
+            source=SPLIT,
         )
     yield Parameters(
         name="attention output projection",
@@ -85,6 +90,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             elements=(rank.heads + rank.kv_heads) * d,
             total=(model.heads + model.kv_heads) * d,
             count=count,
+            matrices=0.0,
             source=SPLIT,
         )
     elif model.qk_norm:
@@ -95,6 +101,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             elements=rank.heads,
             total=model.heads,
             count=count,
+            matrices=0.0,
             source="one for every head; ranks have equal parts",
         )
 

@@ -64,6 +64,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             elements=ups * rank.ffn,
             total=ups * f,
             count=count,
+            matrices=0.0,
             source=SPLIT,
         )
         yield Parameters(

@@ -25,6 +25,7 @@ from parcost_plugins.model.elementwise import (
     PLAIN,
     ROUTER,
     SORTED,
+    SUMMED,
     WEIGHED,
     WEIGHED_SUM,
     Passes,
@@ -111,6 +112,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         total=E * inner * h * F,
         count=count,
         expert=True,
+        matrices=2.0 * found.local,
         source=MIXTURE,
     )
     if model.biases:
@@ -121,6 +123,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             total=E * (wide * F + narrow),
             count=count,
             expert=True,
+            matrices=0.0,
             source=MIXTURE,
         )
     if model.shared_experts:
@@ -129,6 +132,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             elements=inner * h * found.shared,
             total=inner * h * model.shared_width,
             count=count,
+            matrices=2.0,
             source=SPLIT,
         )
 
@@ -227,6 +231,12 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
     )
     if rank.model.biases and rank.training.framework.expert_biases == "eager":
         yield from _routed_biases(found, span)
+    elif rank.model.biases and rank.training.framework.expert_activation == "in_product":
+        # A kernel behind the product sums the gradient over tokens, and times the bias over the
+        # width, for the gradients of biases and of routing weights.
+        elements = found.received_tokens * h
+        name = "gradients of biases and routing weights"
+        yield traffic_stream(name, SUMMED, elements, rank.element, "B", span.count)
 
 
 def _routed_activations(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[Stream]:

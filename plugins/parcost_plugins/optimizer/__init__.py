@@ -1,4 +1,4 @@
-"""Work on gradients: accumulation, clipping, and the optimizer update.
+"""Work on gradients: zeros, accumulation, clipping, and the optimizer update.
 
 All of it streams through the device's memory and multiplies nothing.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from parcost import Once, Study, hookimpl
 from parcost_plugins.optimizer.accumulation import accumulation
-from parcost_plugins.optimizer.update import clipping, update
+from parcost_plugins.optimizer.update import clipping, update, zeros
 from parcost_plugins.vocabulary import Stream
 
 
@@ -21,6 +21,7 @@ def operators(study: Study) -> Iterator[Stream]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
-    """Estimate gradient clipping and the optimizer update, after all stages have drained."""
+    """Estimate zeros, gradient clipping and the optimizer update, when all stages have drained."""
+    yield from zeros(study)
     yield from clipping(study)
     yield from update(study)

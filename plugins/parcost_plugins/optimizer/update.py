@@ -1,4 +1,4 @@
-"""The end of a step: the gradient norm, clipping, and the optimizer update.
+"""The end of a step: the gradient norm, clipping, the optimizer update, and zeros for the next.
 
 Under ZeRO a rank processes only its shard. These kernels read and write more than any other, so
 they run at the rate of large streams. Each device has its own norm, one number, and the devices of
@@ -23,7 +23,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import OPTIMIZER
-from parcost_plugins.vocabulary.run_choices import shards_states
+from parcost_plugins.vocabulary.run_choices import shards_gradients, shards_states
 from parcost_plugins.vocabulary.sharding import trains_apart
 from parcost_plugins.vocabulary.stage_parameters import trained_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
@@ -31,11 +31,23 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 NUMBER = 4.0  # bytes of the norm, in fp32
 
 
+def zeros(study: Study) -> Iterator[Once]:
+    """Estimate the zeros that are written to the buffer in which gradients accumulate.
+
+    A rank has all gradients of its parameters there, unless ZeRO 2 shards them.
+    """
+    if study[Training].framework.zeroes_gradients:
+        size, sharded = study[Training].precision.gradients, shards_gradients(study)
+        source = "the buffer of gradients is zeroed before they accumulate"
+        yield from _streams(study, "zeros of the gradients", size, source, sharded=sharded)
+
+
 def clipping(study: Study) -> Iterator[Once]:
     """Estimate the norm, which reads every gradient, and clipping, which rewrites them."""
     traffic = study[Training].precision.norm_traffic
     source = "the norm reads each gradient once, clipping reads and writes it"
-    yield from _streams(study, "gradient norm and clipping", traffic, source)
+    sharded = shards_states(study)
+    yield from _streams(study, "gradient norm and clipping", traffic, source, sharded=sharded)
     if is_array(traffic) or traffic:
         algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
         ranks = "worker" if trains_apart(study) else "job"
@@ -57,7 +69,8 @@ def update(study: Study) -> Iterator[Once]:
     offload = study[Offload]
     away = any_of(offload.optimizer != 0.0) and offload.update == "host"
     stays = 1.0 - offload.optimizer if away else 1.0
-    yield from _streams(study, "optimizer update", traffic * stays, source)
+    sharded = shards_states(study)
+    yield from _streams(study, "optimizer update", traffic * stays, source, sharded=sharded)
 
 
 def _memory_origins(device: Device, decides: object) -> dict[str, Any]:
@@ -67,14 +80,16 @@ def _memory_origins(device: Device, decides: object) -> dict[str, Any]:
     }
 
 
-def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[Once]:
-    """Yield the streaming of *traffic* bytes for each parameter that a rank updates."""
+def _streams(
+    study: Study, name: str, traffic: Real, source: str, *, sharded: bool
+) -> Iterator[Once]:
+    """Yield the streaming of *traffic* bytes for each parameter, of a rank's shard if *sharded*."""
     device = study[Cluster].device
     choice = study[KernelChoice]
     decides = device if choice.memory_efficiency is None else choice
     origins = partial(_memory_origins, device, decides)
     for kind in trained_kinds(study):
-        shards = kind.shards(shards_states(study))
+        shards = kind.shards(sharded)
         bytes_ = traffic * kind.elements / shards
         yield Once(
             name=kind.label(name),

@@ -99,9 +99,17 @@ def weights(study: Study) -> Iterator[Once]:
     traffic = study[Training].precision.weight_cast
     if _nothing(traffic) or not study[KernelChoice].memory_bound:
         return
-    for where, elements, on in _linear(study):
+    each = study[Training].precision.cast_kernels
+    for where, elements, matrices, on in _linear(study):
         bytes_ = traffic * elements
-        cast = Stream(name="weight cast", bytes_=bytes_, pass_="F", count=(1.0,), source=SOURCE)
+        cast = Stream(
+            name="weight cast",
+            bytes_=bytes_,
+            kernels=each * matrices,
+            pass_="F",
+            count=(1.0,),
+            source=SOURCE,
+        )
         yield Once(
             name=f"weight cast{where}",
             cause=OPTIMIZER,
@@ -138,7 +146,7 @@ def copies(study: Study) -> Iterator[Memory]:
     each = study[Training].precision.copies(study[Cluster].device)
     if _nothing(each) or shards_weights(study):
         return
-    for where, elements, on in _linear(study):
+    for where, elements, _, on in _linear(study):
         yield Memory(
             name=f"narrow weights{where}",
             cause=WEIGHTS,
@@ -162,14 +170,14 @@ def _most_tensors(study: Study) -> float:
     return max(tensors)
 
 
-def _linear(study: Study) -> Iterator[tuple[str, Real, Sequence[float]]]:
-    """Yield kinds of stages: a label, their linear parameters on a rank, and the count on each
-    stage.
+def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
+    """Yield kinds of stages: a label, their linear parameters on a rank, the number of matrices
+    that these are, and the count on each stage.
     """
     if study.has_structures:
         held = _multiplied(p for _, p in study.contributions_by_row("parameters"))
         for slot in slots(study, tuple(p.count for p in held), empty=False):
-            yield f", kind {slot.number}", _elements(held, slot.counts), slot.row
+            yield f", kind {slot.number}", *_sizes(held, slot.counts), slot.row
         return
     held = _multiplied(study.parameters)
     of = virtual_stages(study)
@@ -180,18 +188,21 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Sequence[float]]]:
         if any(counts):
             where = "" if len(stages) == of else f", {stage_range(tuple(stages))}"
             on = tuple(float(stage in stages) for stage in range(of))
-            yield where, _elements(held, counts), on
+            yield where, *_sizes(held, counts), on
 
 
 def _multiplied(parameters: Iterable[Any]) -> Sequence[Parameters]:
     return [p for p in parameters if isinstance(p, Parameters) and p.multiplied]
 
 
-def _elements(held: Sequence[Parameters], counts: Sequence[Real]) -> Real:
+def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Real]:
+    """Return the parameters of a stage, and the matrices that they are."""
     elements: Real = 0.0
+    matrices: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):
         elements = elements + parameters.elements * count
-    return elements
+        matrices = matrices + parameters.matrices * count
+    return elements, matrices
 
 
 def price_stream(operator: Stream, study: Study) -> Formula:

@@ -178,6 +178,10 @@ class Framework:
         doc="elements of a tensor that ZeRO-3 shards: smaller ones stay whole on every rank, and "
         "have no part in `list_issue`",
     )
+    zeroes_gradients: bool = switch(
+        default=False,
+        doc="gradients accumulate in one buffer, which is filled with zeros once per step",
+    )
     update_kernels: Real = integer(
         default=0,
         minimum=0,
@@ -324,6 +328,15 @@ class Framework:
             "tensors in fp32 at once, op by op; an fp32 `softmax`; `logits` as they are, whose "
             "gradient a fused kernel makes in backward; or that `gradient`, in their place"
         ),
+    )
+    softmax_in_place: bool = switch(
+        default=True, doc="the `softmax` of that loss overwrites the logits in fp32"
+    )
+    kept_logits: Real = integer(
+        default=0,
+        minimum=0,
+        doc="micro-batches whose logits an engine keeps in fp32 on the last stage, from step to "
+        "step",
     )
     router_weights: str = word(
         "input",

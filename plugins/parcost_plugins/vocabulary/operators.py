@@ -154,6 +154,7 @@ class Parameters(ParameterGroup):
     layer, in every layer, or after the last. *expert* parameters are split over expert-parallel
     ranks: their gradients are reduced over the group ``edp``, all others over ``dp_cp``. *linear*
     ones are matrices of the dense linear layers. An *adapter* is trained where others are frozen.
+    *matrices* is the number of matrices that these are on one rank, 0 of vectors.
     """
 
     name: str
@@ -165,6 +166,7 @@ class Parameters(ParameterGroup):
     expert: bool = False
     linear: bool = False
     adapter: bool = False
+    matrices: Real = 1.0
     source: str = ""
 
     @property

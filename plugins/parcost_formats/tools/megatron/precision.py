@@ -8,7 +8,7 @@ from parcost_formats.tools.tables import table
 
 _OWN = "mixed"  # the recipe of the file, where it differs from that of the catalogue
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-_GATHERED = {"fp8_delayed": 1.0, "fp8_current": 1.0, "mxfp8": 2.0}  # written by the update
+_GATHERED = {"fp8_delayed": 1.0, "fp8_current": 5.0, "mxfp8": 2.0}  # moved by the cast
 
 
 #: Formats of 8 and 4 bits that the flags take: megatron/core/transformer/transformer_config.py.
@@ -88,7 +88,7 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
     """Read bytes per parameter of gradients and of optimizer state."""
     draft = options.draft
     gradients, optimizer = 4, 8 if base == "fp32" else 12
-    changed: Option | None = options.get("fp8_param_gather") if weights == 1.0 else None
+    changed: Option | None = options.get("fp8_param_gather") if weights not in (2.0, 4.0) else None
     aware = options.on("use_precision_aware_optimizer")
     reduced = options.get("grad_reduce_in_bf16")
     wide = options.get("accumulate_allreduce_grads_in_fp32")
@@ -132,9 +132,14 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
         return
     if gradients != 4:
         draft.set("precision.gradients", f"{gradients} B", changed)
-    # Reads gradients and state, writes state and parameters.
-    traffic = gradients + 2 * optimizer + weights
     why = "counted from the reads and writes of the update"
+    # Reads gradients and state, writes state; a copy reads the master and writes the parameters.
+    traffic = gradients + 2 * optimizer + weights
+    if base != "fp32":
+        traffic += 4
+    if gradients == 2 and not aware:  # cast to fp32 before the norm
+        traffic += 8
+        draft.assume("precision.norm_traffic", "12 B", why, changed)
     draft.assume("precision.update_traffic", f"{traffic:g} B", why, changed)
 
 
