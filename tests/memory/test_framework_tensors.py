@@ -84,6 +84,27 @@ def test_a_loss_holds_so_many_bytes_of_a_logit(loss: str, waiting: int, most: in
     assert held == {"forward": waiting * LOGITS, "loss": most * LOGITS}
 
 
+@pytest.mark.parametrize(
+    ("framework", "forward", "rest"),
+    [
+        ("", 4, 0),  # the softmax, in place of the logits in fp32
+        ("softmax_in_place = off", 4 + 4 + 2, 0),
+        # an engine keeps the logits of two micro-batches in fp32, its own among them
+        ("softmax_in_place = off, kept_logits = 2", 4 + 2 * 4, 2 * 4),
+    ],
+)
+def test_logits_in_fp32_beside_their_softmax(framework: str, forward: int, rest: int) -> None:
+    study = study_of("loss = softmax", f"framework own {{ {framework} }}")
+    held = dict.fromkeys(("forward", "backward", "loss", "optimizer", "gather"), 0.0)
+    for _, term in study.contributions("memory"):
+        if "loss" in term.name or "logits" in term.name:
+            for moment in term.moments:
+                held[moment] += term.bytes_
+    assert held["forward"] == forward * LOGITS
+    assert held["loss"] == (4 + 2 + rest) * LOGITS  # the gradient is as wide as activations
+    assert held["backward"] == held["optimizer"] == rest * LOGITS
+
+
 def test_the_framework_decides_of_the_loss_where_a_run_does_not() -> None:
     eager = terms(study_of(extra="framework own { loss = eager }"))
     assert eager["gradients of the loss in fp32"] == (3 * 4 - 4 - 2) * LOGITS

@@ -12,6 +12,7 @@ import pytest
 
 import parcost
 from parcost.report.verdict import verdict
+from parcost_plugins.vocabulary import Cluster
 
 RUNS = Path(__file__).parents[2] / "specs/runs"
 GIB = 2.0**30
@@ -136,3 +137,48 @@ def test_norms_that_cast_their_input_keep_the_cast_alone(
     if recompute == "recompute = none":
         # Two norms a layer keep their input in fp32, and what they multiply with the gain in bf16.
         assert lines["what norms keep in fp32 and behind it"] == 40 * 2 * one * (4 + 2)
+
+
+_V100 = """
+use catalog.devices.v100_sxm2_{card}
+use catalog.fabrics.jean_zay_v100
+use catalog.frameworks.megatron_deepspeed_2021
+use catalog.precisions.fp16
+model gpt {{
+  layers = 24, hidden = 2048, heads = 16, ffn = 8192, gated = off, vocabulary = 50304, tied = on
+  norm = layer, biases = on, positions = 2048
+}}
+cluster {{ devices = 8 }}
+layout {{ pp = {pp}, zero = 1 }}
+training {{
+  sequence = 2048, micro_batch = {sequences}, global_batch = 512 sequences, recompute = full
+  flash_attention = off, dropout = on
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("card", "pp", "sequences", "runs"),
+    [
+        ("16g", 1, 1, True),
+        ("16g", 2, 4, True),
+        ("16g", 2, 8, False),
+        ("16g", 4, 4, True),
+        ("16g", 4, 8, False),
+        ("16g", 8, 4, True),
+        ("16g", 8, 8, False),
+        ("32g", 1, 8, True),
+        ("32g", 2, 8, True),
+        ("32g", 2, 16, False),
+        ("32g", 4, 8, True),
+    ],
+)
+def test_layouts_that_ran_out_of_memory(card: str, pp: int, sequences: int, runs: bool) -> None:
+    """BigScience, experiments/tr3m-1B3.md: which layouts of 1.3B on eight V100 ran, and which not.
+
+    Its GB are of the first stage: by them 16 sequences on two stages would take 21 of 32 GB.
+    """
+    (scenario,) = parcost.load_text(_V100.format(card=card, pp=pp, sequences=sequences))
+    outcome = scenario.evaluate().result.outcome
+    assert outcome is not None
+    assert bool(outcome.memory_bytes <= scenario.first[Cluster].device.memory) is runs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost.numeric import maximum, where
+from parcost.numeric import any_of, maximum, where
 from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
 from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
@@ -100,9 +100,10 @@ def memory(study: Study) -> Iterator[Memory]:
     logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
     logits. An unfused loss has two more fp32 tensors in backward: the gradients of loss and of
     log-softmax. On a share of the vocabulary it also has an exponential. In forward it has the
-    logits, which take no more. A loss in chunks computes the gradient of each chunk at once, in
-    place of the head's input. It saves nothing else. All of it is freed before the backward pass of
-    the layers.
+    logits, which take no more, unless the softmax is a tensor beside their copy in fp32. A loss in
+    chunks computes the gradient of each chunk at once, in place of the head's input. It saves
+    nothing else. All of it is freed before the backward pass of the layers, but for logits that an
+    engine keeps.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:
@@ -144,8 +145,33 @@ def memory(study: Study) -> Iterator[Memory]:
             count=on_last(study),
             moments=("loss",),
         )
+    yield from _logits_in_fp32(rank, study)
     if rank.trains_model and shards_weights(study):
         yield _whole_gradient(rank, study)
+
+
+def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:
+    """Yield the logits in fp32 that an engine keeps, or that the loss has beside its softmax."""
+    framework = rank.training.framework
+    if any_of(framework.kept_logits != 0):
+        yield Memory(
+            name="logits that the engine keeps",
+            cause=ACTIVATIONS,
+            bytes_=rank.formula(
+                "4 k s b V / t, of k micro-batches",
+                {"k": framework.kept_logits},
+                source="DeepSpeed, runtime/pipe/engine.py: the last stage overwrites its outputs",
+            ),
+            count=on_last(study),
+        )
+    elif rank.fusion.loss == "softmax" and not framework.softmax_in_place:
+        yield Memory(
+            name="logits before the softmax",
+            cause=ACTIVATIONS,
+            bytes_=rank.formula("(4 + e) s b V / t", source="as they are, and in fp32"),
+            count=on_last(study),
+            moments=("forward",),
+        )
 
 
 def _whole_gradient(rank: Rank, study: Study) -> Memory:
