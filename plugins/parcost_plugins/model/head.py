@@ -18,7 +18,11 @@ from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import ends_share_device
-from parcost_plugins.vocabulary.run_choices import gradient_shards, shards_weights
+from parcost_plugins.vocabulary.run_choices import (
+    gradient_shards,
+    shards_gradients,
+    shards_weights,
+)
 from parcost_plugins.vocabulary.stage_parameters import spread
 
 
@@ -151,9 +155,12 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:
-    """Yield the logits in fp32 that an engine keeps, or that the loss has beside its softmax."""
+    """Yield the logits in fp32 that an engine keeps, or that the loss has beside its softmax.
+
+    The engine is one of pipelines, which shard no gradients.
+    """
     framework = rank.training.framework
-    if any_of(framework.kept_logits != 0):
+    if any_of(framework.kept_logits != 0) and not shards_gradients(study):
         yield Memory(
             name="logits that the engine keeps",
             cause=ACTIVATIONS,

@@ -335,8 +335,8 @@ class Framework:
     kept_logits: Real = integer(
         default=0,
         minimum=0,
-        doc="micro-batches whose logits an engine keeps in fp32 on the last stage, from step to "
-        "step",
+        doc="micro-batches whose logits an engine of pipelines keeps in fp32 on the last stage, "
+        "from step to step; none with ZeRO 2 and 3, which have no pipelines there",
     )
     router_weights: str = word(
         "input",

@@ -148,7 +148,8 @@ class Precision:
         BYTES,
         positive=True,
         default="weights",
-        doc="the same outside of linear layers and experts: embedding, head, norms and router",
+        doc="the same outside of linear layers and experts: embedding, head, norms and router; "
+        "layers of `wide_first` and `wide_last` count as narrow",
     )
     gradients: Real = quantity(BYTES, doc="bytes per parameter of the accumulated gradients")
     whole_gradients: Real = quantity(
