@@ -7,8 +7,10 @@ to a measured run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -47,89 +49,21 @@ class Profile:
     sequence_parallel: bool = True
 
 
-_MEGATRON = Profile(
-    framework="megatron_core",
-    title="Megatron-LM",
-    pattern=r"Megatron|Primus|distributed optimizer",
-    vocabulary_multiple=128,
-    dropout=True,
-)
-_LOCAL = evolve(
-    _MEGATRON,
-    framework="megatron_lm_2023",
-    pattern=r"Megatron|Korthikanti",
-    sharding=r"^none \(Megatron",
-    latest=2023,
-    writes_scores=True,
-)
-_DEEPSPEED = Profile(
-    framework="deepspeed",
-    title="DeepSpeed",
-    pattern=r"DeepSpeed",
-    sharding=r"DeepSpeed",
-    deals=True,
-)
-_MEGATRON_DEEPSPEED = evolve(
-    _DEEPSPEED,
-    framework="megatron_deepspeed",
-    title="Megatron-DeepSpeed",
-    pattern=r"Megatron-DeepSpeed|BigScience|vTrain|GPT-NeoX",
-    sharding=r"DeepSpeed.*(Megatron|BigScience|vTrain)",
-    vocabulary_multiple=128,
-    dropout=True,
-    fused_accumulation=False,
-    writes_scores=True,
-)
-_SHARDED = Profile(
-    framework="pytorch_fsdp",
-    title="PyTorch FSDP",
-    pattern=r"FSDP",
-    deals=True,
-    sharded_master=True,
-    fused_accumulation=False,
-)
-_TITAN = evolve(_SHARDED, framework="torchtitan", title="torchtitan", pattern=r"torchtitan")
-_COMPOSER = evolve(
-    _SHARDED,
-    framework="fsdp_composer",
-    title="Composer and LLM Foundry",
-    pattern=r"llm-foundry|Composer|mosaicml",
-)
+def _profiles() -> Sequence[Profile]:
+    """Return the profiles of the table, in its order."""
+    text = Path(__file__).with_name("frameworks.toml").read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
 
-_NEMO = evolve(
-    _MEGATRON,
-    framework="nemo",
-    title="NeMo and Megatron-Bridge",
-    pattern=r"\bNeMo\b|Megatron-Bridge",
-    sharding=r"MLPerf.*NVIDIA|NVIDIA.*MLPerf",  # which are NeMo jobs
-    dropout=False,
-    splits_products=True,
-)
+    def values(name: str) -> Mapping[str, Any]:
+        own = dict(tables[name])
+        base = own.pop("extends", None)
+        return {**(values(base) if base else {}), **own, "framework": name}
+
+    return [Profile(**values(name)) for name in tables]
+
 
 #: The first that a row names counts.
-PROFILES = (
-    evolve(
-        _SHARDED,
-        framework="maxtext",
-        title="MaxText and PaxML",
-        pattern=r"MaxText|PaxML|\bJAX\b|\bXLA\b|\bTPU\b",
-        deals=False,
-    ),
-    evolve(_NEMO, framework="nemo_2024", title="NeMo of 2024", latest=2024, splits_products=False),
-    _NEMO,
-    evolve(_TITAN, framework="torchtitan_0_1", latest=2025),
-    _TITAN,
-    evolve(_COMPOSER, framework="fsdp_composer_2023", latest=2024),
-    _COMPOSER,
-    evolve(_MEGATRON_DEEPSPEED, framework="megatron_deepspeed_2021", latest=2021),
-    evolve(_MEGATRON_DEEPSPEED, framework="megatron_deepspeed_2023", latest=2023),
-    _MEGATRON_DEEPSPEED,
-    _DEEPSPEED,
-    evolve(_LOCAL, framework="megatron_lm_2021", latest=2021, sequence_parallel=False),
-    _LOCAL,
-    _MEGATRON,
-    _SHARDED,
-)
+PROFILES = _profiles()
 
 GENERIC = Profile(framework="generic", title="most frameworks")
 

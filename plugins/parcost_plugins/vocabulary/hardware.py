@@ -26,6 +26,7 @@ from parcost import (
     word,
 )
 from parcost_plugins.vocabulary.accuracy import Family
+from parcost_plugins.vocabulary.aliases import ALIASES
 from parcost_plugins.vocabulary.attention import AttentionTable
 from parcost_plugins.vocabulary.link_rates import DIRECTIONS, link_rate
 from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
@@ -396,11 +397,7 @@ class PlausibleRange:
 @block(
     "cluster",
     example="cluster { devices = 64 }",
-    aliases={
-        "gpus": "devices",
-        "num_gpus": "devices",
-        "world_size": "devices",
-    },
+    aliases=ALIASES["cluster"],
 )
 class Cluster:
     """The devices of the job and the fabric that connects them."""

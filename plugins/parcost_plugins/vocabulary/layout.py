@@ -3,54 +3,15 @@
 from __future__ import annotations
 
 from parcost import ONE, Real, block, fraction, integer, integers, quantity, string, switch, word
+from parcost_plugins.vocabulary.aliases import ALIASES
 from parcost_plugins.vocabulary.framework import ASSIGNMENTS, MESSAGES, TRANSFERS
-
-#: Names of Megatron-LM, NeMo, DeepSpeed, Hugging Face and torchtitan.
-_DEGREES = {
-    f"{name}_{word}": attribute
-    for attribute, names in {
-        "tp": ("tensor_model_parallel", "tensor_parallel", "tp"),
-        "pp": ("pipeline_model_parallel", "pipeline_parallel", "pp"),
-        "cp": ("context_parallel", "cp"),
-        "ep": ("expert_model_parallel", "expert_parallel", "ep"),
-        "etp": ("expert_tensor_parallel", "etp"),
-        "dp": ("data_parallel", "data_parallel_replicate", "data_parallel_shard", "dp"),
-    }.items()
-    for name in names
-    for word in ("size", "degree")
-}
-_BARE = {
-    "tensor": "tp",
-    "tensor_parallel": "tp",
-    "tensor_model_parallel": "tp",
-    "pipeline": "pp",
-    "pipeline_parallel": "pp",
-    "pipeline_model_parallel": "pp",
-    "context": "cp",
-    "context_parallel": "cp",
-    "expert": "ep",
-    "expert_parallel": "ep",
-    "expert_model_parallel": "ep",
-    "data": "dp",
-    "data_parallel": "dp",
-}
 
 
 @block(
     "layout",
     example="layout { tp = 2, pp = 2, zero = 1, sequence_parallel = on }",
     label="none",
-    aliases={
-        **_DEGREES,
-        **_BARE,
-        "zero_stage": "zero",
-        "zero_optimization": "zero",
-        "use_distributed_optimizer": "zero = 1",
-        "distributed_optimizer": "zero = 1",
-        "fsdp": "zero = 3",
-        "fsdp2": "zero = 3",
-        "make_vocab_size_divisible_by": "vocabulary_multiple",
-    },
+    aliases=ALIASES["layout"],
 )
 class Layout:
     """The parallel layout. Degrees multiply to the devices of the cluster."""
@@ -102,15 +63,7 @@ class Layout:
             "count_head",
         ): "`layout.pp` above 1 and assigned layers: `schedule.stages` places them",
     },
-    aliases={
-        "vpp": "chunks",
-        "virtual_pipeline": "chunks",
-        "virtual_pipeline_model_parallel_size": "chunks",
-        "num_virtual_stages_per_pipeline_rank": "chunks",
-        "num_layers_per_virtual_pipeline_stage": "chunks",
-        "pipeline_schedule": "kind",
-        "pipeline_parallel_schedule": "kind",
-    },
+    aliases=ALIASES["schedule"],
 )
 class ScheduleChoice:
     """The pipeline schedule and the assignment of layers to stages."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from parcost import BYTES, ONE, Real, block, integer, integers, quantity, switch, word
 from parcost.numeric import ceil_div, where
+from parcost_plugins.vocabulary.aliases import ALIASES
 from parcost_plugins.vocabulary.layout import Layout
 
 
@@ -28,38 +29,7 @@ class AttentionInput(NamedTuple):
         ("rope_dim", "nope_dim", "v_dim"): "latent attention: a `kv_lora` above 0",
         ("saved",): "a nominal model, which is known by its `parameters`",
     },
-    aliases={  # names of Megatron-LM and of the configuration files of Hugging Face
-        "num_layers": "layers",
-        "num_hidden_layers": "layers",
-        "n_layers": "layers",
-        "hidden_size": "hidden",
-        "d_model": "hidden",
-        "n_embd": "hidden",
-        "num_attention_heads": "heads",
-        "n_heads": "heads",
-        "num_query_groups": "kv_heads",
-        "num_key_value_heads": "kv_heads",
-        "n_kv_heads": "kv_heads",
-        "kv_channels": "head_dim",
-        "ffn_hidden_size": "ffn",
-        "intermediate_size": "ffn",
-        "vocab_size": "vocabulary",
-        "padded_vocab_size": "vocabulary",
-        "max_position_embeddings": "positions",
-        "sliding_window": "window",
-        "tie_word_embeddings": "tied",
-        "num_experts": "experts",
-        "num_local_experts": "experts",
-        "n_routed_experts": "experts",
-        "moe_router_topk": "top_k",
-        "num_experts_per_tok": "top_k",
-        "moe_ffn_hidden_size": "expert_ffn",
-        "moe_intermediate_size": "expert_ffn",
-        "n_shared_experts": "shared_experts",
-        "kv_lora_rank": "kv_lora",
-        "q_lora_rank": "q_lora",
-        "first_k_dense_replace": "dense_first",
-    },
+    aliases=ALIASES["model"],
 )
 class Model:
     """A transformer, dense or with experts; or a nominal model with a size only."""

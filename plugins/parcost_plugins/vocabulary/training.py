@@ -20,6 +20,7 @@ from parcost import (
     word,
 )
 from parcost_plugins.vocabulary.accuracy import Accuracy
+from parcost_plugins.vocabulary.aliases import ALIASES
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
 from parcost_plugins.vocabulary.framework import (
     CUDA_GRAPHS,
@@ -251,22 +252,7 @@ class Precision:
     "training",
     example="training { sequence = 4096, micro_batch = 1, global_batch = 256 sequences }",
     label="none",
-    aliases={  # names of Megatron-LM, DeepSpeed, NeMo and torchtitan
-        "mbs": "micro_batch",
-        "train_micro_batch_size_per_gpu": "micro_batch",
-        "local_batch_size": "micro_batch",
-        "gbs": "global_batch",
-        "train_batch_size": "global_batch",
-        "gradient_accumulation_steps": "micro_batches",
-        "num_microbatches": "micro_batches",
-        "seq_length": "sequence",
-        "seq_len": "sequence",
-        "context_length": "sequence",
-        "recompute_granularity": "recompute",
-        "recompute_activations": "recompute = selective",
-        "activation_checkpointing": "recompute",
-        "gradient_checkpointing": "recompute = full",
-    },
+    aliases=ALIASES["training"],
 )
 class Training:
     """The job: model, recipe and batch."""
