@@ -229,6 +229,73 @@ def test_a_pattern_of_ignored_keys_hides_no_flag(line: str, name: str, value: st
     assert values(primus(PRIMUS.replace("lr_decay_iters: null", line)))[name] == value
 
 
+@pytest.mark.parametrize(
+    ("pattern", "every"),
+    [("[1, 0, 1, 0]", "2"), ("[1, 1, 1, 0]", "4"), ("[0, 0, 0, 0]", "1"), ("2", "2")],
+)
+def test_windows_of_primus_may_be_a_list(pattern: str, every: str) -> None:
+    """1 is a layer with a window, and 0 one that sees everything."""
+    found = primus(f"{PRIMUS}      window_size: [128, 0]\n      window_attn_skip_freq: {pattern}\n")
+    assert not found.problems
+    # A query sees itself and 128 tokens before it.
+    assert values(found)["model.window"] == "129"
+    assert values(found)["model.full_every"] == every
+
+
+def test_layers_with_experts_of_primus_may_be_a_list() -> None:
+    experts = "      num_experts: 8\n      moe_router_topk: 2\n      moe_ffn_hidden_size: 64\n"
+    found = primus(f"{PRIMUS}{experts}      moe_layer_freq: [0, 1, 1, 1]\n")
+    assert values(found)["model.dense_first"] == "1"
+
+
+@pytest.mark.parametrize(("enabled", "errors"), [("true", 1), ("false", 0)])
+def test_adapters_of_primus_are_one_error_if_they_are_on(enabled: str, errors: int) -> None:
+    section = f"      lora:\n        enabled: {enabled}\n        dim: 16\n        alpha: 32\n"
+    found = primus(PRIMUS + section)
+    assert len(found.problems) == errors
+    assert all("adapters of this tool" in one.message for one in found.problems)
+
+
+def test_sharded_experts_of_primus_are_an_error() -> None:
+    (problem,) = primus(f"{PRIMUS}      moe_fsep_sharding_degree: 2\n").problems
+    assert "(FSEP) are not in the language" in problem.message
+
+
+def test_a_job_of_primus_without_its_model_file_changes_the_model_that_is_given(
+    run_command: Run,
+) -> None:
+    """Llama 2 7B has RMSNorm, gates and 32,000 tokens; the file has 4 layers of it.
+
+    A single attribute does not say what the model is, though it may be asked for, too.
+    """
+    lines = "      num_layers: 4\n      hidden_dropout: 0.0\n      attention_dropout: 0.0\n"
+    text = PRIMUS.replace("small.yaml", "unknown.yaml") + lines + "      activation_func: swiglu\n"
+    machine = ("--use=catalog.devices.mi300x", "--use=catalog.fabrics.mi300x_node")
+    more = ("--set=cluster.devices=8", "run.yaml")
+    for partial in ((), ("--set=model.gated=on",), ("--set=model.norm=rms",)):
+        done = run_command("check", *machine, *partial, *more, files={"run.yaml": text})
+        assert done.code == 2
+        assert "`model` is not known" in done.out
+    entry = "--use=catalog.models.llama2_7b"
+    done = run_command("figures", "run.yaml", "parameters", *machine, entry, more[0])
+    # 2 x 32,000 x 4,096 + 4 x (4 x 4,096^2 + 3 x 4,096 x 11,008 + 2 x 4,096) + 4,096
+    assert "1,071,681,536" in done.out
+
+
+def test_a_dense_model_of_primus_has_no_exchange() -> None:
+    """Files of Primus state the degree of experts of dense models, too."""
+    found = values(primus(f"{PRIMUS}      expert_model_parallel_size: 1\n"))
+    assert not {"layout.etp", "routing.dispatcher"} & found.keys()
+
+
+def test_the_exchange_of_a_missing_model_file_is_asked_for() -> None:
+    text = PRIMUS.replace("small.yaml", "none.yaml") + "      expert_model_parallel_size: 8\n"
+    asked = {one.attribute for one in primus(text, {}).questions}
+    assert {"model", "routing.dispatcher"} <= asked
+    stated = primus(f"{text}      moe_token_dispatcher_type: alltoall\n", {})
+    assert "routing.dispatcher" not in {one.attribute for one in stated.questions}
+
+
 STAGES = "      pipeline_model_parallel_size: 4\n"
 OF_PRIMUS = f"{STAGES}      patch_primus_pipeline: true\n      pp_algorithm: "
 OF_FORK = f"{STAGES}      patch_zero_bubble: true\n"

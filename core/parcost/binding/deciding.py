@@ -152,10 +152,15 @@ def is_key(name: str, keys: Collection[str]) -> bool:
 def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
     """Return whether the *given* attributes, or kinds of blocks, answer a question.
 
-    Any attribute of a block answers a question about the whole block.
+    Any attribute of a block answers a question about the whole block, unless only entries of a
+    catalogue are its answers: a model of another shape has more than the attribute that is given.
+    A given block has all of its attributes.
     """
-    if {question.attribute, *question.also} & set(given):
+    kind = question.attribute.partition(".")[0]
+    if {question.attribute, *question.also, kind} & set(given):
         return True
+    if question.answers and all(way.startswith("--use ") for way in question.answers):
+        return False
     return any(path.partition(".")[0] == question.attribute for path in given)
 
 
@@ -184,9 +189,11 @@ def lay_over(
 
     *needs* are attributes that no file of the tool has. *labels* are the labels of added blocks, by
     kind. A block of the translation without a label takes that label, and its values override those
-    of the added block.
+    of the added block. So does one of a kind that the importer asks for.
     """
-    kinds = {name.partition(".")[0] for name in needs if "." in name} & labels.keys()
+    kinds = {name.partition(".")[0] for name in needs if "." in name}
+    kinds |= {one.attribute for one in translation.questions}
+    kinds &= labels.keys()
     blocks = [
         evolve(block, label=labels[block.kind])
         if block.kind in kinds and not block.label

@@ -261,7 +261,10 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
     for option in job.doubts:
         options.doubt(option, option.unread, ["model", "dropout"])
         options.draft.leave(option, option.unread, "model")
+        options.draft.label("model", "")  # the file has changes of a model that is asked for
         options.ask("model", option, option.unread)
+        if _has_experts(options) and not options.has("moe_token_dispatcher_type"):
+            options.ask("routing.dispatcher", option, option.unread)
     if job.model is not None:
         read_start(options, job.model)
     elif (checkpoint := job.checkpoint) is not None:
@@ -326,6 +329,10 @@ def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
             shown = " ".join(option.texts)[:40]
             help = f"leave out `{option.key}`" if option.text == "false" else "leave out the value"
             draft.problem(option, f"it is a switch without a value, and {shown} follows", help)
+
+
+def _has_experts(options: ToolOptions) -> bool:
+    return options.has("num_experts") or (options.whole("expert_model_parallel_size") or 1) > 1
 
 
 def _doubts(options: ToolOptions, line: CommandLine) -> None:

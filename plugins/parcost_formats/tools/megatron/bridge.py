@@ -14,6 +14,7 @@ from attrs import field
 from parcost import did_you_mean, record
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.flags import PATTERNS
 from parcost_formats.tools.megatron.recipe_code import (
     Cell,
     CodeLibrary,
@@ -40,7 +41,6 @@ _SECTIONS: Mapping[str, Sequence[str]] = _TABLE["sections"]
 _TYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "half": "fp16", "uint8": "fp8"}
 _LAYOUT = "pipeline_model_parallel_layout"
 _MODULES = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
-_ONE_TEXT = ("moe_layer_freq", "window_attn_skip_freq")
 _DEVICES = re.compile(r"(?:^|_)(\d{1,7})gpu(?:s)?_")
 _CONTAINER = "ConfigContainer"
 _GIVEN = ("cfg", "config", "recipe")  # a configuration that a function changes
@@ -849,7 +849,7 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
         unread = next(_unread_reasons(value), "")
         if name == _LAYOUT and value and all(isinstance(one, list) for one in value):
             return (_stage_letters(value),), unread
-        if name in _ONE_TEXT:
+        if name in PATTERNS:
             return (f"[{','.join(str(one) for one in value)}]",), unread
         return tuple(str(one) for one in value), unread
     if isinstance(value, (int, float, str)):

@@ -241,6 +241,8 @@ _LISTS = frozenset(
         *("window_size", "cuda_graph_scope", "data_path", "train_data_path", "split"),
     ]
 )
+#: Flags whose value is one word, also if it is a list.
+PATTERNS = ("moe_layer_freq", "window_attn_skip_freq")
 # Flags with values that modules of this package read.
 _NUMBERS = (
     *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),

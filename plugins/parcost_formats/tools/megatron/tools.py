@@ -11,7 +11,7 @@ from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.megatron.flags import known_flags
+from parcost_formats.tools.megatron.flags import PATTERNS, known_flags
 from parcost_formats.tools.tables import is_listed, table
 
 _TOOLS = table("megatron_tools")
@@ -79,9 +79,11 @@ class ToolJob:
         settings = _TOOLS[self.tool]
         defaults = dict(settings["defaults"])
         if self.model is None:
-            defaults |= settings.get("model_defaults", {})
+            defaults |= {} if self.doubts else settings.get("model_defaults", {})
         else:
             defaults |= {"hidden_dropout": "0.0", "attention_dropout": "0.0"}
+        if self.doubts or "num_experts" not in self.options:  # a model with experts has its own
+            defaults.pop("moe_token_dispatcher_type", None)
         for name, value in defaults.items():
             fact = f"{self.version}: {name} is {value}"
             one = Option(name=name, key=name, texts=(value,), assumption=fact)
@@ -275,6 +277,9 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | Imp
                 ("flex_dispatcher_backend", "deepep"),
             ):
                 job.options[f"moe_{name}"] = option.evolve(name=f"moe_{name}", texts=(word,))
+    if "lora.enabled" in job.options:  # decides over the rest of its section
+        rest = [one for one in job.options if one.startswith("lora.") and one != "lora.enabled"]
+        job.ignored += [job.options.pop(one) for one in rest]
     job.complete()
     return job
 
@@ -298,7 +303,7 @@ def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: 
         return
     if text is None or depth > _DEEPEST:
         why = "this file is not beside the job, nor in a folder `models` there"
-        job.doubts.append(option.evolve(unread=why))
+        job.doubts.append(option.evolve(unread=why, texts=()))
         return
     entries = read_configuration(name, text)
     if isinstance(entries, ImportProblem):
@@ -381,7 +386,7 @@ def _option(name: str, key: str, entry: JsonEntry) -> Option:
     return Option(
         name=name,
         key=key,
-        texts=_texts(value),
+        texts=(str(value),) if name in PATTERNS and isinstance(value, list) else _texts(value),
         start=entry.start,
         end=entry.end,
         value=value,
