@@ -282,6 +282,17 @@ def test_a_job_of_primus_without_its_model_file_changes_the_model_that_is_given(
     assert "1,071,681,536" in done.out
 
 
+def test_a_command_of_ms_swift_changes_the_model_that_is_given(run_command: Run) -> None:
+    """Defaults of Megatron-LM, such as a tied embedding, are no changes of Llama 2."""
+    text = SWIFT.replace("Qwen/Qwen3-8B", "mine/Unknown-7B --num_layers 4")
+    machine = ("--use=catalog.devices.h100_sxm", "--use=catalog.fabrics.hgx_h100")
+    done = run_command("check", *machine, "run.sh", files={"run.sh": text})
+    assert "`model` is not known" in done.out
+    words = ("figures", "run.sh", "parameters", *machine, "--use=catalog.models.llama2_7b")
+    # As above: 2 x 32,000 x 4,096 + 4 x (4 x 4,096^2 + 3 x 4,096 x 11,008 + 2 x 4,096) + 4,096
+    assert "1,071,681,536" in run_command(*words, files={"run.sh": text}).out
+
+
 def test_a_dense_model_of_primus_has_no_exchange() -> None:
     """Files of Primus state the degree of experts of dense models, too."""
     found = values(primus(f"{PRIMUS}      expert_model_parallel_size: 1\n"))

@@ -189,17 +189,19 @@ def lay_over(
 
     *needs* are attributes that no file of the tool has. *labels* are the labels of added blocks, by
     kind. A block of the translation without a label takes that label, and its values override those
-    of the added block. So does one of a kind that the importer asks for.
+    of the added block. So does one of a kind that the importer asks for, unless it extends another,
+    without the defaults that no key of the file has.
     """
     kinds = {name.partition(".")[0] for name in needs if "." in name}
-    kinds |= {one.attribute for one in translation.questions}
-    kinds &= labels.keys()
-    blocks = [
-        evolve(block, label=labels[block.kind])
-        if block.kind in kinds and not block.label
-        else block
-        for block in translation.blocks
-    ]
+    asked = {one.attribute for one in translation.questions}
+    blocks: list[ImportedBlock] = []
+    for block in translation.blocks:
+        label, settings = labels.get(block.kind), block.settings
+        if label is not None and block.kind in asked and " extends " not in block.label:
+            settings = [one for one in settings if one.key or not one.assumption]
+        elif block.kind not in kinds or block.label:
+            label = None
+        blocks.append(block if label is None else evolve(block, label=label, settings=settings))
     return evolve(translation, blocks=blocks)
 
 

@@ -261,7 +261,6 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
     for option in job.doubts:
         options.doubt(option, option.unread, ["model", "dropout"])
         options.draft.leave(option, option.unread, "model")
-        options.draft.label("model", "")  # the file has changes of a model that is asked for
         options.ask("model", option, option.unread)
         if _has_experts(options) and not options.has("moe_token_dispatcher_type"):
             options.ask("routing.dispatcher", option, option.unread)
