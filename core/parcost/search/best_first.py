@@ -202,57 +202,32 @@ class _Search:
         early.
         """
         scores = Scores(group)
-        seconds, costs = self._least_costs(scores)
-        order = PointOrder(costs)
+        order = PointOrder(self._least_costs(scores))
         while block := order.take(_BLOCK, self.best.worst):
             self._score(scores, block)
             if self._ends_early and self.best.ranking():
                 self.unscored = min(self.unscored, order.lowest)
                 return order.lowest > -inf
-        for block in order.rest(_BLOCK):
+        for block in order.rest(_BLOCK):  # counted, and for the front
             if self._ends_early and self.best.ranking():
                 return False
-            every = list(scores.bound_layouts(block))
-            if self.front is not None and (gains := self._gains(every, block, seconds)):
-                every = [_without_points(held, block, gains) for held in every]
-                self._score(scores, gains)
-            for held in every:
-                self._that_fit(held)
+            self._score(scores, block)
         return True
 
-    def _gains(
-        self,
-        every: Sequence[ScoredLayouts],
-        block: Mapping[int, NDArray[np.intp]],
-        seconds: Mapping[int, NDArray[np.float64]],
-    ) -> Mapping[int, NDArray[np.intp]]:
-        """Return the points of a block that may be on the front, by their memory and *seconds*."""
-        assert self.front is not None
-        gains = {place: np.zeros(len(points), dtype=bool) for place, points in block.items()}
-        for held in every:
-            least = seconds[held.place][block[held.place]]
-            may: Any = held.legal & self.front.may_gain(least, held.bytes_)
-            gains[held.place] |= may.any(axis=tuple(range(may.ndim - 1)))
-        return {place: block[place][may] for place, may in gains.items() if may.any()}
+    def _least_costs(self, scores: Scores) -> Mapping[int, NDArray[np.float64]]:
+        """Return a lower bound of the cost at each combination of degrees, by structure.
 
-    def _least_costs(
-        self, scores: Scores
-    ) -> tuple[Mapping[int, NDArray[np.float64]], Mapping[int, NDArray[np.float64]]]:
-        """Return lower bounds of seconds and of cost at each combination of degrees, by structure.
-
-        The cost is minus infinity if every layout must be bounded, as for a limit.
+        It is minus infinity if every layout must be bounded, as for a limit.
         """
         found: dict[int, NDArray[np.float64]] = {}
-        bounds: dict[int, NDArray[np.float64]] = {}
         for place, structure in enumerate(scores.group.structures):
             judge = scores.judge(place)
-            bounds[place] = whole = np.full(len(structure.kept), -inf)
+            found[place] = whole = np.full(len(structure.kept), -inf)
             if self.points is None and not judge.limits:
-                bounds[place] = seconds = scores.least_seconds(place)
+                seconds = scores.least_seconds(place)
                 cost = judge.objective(self.request.objective).cost(seconds)
-                whole = np.where(seconds > -inf, cost, whole)
-            found[place] = whole
-        return bounds, found
+                found[place] = np.where(seconds > -inf, cost, whole)
+        return found
 
     def _score(self, scores: Scores, block: Mapping[int, NDArray[np.intp]]) -> None:
         """Score the layouts of a block that may be in the ranking, the lowest bounds first.
@@ -422,13 +397,3 @@ class _Search:
 
     def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
         return scored.judge.objective(self.request.objective), scored.judge.limits
-
-
-def _without_points(
-    held: ScoredLayouts,
-    block: Mapping[int, NDArray[np.intp]],
-    points: Mapping[int, NDArray[np.intp]],
-) -> ScoredLayouts:
-    """Return the layouts of a block except those at some *points* by structure."""
-    gone = np.isin(block[held.place], points.get(held.place, ()))
-    return evolve(held, legal=held.legal & ~gone)

@@ -32,8 +32,9 @@ class PointOrder:
         """Return up to *most* of the next points that cost at most *worst*, by structure."""
         found: dict[int, NDArray[np.intp]] = {}
         for place, start in self._taken.items():
-            left = int(np.searchsorted(self._costs[place], worst, side="right")) - start
-            count = min(left, most)
+            costs = self._costs[place]
+            known = len(costs) if worst == inf else int(np.searchsorted(costs, worst, side="right"))
+            count = min(known - start, most)
             if count > 0:
                 found[place] = np.sort(self._order[place][start : start + count])
                 self._taken[place] += count
@@ -47,9 +48,6 @@ class PointOrder:
         return min(left, default=inf)
 
     def rest(self, most: int) -> Iterator[Mapping[int, NDArray[np.intp]]]:
-        """Yield the points not taken yet: at most *most* at a time, from one structure."""
-        for place, start in self._taken.items():
-            points = self._order[place][start:]
-            for part in np.split(points, range(most, len(points), most)):
-                if len(part):
-                    yield {place: np.sort(part)}
+        """Yield all points not taken yet, at most *most* at a time."""
+        while block := self.take(most, inf):
+            yield block
