@@ -2476,3 +2476,54 @@ def test_a_script_that_starts_another_one_names_it(run_command: Run) -> None:
     assert done.code == 2
     assert "`tools/start.sh`, which the script starts or reads, is not beside it" in done.err
     assert "--> run.sh:2:6" in done.err
+
+
+@pytest.mark.parametrize(
+    ("word", "recompute"), [("1", "full"), ("0", "none"), ("no", "none"), ("y", "full")]
+)
+def test_words_of_switches_are_those_of_transformers(word: str, recompute: str) -> None:
+    found = read("trl", "--gradient_checkpointing True", f"--gradient_checkpointing {word}")
+    assert not found.problems
+    assert settings(found)["training.recompute"] == recompute
+
+
+def test_lisa_is_rejected() -> None:
+    """It trains a few layers of the model at a time."""
+    for words, is_rejected in (("--use_lisa 1 --lisa_activated_layers 1", True), ("", False)):
+        found = read("trl", "--bf16", f"--bf16 {words}")
+        assert any("frozen" in one.message for one in found.problems) == is_rejected
+
+
+def test_a_ring_of_a_trainer_runs_beside_a_bucket_of_deepspeed(run_command: Run) -> None:
+    """The framework of the file, with its bucket, was that of DeepSpeed, which has no ring."""
+    engine = {"stage": 2, "reduce_bucket_size": 200000000, "overlap_comm": False}
+    name, text = FILES["llamafactory"]
+    files = {
+        name: f"{text}sequence_parallel_size: 4\ndeepspeed: own.json\n",
+        "own.json": json.dumps({"bf16": {"enabled": True}, "zero_optimization": engine}),
+    }
+    done = run_command("check", "--use=catalog.systems.dgx_h100", name, files=files)
+    assert done.code == 0, done.err
+    done = run_command("import", name)
+    assert "framework deepspeed_file extends deepspeed_ring {" in done.out
+
+
+@pytest.mark.parametrize(
+    ("ahead", "options", "code", "algorithm"),
+    [
+        ("", (), 1, "ulysses"),  # 4 ranks, and 2 heads of keys and values
+        ("", ("--set=context.algorithm=hybrid", "--set=context.ulysses=2"), 0, "ulysses"),
+        ("SEQUENCE_PARALLEL_IMPL=ring_attention ", (), 0, "all_gather"),
+        ("SEQUENCE_PARALLEL_IMPL=ulysses ", (), 1, "ulysses"),
+    ],
+)
+def test_sequence_parallelism_of_ms_swift_may_be_a_ring(
+    run_command: Run, ahead: str, options: tuple[str, ...], code: int, algorithm: str
+) -> None:
+    text = SWIFT.replace("Qwen3-8B", "Qwen2.5-3B").rstrip()
+    found = read("ms_swift", SWIFT, f"{ahead}{text} --sequence_parallel_size 4\n")
+    assert settings(found)["context.algorithm"] == algorithm
+    machine = "--use=catalog.systems.dgx_h100"
+    files = {"run.sh": f"{ahead}{text} --sequence_parallel_size 4\n"}
+    done = run_command("check", machine, *options, "run.sh", files=files)
+    assert done.code == code, done.err

@@ -107,6 +107,25 @@ def test_a_command_of_ms_swift_has_its_defaults() -> None:
     assert not found.questions
 
 
+@pytest.mark.parametrize(
+    ("word", "parallel"),
+    [("True", "on"), ("False", "off"), ("0", "off"), ("no", "off"), ("1", "on")],
+)
+def test_switches_of_ms_swift_have_a_word_behind_them(word: str, parallel: str) -> None:
+    """The parser of transformers takes any case; `False` was a stray word, and the switch on."""
+    text = SWIFT.replace("--sequence_parallel true", "")
+    found = Megatron().translate("train.sh", f"{text.rstrip()} --sequence_parallel {word}\n")
+    assert values(found)["layout.sequence_parallel"] == parallel
+    assert word not in [one.name for one in found.unknown]
+
+
+def test_a_switch_of_ms_swift_with_an_unknown_word_is_not_on() -> None:
+    text = f"source env.sh\n{SWIFT.rstrip()} --tp_comm_overlap $OVERLAP\n"
+    found = Megatron().translate("train.sh", text)
+    assert "overlap.tensor" not in values(found)
+    assert "--tp_comm_overlap" in [one.name for one in found.unknown]
+
+
 def test_short_sequences_of_ms_swift_are_listed() -> None:
     for word, is_listed in (("", True), ("--packing false", True), ("--packing true", False)):
         text = SWIFT.replace("--packing true", "").replace("--max_length", f"{word} --max_length")

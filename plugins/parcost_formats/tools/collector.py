@@ -20,6 +20,11 @@ from parcost_formats.tools.tables import is_listed, value_of_pattern
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
 AUTO = "auto"
+#: Words of switches, as the parser of transformers reads them.
+TRUTHS = {
+    **dict.fromkeys(("true", "yes", "t", "y", "1"), True),
+    **dict.fromkeys(("false", "no", "f", "n", "0"), False),
+}
 #: Attributes for which no question is asked if another key of a file sets them.
 _BATCHES = tuple(
     f"training.{one}" for one in ("micro_batch", "micro_batches", "global_batch", "sequence")
@@ -122,8 +127,9 @@ class SettingCollector:
             return None
         if isinstance(value, bool):
             return value
-        if str(value).lower() in ("true", "false"):
-            return str(value).lower() == "true"
+        truth = TRUTHS.get(str(value).lower())
+        if truth is not None:
+            return truth
         self.problem(key, "true or false is expected")
         return None
 
@@ -196,6 +202,15 @@ class SettingCollector:
         """Return the text of an attribute of a block; "" if it is not set."""
         one = self._blocks.get(block, {}).get(name)
         return "" if one is None else one.value
+
+    def rebase(self, kind: str, base: str) -> None:
+        """Let the block of a *kind* that extends an entry extend the entry *base* instead."""
+        self._blocks = {
+            f"{name.rpartition(' extends ')[0]} extends {base}"
+            if name.startswith(f"{kind} ") and " extends " in name
+            else name: settings
+            for name, settings in self._blocks.items()
+        }
 
     def recipe(self) -> tuple[str, str]:
         """Return the precision block ("" if none), and the catalogue entry that it extends."""

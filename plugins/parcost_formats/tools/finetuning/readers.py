@@ -276,6 +276,8 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
     whose = "one process" if alone else "FSDP and DeepSpeed" if keys.is_sharded else "replicas"
     enters = alone or keys.is_sharded
     keys.recompute((enters, f"{version}: {whose}: use_reentrant is {str(enters).lower()}"))
-    keys.ulysses("sequence_parallel_size", "ulysses")
+    ring = job.environment.get("SEQUENCE_PARALLEL_IMPL")  # of ms-swift 3
+    mode = "llama3" if ring is not None and "ring" in ring.text else "ulysses"
+    keys.ulysses("sequence_parallel_size", mode, brought=True)
     keys.kernels()
     return found.translation()

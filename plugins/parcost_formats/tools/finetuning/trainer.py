@@ -356,8 +356,12 @@ class TrainerKeys:
                 found.set("offload", "activations", "100 %", key)
                 found.set("offload", "overlap", "off", key)
 
-    def ulysses(self, key: str, mode: str) -> None:
-        """Read the degree of sequence parallelism from *key*; *mode* names the algorithm."""
+    def ulysses(self, key: str, mode: str, *, brought: bool = False) -> None:
+        """Read the degree of sequence parallelism from *key*; *mode* names the algorithm.
+
+        A trainer that has *brought* its own Ulysses can run a ring over groups of it, which
+        DeepSpeed cannot.
+        """
         degree = self.found.whole(key)
         if degree is None:
             return
@@ -367,9 +371,10 @@ class TrainerKeys:
             algorithm = next((one for sign, one in _RINGS.items() if sign in words), "ulysses")
             why = f"{self.rules['version']}: {key} is {_CONTEXTS[algorithm]}"
             self.found.assume("context", "algorithm", algorithm, why)
-            if algorithm != "ulysses" and self.has_engine:  # which has Ulysses alone itself
+            if (brought or algorithm != "ulysses") and self.has_engine:  # which has Ulysses alone
                 self.found.use(RING_FRAMEWORK, key, why)
                 name = RING_FRAMEWORK.rpartition(".")[2]
+                self.found.rebase("framework", name)
                 self.found.assume("training", "framework", name, why)
 
     def ask_for_narrow(self, key: str, backend: str) -> None:

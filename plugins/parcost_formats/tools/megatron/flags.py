@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from parcost import ImportFile, ImportProblem, did_you_mean
+from parcost_formats.tools.collector import TRUTHS
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.keys import keys_of
 from parcost_formats.tools.shell.launches import opened
@@ -69,7 +70,8 @@ def command_line(file: ImportFile) -> CommandLine:
         conditional = _conditional(script.conditional)
         return line._replace(script=script, conditional=conditional, partial=partial)
     words = opened(calls[0].words)
-    line = _read(*_parted(words, calls[0].conditional))
+    swift = _is_swift(words)
+    line = _read(*_parted(words, calls[0].conditional), valued=swift)
     others = {
         (field.start, field.end): field
         for call in calls[1:]
@@ -89,7 +91,6 @@ def command_line(file: ImportFile) -> CommandLine:
         )
         for field in others.values()
     ]
-    swift = _is_swift(words)
     line = _with_empty_variables(line, script, file.text)
     script = script.start_from(calls[0].written, calls[0].folder)
     return line._replace(
@@ -301,11 +302,16 @@ def _parted(
 
 
 def _read(
-    words: Sequence[ShellField], ahead: Sequence[ShellField], *, ordered: bool = True
+    words: Sequence[ShellField],
+    ahead: Sequence[ShellField],
+    *,
+    ordered: bool = True,
+    valued: bool = False,
 ) -> CommandLine:
     """Return the flags of *words*; the last of repeated flags wins, as in Megatron-LM.
 
-    Words that are not *ordered* come from several variables, so no flag is the last.
+    Words that are not *ordered* come from several variables, so no flag is the last. Switches that
+    are *valued* have a word behind them.
     """
     before, _ = _flags(ahead, _launcher_name)
     launcher = {option.name: option for option in before}
@@ -313,7 +319,7 @@ def _read(
         name = field.text.rpartition("/")[2]
         if name in _LAUNCHERS and name not in launcher:
             launcher[name] = Option(name=name, key=name, start=field.start, end=field.end)
-    flags, strays = _flags(words, _name)
+    flags, strays = _flags(words, _name, valued=valued)
     options: dict[str, Option] = {}
     repeated: list[Option] = []
     problems: list[ImportProblem] = []
@@ -366,8 +372,13 @@ def _launcher_name(key: str) -> str:
     return key.partition("=")[0].lstrip("-").replace("_", "-")
 
 
-def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option], Sequence[Option]]:
-    """Return the flags with their values, and the words that belong to no flag."""
+def _flags(
+    words: Sequence[ShellField], name: _Namer, *, valued: bool = False
+) -> tuple[Sequence[Option], Sequence[Option]]:
+    """Return the flags with their values, and the words that belong to no flag.
+
+    Switches that are *valued*, as those of ms-swift, have a word behind them, known or not.
+    """
     switches = switch_names()
     flags: list[Option] = []
     strays: list[Option] = []
@@ -389,7 +400,7 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
             and (
                 name is not _name
                 or _name(run[0].text) not in switches
-                or (len(run) == 1 and word.text in ("true", "false"))
+                or (len(run) == 1 and _is_truth(word, valued=valued))
             )
         ):
             run.append(word)
@@ -402,6 +413,13 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
     return flags, strays
 
 
+def _is_truth(word: ShellField, *, valued: bool) -> bool:
+    """Return whether a word behind a switch is its value."""
+    return word.text in ("true", "false") or (
+        valued and (bool(word.unread) or word.text.lower() in TRUTHS)
+    )
+
+
 def _is_variable(word: ShellField) -> bool:
     """Return whether a word is a variable of unknown value, which may hold more flags."""
     return bool(word.unread) and re.fullmatch(r"\$\{?\w+\}?", word.text) is not None
@@ -411,11 +429,15 @@ def _option(run: Sequence[ShellField], name: _Namer) -> Option:
     """Return a flag with its values."""
     first, *rest = run
     key, equals, value = first.text.partition("=")
+    texts = (*((value,) if equals else ()), *(field.text for field in rest))
+    if len(texts) == 1 and name is _name and name(key) in switch_names():
+        truth = TRUTHS.get(texts[0].lower())
+        texts = texts if truth is None else (str(truth).lower(),)
     adjacent = all(one.end <= two.start for one, two in pairwise(run))
     return Option(
         name=name(key),
         key=key,
-        texts=(*((value,) if equals else ()), *(field.text for field in rest)),
+        texts=texts,
         start=first.start,
         end=run[-1].end if adjacent else first.end,
         unread=next((field.unread for field in run if field.unread), ""),
