@@ -2527,3 +2527,14 @@ def test_sequence_parallelism_of_ms_swift_may_be_a_ring(
     files = {"run.sh": f"{ahead}{text} --sequence_parallel_size 4\n"}
     done = run_command("check", machine, *options, "run.sh", files=files)
     assert done.code == code, done.err
+
+
+def test_a_program_whose_path_is_printed_by_python_is_read(run_command: Run) -> None:
+    path = "import swift, os; print(os.path.join(os.path.dirname(swift.__file__), 'cli', 'sft.py'))"
+    text = SWIFT.replace(
+        "NPROC_PER_NODE=8 swift sft", f'torchrun --nproc_per_node 8 $(python3 -c "{path}")'
+    )
+    done = run_command("import", "run.sh", files={"run.sh": text})
+    assert done.code == 0, done.err
+    assert "qwen3_8b" in done.out
+    assert settings(read("ms_swift", SWIFT, text)) == settings(read("ms_swift"))

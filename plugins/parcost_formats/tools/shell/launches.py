@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ _WITH_COMMANDS = (
     *("primus-cli", "automodel", "tune"),
 )
 _MODULES = ("-m", "--module")
+#: A command that prints the path of a file of Python.
+_PRINTED = re.compile(r"\$\(\s*python3?\s.*\.py\b", re.DOTALL)
 #: What a program that submits jobs starts behind ``--``.
 _STARTED = (*_PYTHONS, "torchrun", "accelerate", "deepspeed", "uv", "srun", "mpirun", "bash", "sh")
 
@@ -107,6 +110,8 @@ def _program_name(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
             at += 2
             continue
         if base.endswith(".py") and not text.startswith("-"):
+            return "script", at, 1
+        if words[at].unread and _PRINTED.match(text):
             return "script", at, 1
         if base in _WITH_COMMANDS and following:
             if base == "tune":
