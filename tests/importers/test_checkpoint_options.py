@@ -16,7 +16,7 @@ import pytest
 from parcost import ImportFile, Translation
 
 from .test_finetuning_tools import FILES, importers
-from .translations import assumptions, settings
+from .translations import assumptions, names, settings
 
 Run = Callable[..., Any]
 
@@ -76,9 +76,9 @@ def test_without_checkpoints_their_options_say_nothing() -> None:
 
 
 def test_transformers_can_recompute_every_n_th_layer_and_keep_checkpoints_on_the_host() -> None:
-    options = f'--{KWARGS} \'{{"every_n_layers": 4, "offload": true}}\''
-    found = settings(read("trl", "--bf16", f"--bf16 {options}"))
+    found = settings(read("trl", "--bf16", f"--bf16 --{KWARGS} '{{\"every_n_layers\": 4}}'"))
     assert found[EVERY] == "4"
+    found = settings(read("trl", "--bf16", f"--bf16 --{KWARGS} '{{\"offload\": true}}'"))
     assert (found["offload.activations"], found["offload.overlap"]) == ("100 %", "off")
 
 
@@ -87,6 +87,15 @@ def test_unsloths_checkpoints_are_on_the_host() -> None:
     assert (found["offload.activations"], found[EARLY]) == ("100 %", "off")
 
 
-def test_options_that_are_no_table_are_an_error() -> None:
-    translation = read("trl", "--bf16", f"--bf16 --{KWARGS} '{{use_reentrant'")
-    assert [one.message for one in translation.problems]
+def test_checkpoints_on_the_host_beside_layers_that_keep_all_are_a_gap() -> None:
+    options = f'--{KWARGS} \'{{"every_n_layers": 4, "offload": true}}\''
+    found = read("trl", "--bf16", f"--bf16 {options}")
+    assert settings(found)[EVERY] == "4"
+    assert "offload.activations" not in settings(found)
+    assert f"{KWARGS}.offload" in names(found.missing)
+
+
+@pytest.mark.parametrize("value", ["'{use_reentrant'", "[1, 2]", "true", "no table"])
+def test_options_that_are_no_table_are_an_error(value: str) -> None:
+    found = read("axolotl", "bf16: true", f"bf16: true\n{KWARGS}: {value}")
+    assert [one.message for one in found.problems]

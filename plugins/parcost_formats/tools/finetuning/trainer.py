@@ -352,7 +352,10 @@ class TrainerKeys:
             if every is not None:
                 found.set("recompute", "every", digits(every), key)
             key = f"{options}.offload"
-            if found.switch(key):
+            if found.switch(key) and every not in (None, 1):
+                reason = "checkpoints go to the host, and what other layers keep does not"
+                found.leave_open(key, reason, "offload.activations")
+            elif found.switch(key):
                 found.set("offload", "activations", "100 %", key)
                 found.set("offload", "overlap", "off", key)
 
@@ -562,7 +565,10 @@ class TrainerKeys:
     def _add_inline(self, key: str) -> None:
         """Add the keys of a table that the command line has as text."""
         entry = self._entries.get(key)
-        if entry is None or not isinstance(entry.value, str):
+        if entry is None or entry.value is None:
+            return
+        if not isinstance(entry.value, str):
+            self._broken[key] = "a table is expected"
             return
         inner = read_configuration("inline.yaml", entry.value)
         if not isinstance(inner, Mapping):
