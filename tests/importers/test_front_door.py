@@ -177,7 +177,9 @@ def test_a_script_that_is_not_beside_the_one_that_starts_it_is_named(run_command
     assert done.code == 2
     text = " ".join(done.err.split())
     assert "`job.slurm` starts another file, which has the job: `examples/train.sh`" in text
-    assert "evaluate `examples/train.sh`, or put it into the folder of `job.slurm`" in text
+    assert (
+        "put `examples/train.sh` into the folder of `job.slurm`, or evaluate it with --set" in text
+    )
 
 
 def test_the_word_tensor_within_another_word_asks_for_no_degree(run_command: Run) -> None:

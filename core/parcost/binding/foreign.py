@@ -133,7 +133,10 @@ def importer_for(
     message = f"`{name}` is not a spec, and its format was not recognised"
     if missing:
         message = f"`{name}` starts another file, which has the job: {_names(missing)}"
-        help = f"evaluate `{missing[0]}`, or put it into the folder of `{name}`"
+        help = (
+            f"put `{missing[0]}` into the folder of `{name}`, or evaluate it with --set for what "
+            "the command changes of it"
+        )
         if there := [one for one in missing if neighbor(one) is not None]:
             others = [f"`{one}`" for one in there[1:]]
             changing = " and ".join([", ".join(others[:_MOST_NAMES]), "the command"][not others :])
