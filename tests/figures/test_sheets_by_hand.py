@@ -434,7 +434,8 @@ def test_a_step_takes_its_flops_at_the_peak_of_all_devices(
     outcome = SimpleNamespace(step_seconds=step)
     check, likely = plausibility.rules(study, outcome)  # type: ignore[arg-type]
     assert check.holds is holds
-    assert (likely.id, likely.severity) == ("implausible-mfu", "warning")
+    assert likely.id == "implausible-mfu"
+    assert likely.holds or likely.severity == "warning"
     assert likely.holds is (mfu != 100.0)  # beyond 100 % it is an error already
     assert likely.inputs["mfu"] == pytest.approx(mfu)
     assert check.inputs["least"] == pytest.approx(2.0)

@@ -79,7 +79,7 @@ class Rulebook(Record):
         """Return the check of a rule whose severity, message and help are in its table.
 
         *values* are inputs, too. A *help* that is given replaces that of the table. The file is
-        read when a rule fails.
+        read when a rule fails. A check that holds has its id as message.
         """
         table: Mapping[str, Any] = {"severity": "error", "message": id}
         if not all_of(holds):
