@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 4096  # points of the flat axis that are bounded together
-_FIRST = 10_000  # layouts that are scored together before any was replayed
-_ROUND = 16_000  # and afterwards, the lowest bounds first
+_ROUND = 10_000  # layouts that are scored together, the lowest bounds first
 _MOST_REPLAYED = 32  # layouts that are replayed together
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _NEVER = "cannot-run"  # what an evaluation says of a step without an end
@@ -245,13 +244,12 @@ class _Search:
             if self._is_over:
                 self.unscored = min(self.unscored, float(costs.min()))
                 return
-            most = _ROUND if self.best.ranking() else _FIRST
             if self.points is not None:  # in any order, and cheaper by structure
                 sizes = np.cumsum(list(map(len, each)))
                 least = sizes[np.flatnonzero(sizes)[0]]
-                here = int(np.searchsorted(sizes, max(most, least), side="right"))
+                here = int(np.searchsorted(sizes, max(_ROUND, least), side="right"))
                 costs, matters = costs[: sizes[here - 1]], matters[:here]
-            limit = np.partition(costs, most)[most] if len(costs) > most else inf
+            limit = np.partition(costs, _ROUND)[_ROUND] if len(costs) > _ROUND else inf
             taken = [
                 (bound.bound, bound.take(which, limit))
                 for bound, which in zip(bounds, matters, strict=False)

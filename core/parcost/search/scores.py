@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from parcost.search.variants import VariantAnswers, Variants
 
 
-_TOGETHER = 16_384  # layouts that are scored at once
+_TOGETHER = 10_240  # layouts that are scored at once
 _SIZES = ("capacities", "usable_memory")  # hooks whose answers are numbers
 
 
