@@ -96,3 +96,13 @@ def test_backward_holds_the_copies_that_it_reads(
         if name in found:
             found[name] += memory.bytes_ * sum(memory.count)
     assert list(found.values()) == [2 * held, 2 * behind]
+
+
+def test_two_narrow_copies_of_a_weight_are_not_a_wide_one() -> None:
+    """Parameters in MXFP8 are held along rows and along columns: 2.0625 B, more than bf16 has."""
+    text = SPEC.format(weights="2.0625 B, wide_weights = 2 B", zero=1, recompute="none", more="")
+    (scenario,) = parcost.load_text(text)
+    study = scenario.studies()[0]
+    for hook in ("terms", "memory"):
+        names = [term.name for _, term in study.contributions(hook)]
+        assert not [name for name in names if name.startswith(("weight cast,", "narrow copy"))]

@@ -96,7 +96,8 @@ def copies(study: Study) -> Iterator[Memory]:
 def _products(study: Study) -> Iterator[tuple[Gemm, Real]]:
     """Yield the products of weights in a wider type, with the bytes of such a weight."""
     precision, adapters = study[Training].precision, study.get(Adapters)
-    narrow, trained = precision.activation, precision.weights
+    # Parameters that are narrow themselves, as in MXFP8, may have several copies.
+    narrow, trained = precision.activation, precision.wide_weights
     frozen = trained if adapters is None else adapters.weights
     if shards_weights(study):
         trained = precision.gather
