@@ -438,7 +438,9 @@ def restored(
         values[f"{vars(block)['label'] if block is not None else kind}.{name}"] = one.value
     before, after = (resolved_attributes(one, writer.outside) for one in (study, other))
     for path, one in before.items():  # what the framework of the tool decides alike
-        kind = path.partition(".")[0]
+        kind, _, name = path.partition(".")
+        if kind == "precision" and one.is_given:  # also what follows from what is lost
+            values[f"{vars(training.precision)['label']}.{name}"] = one.text
         decided = path in after and after[path].place and kind not in ("framework", "model")
         if one.is_given and not one.place and decided and kind not in same and path not in same:
             values[path] = one.text
