@@ -1,9 +1,9 @@
-"""Options of activation checkpoints: re-entry, every how many layers, and checkpoints on the host.
+"""Options of activation checkpoints: reentrant or not, of every how many layers, on the host.
 
-Checkpoints of PyTorch without re-entry stop as soon as backward has what it reads; those that
-re-enter autograd run all of a layer again. The defaults are those of the tools' wheels:
-transformers 5.24 modeling_utils.py, llamafactory 0.9.5 checkpointing.py, axolotl 0.19 utils/config,
-ms-swift 4.6 trainers/mixin.py, trl 1.16 grpo_trainer.py, openrlhf 0.11 cli/train_sft.py.
+Non-reentrant checkpoints of PyTorch stop as soon as backward has what it reads; reentrant ones run
+all of a layer again. The defaults are those of the tools' wheels: transformers 5.24
+modeling_utils.py, llamafactory 0.9.5 checkpointing.py, axolotl 0.19 utils/config, ms-swift 4.6
+trainers/mixin.py, trl 1.16 grpo_trainer.py, openrlhf 0.11 cli/train_sft.py.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read(tool: str, old: str = "", new: str = "") -> Translation:
         ("openrlhf", "--bf16", "--bf16 --gradient_checkpointing_use_reentrant", "off"),
     ],
 )
-def test_checkpoints_that_re_enter_run_all_of_a_layer(
+def test_reentrant_checkpoints_run_all_of_a_layer(
     tool: str, old: str, new: str, early: str
 ) -> None:
     found = settings(read(tool, old, new))
@@ -64,7 +64,7 @@ def test_checkpoints_that_re_enter_run_all_of_a_layer(
     assert found[EARLY] == early
 
 
-def test_the_default_of_re_entry_is_listed_with_the_tool_that_has_it() -> None:
+def test_the_default_is_listed_with_the_tool_that_has_it() -> None:
     listed = assumptions(read("llamafactory"))
     assert listed[EARLY] == "LLaMA-Factory 0.9: use_reentrant_gc is true"
 
@@ -98,4 +98,6 @@ def test_checkpoints_on_the_host_beside_layers_that_keep_all_are_a_gap() -> None
 @pytest.mark.parametrize("value", ["'{use_reentrant'", "[1, 2]", "true", "no table"])
 def test_options_that_are_no_table_are_an_error(value: str) -> None:
     found = read("axolotl", "bf16: true", f"bf16: true\n{KWARGS}: {value}")
-    assert [one.message for one in found.problems]
+    (problem,) = found.problems
+    assert problem.message.startswith(f"`{KWARGS}`: ")
+    assert problem.help == "such as '{\"use_reentrant\": false}'"

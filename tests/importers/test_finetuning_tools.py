@@ -879,7 +879,7 @@ def test_a_word_that_is_no_pair_ends_a_job_of_verl(words: str) -> None:
     found = read("verl", VERL, ENGINE_SFT.replace("optim.lr", f"{words} optim.lr"))
     (problem,) = found.problems
     word, _, _ = words.partition(" ")
-    assert problem.message.startswith(f"`{word}` is no KEY=VALUE")
+    assert problem.message.startswith(f"`{word}` is not KEY=VALUE")
 
 
 @pytest.mark.parametrize(
@@ -2406,7 +2406,7 @@ def test_a_script_that_ends_ahead_of_its_command_says_so(run_command: Run) -> No
     script = guard + SWIFT.replace("Qwen/Qwen3-8B", "$MODEL")
     done = run_command("import", "run.sh", files={"run.sh": script})
     assert done.code == 2
-    assert "the script ends here, ahead of the command of ms-swift" in done.err
+    assert "the script exits here, ahead of the command of ms-swift" in done.err
     assert "--> run.sh:3:3" in done.err
     done = run_command("import", "--set-env", "MODEL=Qwen/Qwen3-8B", "run.sh")
     assert done.code == 0, done.err
@@ -2474,7 +2474,7 @@ def test_a_script_that_starts_another_one_names_it(run_command: Run) -> None:
     script = "# llamafactory-cli train $1\nbash tools/start.sh conf.yaml\n"
     done = run_command("import", "--from", "llamafactory", "run.sh", files={"run.sh": script})
     assert done.code == 2
-    assert "`tools/start.sh`, which the script starts or reads, is not beside it" in done.err
+    assert "`tools/start.sh`, which the script starts or reads, is not in its folder" in done.err
     assert "--> run.sh:2:6" in done.err
 
 

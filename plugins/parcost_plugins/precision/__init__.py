@@ -18,9 +18,9 @@ from parcost_plugins.vocabulary import Training
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
     """Estimate casts and the amax all-reduce."""
-    from parcost_plugins.precision import wide_weights
+    from parcost_plugins.precision import autocast
 
-    yield from wide_weights.casts(study)
+    yield from autocast.casts(study)
     if study[Training].precision.narrow == "none":
         return
     from parcost_plugins.precision import casts
@@ -33,9 +33,9 @@ def terms(study: Study) -> Iterator[Work | Once]:
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Return the low-precision copies of the weights."""
-    from parcost_plugins.precision import wide_weights
+    from parcost_plugins.precision import autocast
 
-    yield from wide_weights.copies(study)
+    yield from autocast.copies(study)
     if study[Training].precision.narrow == "none":
         return
     from parcost_plugins.precision import casts

@@ -60,7 +60,7 @@ def operands(study: Study) -> Iterator[Work]:
         yield Work(
             name=cast.name,
             cause=COMPUTE,
-            seconds=price_stream(cast, study),
+            seconds=estimate_stream(cast, study),
             pass_=cast.pass_,
             count=cast.count,
             resource="hbm",
@@ -113,7 +113,7 @@ def weights(study: Study) -> Iterator[Once]:
         yield Once(
             name=f"weight cast{where}",
             cause=OPTIMIZER,
-            seconds=price_stream(cast, study),
+            seconds=estimate_stream(cast, study),
             when="end",
             count=on,
             resource="hbm",
@@ -205,7 +205,7 @@ def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Re
     return elements, matrices
 
 
-def price_stream(operator: Stream, study: Study) -> Formula:
+def estimate_stream(operator: Stream, study: Study) -> Formula:
     """Return the seconds of a memory-bound operator by the study's kernel model."""
     chosen = study[KernelChoice].model
     _, model = study.plugins.offers("kernels")[chosen]

@@ -85,7 +85,7 @@ class Recompute:
         default=None,
         doc=(
             "recomputation of a dense layer ends with the last tensor that backward reads, as "
-            "checkpoints of PyTorch without re-entry do; by default as the framework does"
+            "non-reentrant checkpoints of PyTorch do; by default as the framework does"
         ),
     )
     every: int = integer(

@@ -177,9 +177,10 @@ def shards_gradients(study: Study) -> bool:
 
 
 def gradient_shards(study: Study, shards: Real) -> Real:
-    """Return the ranks over which gradients between micro-batches are sharded, 1 or *shards*.
+    """Return the number of ranks over which gradients are sharded: 1 or *shards*.
 
-    A single micro-batch is the last one, whose gradients are reduced as they are made.
+    With one micro-batch in a step, gradients are reduced as they are made, so that they are sharded
+    even if they accumulate whole.
     """
     if zero_stage(study) < 2:
         return 1.0

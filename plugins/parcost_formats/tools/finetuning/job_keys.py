@@ -141,12 +141,12 @@ def _of_text(file: ImportFile, script: Script, rules: Mapping[str, Any]) -> JobK
     message, help = f"the command of {rules['title']} is not read", ""
     if script.ended is not None:
         start, end = script.ended.start, script.ended.end
-        message = f"the script ends here, ahead of the command of {rules['title']}"
+        message = f"the script exits here, ahead of the command of {rules['title']}"
         help = "give the variables that are tested by --set-env NAME=VALUE, or remove the test"
     elif script.lacking:
         other = script.lacking[-1]
         start, end = other.start, other.end
-        message = f"`{other.text}`, which the script starts or reads, is not beside it"
+        message = f"`{other.text}`, which the script starts or reads, is not in its folder"
         help = f"put that file into the folder of this one, or {BY_HAND}"
     problem = ImportProblem(message=message, start=start, end=end, help=help)
     return JobKeys(entries=entries, unread={}, assumed={}, problems=[problem])

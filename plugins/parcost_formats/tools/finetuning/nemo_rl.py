@@ -49,7 +49,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     is_sft = any(key.startswith("sft.") for key in entries) or any(map(_SFT.search, names))
     if not problems and not is_sft:
         place = next(iter(entries.values()), JsonEntry(None, 0, min(1, len(file.text))))
-        message = "the configuration has no `sft`: its algorithm is not read"
+        message = "the configuration has no `sft` section: only supervised fine-tuning is read"
         problems = [ImportProblem(message=message, start=place.start, end=place.end)]
     if problems:
         return Translation(problems=problems)

@@ -159,13 +159,13 @@ def _read_plugins(keys: TrainerKeys) -> None:
     known = keys.rules["known_plugins"]["names"]
     other = next((one for one in names if not any(fnmatchcase(one, form) for form in known)), "")
     if other:
-        found.leave_open(key, f"what `{other}` changes in a step is not read")
+        found.leave_open(key, f"`{other}` is not known: what it changes in a step is not priced")
     elif names:
         found.ignore(key, "losses in chunks are `training.loss_chunks`")
 
 
 def _axolotl_reentry(keys: TrainerKeys) -> tuple[bool, str]:
-    """Return whether axolotl's checkpoints re-enter autograd by default, and why."""
+    """Return whether axolotl uses reentrant checkpoints by default, and why."""
     found, version = keys.found, keys.rules["version"]
     for key in ("rl", "unfrozen_parameters"):
         if found.value(key) is not None:
@@ -239,7 +239,7 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
     keys.sharding(weights, why)
-    need = f"{keys.rules['version']}: adapters under ZeRO 3 of DeepSpeed need re-entry"
+    need = f"{keys.rules['version']}: adapters under ZeRO 3 of DeepSpeed need reentrant ones"
     needs = is_trl and found.has_block("adapters") and keys.engine_stage == 3
     keys.recompute(forced=(True, need) if needs else None)
     if found.switch("activation_offloading"):

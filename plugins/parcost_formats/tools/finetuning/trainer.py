@@ -334,7 +334,7 @@ class TrainerKeys:
     def checkpoints(
         self, usual: tuple[bool, str] | None = None, forced: tuple[bool, str] | None = None
     ) -> None:
-        """Read the options of checkpoints: those that re-enter autograd do not stop early.
+        """Read the options of checkpoints: reentrant ones do not stop early.
 
         *usual* is whether they do where the file does not say, with its reason, if that is not in
         the table; *forced* holds whatever the file says.

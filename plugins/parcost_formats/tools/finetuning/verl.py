@@ -42,8 +42,8 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
         return reject_trainer(job, str(_TABLE["title"]))
     if job.strays:  # Hydra reads pairs alone, and ends the job at another word
         first = job.strays[0]
-        message = f"`{first.text[:60]}` is no KEY=VALUE: Hydra rejects it, and the job ends"
-        help = "write keys as `model.lora_rank=32`, without a blank"
+        message = f"`{first.text[:60]}` is not KEY=VALUE: Hydra rejects the command line"
+        help = "write keys as `model.lora_rank=32`, without spaces"
         problem = ImportProblem(message=message, start=first.start, end=first.end, help=help)
         return Translation(problems=[problem])
     entries = dict(job.entries)

@@ -50,7 +50,7 @@ def cast(study: Study, pass_: str) -> float:
     return sum(
         term.bytes_ * sum(term.count)
         for _, term in study.contributions("terms")
-        if " cast, " in term.name and term.pass_ == pass_
+        if term.name.startswith("autocast of ") and term.pass_ == pass_
     )
 
 
@@ -90,7 +90,7 @@ def test_backward_holds_the_copies_that_it_reads(
     recompute: str, more: str, held: int, behind: int
 ) -> None:
     """Autocast keeps copies of trained weights up to the loss; recomputation makes others."""
-    found = {"narrow copy": 0.0, "narrow copy up to the loss": 0.0}
+    found = {"autocast copy": 0.0, "autocast copy until the loss": 0.0}
     for _, memory in read(recompute=recompute, more=more).contributions("memory"):
         name = memory.name.partition(",")[0]
         if name in found:

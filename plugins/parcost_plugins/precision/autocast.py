@@ -1,7 +1,7 @@
-"""Weights in a wider type than their products: autocast of PyTorch casts them for each product.
+"""Autocast of PyTorch: weights in fp32 are cast to the type of the products ahead of each product.
 
-The gradient of the product is cast back to the type of the weight. Under ZeRO 3 the type that is
-gathered counts. A quantized base is dequantized into the type of the products.
+The weight gradient is cast back to the type of the weight. Under ZeRO 3 the type of the gathered
+weights decides. A quantized base is dequantized to the type of the products, and needs no cast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from operator import sub
 
 from parcost import Memory, Real, Study, Work, formula
 from parcost.numeric import any_of, where
-from parcost_plugins.precision.casts import price_stream
+from parcost_plugins.precision.casts import estimate_stream
 from parcost_plugins.vocabulary import Adapters, Gemm, KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.causes import BUFFERS, COMPUTE
 from parcost_plugins.vocabulary.partition import map_stages
@@ -24,7 +24,7 @@ SOURCE = (
 
 
 def casts(study: Study) -> Iterator[Work]:
-    """Yield the casts of weights ahead of products, and of gradients behind those for weights."""
+    """Yield the cast of each weight ahead of its product, and of each weight gradient behind it."""
     if not study[KernelChoice].memory_bound:
         return
     narrow = study[Training].precision.activation
@@ -34,7 +34,7 @@ def casts(study: Study) -> Iterator[Work]:
         wide = where(held > narrow, 1.0, 0.0)
         bytes_ = wide * (held + narrow) * product.batch * product.n * columns
         cast = Stream(
-            name=f"{'gradient' if is_weight_gradient else 'weight'} cast, {product.name}",
+            name=f"autocast of {'gradient' if is_weight_gradient else 'weight'}, {product.name}",
             bytes_=bytes_,
             kernels=wide,
             pass_=product.pass_,
@@ -44,7 +44,7 @@ def casts(study: Study) -> Iterator[Work]:
         yield Work(
             name=cast.name,
             cause=COMPUTE,
-            seconds=price_stream(cast, study),
+            seconds=estimate_stream(cast, study),
             pass_=cast.pass_,
             count=cast.count,
             resource="hbm",
@@ -53,14 +53,14 @@ def casts(study: Study) -> Iterator[Work]:
 
 
 def copies(study: Study) -> Iterator[Memory]:
-    """Yield the narrow copies of weights that a micro-batch holds.
+    """Yield the copies of weights that autocast makes and a micro-batch holds.
 
-    Backward reads those of layers that are not recomputed. The others are held up to the end of the
-    forward pass where weights are trained.
+    Backward reads those of layers that are not recomputed. Copies of trained weights in recomputed
+    layers live until the end of forward.
     """
     narrow = study[Training].precision.activation
     forward = [(one, held) for one, held in _products(study) if one.pass_ == "F"]
-    again = {one.name: one.count for one, _ in _products(study) if one.pass_ == "R"}
+    recomputed_counts = {one.name: one.count for one, _ in _products(study) if one.pass_ == "R"}
     trained = {one.name for one, _ in _products(study) if one.pass_ == "W"}
     for product, held in forward:
         bytes_ = formula(
@@ -70,25 +70,25 @@ def copies(study: Study) -> Iterator[Memory]:
             e=(where(held > narrow, narrow, 0.0), "B"),
             source=SOURCE,
         )
-        made_again = again.get(product.name)
+        recomputed = recomputed_counts.get(product.name)
         kept = product.count
-        if made_again is not None:
-            kept = map_stages(sub, kept, made_again)
+        if recomputed is not None:
+            kept = map_stages(sub, kept, recomputed)
         if any(kept):
             yield Memory(
-                name=f"narrow copy, {product.name}",
+                name=f"autocast copy, {product.name}",
                 cause=BUFFERS,
                 bytes_=bytes_,
                 count=kept,
                 per_micro_batch=True,
                 moments=("forward", "loss", "backward"),
             )
-        if made_again is not None and product.name in trained:
+        if recomputed is not None and product.name in trained:
             yield Memory(
-                name=f"narrow copy up to the loss, {product.name}",
+                name=f"autocast copy until the loss, {product.name}",
                 cause=BUFFERS,
                 bytes_=bytes_,
-                count=made_again,
+                count=recomputed,
                 moments=("forward", "loss"),
             )
 
