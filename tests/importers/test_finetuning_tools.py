@@ -426,7 +426,7 @@ def test_a_plugin_that_freezes_layers_is_rejected() -> None:
     assert "frozen" in problem.message
 
 
-def test_fsdp_recomputes_where_the_trainer_is_told_not_to() -> None:
+def test_fsdp_recomputes_though_the_trainer_does_not() -> None:
     """The key of FSDP decides, and the one of the trainer beside it has no effect."""
     sharded = "fsdp: [full_shard]\nfsdp_config: {fsdp_activation_checkpointing: true}"
     found = read("axolotl", CHECKPOINTS, f"{CHECKPOINTS.replace('true', 'false')}\n{sharded}")

@@ -318,7 +318,7 @@ def test_a_dense_model_of_primus_has_no_exchange() -> None:
     assert not {"layout.etp", "routing.dispatcher"} & found.keys()
 
 
-def test_the_exchange_of_a_missing_model_file_is_asked_for() -> None:
+def test_a_missing_model_file_raises_a_question_about_the_exchange() -> None:
     text = PRIMUS.replace("small.yaml", "none.yaml") + "      expert_model_parallel_size: 8\n"
     asked = {one.attribute for one in primus(text, {}).questions}
     assert {"model", "routing.dispatcher"} <= asked

@@ -98,7 +98,7 @@ def test_recipes_of_eight_bits_are_read(line: str, answer: str) -> None:
     assert ("precision.gradients" in settings(found)) == (not answer.endswith("_nemo"))
 
 
-def test_a_recipe_that_no_file_names_is_asked_for() -> None:
+def test_a_recipe_that_no_file_names_raises_a_question() -> None:
     (question,) = [
         one for one in read(f"{JOB}export FP8=True\n").questions if one.attribute == "precision"
     ]
@@ -176,7 +176,7 @@ def test_a_variable_that_decides_is_read(line: str, attribute: str, value: str) 
         ("RECOMPUTE_MODULES=elsewhere", "training.recompute"),
     ],
 )
-def test_a_variable_that_is_not_read_is_asked_for(line: str, attribute: str) -> None:
+def test_a_variable_that_is_not_read_raises_a_question(line: str, attribute: str) -> None:
     found = read(f"{MIXTURE}export {line}\n", config_common=SIZED)
     assert [one.attribute for one in found.questions] == [attribute]
 

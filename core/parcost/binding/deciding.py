@@ -152,8 +152,8 @@ def is_key(name: str, keys: Collection[str]) -> bool:
 def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
     """Return whether the *given* attributes, or kinds of blocks, answer a question.
 
-    Any attribute of a block answers a question about the whole block, unless only entries of a
-    catalogue are its answers: a model of another shape has more than the attribute that is given.
+    Any attribute of a block answers a question about the whole block. It does not where only
+    entries of a catalogue are answers: a model of another shape differs in more attributes.
     A given block has all of its attributes.
     """
     kind = question.attribute.partition(".")[0]
@@ -189,8 +189,8 @@ def lay_over(
 
     *needs* are attributes that no file of the tool has. *labels* are the labels of added blocks, by
     kind. A block of the translation without a label takes that label, and its values override those
-    of the added block. So does one of a kind that the importer asks for, unless it extends another,
-    without the defaults that no key of the file has.
+    of the added block. So does a block of a kind that the importer asks for, unless it extends
+    another. Its defaults, which no key of the file has, are left out.
     """
     kinds = {name.partition(".")[0] for name in needs if "." in name}
     asked = {one.attribute for one in translation.questions}

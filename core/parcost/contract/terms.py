@@ -339,8 +339,8 @@ class Memory(Record):
     The size is *bytes_* times *count*; when *per_micro_batch*, also times the micro-batches in
     flight there at that moment, which the schedule decides. *once_per_device* is held once, even if
     the device has several virtual stages. *of_activations* adds a share of all *per_micro_batch*
-    memory of the device. A negative share is stored elsewhere: all *per_micro_batch* terms are
-    reduced by it, to nothing at -1, unless they *stay*, and this term has no line of its own. If
+    memory of the device. A negative share is stored elsewhere: it reduces all *per_micro_batch*
+    terms, to nothing at -1, and has no line of its own. Terms with *stays* are not reduced. If
     the schedule separates W, the share *freed_at_b* of a *per_micro_batch* term is freed when B
     ends. The rest is freed when W ends.
 

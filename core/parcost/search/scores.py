@@ -234,7 +234,7 @@ def _hand_over(answers: list[_Answers]) -> Iterator[_Answers]:
 
 
 @frozen(eq=False)
-class _Part:
+class _ScoredPart:
     """Layouts of one structure under one schedule that are scored with others.
 
     *points* are the indices of its points, and *where* the indices of the layouts in its arrays.
@@ -327,7 +327,7 @@ class Scores:
         """Yield serial work as :meth:`SerialWork.sums`, with counts by virtual stage."""
         _, stages = self._sizes(place, index)
         for pass_, kernels, row, times in self._sums[place]:
-            seconds = self._taken(times, index)
+            seconds = self._select_schedule(times, index)
             counts: Sequence[tuple[Any, Any]] = [(row, None)]
             if row.__class__ is StageCounts:
                 counts, _ = self._row_counts(place, index, row)
@@ -361,7 +361,7 @@ class Scores:
         *wanted* are bounded layouts, each with a mask of those to score. Work of structures is
         added up at once.
         """
-        parts: dict[Any, list[_Part]] = {}
+        parts: dict[Any, list[_ScoredPart]] = {}
         for bound, which in wanted:
             for points in _pieces(which):
                 part, alone = self._part(bound, which, points)
@@ -376,7 +376,7 @@ class Scores:
 
     def _part(
         self, bound: ScoredLayouts, which: NDArray[np.bool_], points: NDArray[np.intp]
-    ) -> tuple[_Part, bool]:
+    ) -> tuple[_ScoredPart, bool]:
         """Return layouts of a bound at some points, and whether they are scored on their own."""
         kept = bound.points[points]
         (scored,) = self._layouts(bound.place, kept, {bound.index: which[..., points]})
@@ -393,7 +393,7 @@ class Scores:
         if self._choice is not None:
             choices[self._choice] = np.full(len(where[-1]), bound.index)
         pairs = bool(plan.pairs)
-        return _Part(scored, kept, where, choices, pairs), pairs or not self._all.is_shared
+        return _ScoredPart(scored, kept, where, choices, pairs), pairs or not self._all.is_shared
 
     def _terms(
         self, place: int, index: int, points: NDArray[np.intp]
@@ -403,7 +403,7 @@ class Scores:
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
         return self._under(place, index, "terms", terms, self._hosts)
 
-    def _score(self, parts: Sequence[_Part]) -> Iterator[ScoredLayouts]:
+    def _score(self, parts: Sequence[_ScoredPart]) -> Iterator[ScoredLayouts]:
         """Yield scored layouts of several structures under one schedule."""
         first = parts[0].scored
         choices = [np.concatenate(axis) for axis in zip(*(p.choices for p in parts), strict=True)]
@@ -425,14 +425,14 @@ class Scores:
             yield self._score_part(part, StructureLoads(stages, own, at), edges)
 
     def _score_part(
-        self, part: _Part, loads: StructureLoads, edges: Sequence[tuple[Plugin, Any]]
+        self, part: _ScoredPart, loads: StructureLoads, edges: Sequence[tuple[Plugin, Any]]
     ) -> ScoredLayouts:
         """Return the scored layouts of one structure; *edges* are messages of all structures."""
         scored, pipeline = part.scored, part.scored.pipeline
         own = [
             edge
             for plugin, term in edges
-            for _, edge in self._messages(plugin, _edge_at(term, loads.at), pipeline.stages)
+            for _, edge in self._messages(plugin, _select_edge(term, loads.at), pipeline.stages)
         ]
         m = at_points(pipeline.micro_batches, part.where[-1])
         flat = np.ones(len(part), dtype=bool)
@@ -454,7 +454,7 @@ class Scores:
         )
 
     def _with_counts(
-        self, parts: Sequence[_Part], terms: Sequence[tuple[Plugin, Any]]
+        self, parts: Sequence[_ScoredPart], terms: Sequence[tuple[Plugin, Any]]
     ) -> tuple[Sequence[Any], Sequence[Sequence[int]]]:
         """Return terms with counts by kind of virtual stage, and the kinds by structure."""
         rows: dict[Any, list[tuple[Plugin, Any]]] = {}
@@ -471,7 +471,7 @@ class Scores:
                 [_count_at(part, own[row], x) for x in first]
                 for part, own, first in zip(parts, counts, firsts, strict=True)
             ]
-            values[row] = tuple(_joined(column, parts) for column in zip_longest(*each))
+            values[row] = tuple(_concatenate(column, parts) for column in zip_longest(*each))
         found = []
         for _, term in terms:
             if isinstance(term.count, (float, int)):
@@ -481,7 +481,7 @@ class Scores:
         return found, kinds
 
     def _counts_of(
-        self, part: _Part, row: Any, terms: Iterable[tuple[Plugin, Any]]
+        self, part: _ScoredPart, row: Any, terms: Iterable[tuple[Plugin, Any]]
     ) -> Sequence[tuple[Any, NDArray[np.bool_] | None]]:
         """Return the counts of a row in a structure, and record problems for its *terms*."""
         if row.__class__ is not StageCounts:
@@ -585,8 +585,8 @@ class Scores:
             return which
         return which[(slice(None),) * self._choice + (slice(index, index + 1),)]
 
-    def _taken(self, value: Any, index: int) -> Any:
-        """Return the part of an array for a schedule; the array may be the same for all."""
+    def _select_schedule(self, value: Any, index: int) -> Any:
+        """Return the part of an array for a schedule, or an array that all schedules share."""
         return value if self._choice is None else take(value, self._choice, index)
 
     def _under(
@@ -709,7 +709,7 @@ def _row(term: Any) -> Any:
 
 
 def _kinds(
-    part: _Part, counts: Mapping[Any, Sequence[tuple[Any, Any]]]
+    part: _ScoredPart, counts: Mapping[Any, Sequence[tuple[Any, Any]]]
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Return the kinds of the virtual stages of a structure, and the first stage of each kind."""
     stages = part.scored.pipeline.stages * part.scored.pipeline.chunks
@@ -719,7 +719,7 @@ def _kinds(
     return [numbers[key] for key in keys], [keys.index(key) for key in numbers]
 
 
-def _count_at(part: _Part, counts: Sequence[tuple[Any, Any]], stage: int) -> Real:
+def _count_at(part: _ScoredPart, counts: Sequence[tuple[Any, Any]], stage: int) -> Real:
     """Return the number of occurrences on a virtual stage, for each layout if it differs."""
     found: Real = 0.0
     for row, mask in counts:
@@ -733,8 +733,8 @@ def _position(index: NDArray[np.intp], size: int) -> NDArray[np.intp] | int:
     return index if size > 1 else 0
 
 
-def _joined(values: Sequence[Any], parts: Sequence[_Part]) -> Real:
-    """Return one number by structure as an array over layouts; None for kinds that do not exist."""
+def _concatenate(values: Sequence[Any], parts: Sequence[_ScoredPart]) -> Real:
+    """Return an array over layouts of a number by structure; None, of an absent kind, is 0."""
     known = [value for value in values if value is not None]
     if all(value.__class__ is float and value == known[0] for value in known):
         common: float = known[0]
@@ -743,7 +743,7 @@ def _joined(values: Sequence[Any], parts: Sequence[_Part]) -> Real:
     return np.concatenate([np.broadcast_to(0.0 if v is None else v, len(p)) for v, p in pairs])
 
 
-def _edge_at(edge: Edge, at: slice | NDArray[np.intp]) -> Edge:
+def _select_edge(edge: Edge, at: slice | NDArray[np.intp]) -> Edge:
     """Return an edge for some layouts."""
     boundaries = tuple(at_points(seconds, at) for seconds in edge.boundaries)
     return replace_values(edge, {"seconds": at_points(edge.seconds, at), "boundaries": boundaries})

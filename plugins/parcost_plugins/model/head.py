@@ -104,7 +104,7 @@ def memory(study: Study) -> Iterator[Memory]:
     logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
     logits. An unfused loss has two more fp32 tensors in backward: the gradients of loss and of
     log-softmax. On a share of the vocabulary it also has an exponential. In forward it has the
-    logits, which take no more, unless the softmax is a tensor beside their copy in fp32. A loss in
+    logits, which take no more. A softmax may be a tensor beside their copy in fp32. A loss in
     chunks computes the gradient of each chunk at once, in place of the head's input. It saves
     nothing else. All of it is freed before the backward pass of the layers, but for logits that an
     engine keeps.

@@ -179,8 +179,8 @@ def shards_gradients(study: Study) -> bool:
 def gradient_shards(study: Study, shards: Real) -> Real:
     """Return the number of ranks over which gradients are sharded: 1 or *shards*.
 
-    With one micro-batch in a step, gradients are reduced as they are made, so that they are sharded
-    even if they accumulate whole.
+    A single micro-batch reduces gradients as they are made. They are sharded even if they
+    accumulate whole.
     """
     if zero_stage(study) < 2:
         return 1.0

@@ -336,8 +336,8 @@ class TrainerKeys:
     ) -> None:
         """Read the options of checkpoints: reentrant ones do not stop early.
 
-        *usual* is whether they do where the file does not say, with its reason, if that is not in
-        the table; *forced* holds whatever the file says.
+        *usual* replaces the default of the table: whether they are reentrant, and why. *forced*
+        holds whatever the file says.
         """
         found, key = self.found, self.key("reentrant")
         stated = found.switch(key)
