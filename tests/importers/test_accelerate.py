@@ -191,6 +191,7 @@ def test_replicas_are_those_of_pytorch() -> None:
         "layout.zero": "0",
         "overlap.bucket": "25 MiB",
         "overlap.first_bucket": "1 MiB",
+        "sharding.bucket_copy": "on",
         "precision.compute": "fp16",
         "training.precision": "accelerate",
         "cluster.devices": "8",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from parcost import Study
 from parcost_plugins.vocabulary import Parameters
@@ -140,6 +141,17 @@ def test_two_ranks_are_enough_for_buffers(bind: Bind, devices: int, times: int) 
     found = terms(bind({**outer, **workers}, parameters=[part(880)]))
     state = found.get("outer optimizer state")  # none of a single worker
     assert (state.bytes_ if state else 0) == times * 7 * 880
+
+
+def test_ends_beside_narrow_layers_are_gathered_wide(bind: Bind) -> None:
+    """Layers of 110 B and ends of 2 B a parameter: 700 before one layer, 500 behind two."""
+    parts = [PARTS[0], evolve(PARTS[1], linear=True), PARTS[2]]
+    given = {"layout.zero": 3, "small.layers": 3, "mixed.gather": 1, "mixed.wide_gather": 2}
+    found = sizes(bind(given, parameters=parts))
+    assert found["gathered layers"] == 2 * 110
+    assert found["gathered ends"] == 2 * 700 - 110
+    kept = sizes(bind({**given, "sharding.reshard": "off"}, parameters=parts))
+    assert kept["gathered ends"] == 2 * (700 + 500)
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,7 @@ def read_replicas(found: SettingCollector) -> None:
     found.assume("layout", "zero", "0", "replicas hold all of the state")
     for name in ("bucket", "first_bucket"):
         found.assume("overlap", name, ddp[name], ddp["source"])
+    found.assume("sharding", "bucket_copy", ddp["copy"], ddp["copy_source"])
 
 
 def _megatron(found: SettingCollector) -> None:

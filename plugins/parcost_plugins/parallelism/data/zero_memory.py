@@ -70,15 +70,16 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     pass.
     """
     sharding, again = study[Sharding], reshards(study)
-    ends = "max(a, b - (l - k) psi) e"
+    layer, wide = kind.wire["layer"], maximum(kind.wire["before"], kind.wire["after"])
+    # Frozen ends are not quantized, and those beside FP8 parameters stay in 16 bits.
+    alike = trains_model(study) and not any_of(layer != wide)
+    ends = "max(a, b - (l - k) psi) e" if alike else "max(a c, b c - (l - k) psi e)"
     if not again or _ends_together(study):
-        ends = "(a + b) e" if trains_model(study) else "(a + b) c"
-    elif not trains_model(study):  # frozen ends are not quantized
-        ends = "max(a c, b c - (l - k) psi e)"
+        ends = "(a + b) e" if alike else "(a + b) c"
     symbols: dict[str, Any] = {
         "l": minimum(kind.layers, 1 + sharding.prefetch) if again else kind.layers,
-        "e": (kind.wire["layer"], "B"),
-        "c": (maximum(kind.wire["before"], kind.wire["after"]), "B"),
+        "e": (layer, "B"),
+        "c": (wide, "B"),
     }
     layerwise: tuple[Moment, ...] = ("forward", "backward", "gather")
     passes: tuple[Moment, ...] = (*layerwise, "loss")
