@@ -311,8 +311,9 @@ def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     )
     assert done.stdout == first
     imported = eval(done.stderr.splitlines()[-1])
-    reports = {"parcost_formats", "parcost_formats.reports", "parcost_formats.reports.jsonl"}
-    assert set(imported) == reports
+    assert "parcost_formats.reports.jsonl" in imported
+    heavy = ("numpy", "lark", "parcost.", "parcost_plugins", "parcost_specs", "parcost_measured")
+    assert [name for name in imported if name.startswith(heavy)] == []
 
 
 def test_only_what_changed_is_evaluated_again(run: Run, evaluated: list[str]) -> None:

@@ -1097,6 +1097,7 @@ heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 packages = {{
     "parcost_apps": (
+        *("batch", "cli", "eval", "options", "search"),
         *("catalog", "check", "diff", "documentation", "editor", "explain", "export"),
         *("figures", "fmt", "import_command", "merge", "new_plugin", "plugins", "rule"),
         *("server", "show", "timeline"),
@@ -1105,6 +1106,9 @@ packages = {{
 }}
 commands = [f"{{package}}.{{name}}" for package, names in packages.items() for name in names]
 known = {{*packages, *commands, *(f"{{name}}.command" for name in commands)}}
+known |= {{f"parcost_apps.cli.{{n}}" for n in ("group", "interrupts", "messages", "output_files")}}
+known |= {{"parcost_apps.cli.pages", "parcost_apps.cli.streams"}}
+known |= {{"parcost_apps.options.jobs", "parcost_apps.batch.pictures"}}
 plugins = {{n for n in sys.modules if n.startswith("parcost_") and n != "parcost_grammar"}}
 assert plugins <= known, plugins - known
 """

@@ -263,6 +263,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "fabric net { level network { kind = dragonfly, ports = 4, routing = minimal } }",
         "fabric net { level network { kind = dragonfly, ports = 4, routing = valiant } }",
     ),
+    "precision.whole_gradients": (
+        "dense",
+        f"{_SHARDED}\nsharding {{ accumulate = whole }}",
+        f"{_SHARDED}\nsharding {{ accumulate = whole }}\nprecision recipe {{ whole_gradients = 1 B }}",
+    ),
     "device.fp32": (
         "dense",
         "device card { fp32 = 60 TFLOPS }\nprecision recipe { compute = fp32 }",

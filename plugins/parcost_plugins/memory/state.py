@@ -85,7 +85,9 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
     precision, away = study[Training].precision, study[Offload].optimizer
     shards = gradient_shards(study, kind.shard)
     whole = (kind.shard > 1) & (shards == 1) & (zero_stage(study) >= 2)
-    size = where(whole, precision.whole_gradients, precision.gradients)
+    size = precision.gradients
+    if any_of(whole):
+        size = where(whole, precision.whole_gradients, size)
     origin = "whole_gradients" if all_of(whole) else "" if any_of(whole) else "gradients"
     states = kind.shards(shards_states(study))
     for cause, tag, source, bytes_, ranks, on_host in (

@@ -53,6 +53,7 @@ from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
         ("dispatch", "combine"): "a model that has experts",
         ("kept_gate",): "experts: `model.experts`",
         ("tensor_gather",): "`layout.sequence_parallel = on`",
+        ("whole_gradients",): "several micro-batches, with `sharding.accumulate = whole`",
     },
 )
 class Precision:
