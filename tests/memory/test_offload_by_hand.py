@@ -174,8 +174,8 @@ def test_activations_travel_by_the_size_of_their_stage(monkeypatch: pytest.Monke
         ("activations to the host, stage 1", "F", 100.0, 2.0, [0, 1, 0]),
         ("activations back, stage 1", "B", 100.0, 2.0, [0, 1, 0]),
     ]
-    array, other = np.array([1.0, 2.0]), np.array([1.0, 2.0])
-    assert len(names([array, array])) == 2  # the same, and not only as large
+    array, equal, other = np.array([1.0, 2.0]), np.array([1.0, 2.0]), np.array([1.0, 3.0])
+    assert len(names([array, equal])) == 2  # as a single evaluation of any point
     assert len(names([array, other])) == 4
 
 

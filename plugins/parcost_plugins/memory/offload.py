@@ -24,7 +24,7 @@ from parcost import (
     formula,
     hookimpl,
 )
-from parcost.numeric import any_of, is_array, maximum
+from parcost.numeric import all_of, any_of, is_array, maximum
 from parcost_plugins.memory.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -331,4 +331,5 @@ def _is_offloaded(share: Real) -> bool:
 
 
 def _is_equal(a: Real, b: Real) -> bool:
-    return not is_array(a, b) and bool(a == b)
+    """Return whether two sizes are equal, at every point of a sweep."""
+    return bool(all_of(a == b))
