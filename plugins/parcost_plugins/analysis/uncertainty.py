@@ -40,7 +40,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 @hookimpl
 def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
-    """Yield the intervals of step time and memory."""
+    """Yield the intervals of step time and memory; none where a sweep varies their share."""
     training = study.get(Training)
     if training is None:
         return
@@ -50,7 +50,10 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
         ("memory", outcome.memory_bytes, "B"),
     ):
         if name == "memory" and training.framework.version:
-            yield _known_memory(study, value)
+            if not is_array(study[MemoryBudget].coverage):
+                yield _known_memory(study, value)
+            continue
+        if is_array(accuracy.coverage):
             continue
         found = accuracy.find(name, *_kind(study, training))
         if found is not None:
