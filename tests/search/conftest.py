@@ -202,20 +202,20 @@ def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
     with np.errstate(all="ignore"):
         for group in space.groups():
             if group.structures:
-                found |= _of(group)
+                found |= _known_costs(group)
     return found
 
 
-def _of(group: StructureGroup) -> dict[tuple[Any, ...], KnownCost]:
+def _known_costs(group: StructureGroup) -> dict[tuple[Any, ...], KnownCost]:
     found: dict[tuple[Any, ...], KnownCost] = {}
     whole = {i: np.arange(len(s.kept)) for i, s in enumerate(group.structures)}
     bounds = {(b.place, b.index): (b.seconds, b.points) for b in Scores(group).bound_layouts(whole)}
     for scored in score(group):
         structure, shape = scored.structure, scored.legal.shape
-        seconds_, points = bounds[scored.place, scored.index]
-        if np.shape(seconds_)[-1:] == (len(points),):
-            seconds_ = seconds_[..., np.searchsorted(points, scored.points)]
-        bound = np.broadcast_to(seconds_, shape)
+        bounded, points = bounds[scored.place, scored.index]
+        if np.shape(bounded)[-1:] == (len(points),):
+            bounded = bounded[..., np.searchsorted(points, scored.points)]
+        bound = np.broadcast_to(bounded, shape)
         wide = [np.broadcast_to(a, shape) for a in (scored.seconds, scored.exact, scored.bytes_)]
         where = np.nonzero(scored.legal)
         seconds, bytes_, fits = replay_layouts(scored, where)

@@ -50,7 +50,7 @@ def _replay(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> tuple[R
     """Return the step time in seconds and the peak memory in bytes of layouts."""
     assert scored.loads is not None
     layouts = scored.numbers[tuple(where)]
-    loads, hop = scored.loads.select(layouts), _hop_at(scored.hop, layouts)
+    loads, hop = scored.loads.select(layouts), _select_hop(scored.hop, layouts)
     memory = select_terms(scored.memory, Places(where))
     return replay_step(_pipeline(scored, where), scored.schedule, loads, hop, memory)
 
@@ -71,7 +71,7 @@ def replay_step(
             at = np.flatnonzero(m == value)
             one = attrs.evolve(pipeline, micro_batches=value)
             held = select_terms(memory, Places((at,)))
-            step = replay_step(one, schedule, loads.select(at), _hop_at(hop, at), held)
+            step = replay_step(one, schedule, loads.select(at), _select_hop(hop, at), held)
             found[0, at], found[1, at] = step
         return found[0], found[1]
     by_stage, times = loads.by_stage(plan)
@@ -88,7 +88,7 @@ def replay_step(
     return seconds, peak_bytes(memory, plan)
 
 
-def _hop_at(hop: Hop, layouts: NDArray[np.intp]) -> Hop:
+def _select_hop(hop: Hop, layouts: NDArray[np.intp]) -> Hop:
     if isinstance(hop, tuple):
         return tuple(at_points(each, layouts) for each in hop)
     found: Real = at_points(hop, layouts)

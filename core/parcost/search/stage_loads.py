@@ -93,7 +93,7 @@ class StructureLoads:
 
         def times(kind: int, apart: Mask) -> StageTimes:
             found = self.stages.times(when, kind, split=split, apart=bool(apart))
-            return _at(found, self._value)
+            return _select_times(found, self._value)
 
         return TermGroup(self.stages.onces[when], run, times)
 
@@ -107,7 +107,7 @@ class StructureLoads:
         return value[self.at] if getattr(value, "ndim", 0) and value.shape[0] > 1 else value
 
 
-def _at(times: StageTimes, pick: Callable[[Any], Any]) -> StageTimes:
+def _select_times(times: StageTimes, pick: Callable[[Any], Any]) -> StageTimes:
     """Return the times of a stage at some layouts."""
     return replace_values(
         times,
