@@ -1,9 +1,9 @@
 """A lower bound of the step time from serial work, which all layouts get first.
 
 A step takes at least the makespan of its serial work, without overlap, messages and once-per-step
-terms. The work is summed by pass and row. The minimum is taken over minor choices, which change it
-little: for example, ZeRO stages change the accumulation of gradients alone, and recomputation adds
-a third. The sums then have few dimensions, and few layouts remain to be scored.
+terms. The work is summed by pass and row. The minimum is taken over minor choices: each changes the
+serial work of kernels by 1 % at most, as the ZeRO stage does. Recomputation is not one. The sums
+then have few dimensions, and few layouts remain to be scored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parcost.engine.replay import PipelinePlan
 
 _ROUNDING = 1e-12  # sums in another order
-_MINOR = 0.01  # of serial work
+_MINOR = 0.01  # change of the serial work of kernels
 _PASS_OF: Mapping[Pass, Pass] = {"F": "F", "R": "B", "B": "B", "W": "W"}  # as schedules time them
 
 
@@ -75,9 +75,9 @@ class SerialWork:
 def minor_choices(
     terms: Sequence[tuple[Plugin, Any]], choices: int, pick: Callable[[Any], Any]
 ) -> Sequence[int]:
-    """Return the choices that each change the serial work of kernels by less than a hundredth.
+    """Return the choices that each change the serial work of kernels by 1 % at most.
 
-    It is the mean of the change at the points that *pick* selects.
+    The change is the mean over the points that *pick* selects.
     """
     whole: Any = np.zeros((1,) * (choices + 1))
     for work in (work for work in _serial(terms) if work.resource in KERNELS):
