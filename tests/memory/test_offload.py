@@ -179,7 +179,7 @@ def test_activations_of_the_ends_stay_on_the_device(bind: Bind) -> None:
         terms=[Work(name="f", seconds=1.0, pass_="F", formula=GIVEN)],
         memory=[
             Memory(name="kept", bytes_=8e9, formula=GIVEN, per_micro_batch=True),
-            Memory(name="logits", bytes_=2e9, formula=GIVEN, per_micro_batch=True, stays=True),
+            Memory(name="logits", bytes_=2e9, formula=GIVEN, per_micro_batch=True, resident=True),
         ],
     )
     held = lines(study)

@@ -183,10 +183,10 @@ def test_tensors_saved_in_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "virtual_stages", lambda _: 2)
 
     def memory(
-        bytes_: float, count: Any, *moments: str, often: bool = True, stays: bool = False
+        bytes_: float, count: Any, *moments: str, often: bool = True, resident: bool = False
     ) -> Any:
         return None, SimpleNamespace(
-            bytes_=bytes_, count=count, moments=moments, per_micro_batch=often, stays=stays
+            bytes_=bytes_, count=count, moments=moments, per_micro_batch=often, resident=resident
         )
 
     parts = [
@@ -194,7 +194,7 @@ def test_tensors_saved_in_forward(monkeypatch: pytest.MonkeyPatch) -> None:
         memory(100.0, (1.0, 2.0), "forward", "backward"),
         memory(1000.0, 1, "backward"),
         memory(1000.0, 1, "forward", often=False),
-        memory(1000.0, 1, "forward", "loss", stays=True),  # of the head
+        memory(1000.0, 1, "forward", "loss", resident=True),  # of the head
     ]
     study: Any = SimpleNamespace(contributions=lambda _: parts)
     assert offload._activation_bytes(study) == [130.0, 230.0]

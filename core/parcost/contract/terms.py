@@ -340,9 +340,10 @@ class Memory(Record):
     flight there at that moment, which the schedule decides. *once_per_device* is held once, even if
     the device has several virtual stages. *of_activations* adds a share of all *per_micro_batch*
     memory of the device. A negative share is stored elsewhere: it reduces all *per_micro_batch*
-    terms, to nothing at -1, and has no line of its own. Terms with *stays* are not reduced. If
-    the schedule separates W, the share *freed_at_b* of a *per_micro_batch* term is freed when B
-    ends. The rest is freed when W ends.
+    terms except *resident* ones, to nothing at -1, and has no line of its own. *resident* terms
+    always stay on the device, as the logits do under activation offloading. If the schedule
+    separates W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends. The rest
+    is freed when W ends.
 
     The backward pass of what is behind the layers is in the moment ``loss``, that of the layers in
     ``backward``. A *per_micro_batch* term that is not in ``backward`` is freed between the two; the
@@ -357,7 +358,7 @@ class Memory(Record):
     count: Sequence[float] | float = field(default=1.0, converter=plain_count, metadata=_COUNT)
     per_micro_batch: bool = False
     once_per_device: bool = False
-    stays: bool = False
+    resident: bool = False
     of_activations: Real = field(default=0.0, metadata=bounds(-1.0, inf, "which no share is"))
     freed_at_b: Real = field(default=0.0, metadata=SHARE)
     moments: Sequence[Moment] = field(default=MOMENTS, metadata=TEXTS)

@@ -58,7 +58,7 @@ def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> P
             formula=term.formula,
             plugin=plugin,
             term=term,
-            left=held.left_of(term),
+            left=held.resident_share(term),
         )
         for (plugin, term), amount in zip(terms, amounts, strict=True)
         if any_of(amount != 0)
@@ -127,7 +127,7 @@ class DeviceMemory:
         passes = any("backward" not in term.moments for term in self.living)
         self.before = 1 + freed  # number of fields at the start of an op
         self.fields = [i + 2 * end for end in range(1 + passes) for i in range(self.before)]
-        self._resident: dict[Any, Sequence[Real]] = {} if steady is None else steady
+        self._steady_bytes: dict[Any, Sequence[Real]] = {} if steady is None else steady
         self._terms = tuple(self.steady) if steady is not None else ()
         self._known: dict[tuple[Moment, int], Sequence[Real]] = {}  # weights
         self._alike: dict[Any, Sequence[Real]] = {}  # those that moments share
@@ -138,9 +138,9 @@ class DeviceMemory:
         """Return the bytes that device *d* holds at each moment."""
         held = self.plan.held[d]
         alike = (self._terms, *(self.kinds[x] for x in held))
-        if alike not in self._resident:
-            self._resident[alike] = self._steady(held)
-        found = list(self._resident[alike])
+        if alike not in self._steady_bytes:
+            self._steady_bytes[alike] = self._steady(held)
+        found = list(self._steady_bytes[alike])
         for i, moment in enumerate(_LIVING):
             found[i] = found[i] + self.activations(d, moment) * (1.0 + self.added)
         return found
@@ -161,15 +161,15 @@ class DeviceMemory:
 
     def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the bytes of *term* that device *d* holds."""
-        own = term.bytes_ * self.times(term, d, moment) * self.left_of(term)
+        own = term.bytes_ * self.times(term, d, moment) * self.resident_share(term)
         share = term.of_activations
         if not is_array(share) and share <= 0:
             return own
         return own + maximum(share, 0.0) * self.activations(d, moment)
 
-    def left_of(self, term: Memory) -> Real:
-        """Return the share of *term* that is on the device."""
-        return self.left if term.per_micro_batch and not term.stays else 1.0
+    def resident_share(self, term: Memory) -> Real:
+        """Return the share of *term* that is not stored elsewhere."""
+        return self.left if term.per_micro_batch and not term.resident else 1.0
 
     def _steady(self, held: Sequence[int]) -> Sequence[Real]:
         """Return the bytes at each moment that do not depend on the micro-batches in flight."""
@@ -274,7 +274,7 @@ class DeviceMemory:
             if alike not in self._alike:
                 found: list[Real] = [0.0] * len(self.fields)
                 for term, shares in held:
-                    bytes_ = term.bytes_ * count(term, stage) * self.left_of(term)
+                    bytes_ = term.bytes_ * count(term, stage) * self.resident_share(term)
                     for i, share in enumerate(shares):
                         if is_array(share) or share:
                             found[i] = found[i] + bytes_ * share

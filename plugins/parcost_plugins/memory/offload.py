@@ -307,7 +307,7 @@ def _activation_bytes(study: Study) -> list[Real]:
     """Return the activation bytes of one micro-batch that may leave each virtual stage."""
     found: list[Real] = [0.0] * virtual_stages(study)
     for _, held in study.contributions("memory"):
-        if held.per_micro_batch and not held.stays and "forward" in held.moments:
+        if held.per_micro_batch and not held.resident and "forward" in held.moments:
             for stage in range(len(found)):
                 often = held.count if isinstance(held.count, (float, int)) else held.count[stage]
                 found[stage] = found[stage] + held.bytes_ * often

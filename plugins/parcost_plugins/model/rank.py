@@ -303,7 +303,7 @@ class Rank:
             bytes_=bytes_,
             count=count,
             per_micro_batch=True,
-            stays=tag == ENDS,
+            resident=tag == ENDS,
             freed_at_b=freed,
             moments=moments,
             tag=tag,
