@@ -108,7 +108,7 @@ def test_logits_in_fp32_beside_their_softmax(framework: str, forward: int, rest:
 def test_no_engine_of_pipelines_keeps_logits_where_gradients_are_sharded() -> None:
     for zero, kept in ((1, True), (2, False)):
         held = terms(study_of(extra="framework own { kept_logits = 2 }", layout=f"zero = {zero}"))
-        assert ("logits that the engine keeps" in held) is kept
+        assert ("logits kept by the pipeline engine" in held) is kept
 
 
 def test_the_framework_decides_of_the_loss_where_a_run_does_not() -> None:

@@ -17,7 +17,7 @@ def kind(stages: tuple[int, ...] = (0,), of: int = 1) -> StageKind:
     """Return 1000 parameters that 8 ranks hold alike, of which 4 share what ZeRO shards."""
     return StageKind(
         stages=stages, of=of, layers=1, layer=1000.0, matrix=0.0, before=0.0, after=0.0,
-        elements=1000.0, multiplied=0.0, group="data", replicas=8.0, shard=4.0,
+        elements=1000.0, linear=0.0, group="data", replicas=8.0, shard=4.0,
         wire=dict.fromkeys(("before", "layer", "after"), 2.0),
     )  # fmt: skip
 

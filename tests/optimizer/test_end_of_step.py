@@ -41,10 +41,12 @@ def test_a_buffer_of_gradients_is_zeroed(bind: Bind, zero: int, bytes_: float) -
     """Gradients of 4 B of a billion parameters, of which ZeRO 2 leaves an eighth on a rank."""
     text = "framework buffered { zeroes_gradients = on }\n"
     values = {"layout.zero": zero, "training.framework": "buffered"}
-    term = terms(bind(values, text, parameters=[parameters_record(1e9)]))["zeros of the gradients"]
+    term = terms(bind(values, text, parameters=[parameters_record(1e9)]))[
+        "zeroing of the gradient buffer"
+    ]
     assert term.bytes_ == bytes_
     assert term.seconds == pytest.approx(bytes_ / 0.5e12)  # half of 1 TB/s
-    assert "zeros of the gradients" not in terms(bind(parameters=[parameters_record(1e9)]))
+    assert "zeroing of the gradient buffer" not in terms(bind(parameters=[parameters_record(1e9)]))
 
 
 def test_without_clipping_there_is_no_norm_to_add_up(bind: Bind) -> None:

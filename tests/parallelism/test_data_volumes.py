@@ -23,7 +23,7 @@ def kind(
     """Return 3 layers of 200 parameters between 150 and 50, on 8 replicas, sharded over 4."""
     return StageKind(
         stages=stages, of=2, layers=3, layer=200.0, matrix=0.0, before=150.0, after=50.0,
-        elements=elements, multiplied=0.0, group="data", replicas=8.0, shard=4.0, expert=expert,
+        elements=elements, linear=0.0, group="data", replicas=8.0, shard=4.0, expert=expert,
         wire=dict.fromkeys(("before", "layer", "after"), 2.0),
     )  # fmt: skip
 

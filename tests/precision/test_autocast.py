@@ -105,4 +105,4 @@ def test_two_narrow_copies_of_a_weight_are_not_a_wide_one() -> None:
     study = scenario.studies()[0]
     for hook in ("terms", "memory"):
         names = [term.name for _, term in study.contributions(hook)]
-        assert not [name for name in names if name.startswith(("weight cast,", "narrow copy"))]
+        assert not [name for name in names if name.startswith(("autocast of", "autocast copy"))]

@@ -26,11 +26,11 @@ from parcost_plugins.vocabulary.adapters import (
 )
 from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
 from parcost_plugins.vocabulary.run_choices import (
+    accumulates_whole,
     copies_buckets,
     gradient_shards,
     shards_states,
     shards_weights,
-    zero_stage,
 )
 from parcost_plugins.vocabulary.sharding import outer_state_bytes
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
@@ -83,12 +83,11 @@ def _weights(kind: StageKind, study: Study, holding: Holding) -> Memory:
 
 def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
     precision, away = study[Training].precision, study[Offload].optimizer
-    shards = gradient_shards(study, kind.shard)
-    whole = (kind.shard > 1) & (shards == 1) & (zero_stage(study) >= 2)
-    size = precision.gradients
+    shards, whole = gradient_shards(study, kind.shard), accumulates_whole(study)
+    size, origin = precision.gradients, "gradients"
     if any_of(whole):
         size = where(whole, precision.whole_gradients, size)
-    origin = "whole_gradients" if all_of(whole) else "" if any_of(whole) else "gradients"
+        origin = "whole_gradients" if all_of(whole) else ""
     states = kind.shards(shards_states(study))
     for cause, tag, source, bytes_, ranks, on_host in (
         (GRADIENTS, "gradients", origin, size, shards, 0.0),

@@ -106,8 +106,8 @@ def memory(study: Study) -> Iterator[Memory]:
     log-softmax. On a share of the vocabulary it also has an exponential. In forward it has the
     logits, which take no more. A softmax may be a tensor beside their copy in fp32. A loss in
     chunks computes the gradient of each chunk at once, in place of the head's input. It saves
-    nothing else. All of it is freed before the backward pass of the layers, but for logits that an
-    engine keeps.
+    nothing else. All of it is freed before the backward pass of the layers, except logits that the
+    pipeline engine keeps.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:
@@ -155,14 +155,14 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:
-    """Yield the logits in fp32 that an engine keeps, or that the loss has beside its softmax.
+    """Yield the fp32 logits that DeepSpeed's pipeline engine keeps, or those beside a softmax.
 
-    The engine is one of pipelines, which shard no gradients.
+    The engine does not support ZeRO 2 and 3.
     """
     framework = rank.training.framework
     if any_of(framework.kept_logits != 0) and not shards_gradients(study):
         yield Memory(
-            name="logits that the engine keeps",
+            name="logits kept by the pipeline engine",
             cause=ACTIVATIONS,
             bytes_=rank.formula(
                 "4 k s b V / t, of k micro-batches",
@@ -173,7 +173,7 @@ def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:
         )
     elif rank.fusion.loss == "softmax" and not framework.softmax_in_place:
         yield Memory(
-            name="logits before the softmax",
+            name="logits beside the softmax",
             cause=ACTIVATIONS,
             bytes_=rank.formula("(4 + e) s b V / t", source="as they are, and in fp32"),
             count=on_last(study),

@@ -1,4 +1,4 @@
-"""The end of a step: the gradient norm, clipping, the optimizer update, and zeros for the next.
+"""The end of a step: gradient norm, clipping, optimizer update, and zeroing of the gradients.
 
 Under ZeRO a rank processes only its shard. These kernels read and write more than any other, so
 they run at the rate of large streams. Each device has its own norm, one number, and the devices of
@@ -31,15 +31,15 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 NUMBER = 4.0  # bytes of the norm, in fp32
 
 
-def zeros(study: Study) -> Iterator[Once]:
-    """Estimate the zeros that are written to the buffer in which gradients accumulate.
+def zeroing(study: Study) -> Iterator[Once]:
+    """Estimate the time to zero the buffer in which gradients accumulate, once per step.
 
     A rank has all gradients of its parameters there, unless ZeRO 2 shards them.
     """
     if study[Training].framework.zeroes_gradients:
         size, sharded = study[Training].precision.gradients, shards_gradients(study)
         source = "the buffer of gradients is zeroed before they accumulate"
-        yield from _streams(study, "zeros of the gradients", size, source, sharded=sharded)
+        yield from _streams(study, "zeroing of the gradient buffer", size, source, sharded=sharded)
 
 
 def clipping(study: Study) -> Iterator[Once]:

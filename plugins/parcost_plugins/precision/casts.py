@@ -57,15 +57,20 @@ def operands(study: Study) -> Iterator[Work]:
             count=operator.count,
             source=SOURCE,
         )
-        yield Work(
-            name=cast.name,
-            cause=COMPUTE,
-            seconds=estimate_stream(cast, study),
-            pass_=cast.pass_,
-            count=cast.count,
-            resource="hbm",
-            bytes_=bytes_,
-        )
+        yield cast_work(cast, study)
+
+
+def cast_work(cast: Stream, study: Study) -> Work:
+    """Return the work of a cast, by the study's kernel model."""
+    return Work(
+        name=cast.name,
+        cause=COMPUTE,
+        seconds=_estimate_seconds(cast, study),
+        pass_=cast.pass_,
+        count=cast.count,
+        resource="hbm",
+        bytes_=cast.bytes_,
+    )
 
 
 def _narrow_operators(study: Study) -> Iterator[Gemm | FusedAttention]:
@@ -113,7 +118,7 @@ def weights(study: Study) -> Iterator[Once]:
         yield Once(
             name=f"weight cast{where}",
             cause=OPTIMIZER,
-            seconds=estimate_stream(cast, study),
+            seconds=_estimate_seconds(cast, study),
             when="end",
             count=on,
             resource="hbm",
@@ -175,11 +180,11 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
     that these are, and the count on each stage.
     """
     if study.has_structures:
-        held = _multiplied(p for _, p in study.contributions_by_row("parameters"))
+        held = _linear_parameters(p for _, p in study.contributions_by_row("parameters"))
         for slot in slots(study, tuple(p.count for p in held), empty=False):
             yield f", kind {slot.number}", *_sizes(held, slot.counts), slot.row
         return
-    held = _multiplied(study.parameters)
+    held = _linear_parameters(study.parameters)
     of = virtual_stages(study)
     kinds: dict[tuple[float, ...], list[int]] = {}
     for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
@@ -191,8 +196,8 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
             yield where, *_sizes(held, counts), on
 
 
-def _multiplied(parameters: Iterable[Any]) -> Sequence[Parameters]:
-    return [p for p in parameters if isinstance(p, Parameters) and p.multiplied]
+def _linear_parameters(parameters: Iterable[Any]) -> Sequence[Parameters]:
+    return [p for p in parameters if isinstance(p, Parameters) and p.in_linear_layer]
 
 
 def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Real]:
@@ -205,7 +210,7 @@ def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Re
     return elements, matrices
 
 
-def estimate_stream(operator: Stream, study: Study) -> Formula:
+def _estimate_seconds(operator: Stream, study: Study) -> Formula:
     """Return the seconds of a memory-bound operator by the study's kernel model."""
     chosen = study[KernelChoice].model
     _, model = study.plugins.offers("kernels")[chosen]

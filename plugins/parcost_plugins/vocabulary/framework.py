@@ -180,7 +180,7 @@ class Framework:
     )
     zeroes_gradients: bool = switch(
         default=False,
-        doc="gradients accumulate in one buffer, which is filled with zeros once per step",
+        doc="gradients accumulate in one buffer, which is zeroed once per step",
     )
     update_kernels: Real = integer(
         default=0,
@@ -335,8 +335,8 @@ class Framework:
     kept_logits: Real = integer(
         default=0,
         minimum=0,
-        doc="micro-batches whose logits an engine of pipelines keeps in fp32 on the last stage, "
-        "from step to step; none with ZeRO 2 and 3, which have no pipelines there",
+        doc="micro-batches whose fp32 logits the pipeline engine keeps on the last stage between "
+        "steps; none under ZeRO 2 and 3, with which DeepSpeed has no pipelines",
     )
     router_weights: str = word(
         "input",

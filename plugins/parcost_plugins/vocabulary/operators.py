@@ -154,7 +154,7 @@ class Parameters(ParameterGroup):
     layer, in every layer, or after the last. *expert* parameters are split over expert-parallel
     ranks: their gradients are reduced over the group ``edp``, all others over ``dp_cp``. *linear*
     ones are matrices of the dense linear layers. An *adapter* is trained where others are frozen.
-    *matrices* is the number of matrices that these are on one rank, 0 of vectors.
+    *matrices* is the number of weight matrices on one rank, 0 for biases and norms.
     """
 
     name: str
@@ -170,10 +170,10 @@ class Parameters(ParameterGroup):
     source: str = ""
 
     @property
-    def multiplied(self) -> bool:
-        """Whether a linear layer or an expert holds them, which a recipe may keep narrow.
+    def in_linear_layer(self) -> bool:
+        """Whether a linear layer or an expert holds them, biases included.
 
-        They are the parameters of layers split by tensor parallelism, biases included.
+        A recipe may keep these in low precision.
         """
         return self.place == "layer" and not (self.replicated or self.adapter)
 

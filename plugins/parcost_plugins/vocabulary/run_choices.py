@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from parcost import Real, block_name, resolver
+from parcost import Mask, Real, block_name, resolver
 from parcost.numeric import all_of, maximum, where
 from parcost_plugins.vocabulary.context import Context, algorithm
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
@@ -176,17 +176,21 @@ def shards_gradients(study: Study) -> bool:
     return zero_stage(study) >= 2 and reduces_each_micro_batch(study)
 
 
-def gradient_shards(study: Study, shards: Real) -> Real:
-    """Return the number of ranks over which gradients are sharded: 1 or *shards*.
+def accumulates_whole(study: Study) -> Mask:
+    """Return where gradients under ZeRO 2 and 3 are whole up to the last of several micro-batches.
 
-    A single micro-batch reduces gradients as they are made. They are sharded even if they
-    accumulate whole.
+    A single micro-batch reduces gradients as they are made.
     """
+    if zero_stage(study) < 2 or reduces_each_micro_batch(study):
+        return False
+    return study[Training].micro_batches > 1
+
+
+def gradient_shards(study: Study, shards: Real) -> Real:
+    """Return the number of ranks over which gradients are sharded: 1 or *shards*."""
     if zero_stage(study) < 2:
         return 1.0
-    if reduces_each_micro_batch(study):
-        return shards
-    return where(study[Training].micro_batches > 1, 1.0, shards)
+    return where(accumulates_whole(study), 1.0, shards)
 
 
 def shards_weights(study: Study) -> bool:
@@ -233,33 +237,33 @@ def kept_of_logits(study: Study) -> str:
     return "logits" if (found, mode) == ("eager", "compiled") else found
 
 
-def _own(name: str) -> Callable[[Study], Any]:
-    """Return the function that returns an attribute of the framework."""
+def _framework_value(name: str) -> Callable[[Study], Any]:
+    """Return a function that reads an attribute of the framework."""
     return lambda study: getattr(study[Training].framework, name)
 
 
-def _either(condition: Callable[[Study], bool], yes: str, no: str) -> Callable[[Study], str]:
-    """Return the function that returns one of two words."""
+def _choose_word(condition: Callable[[Study], bool], yes: str, no: str) -> Callable[[Study], str]:
+    """Return a function that returns *yes* or *no*, by a condition."""
     return lambda study: yes if condition(study) else no
 
 
 #: Attributes that the framework decides if no spec gives them, and the function of their values.
 _BY_FRAMEWORK: tuple[tuple[type, str, Callable[[Study], Any]], ...] = (
-    (Overlap, "gather_start", _either(gathers_on_arrival, "arrival", "step")),
+    (Overlap, "gather_start", _choose_word(gathers_on_arrival, "arrival", "step")),
     (Overlap, "tensor", tensor_overlap),
-    (ScheduleChoice, "transfers", _either(blocks_on_transfers, "blocking", "overlapped")),
-    (ScheduleChoice, "messages", _own("messages")),
-    (ScheduleChoice, "assignment", _own("assignment")),
-    (Sharding, "accumulate", _either(reduces_each_micro_batch, "shard", "whole")),
-    (Sharding, "replicate", _either(replicates_each_micro_batch, "micro_batch", "step")),
+    (ScheduleChoice, "transfers", _choose_word(blocks_on_transfers, "blocking", "overlapped")),
+    (ScheduleChoice, "messages", _framework_value("messages")),
+    (ScheduleChoice, "assignment", _framework_value("assignment")),
+    (Sharding, "accumulate", _choose_word(reduces_each_micro_batch, "shard", "whole")),
+    (Sharding, "replicate", _choose_word(replicates_each_micro_batch, "micro_batch", "step")),
     (Sharding, "reshard", reshards),
     (Recompute, "stops_early", stops_early),
-    (KernelChoice, "mode", _own("mode")),
-    (KernelChoice, "misaligned_heads", _own("misaligned_heads")),
-    (KernelChoice, "cuda_graphs", _own("cuda_graphs")),
-    (KernelChoice, "grouped_experts", _own("grouped_experts")),
+    (KernelChoice, "mode", _framework_value("mode")),
+    (KernelChoice, "misaligned_heads", _framework_value("misaligned_heads")),
+    (KernelChoice, "cuda_graphs", _framework_value("cuda_graphs")),
+    (KernelChoice, "grouped_experts", _framework_value("grouped_experts")),
     (Context, "algorithm", algorithm),
-    (Routing, "dispatcher", _own("dispatcher")),
+    (Routing, "dispatcher", _framework_value("dispatcher")),
     (Training, "loss", kept_of_logits),
 )
 
@@ -284,9 +288,10 @@ def _by_framework(study: Study) -> str:
     return f"by framework {block_name(study[Training].framework)}"
 
 
-def _resolve(value: Callable[[Study], Any]) -> Callable[[Study], tuple[Any, str]]:
+def _build_resolver(value: Callable[[Study], Any]) -> Callable[[Study], tuple[Any, str]]:
+    """Return a resolver of *value*, with the framework as its reason."""
     return lambda study: (value(study), _by_framework(study))
 
 
 for _block, _name, _value in _BY_FRAMEWORK:
-    resolver(_block, _name)(_resolve(_value))
+    resolver(_block, _name)(_build_resolver(_value))

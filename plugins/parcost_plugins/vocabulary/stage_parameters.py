@@ -39,7 +39,7 @@ class StageKind:
 
     A stage has *layers* of *layer* parameters each (their mean, if they differ). The largest matrix
     of a layer has *matrix* parameters. *before* and *after* are the parameters before the first
-    layer of the model and after its last. *elements* is the total, of which *multiplied* are in
+    layer of the model and after its last. *elements* is the total, of which *linear* are in
     linear layers and experts. All are counts on one rank.
 
     The ranks of *group*, *replicas* of them, hold the same parameters. ZeRO shards their state over
@@ -57,7 +57,7 @@ class StageKind:
     before: Real
     after: Real
     elements: Real
-    multiplied: Real
+    linear: Real
     group: str
     replicas: Real
     shard: Real
@@ -85,11 +85,11 @@ class StageKind:
         symbols: dict[str, Any] = {"psi": self.elements, "e": (each, "B")}
         if not is_array(each, wide) and each == wide:
             return "psi e", symbols
-        return "(psi w + l (e - w))", {**symbols, "w": (wide, "B"), "l": self.multiplied}
+        return "(psi w + l (e - w))", {**symbols, "w": (wide, "B"), "l": self.linear}
 
     def total_bytes(self, each: Real, wide: Real) -> Real:
-        """Return the same as a number."""
-        return self.elements * wide + self.multiplied * (each - wide)
+        """Return the bytes of all parameters: *each* in linear layers, *wide* elsewhere."""
+        return self.elements * wide + self.linear * (each - wide)
 
     def shards(self, sharded: bool) -> Real:
         """Return the number of ranks over which a state is sharded: 1 if it is not *sharded*."""
@@ -117,12 +117,12 @@ def trained_parameters(study: Study) -> Sequence[Parameters]:
 def mean_weight(study: Study) -> Real:
     """Return the bytes of a weight that is trained, averaged over the parameters of the model."""
     every: Real = 0.0
-    multiplied: Real = 0.0
+    linear: Real = 0.0
     for held in trained_parameters(study):
         size = held.total * sum(held.count)
-        every, multiplied = every + size, multiplied + size * held.multiplied
+        every, linear = every + size, linear + size * held.in_linear_layer
     each, wide = weight_bytes(study, "trained")
-    return wide + ratio(multiplied, every) * (each - wide)
+    return wide + ratio(linear, every) * (each - wide)
 
 
 def _stage_kinds(study: Study, holding: Holding | Literal[""]) -> Sequence[StageKind]:
@@ -184,7 +184,7 @@ def _wire(study: Study, held: Sequence[Parameters], counts: Sequence[Real]) -> M
         for p, count in zip(held, counts, strict=True):
             if p.place == "layer":
                 layer = layer + p.elements * count
-                narrow = narrow + p.elements * count * p.multiplied
+                narrow = narrow + p.elements * count * p.in_linear_layer
         return {**dict.fromkeys(parts, wide), "layer": wide + ratio(narrow, layer) * (each - wide)}
     elements: dict[str, Real] = dict.fromkeys(parts, 0.0)
     bytes_: dict[str, Real] = dict.fromkeys(parts, 0.0)
@@ -325,13 +325,13 @@ def _totals(
     sizes: Mapping[str, Real], counts: Sequence[Real], held: Sequence[Parameters]
 ) -> dict[str, Real]:
     """Return the parameters of a stage, and those of them in linear layers and experts."""
-    multiplied: Real = 0.0
+    linear: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):
-        if parameters.multiplied:
-            multiplied = multiplied + parameters.elements * count
+        if parameters.in_linear_layer:
+            linear = linear + parameters.elements * count
     return {
         "elements": sizes["before"] + sizes["layer"] + sizes["after"],
-        "multiplied": multiplied,
+        "linear": linear,
     }
 
 

@@ -150,15 +150,16 @@ class Precision:
         BYTES,
         positive=True,
         default="weights",
-        doc="the same outside of linear layers and experts: embedding, head, norms and router; "
+        doc="bytes per parameter outside of linear layers and experts: embedding, head, norms and "
+        "router; "
         "layers of `wide_first` and `wide_last` count as narrow",
     )
     gradients: Real = quantity(BYTES, doc="bytes per parameter of the accumulated gradients")
     whole_gradients: Real = quantity(
         BYTES,
         default="gradients",
-        doc="the same while they are whole: up to the last of several micro-batches, where "
-        "`sharding.accumulate` is `whole` under ZeRO 2 and 3",
+        doc="bytes per parameter of gradients that are whole up to the last of several "
+        "micro-batches, where `sharding.accumulate` is `whole` under ZeRO 2 and 3",
     )
     gradient_copies: Real = quantity(
         BYTES,
@@ -186,7 +187,7 @@ class Precision:
         BYTES,
         positive=True,
         default="gather",
-        doc="the same outside of linear layers and experts",
+        doc="bytes per parameter on the wire outside of linear layers and experts",
     )
     tensor_gather: Real = quantity(
         BYTES,
