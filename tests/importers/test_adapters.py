@@ -12,9 +12,10 @@ from parcost import ImportFile, Translation
 from parcost_formats.tools.huggingface import HuggingFace
 from parcost_formats.tools.litgpt import LitGpt
 
+from .finetuning_files import FILES, importer_of
 from .test_automodel import IMPORTER as AUTOMODEL
 from .test_automodel import RECIPE
-from .test_finetuning_tools import FILES, importers, settings
+from .translations import settings
 
 Run = Callable[..., Any]
 
@@ -33,7 +34,7 @@ def read(tool: str, old: str, new: str) -> Translation:
     """Return the translation of the file of a tool, with one text replaced by another."""
     name, text = FILES[tool]
     assert old in text
-    one = next(one for one in importers() if one.name == tool)
+    one = importer_of(tool)
     return one.read(ImportFile(name, text.replace(old, new)))
 
 
@@ -121,7 +122,7 @@ OPENRLHF = """deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain 
 
 def test_tools_of_reinforcement_learning_read_adapters_of_fine_tuning() -> None:
     def read_text(tool: str, text: str) -> dict[str, str]:
-        found = next(i for i in importers() if i.name == tool).read(ImportFile("run.sh", text))
+        found = importer_of(tool).read(ImportFile("run.sh", text))
         assert not found.problems
         return settings(found)
 
@@ -365,7 +366,7 @@ def test_the_targets_of_a_family_that_is_not_known_raise_a_question() -> None:
     other = text.replace("meta-llama/Llama-3.1-8B", "microsoft/Phi-3-mini-4k-instruct").replace(
         "--bf16", "--bf16 --use_peft"
     )
-    one = next(one for one in importers() if one.name == "trl")
+    one = importer_of("trl")
     found = one.read(ImportFile(name, other))
     (ask,) = [ask for ask in found.questions if ask.attribute == "adapters.query"]
     for target in ("query", "key", "value"):
@@ -417,7 +418,7 @@ def test_the_name_of_a_quantized_checkpoint_is_the_type_of_its_base(
     tool: str, old: str, adapters: str
 ) -> None:
     name, text = FILES[tool]
-    one = next(one for one in importers() if one.name == tool)
+    one = importer_of(tool)
 
     def read_model(model: str, more: str = adapters) -> Translation:
         own = text.replace(old, model).replace("finetuning_type: full\n", "") if more else text
@@ -434,7 +435,7 @@ def test_the_name_of_a_quantized_checkpoint_is_the_type_of_its_base(
 
 @pytest.mark.parametrize("share", ["x", "'${dropout}'", "[0.1]", "null"])
 def test_a_dropout_that_is_no_number_is_read_as_on(share: str) -> None:
-    tune = next(one for one in importers() if one.name == "torchtune")
+    tune = importer_of("torchtune")
     own = TORCHTUNE.replace("lora_rank: 16", f"lora_rank: 16\n  lora_dropout: {share}")
     found = settings(tune.read(ImportFile("a.yaml", own)))
     assert found["adapters.dropout"] == ("off" if share == "null" else "on")

@@ -15,7 +15,7 @@ import pytest
 
 from parcost import ImportFile, Translation
 
-from .test_finetuning_tools import FILES, importers
+from .finetuning_files import FILES, importer_of
 from .translations import assumptions, names, settings
 
 Run = Callable[..., Any]
@@ -33,7 +33,7 @@ ZERO_3 = '--deepspeed \'{"bf16": {"enabled": true}, "zero_optimization": {"stage
 def read(tool: str, old: str = "", new: str = "") -> Translation:
     name, text = {**FILES, "openrlhf": ("run.sh", OPENRLHF)}[tool]
     assert old in text
-    one = next(one for one in importers() if one.name == tool)
+    one = importer_of(tool)
     return one.read(ImportFile(name, text.replace(old, new, 1)))
 
 

@@ -1,0 +1,97 @@
+"""Jobs of axolotl: plugins, meshes and ring attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .finetuning_files import CHUNKS, CUT, FILES, read
+from .translations import names, settings
+
+Run = Callable[..., Any]
+
+
+FUSED = "liger_fused_linear_cross_entropy"
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("accelerator_config: {split_batches: true}", "accelerator_config.split_batches"),
+        ("overrides_of_model_config: {num_hidden_layers: 8}", "overrides_of_model_config"),
+        ("fsdp_config: {limit_all_gathers: false}", "limit_all_gathers"),
+        ("fsdp_config: {activation_cpu_offload: true}", "activation_cpu_offload"),
+    ],
+)
+def test_a_key_of_a_section_that_decides_is_listed(line: str, key: str) -> None:
+    found = read("axolotl", "bf16: true", f"bf16: true\n{line}")
+    assert any(key in name for name in names(found.missing))
+
+
+@pytest.mark.parametrize(
+    ("plugins", "more", "chunks", "named"),
+    [
+        ("[x.liger.LigerPlugin]", f"{FUSED}: true", CHUNKS, ""),
+        ("[x.liger.LigerPlugin]", "liger_rms_norm: true", "1", "liger_rms_norm"),
+        ("[]", f"{FUSED}: true", "1", ""),
+        ("[]", "liger_rms_norm: true", "1", ""),
+        (f"[x.{CUT}]", "cut_cross_entropy: false", "1", ""),
+        (f"[x.{CUT}, own.Plugin]", "seed: 1", CHUNKS, "plugins"),
+    ],
+)
+def test_axolotl_has_what_a_plugin_and_its_key_turn_on(
+    plugins: str, more: str, chunks: str, named: str
+) -> None:
+    """The plugin of Liger has all its kernels off, and that of cut cross entropy its loss on."""
+    found = read("axolotl", "bf16: true", f"bf16: true\nplugins: {plugins}\n{more}")
+    assert settings(found).get("training.loss_chunks", "1") == chunks
+    open_keys = [one.name for one in found.missing]
+    assert not named or named in open_keys
+    assert named == "plugins" or "plugins" not in open_keys
+    assert named == "liger_rms_norm" or "liger_rms_norm" not in open_keys
+
+
+def test_a_plugin_that_freezes_layers_is_rejected() -> None:
+    frozen = "plugins: [axolotl.integrations.spectrum.SpectrumPlugin]"
+    (problem,) = read("axolotl", "bf16: true", f"bf16: true\n{frozen}").problems
+    assert "plugins" in problem.message
+    assert "frozen" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("packing", "more", "algorithm"),
+    [
+        ("true", "", "all_gather"),  # varlen_llama3 of ring-flash-attention
+        ("false", "", "ring"),
+        ("true", "ring_attn_func: batch_ring\n", "ring"),
+        ("false", "ring_attn_func: varlen_llama3\n", "all_gather"),
+    ],
+)
+def test_ring_attention_of_axolotl_runs_in_deepspeed(
+    run_command: Run, packing: str, more: str, algorithm: str
+) -> None:
+    """The engine itself has Ulysses alone, and the trainer brings the ring."""
+    name, text = FILES["axolotl"]
+    text = text.replace("packing: true", f"packing: {packing}") + more
+    text = f"{text}\ncontext_parallel_size: 4\ndeepspeed: deepspeed_configs/zero3_bf16.json\n"
+    found = read("axolotl", FILES["axolotl"][1], text)
+    assert settings(found)["context.algorithm"] == algorithm
+    machine = ("--use=catalog.devices.h100_sxm", "--use=catalog.fabrics.hgx_h100")
+    done = run_command("check", *machine, "--set=cluster.devices=8", name, files={name: text})
+    assert done.code == 0, done.err
+
+
+def test_the_mesh_of_axolotl_has_the_devices() -> None:
+    """4 shards x 2 copies x tp 2 are 16 devices."""
+    mesh = "dp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\nfsdp_version: 2\n"
+    mesh += "fsdp_config: {reshard_after_forward: true}\n"
+    found = read("axolotl", "bf16: true\n", f"bf16: true\n{mesh}")
+    assert settings(found)["cluster.devices"] == "4 * 2 * layout.tp * layout.cp"
+    assert settings(found)["sharding.shard"] == "4 * layout.cp"
+
+
+@pytest.mark.parametrize("line", ["adapter:\n", "adapter: {}\n", "load_in_4bit: false\n"])
+def test_a_key_without_a_value_requests_nothing(line: str) -> None:
+    assert "layout.zero" in settings(read("axolotl", "bf16: true\n", f"bf16: true\n{line}"))
