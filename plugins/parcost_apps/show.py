@@ -125,7 +125,7 @@ def _pages(
 ) -> Iterator[str | dict[str, Any]]:
     from parcost.language.escapes import escape_line
     from parcost.version import __version__
-    from parcost_formats.output.resolved_spec import resolved
+    from parcost_formats.rendering.resolved_spec import resolved
 
     for study in scenario.studies():
         if not wanted:
@@ -153,7 +153,7 @@ def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, S
 
 
 def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[str, Any]:
-    from parcost_formats.output.json import section_of
+    from parcost_formats.rendering.json import section_of
 
     return {
         "study": scenario.name,
@@ -166,7 +166,7 @@ def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
     from parcost.language.escapes import escape_json
-    from parcost_formats.output.json import header
+    from parcost_formats.rendering.json import header
 
     return escape_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
 
@@ -175,9 +175,9 @@ def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
     from attrs import evolve
 
     from parcost.contract.page import Heading, Item
-    from parcost_formats.output import markdown
-    from parcost_formats.output.full_report import section_page
-    from parcost_formats.output.text import draw
+    from parcost_formats.rendering import markdown
+    from parcost_formats.rendering.full_report import section_page
+    from parcost_formats.rendering.text import draw
 
     items: list[Item] = [Heading(scenario.name, 1, aside=scenario.path)]
     for view in views:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from parcost.language.numbers import ColumnScale, literal, quantity
 from parcost.language.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, unit
-from parcost_formats.output.cells import cells
+from parcost_formats.rendering.cells import cells
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from parcost import Formula, Work, formula, symbols_of
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.report.formulas import filled
 from parcost_apps.explain import explanation
-from parcost_formats.output import markdown, text
-from parcost_formats.output.report_page import report_page
-from parcost_formats.output.text import draw
+from parcost_formats.rendering import markdown, text
+from parcost_formats.rendering.report_page import report_page
+from parcost_formats.rendering.text import draw
 
 words = st.text("abcdefgh ", min_size=0, max_size=60)
 cells = st.one_of(words, st.sampled_from(["12.5", "1,234.50", "a_long_name_without_a_blank_in_it"]))

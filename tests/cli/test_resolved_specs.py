@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import parcost
-from parcost_formats.output.resolved_spec import resolved
+from parcost_formats.rendering.resolved_spec import resolved
 
 pytestmark = pytest.mark.slow
 

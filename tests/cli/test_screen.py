@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost_formats.output.studies import join_pages
+from parcost_formats.rendering.studies import join_pages
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
-from parcost_formats.output.resolved_spec import resolved
+from parcost_formats.rendering.resolved_spec import resolved
 
 SPEC = """
 use catalog.devices.h100_sxm

@@ -10,7 +10,7 @@ import parcost
 from parcost import Collective, Group, Library, Session, SpecError, hookimpl
 from parcost.contract.plugin import Plugin
 from parcost.plugins.discovery import Plugins, load
-from parcost_formats.output.cells import plugin_note as chosen
+from parcost_formats.rendering.cells import plugin_note as chosen
 
 SPEC = """
 use catalog.devices.{device}

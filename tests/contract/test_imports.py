@@ -97,26 +97,26 @@ OPEN_TO = {
     "parcost_formats.html": (
         "parcost.contract",
         "parcost.language",
-        "parcost_formats.output",
+        "parcost_formats.rendering",
         "parcost.system",
     ),
     "parcost_formats.reports": (
         "parcost.contract",
         "parcost.language",
-        "parcost_formats.output",
+        "parcost_formats.rendering",
         "parcost.system",
     ),
     "parcost_formats.traces": (
         "parcost.contract",
         "parcost.language",
-        "parcost_formats.output",
+        "parcost_formats.rendering",
     ),
     "parcost_measured.calibration": (
         "parcost_apps.cli",
         "parcost_apps.options",
         "parcost.contract",
         "parcost.language",
-        "parcost_formats.output",
+        "parcost_formats.rendering",
         "parcost.plugins",
         "parcost.binding.foreign",  # writes blocks as a spec
         "parcost.system",
@@ -124,7 +124,7 @@ OPEN_TO = {
     "parcost_formats.tools": ("parcost.language.writer",),  # provenance of values
     "parcost_measured.anchors": (
         "parcost.language.writer",
-        "parcost_formats.output.resolved_spec",  # attributes as texts
+        "parcost_formats.rendering.resolved_spec",  # attributes as texts
     ),
     "parcost_apps.new_plugin": ("parcost_apps.cli", "parcost.plugins"),
     "parcost_measured.validation": (
@@ -133,7 +133,7 @@ OPEN_TO = {
         "parcost_apps.cli",
         "parcost.contract",
         "parcost.language",
-        "parcost_formats.output",
+        "parcost_formats.rendering",
         "parcost.plugins",
         "parcost.report",
         "parcost.system",
@@ -143,13 +143,13 @@ OPEN_TO = {
 
 #: What programs share, lowest first: pages, the command line, batches, options of commands.
 SHARED = (
-    "parcost_formats.output",
+    "parcost_formats.rendering",
     "parcost_apps.cli",
     "parcost_apps.batch",
     "parcost_apps.options",
 )
 #: Programs around the core, which is open to them.
-PROGRAMS = {"parcost_formats.output"} | {
+PROGRAMS = {"parcost_formats.rendering"} | {
     f"parcost_apps.{path.stem}"
     for path in (ROOT / "plugins" / "parcost_apps").iterdir()
     if path.stem not in ("executors", "new_plugin")

@@ -30,7 +30,7 @@ from parcost.language.diagnostic_text import render
 from parcost.language.format import format_text
 from parcost.language.parse import parse, tables
 from parcost.language.text import Source
-from parcost_formats.output.diagnostics import as_data
+from parcost_formats.rendering.diagnostics import as_data
 
 if TYPE_CHECKING:
     from parcost.engine.session import Session

@@ -13,7 +13,7 @@ from parcost.language.diagnostics import Diagnostic, Label, Severity, problem
 from parcost.language.escapes import escape_line
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
-from parcost_formats.output.diagnostics import as_data
+from parcost_formats.rendering.diagnostics import as_data
 
 
 def rendered_text(text: str) -> str:

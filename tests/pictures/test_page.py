@@ -20,7 +20,7 @@ from parcost.plugins.discovery import load
 from parcost_apps.batch.entries import entry_of
 from parcost_formats.html import Html
 from parcost_formats.html.drawing import svg
-from parcost_formats.output.view import View
+from parcost_formats.rendering.view import View
 
 RUNS = Path(__file__).parents[2] / "specs"
 HOSTILE = (

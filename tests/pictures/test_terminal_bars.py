@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from parcost import Report
 from parcost.contract.page import Paper
-from parcost_formats.output.screen import page
-from parcost_formats.output.text import draw
-from parcost_formats.output.view import View
+from parcost_formats.rendering.screen import page
+from parcost_formats.rendering.text import draw
+from parcost_formats.rendering.view import View
 
 
 def test_bars_are_as_long_as_their_causes_and_ascii_where_needed(report: Report) -> None:

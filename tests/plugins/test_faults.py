@@ -29,9 +29,9 @@ from parcost import (
 from parcost.contract.page import Paper
 from parcost.plugins.discovery import load
 from parcost_apps.batch.entries import entry_of
-from parcost_formats.output.report_page import report_page
-from parcost_formats.output.text import draw
-from parcost_formats.output.view import View
+from parcost_formats.rendering.report_page import report_page
+from parcost_formats.rendering.text import draw
+from parcost_formats.rendering.view import View
 
 pytestmark = pytest.mark.slow
 

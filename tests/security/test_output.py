@@ -16,7 +16,7 @@ import pytest
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import csv_cell, escape_json, escape_line, escape_lines
 from parcost_apps.cli import streams
-from parcost_formats.output.diagnostics import as_data
+from parcost_formats.rendering.diagnostics import as_data
 from parcost_formats.reports.ci_formats import github
 
 pytestmark = pytest.mark.slow

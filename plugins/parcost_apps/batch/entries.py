@@ -18,9 +18,9 @@ from parcost.report.rejection import Rejection, attempt
 from parcost.report.result import verdicts
 from parcost.report.rows import claims_by_point, key_of
 from parcost.report.verdict import INVALID
-from parcost_formats.output import json
-from parcost_formats.output.report_page import report_page
-from parcost_formats.output.view import View
+from parcost_formats.rendering import json
+from parcost_formats.rendering.report_page import report_page
+from parcost_formats.rendering.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

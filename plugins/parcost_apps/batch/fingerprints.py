@@ -30,7 +30,7 @@ from parcost.plugins.selection import PluginSelection, files_of, module_of, name
 from parcost.records import define, frozen
 from parcost.system.files import CODE, read_bytes
 from parcost.version import __version__
-from parcost_formats.output.view import View
+from parcost_formats.rendering.view import View
 
 if TYPE_CHECKING:
     from parcost.binding.modules import Loader, Module

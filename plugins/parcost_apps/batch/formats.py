@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parcost_apps.batch.cache import Cache
     from parcost_apps.batch.fingerprints import Environment
     from parcost_apps.batch.run import BatchRun
-    from parcost_formats.output.view import View
+    from parcost_formats.rendering.view import View
 
 _CALLED = {
     0: "without errors",
@@ -116,7 +116,7 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     if kind == "screen":
         yield from found
         return
-    from parcost_formats.output.studies import join_pages
+    from parcost_formats.rendering.studies import join_pages
 
     page = join_pages(found, beside=kind == "compare", width=width)
     yield Entry(path="", name="", part="page", text=encode(page_data(page)))

@@ -90,7 +90,7 @@ def _write(
     session: Session,
 ) -> None:
     from parcost.language.diagnostic_text import render
-    from parcost_formats.output.diagnostics import as_data, suppression_data
+    from parcost_formats.rendering.diagnostics import as_data, suppression_data
     from parcost_formats.reports.ci_formats import cases_of, github, junit, sarif
 
     found = [diagnostic for diagnostics in by_path.values() for diagnostic in diagnostics]
@@ -106,7 +106,7 @@ def _write(
         put(junit(case for some in cases for case in some))
         return
     if format_ == "json":
-        from parcost_formats.output.json import header
+        from parcost_formats.rendering.json import header
 
         document = {
             **header(),

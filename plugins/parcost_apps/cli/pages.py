@@ -56,7 +56,7 @@ def _columns() -> int:
 
 def show(items: Iterable[Item]) -> None:
     """Draw a page on stdout."""
-    from parcost_formats.output.text import draw
+    from parcost_formats.rendering.text import draw
 
     put(draw(list(items), paper()))
 

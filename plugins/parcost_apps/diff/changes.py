@@ -12,7 +12,7 @@ from parcost.records import record
 from parcost.report.report import Report
 from parcost.report.result import Result, is_good
 from parcost.report.verdict import verdict
-from parcost_formats.output.resolved_spec import AttributeText, attributes
+from parcost_formats.rendering.resolved_spec import AttributeText, attributes
 
 _SAME = 1e-12  # numbers that differ by less, relatively, are equal
 

@@ -82,7 +82,7 @@ def command(
 
             target.put(encode(difference_data(found)) + "\n")
         else:
-            from parcost_formats.output import markdown, text
+            from parcost_formats.rendering import markdown, text
 
             items = list(difference_page(found, full=full))
             drawn = markdown.draw(items) if format_ == "md" else text.draw(items, target.paper())

@@ -19,7 +19,7 @@ from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
 from parcost.report.rejection import Rejection, attempt
 from parcost_apps.check.problems import is_error, key, problems_of_binding
-from parcost_formats.output.resolved_spec import AttributeText, attributes
+from parcost_formats.rendering.resolved_spec import AttributeText, attributes
 
 MOST_STUDIES = 200  # of a file that are bound at each change: about a second
 

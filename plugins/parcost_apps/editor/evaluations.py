@@ -27,8 +27,8 @@ from parcost.report.result import Expectation, Result, figure_text
 from parcost_apps.batch.scenarios import only_defines
 from parcost_apps.check.problems import Suppressions, is_error, key, problems
 from parcost_apps.editor.analysis import MOST_STUDIES
-from parcost_formats.output.full_report import approval, refusal, runs
-from parcost_formats.output.studies import head, headline_figures, sweep_summary
+from parcost_formats.rendering.full_report import approval, refusal, runs
+from parcost_formats.rendering.studies import head, headline_figures, sweep_summary
 
 MOST_POINTS = 2_000  # of a sweep that is evaluated while one types
 _FIGURES = 3  # of a line

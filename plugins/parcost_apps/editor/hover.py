@@ -19,8 +19,8 @@ from parcost_apps.documentation.declarations import default, flow, value
 from parcost_apps.editor.analysis import Analysis
 from parcost_apps.editor.attribute_rules import find_rules
 from parcost_apps.editor.occurrences import Occurrence, Referent, occurrence_at
-from parcost_formats.output.markdown import escape
-from parcost_formats.output.resolved_spec import AttributeText
+from parcost_formats.rendering.markdown import escape
+from parcost_formats.rendering.resolved_spec import AttributeText
 
 _MOST_LINES = 24  # of the source of a block
 

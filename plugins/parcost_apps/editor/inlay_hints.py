@@ -9,7 +9,7 @@ from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
 from parcost.records import record
 from parcost_apps.editor.analysis import Analysis
-from parcost_formats.output.resolved_spec import AttributeText
+from parcost_formats.rendering.resolved_spec import AttributeText
 
 _MOST_VALUES = 3
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parcost_apps.batch.formats import Format, Watch
     from parcost_apps.batch.worker import Worker
     from parcost_apps.eval.shards import Shard
-    from parcost_formats.output.view import Kind, Order, View
+    from parcost_formats.rendering.view import Kind, Order, View
 
 
 @click.command("eval")
@@ -186,7 +186,7 @@ def _view(
     many: bool,
 ) -> View:
     """Return the view that the options select; contradicting options are a usage error."""
-    from parcost_formats.output.view import View
+    from parcost_formats.rendering.view import View
 
     kinds: dict[Kind, bool] = {
         "full": full,

@@ -23,7 +23,7 @@ from parcost.contract.entries import PARTS, Entry, Part
 from parcost.language.errors import ParcostError
 from parcost.language.json_encoding import encode
 from parcost.records import frozen
-from parcost_formats.output.view import KINDS, Kind
+from parcost_formats.rendering.view import KINDS, Kind
 
 T = TypeVar("T")
 _LONGEST = 32  # characters of a shard's name

@@ -20,9 +20,9 @@ from parcost.numeric import Real, all_of, any_of, where
 from parcost.records import record
 from parcost.report.figures import interval_of
 from parcost.report.formulas import filled, fractions, long_figures
-from parcost_formats.output.cells import share
-from parcost_formats.output.full_report import PASSES, section_page
-from parcost_formats.output.resolved_spec import place_of
+from parcost_formats.rendering.cells import share
+from parcost_formats.rendering.full_report import PASSES, section_page
+from parcost_formats.rendering.resolved_spec import place_of
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Interval

@@ -28,7 +28,7 @@ from parcost.system.files import failure
 from parcost.version import __version__
 from parcost_apps.cli.messages import write_message
 from parcost_apps.cli.output_files import OutputFile
-from parcost_formats.output.resolved_spec import (
+from parcost_formats.rendering.resolved_spec import (
     AttributeText,
     SpecBlock,
     resolved_attributes,

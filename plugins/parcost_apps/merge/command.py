@@ -36,7 +36,7 @@ def command(
     from parcost_apps.batch.formats import format_named
     from parcost_apps.eval.shards import ShardError
     from parcost_apps.merge.files import entries_of, join_files, read_shard
-    from parcost_formats.output.view import View
+    from parcost_formats.rendering.view import View
 
     try:
         shards = {path: read_shard(path) for path in dict.fromkeys(paths)}

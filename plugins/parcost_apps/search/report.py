@@ -22,8 +22,8 @@ from parcost.search.layout_evaluation import settings
 from parcost.search.result import SearchedLayout, SearchResult, plain_value, varying_axes
 from parcost.search.sensitivity import Neighbour
 from parcost.search.space import derived_value
-from parcost_formats.output.full_report import PASSES, reproduction, section_page
-from parcost_formats.output.json import header
+from parcost_formats.rendering.full_report import PASSES, reproduction, section_page
+from parcost_formats.rendering.json import header
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from parcost.language.diagnostics import Diagnostic
-from parcost_formats.output.diagnostics import as_data
+from parcost_formats.rendering.diagnostics import as_data
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

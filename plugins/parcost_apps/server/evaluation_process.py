@@ -20,7 +20,7 @@ from parcost.language.errors import ParcostError
 from parcost.report.rejection import Rejection, attempt
 from parcost_apps.batch.executors import start_process
 from parcost_apps.server.live_study import LiveStudy, Subject
-from parcost_formats.output.diagnostics import as_data
+from parcost_formats.rendering.diagnostics import as_data
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

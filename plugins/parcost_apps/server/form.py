@@ -20,7 +20,7 @@ from parcost.search.result import spec_text
 from parcost.search.space import offered_axes
 from parcost_apps.documentation import declarations
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS
-from parcost_formats.output.resolved_spec import AttributeText, BlockText, block_texts
+from parcost_formats.rendering.resolved_spec import AttributeText, BlockText, block_texts
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study

@@ -32,10 +32,10 @@ from parcost_apps.search import report as search_report
 from parcost_apps.search.pictures import search_entry, search_for_map
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS, FormChange, SearchOrder
 from parcost_apps.server.form import BlockOrder, block_order, form_of
-from parcost_formats.output.diagnostics import as_data
-from parcost_formats.output.report_page import report_page
-from parcost_formats.output.resolved_spec import attributes, resolved
-from parcost_formats.output.view import View
+from parcost_formats.rendering.diagnostics import as_data
+from parcost_formats.rendering.report_page import report_page
+from parcost_formats.rendering.resolved_spec import attributes, resolved
+from parcost_formats.rendering.view import View
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario

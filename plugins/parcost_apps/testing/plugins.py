@@ -24,11 +24,11 @@ from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
 from parcost.report.result import Result
 from parcost_apps.testing.formula_text import compute
-from parcost_formats.output.json import report as report_json
+from parcost_formats.rendering.json import report as report_json
 
 _OTHERS = ("parcost_apps", "parcost_formats", "parcost_measured")  # packages beside the plugins
 #: Of these, what the guide opens to formats and commands.
-_OPEN = ("parcost_formats.output", *(f"parcost_apps.{n}" for n in ("batch", "cli", "options")))
+_OPEN = ("parcost_formats.rendering", *(f"parcost_apps.{n}" for n in ("batch", "cli", "options")))
 #: Packages of the core that a plugin has no use for: they may change with each version.
 CLOSED = ("binding", "engine", "references", "search")
 _ROUNDING = 1e-9

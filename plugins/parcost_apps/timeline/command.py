@@ -199,7 +199,7 @@ def _draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: st
 
 def _report_sweep(report: Report, axes: Iterable[tuple[str, Any]]) -> None:
     """Report that a sweep over *axes* has no single timeline, and how to pick a point."""
-    from parcost_formats.output.point_options import point_options
+    from parcost_formats.rendering.point_options import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in axes)
     message = f"`{report.name}` of `{report.path}` sweeps {swept}: no single timeline"

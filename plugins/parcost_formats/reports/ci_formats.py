@@ -1,6 +1,6 @@
 """Problems and claims in the formats of continuous integration: GitHub, JUnit and SARIF.
 
-All take diagnostics as plain data (:func:`parcost_formats.output.diagnostics.as_data`). JUnit
+All take diagnostics as plain data (:func:`parcost_formats.rendering.diagnostics.as_data`). JUnit
 follows the Jenkins schema, and SARIF is version 2.1.0.
 """
 
@@ -148,7 +148,7 @@ def github(problem: Problem) -> str:
     """Return a problem as an annotation of a pull request.
 
     >>> from parcost.language.diagnostics import Diagnostic
-    >>> from parcost_formats.output.diagnostics import as_data
+    >>> from parcost_formats.rendering.diagnostics import as_data
     >>> github(as_data(Diagnostic("missing-file", "no file `a`", place="a.par")))
     '::error file=a.par,title=missing-file::no file `a`'
     """

@@ -1,4 +1,4 @@
-"""Reports as data, whole: ``--format json``; its content is in ``parcost_formats.output.json``."""
+"""Reports as data, whole: ``--format json``; see :mod:`parcost_formats.rendering.json`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.language.escapes import escape_json
-from parcost_formats.output.json import header
+from parcost_formats.rendering.json import header
 
 
 class Json(Exporter):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
-from parcost_formats.output import markdown
+from parcost_formats.rendering import markdown
 
 
 class Markdown(Exporter):

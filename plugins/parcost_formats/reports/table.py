@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
-from parcost_formats.output.text import draw
+from parcost_formats.rendering.text import draw
 
 
 class TableExporter(Exporter):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.contract.pipelines import Activity, Op, Pair
 from parcost.language.numbers import quantity
-from parcost_formats.output.cells import cell
+from parcost_formats.rendering.cells import cell
 
 if TYPE_CHECKING:
     from parcost.contract.traces import StepTrace

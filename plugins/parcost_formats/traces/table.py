@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from parcost import StepTrace, TimelineExporter, hookimpl
 from parcost.contract.page import Paper
-from parcost_formats.output.text import draw
+from parcost_formats.rendering.text import draw
 from parcost_formats.traces.drawing import page
 
 

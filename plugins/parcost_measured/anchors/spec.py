@@ -106,7 +106,7 @@ def _measurements(anchor: Anchor) -> Iterator[tuple[str, str]]:
 
 def _settings(run: Study) -> Iterator[tuple[str, str]]:
     """Yield the settings of a run, by path."""
-    from parcost_formats.output.resolved_spec import attributes
+    from parcost_formats.rendering.resolved_spec import attributes
 
     yield "cluster.devices", f"{float(run[Cluster].devices):.12g}"
     blocks = {block_type(schema).kind: found[0] for schema, found in run.blocks.items() if found}

@@ -18,8 +18,8 @@ from parcost import ImportedBlock, ImportedValue, Translation, block_name
 from parcost.contract.importers import ImportOptions
 from parcost.contract.page import Heading, Item
 from parcost_apps.cli.messages import Reporter
-from parcost_formats.output import markdown
-from parcost_formats.output.text import draw
+from parcost_formats.rendering import markdown
+from parcost_formats.rendering.text import draw
 from parcost_measured.anchors.labels import label_of
 from parcost_measured.anchors.spec import whole_anchor
 from parcost_plugins.analysis.anchors.evaluation import Anchoring, anchoring
@@ -87,8 +87,8 @@ def _text(result: Result, found: Anchoring) -> str:
 
 def page(report: Report) -> Iterator[Item]:
     """Yield the report: step and memory with and without anchors, and each anchor."""
-    from parcost_formats.output.full_report import section_page
-    from parcost_formats.output.screen import figure_table
+    from parcost_formats.rendering.full_report import section_page
+    from parcost_formats.rendering.screen import figure_table
 
     result = report.result
     yield Heading(f"Anchors of {report.name}", 1, aside=report.path)

@@ -9,8 +9,8 @@ from typing import Any
 from attrs import frozen
 
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
-from parcost_formats.output import markdown
-from parcost_formats.output.text import draw
+from parcost_formats.rendering import markdown
+from parcost_formats.rendering.text import draw
 from parcost_measured.calibration.constants import Constant, FrameworkConstant
 from parcost_measured.calibration.grids import Measurement
 from parcost_measured.calibration.logs import NetworkLink, lines

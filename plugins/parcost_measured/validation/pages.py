@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from parcost.contract.entries import Entry
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost_apps.batch.entries import charts_of
-from parcost_formats.output import markdown
-from parcost_formats.output.text import draw
+from parcost_formats.rendering import markdown
+from parcost_formats.rendering.text import draw
 from parcost_measured.validation.frameworks import GENERIC
 from parcost_measured.validation.intervals import COVERAGE, FOLDS, Coverage
 from parcost_measured.validation.picture import histogram, scatter

@@ -121,7 +121,7 @@ def price(
     from parcost_apps.batch.files import Spec
     from parcost_apps.batch.fingerprints import Environment, Question
     from parcost_apps.batch.run import BatchRun
-    from parcost_formats.output.view import View
+    from parcost_formats.rendering.view import View
 
     view = View(kind="line", figures=(*_FIGURES, *_COUNTED, *_ENDS))
     run = BatchRun(

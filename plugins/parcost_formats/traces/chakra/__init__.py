@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from parcost import Diagnostic, SpecError, StepTrace, TimelineFileExporter, hookimpl
-from parcost_formats.output.cells import cell
+from parcost_formats.rendering.cells import cell
 
 
 class Chakra(TimelineFileExporter):

@@ -37,8 +37,8 @@ from parcost.report.result import point_count
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
 from parcost.version import __version__
-from parcost_formats.output.assumptions import assumptions
-from parcost_formats.output.diagnostics import as_data, suppression_data
+from parcost_formats.rendering.assumptions import assumptions
+from parcost_formats.rendering.diagnostics import as_data, suppression_data
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Interval, Section

@@ -20,9 +20,9 @@ from parcost.numeric import all_of, is_array
 from parcost.report.faults import fault_lines, step_failure
 from parcost.report.figures import interval_of, select
 from parcost.report.verdict import is_told
-from parcost_formats.output.assumptions import assumed_line
-from parcost_formats.output.cells import cells, plugin_note, share
-from parcost_formats.output.full_report import (
+from parcost_formats.rendering.assumptions import assumed_line
+from parcost_formats.rendering.cells import cells, plugin_note, share
+from parcost_formats.rendering.full_report import (
     approval,
     command_line,
     ignored,
@@ -32,7 +32,7 @@ from parcost_formats.output.full_report import (
     runs,
     section_page,
 )
-from parcost_formats.output.text import lines
+from parcost_formats.rendering.text import lines
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from parcost.language.diagnostics import Diagnostic
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
-    from parcost_formats.output.view import View
+    from parcost_formats.rendering.view import View
 from parcost.binding.allowances import Suppression
 
 _BAR = 28  # blocks of the longest bar

@@ -12,17 +12,17 @@ from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import select
 from parcost.report.rows import claims_by_point, key_of
 from parcost.report.rows import rows as rows_of
-from parcost_formats.output.assumptions import assumed_line
-from parcost_formats.output.cells import axis_value, plugin_note
-from parcost_formats.output.full_report import page_figures, section_page, suppression_lines
-from parcost_formats.output.point_options import point_options
-from parcost_formats.output.screen import suppression_count, warning_lines
-from parcost_formats.output.studies import head
+from parcost_formats.rendering.assumptions import assumed_line
+from parcost_formats.rendering.cells import axis_value, plugin_note
+from parcost_formats.rendering.full_report import page_figures, section_page, suppression_lines
+from parcost_formats.rendering.point_options import point_options
+from parcost_formats.rendering.screen import suppression_count, warning_lines
+from parcost_formats.rendering.studies import head
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
     from parcost.report.report import Report
-    from parcost_formats.output.view import View
+    from parcost_formats.rendering.view import View
 
 Point = Mapping[str, Any]
 

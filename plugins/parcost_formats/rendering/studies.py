@@ -23,10 +23,10 @@ from parcost.report.faults import fault_lines
 from parcost.report.figures import select
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
-from parcost_formats.output.cells import share
-from parcost_formats.output.full_report import refusal_word, runs
-from parcost_formats.output.screen import ranking
-from parcost_formats.output.text import widths
+from parcost_formats.rendering.cells import share
+from parcost_formats.rendering.full_report import refusal_word, runs
+from parcost_formats.rendering.screen import ranking
+from parcost_formats.rendering.text import widths
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry

@@ -11,7 +11,7 @@ from parcost.contract.schema import block_name, block_type, inner_blocks
 from parcost.language import units
 from parcost.language.numbers import literal
 from parcost.numeric import is_array
-from parcost_formats.output.cells import cell
+from parcost_formats.rendering.cells import cell
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study

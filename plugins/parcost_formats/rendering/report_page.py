@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from parcost.contract.page import Heading, Item
 from parcost.report.report import Report
-from parcost_formats.output import screen, studies, sweep
-from parcost_formats.output.full_report import result_items
-from parcost_formats.output.parts import part
-from parcost_formats.output.view import View
+from parcost_formats.rendering import screen, studies, sweep
+from parcost_formats.rendering.full_report import result_items
+from parcost_formats.rendering.parts import part
+from parcost_formats.rendering.view import View
 
 
 def report_page(report: Report, view: View | None = None) -> list[Item]:

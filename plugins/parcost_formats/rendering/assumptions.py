@@ -32,7 +32,7 @@ def assumptions(study: Study) -> list[AssumedValue]:
     # Results of a cache are written without them, and need no study.
     from parcost.binding.foreign import ForeignSource
     from parcost.contract.schema import block_type
-    from parcost_formats.output.resolved_spec import SpecTexts
+    from parcost_formats.rendering.resolved_spec import SpecTexts
 
     texts = SpecTexts(study)
     found: list[tuple[bool, AssumedValue]] = []

@@ -20,9 +20,9 @@ from parcost.report.figures import interval_of, select
 from parcost.report.formulas import filled
 from parcost.report.verdict import INVALID, deciding_check, is_told
 from parcost.report.verdict import verdict as verdict_word
-from parcost_formats.output.assumptions import assumed_section
-from parcost_formats.output.cells import cells, plugin_note, share
-from parcost_formats.output.view import Order, View
+from parcost_formats.rendering.assumptions import assumed_section
+from parcost_formats.rendering.cells import cells, plugin_note, share
+from parcost_formats.rendering.view import Order, View
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section

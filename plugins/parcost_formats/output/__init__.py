@@ -1,1 +1,0 @@
-"""Output of reports and diagnostics: for people, and as data for programs."""
