@@ -5,33 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from parcost.contract.schema import BlockType, Field
+from parcost.language import units
 from parcost.language.numbers import literal
-from parcost.language.units import (
-    BYTES,
-    DOLLARS,
-    FLOP,
-    FLOPS,
-    GRAMS,
-    JOULES,
-    ONE,
-    RATE,
-    SECONDS,
-    WATTS,
-)
 
 _MEASURES = {
-    BYTES: "bytes (`GB`, `GiB`, ...)",
-    RATE: "rate (`GB/s`, `Gbps`, ...)",
-    SECONDS: "time (`s`, `ms`, `us`, ...)",
-    FLOP: "work (`FLOP`, `TFLOP`, ...)",
-    FLOPS: "throughput (`TFLOPS`, ...)",
-    WATTS: "power (`W`, ...)",
-    JOULES: "energy (`J`, `Wh`, ...)",
-    DOLLARS: "money (`USD`)",
-    GRAMS: "mass (`g`, `kg`)",
-    GRAMS / JOULES: "carbon per energy (`g/kWh`, ...)",
-    DOLLARS / SECONDS: "price per time (`USD/h`, ...)",
-    ONE: "number",
+    units.BYTES: "bytes (`GB`, `GiB`, ...)",
+    units.RATE: "rate (`GB/s`, `Gbps`, ...)",
+    units.SECONDS: "time (`s`, `ms`, `us`, ...)",
+    units.FLOP: "work (`FLOP`, `TFLOP`, ...)",
+    units.FLOPS: "throughput (`TFLOPS`, ...)",
+    units.WATTS: "power (`W`, ...)",
+    units.JOULES: "energy (`J`, `Wh`, ...)",
+    units.DOLLARS: "money (`USD`)",
+    units.GRAMS: "mass (`g`, `kg`)",
+    units.GRAMS / units.JOULES: "carbon per energy (`g/kWh`, ...)",
+    units.DOLLARS / units.SECONDS: "price per time (`USD/h`, ...)",
+    units.ONE: "number",
 }
 
 
@@ -60,7 +49,7 @@ def value(field: Field) -> str:
 
 def _number(field: Field) -> str:
     said = "whole number" if field.whole else _MEASURES.get(field.dimension, str(field.dimension))
-    if field.dimension == ONE and field.maximum == 1 and not field.whole:
+    if field.dimension == units.ONE and field.maximum == 1 and not field.whole:
         return "share (`85 %` or `0.85`)"
     low = "" if field.minimum in (None, 0.0) else f"at least {field.minimum:g}"
     high = "" if field.maximum is None else f"at most {field.maximum:g}"
