@@ -97,7 +97,7 @@ def _write(pages: Sequence[RulePage], format_: str, *, whole: bool) -> None:
     from parcost_apps.documentation.rule_pages import listing, markdown, rule_data, rule_items
 
     if format_ == "json":
-        from parcost_formats.rendering.json import header
+        from parcost_formats.rendering.json_header import header
 
         document = {**header(), "rules": [rule_data(page) for page in pages]}
         put(escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")

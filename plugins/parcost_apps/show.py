@@ -166,7 +166,7 @@ def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
     from parcost.language.escapes import escape_json
-    from parcost_formats.rendering.json import header
+    from parcost_formats.rendering.json_header import header
 
     return escape_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
 

@@ -106,7 +106,7 @@ def _write(
         put(junit(case for some in cases for case in some))
         return
     if format_ == "json":
-        from parcost_formats.rendering.json import header
+        from parcost_formats.rendering.json_header import header
 
         document = {
             **header(),

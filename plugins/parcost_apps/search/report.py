@@ -23,7 +23,7 @@ from parcost.search.result import SearchedLayout, SearchResult, plain_value, var
 from parcost.search.sensitivity import Neighbour
 from parcost.search.space import derived_value
 from parcost_formats.rendering.full_report import PASSES, reproduction, section_page
-from parcost_formats.rendering.json import header
+from parcost_formats.rendering.json_header import header
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure

@@ -1,9 +1,9 @@
 """Reports as plain data, ready for JSON.
 
-The names are a contract, versioned by ``schema_version``: it is raised by every change except
-additions. Names of numbers end in their unit; numbers are in base units (seconds, bytes, FLOP). For
-a sweep, numbers are lists, one entry for each valid point, in the order of ``points``. Infinity and
-NaN are null.
+The names are a contract, versioned by :data:`parcost_formats.rendering.json_header.SCHEMA_VERSION`.
+Names of numbers end in their unit; numbers are in base units (seconds, bytes, FLOP). For a sweep,
+numbers are lists, one entry for each valid point, in the order of ``points``. Infinity and NaN are
+null.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from parcost.report.formulas import long_figures
 from parcost.report.result import point_count
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
-from parcost.version import __version__
 from parcost_formats.rendering.assumptions import assumptions
 from parcost_formats.rendering.diagnostics import as_data, suppression_data
 
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
 
-SCHEMA_VERSION = 1
 _PLUGINS = 1000
 _LEAVES = 4096  # formulas without inputs, kept as text
 _DEEPEST = 40  # formulas within one another
@@ -65,12 +63,6 @@ _SUFFIXES: Mapping[Dimension, str] = {
     DOLLARS: "dollars",
     GRAMS: "grams",
 }
-
-
-def header() -> dict[str, Any]:
-    """Return the fields at the start of every document: versions of the schema and of parcost."""
-
-    return {"schema_version": SCHEMA_VERSION, "parcost_version": __version__}
 
 
 def key(name: str, unit: str) -> str:

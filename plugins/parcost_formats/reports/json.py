@@ -9,7 +9,7 @@ from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.language.escapes import escape_json
-from parcost_formats.rendering.json import header
+from parcost_formats.rendering.json_header import header
 
 
 class Json(Exporter):

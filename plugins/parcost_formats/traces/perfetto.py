@@ -35,7 +35,7 @@ from parcost import (
 )
 from parcost.contract.page import Paper
 from parcost.contract.traces import COMPUTE_STREAM, PASS_STREAM
-from parcost_formats.rendering.json import header
+from parcost_formats.rendering.json_header import header
 
 _MICROSECONDS = 1e6
 _MOST_SLICES = 2_000_000  # some 1 GB, which the viewers still open
