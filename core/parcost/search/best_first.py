@@ -32,7 +32,8 @@ from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.point_order import PointOrder
 from parcost.search.queue import ReplayQueue
 from parcost.search.result import Best, SearchedLayout, SearchResult
-from parcost.search.scores import ScoredLayouts, Scores
+from parcost.search.scored_layouts import ScoredLayouts
+from parcost.search.scores import Scores
 from parcost.search.space import Space, StructureGroup
 from parcost.search.tally import RefusedError, Tally, result_of
 from parcost.system.garbage import rare_collections

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.search.front import Front
-    from parcost.search.scores import ScoredLayouts
+    from parcost.search.scored_layouts import ScoredLayouts
 
 
 class LayoutBounds:

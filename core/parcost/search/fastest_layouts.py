@@ -12,7 +12,7 @@ import numpy as np
 from attrs import field, frozen
 
 from parcost.search.result import FastestLayout
-from parcost.search.scores import ScoredLayouts, values_at
+from parcost.search.scored_layouts import ScoredLayouts, values_at
 
 
 @frozen(eq=False)

@@ -14,12 +14,12 @@ import numpy as np
 from attrs import frozen
 
 from parcost.search.result import ALIKE, Rank, rank
-from parcost.search.scores import values_at
+from parcost.search.scored_layouts import values_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.search.scores import ScoredLayouts
+    from parcost.search.scored_layouts import ScoredLayouts
 
 _BANDS = 1024  # and what needs more than 4 TiB is in the last
 _BAND_BYTES = 4 * 2.0**30

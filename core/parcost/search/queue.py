@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from parcost.search.replays import replay_layouts
 from parcost.search.result import ALIKE, SearchedLayout
-from parcost.search.scores import ScoredLayouts, doubt, values_at
+from parcost.search.scored_layouts import ScoredLayouts, report_wrong_bound, values_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +92,7 @@ class ReplayQueue:
         costs = self._costs[self._next : last]
         found = _replay_result(self.scored, where, costs, self.objective, self.limits)
         if found.cheaper:
-            doubt(self.scored)
+            report_wrong_bound(self.scored)
         self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
         return found
 

@@ -16,7 +16,7 @@ from parcost.engine.replay import Hop, PipelinePlan
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.step_costs import WHENS, added_seconds
 from parcost.search.mesh import Places
-from parcost.search.scores import ScoredLayouts
+from parcost.search.scored_layouts import ScoredLayouts
 from parcost.search.term_arrays import at_points, select_terms
 
 if TYPE_CHECKING:

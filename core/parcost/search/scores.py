@@ -6,18 +6,17 @@ number of stages is an array over all structures; other answers are requested fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
-from parcost.contract.searches import Limit, Objective
 from parcost.contract.study import Schedule
 from parcost.contract.terms import Edge, Pass, StageCounts
 from parcost.engine.reduce import term_problem
@@ -26,18 +25,29 @@ from parcost.engine.shapes import fits_shape, rooms_of
 from parcost.engine.study import count_fault
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
-from parcost.search.failures import objective_of
+from parcost.search.group_terms import GroupAnswers, PluginAnswers, TermTable, release_each
 from parcost.search.mesh import Places, join_places
-from parcost.search.result import spec_text
-from parcost.search.serial_work import SerialWork, bound_seconds, minor_choices
+from parcost.search.scored_layouts import (
+    Judge,
+    ScoredLayouts,
+    report_missing_bound,
+)
+from parcost.search.scored_parts import (
+    MOST_LAYOUTS,
+    ScoredPart,
+    concatenate_counts,
+    count_key,
+    count_occurrences,
+    split_points,
+    stage_kinds,
+)
+from parcost.search.serial_work import bound_seconds
 from parcost.search.space import Structure, StructureGroup
 from parcost.search.stage_loads import StageLoads, StructureLoads
 from parcost.search.term_arrays import (
     Windows,
     at_points,
     merge_terms,
-    select_terms,
-    stack_terms,
     take,
     terms_under,
     windows,
@@ -48,208 +58,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.plugin import Plugin
-    from parcost.engine.replay import Hop
     from parcost.numeric import Real
-    from parcost.search.variants import VariantAnswers, Variants
+    from parcost.search.variants import Variants
 
 
-_TOGETHER = 10_240  # layouts that are scored at once
 _SIZES = ("capacities", "usable_memory")  # hooks whose answers are numbers
-
-
-@frozen(kw_only=True, eq=False)
-class Judge:
-    """The limits and objectives for the layouts of a structure; sizes are in bytes."""
-
-    rooms: Sequence[Any]
-    usable: Sequence[Any]
-    limits: Sequence[Limit]
-    objectives: Mapping[str, Objective]
-    structure: Structure
-
-    def objective(self, name: str) -> Objective:
-        """Return the objective of that name.
-
-        Raises:
-            SpecError: There is none.
-        """
-        return self.objectives.get(name) or objective_of(self.structure.study, name)
-
-
-@frozen(kw_only=True, eq=False)
-class ScoredLayouts:
-    """The layouts of one structure under one schedule: arrays that broadcast to the space.
-
-    *seconds* is the step time or, where not *exact*, a lower bound; *least* is the first lower
-    bound. If the schedule is a choice, it is value *index* of the choice at position *choice*.
-    *place* is the position of the structure in its group. *points* are the indices of its points in
-    these arrays. *loads* and *hop*, the seconds of messages, are of the legal layouts alone;
-    *numbers* has the position of each of them. *terms* returns the terms.
-    """
-
-    structure: Structure
-    place: int
-    points: NDArray[np.intp]
-    judge: Judge
-    schedule: Schedule
-    choice: int | None
-    index: int
-    pipeline: Pipeline
-    memory: Sequence[tuple[Plugin, Any]]
-    legal: NDArray[np.bool_]
-    seconds: Any
-    exact: Any
-    bytes_: Any
-    least: Any = 0.0
-    loads: StructureLoads | None = None
-    hop: Hop = 0.0
-    numbers: Any = ()
-    terms: Callable[[], Sequence[tuple[Plugin, Any]]] | None = None
-
-
-def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
-    """Return the values of a layout by attribute, in the notation of the language."""
-    structure = scored.structure
-    values = {name: spec_text(value) for name, value in structure.values.items()}
-    for name, numbers in structure.degrees.items():
-        number = float(numbers[index[-1]])
-        values[name] = int(number) if number.is_integer() else number
-    for k, choice in enumerate(structure.choices):
-        at = scored.index if k == scored.choice else index[k]
-        values[choice.name] = spec_text(choice.values[at])
-    return values
-
-
-@frozen(kw_only=True, eq=False)
-class _Answers:
-    """The answers of one plugin: one *shared* by all structures, or else one for each."""
-
-    shared: VariantAnswers | None
-    own: Sequence[VariantAnswers] = ()
-
-    @property
-    def every(self) -> Sequence[VariantAnswers]:
-        """All answers: the shared one, or those by structure."""
-        return self.own if self.shared is None else [self.shared]
-
-    @property
-    def read(self) -> frozenset[int]:
-        """The choices that any of the answers depends on."""
-        return frozenset(k for read, _ in self.every for k in read)
-
-
-class _GroupAnswers:
-    """The answers of plugins for all structures of a group, restricted to legal layouts."""
-
-    def __init__(self, group: StructureGroup) -> None:
-        self.group, self.variants = group, group.variants
-        self._own = [np.any(structure.legal, axis=-1) for structure in group.structures]
-        self._any: NDArray[np.bool_] = np.any(self._own, axis=0)
-
-    def answers_to(self, hook: str) -> Sequence[_Answers]:
-        """Return the answers of all plugins."""
-        return [self.of(hook, i) for i in range(self.variants.plugins(hook))]
-
-    def of(self, hook: str, position: int) -> _Answers:
-        """Return the answers of one plugin in all legal variants."""
-        shared = self.variants.common_answers(hook, position, self._any)
-        if shared is not None:
-            return _Answers(shared=shared)
-        pairs = zip(self.group.structures, self._own, strict=True)
-        own = [s.variants.plugin_answers(hook, position, occurs) for s, occurs in pairs]
-        return _Answers(shared=None, own=own)
-
-
-class _Table:
-    """The terms of some plugins: terms shared by all structures, and terms of each structure."""
-
-    def __init__(self, group: StructureGroup, answers: Iterable[_Answers], hosts: Windows) -> None:
-        shape, rank = group.variants.shape, 1 + len(group.mesh.sizes)
-        self._group, self._choices = group, len(shape)
-        own: list[Sequence[VariantAnswers]] = []
-        self._shared = stack_terms(_shared_answers(answers, own), shape, hosts, rank)
-        self._own = [
-            stack_terms((answer[place] for answer in own), shape, hosts, 1)
-            for place in range(len(group.structures))
-        ]
-
-    def serial_work(self, place: int, places: Places) -> Iterator[tuple[SerialWork, Any]]:
-        """Yield serial work, and the function that selects it at all points of one structure."""
-        shared, *own = self._work
-        yield shared, places.pick
-        yield own[place], partial(at_points, kept=slice(None))
-
-    @cached_property
-    def _work(self) -> Sequence[SerialWork]:
-        """The serial work of the shared terms, followed by that of each structure."""
-        every = (self._shared, *self._own)
-        return [SerialWork(terms, self._choices, self._minor) for terms in every]
-
-    @cached_property
-    def _minor(self) -> Sequence[int]:
-        return minor_choices(self._shared, self._choices, self._group.places(0).pick)
-
-    def holds(self, mask: NDArray[np.bool_]) -> Any:
-        """Return where a mask over choices holds under every minor choice."""
-        return mask.all(axis=tuple(self._minor), keepdims=True)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether all terms are shared by all structures."""
-        return not any(self._own)
-
-    def select_terms(
-        self,
-        place: int,
-        points: NDArray[np.intp],
-        places: Places,
-        choices: Sequence[NDArray[np.intp]] = (),
-    ) -> list[tuple[Plugin, Any]]:
-        """Return the terms of one structure at *points*; *places* are their mesh indices.
-
-        *choices* are the indices of the choices at each point; without, all choices are kept.
-        """
-        if not choices:
-            own = select_terms(self._own[place], Places((points,)))
-            return [*select_terms(self._shared, places), *own]
-        found = select_terms(self._shared, Places((*choices, *places.index)))
-        return [*found, *select_terms(self._own[place], Places((*choices, points)))]
-
-
-def _shared_answers(
-    answers: Iterable[_Answers], own: list[Sequence[VariantAnswers]]
-) -> Iterator[VariantAnswers]:
-    """Yield the answers shared by all structures, and append the others to *own*."""
-    for answer in answers:
-        if answer.shared is not None:
-            yield answer.shared
-        else:
-            own.append(answer.own)
-
-
-def _hand_over(answers: list[_Answers]) -> Iterator[_Answers]:
-    """Yield *answers* and release each, because their arrays take much memory."""
-    while answers:
-        yield answers.pop(0)
-
-
-@frozen(eq=False)
-class _ScoredPart:
-    """Layouts of one structure under one schedule that are scored with others.
-
-    *points* are the indices of its points, and *where* the indices of the layouts in its arrays.
-    *choices* are their choices. *pairs*: the schedule runs pairs.
-    """
-
-    scored: ScoredLayouts
-    points: NDArray[np.intp]
-    where: tuple[NDArray[np.intp], ...]
-    choices: Sequence[NDArray[np.intp]]
-    pairs: bool
-
-    def __len__(self) -> int:
-        """Return the number of layouts."""
-        return len(self.where[-1])
 
 
 class Scores:
@@ -263,15 +76,15 @@ class Scores:
         """Query the plugins."""
         self.group = group
         self._variants = group.variants
-        answers = _GroupAnswers(group)
-        self._memory = _Table(group, answers.answers_to("memory"), Windows())
+        answers = GroupAnswers(group)
+        self._memory = TermTable(group, answers.answers_to("memory"), Windows())
         self._cuts = answers.answers_to("pipelines")
         self._choice = _scheduling(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
         terms = list(answers.answers_to("terms"))
         self._variants.forget()  # what answers were made of
         self._hosts = windows(one for asked in terms for one in asked.every)
-        self._all = _Table(group, _hand_over(terms), self._hosts)
+        self._all = TermTable(group, release_each(terms), self._hosts)
         self._sums: dict[int, Sequence[Any]] = {}  # of serial work
         self._bounds: dict[tuple[int, int], Any] = {}
         self._rows: dict[Any, Any] = {}
@@ -361,22 +174,22 @@ class Scores:
         *wanted* are bounded layouts, each with a mask of those to score. Work of structures is
         added up at once.
         """
-        parts: dict[Any, list[_ScoredPart]] = {}
+        parts: dict[Any, list[ScoredPart]] = {}
         for bound, which in wanted:
-            for points in _pieces(which):
-                part, alone = self._part(bound, which, points)
+            for points in split_points(which):
+                part, alone = self._build_part(bound, which, points)
                 key = (bound.index, bound.place if alone else None)
                 some = parts.setdefault(key, [])
-                if some and sum(map(len, some)) + len(part) > _TOGETHER:
+                if some and sum(map(len, some)) + len(part) > MOST_LAYOUTS:
                     yield from self._score(some)
                     some.clear()
                 some.append(part)
         for some in parts.values():
             yield from self._score(some)
 
-    def _part(
+    def _build_part(
         self, bound: ScoredLayouts, which: NDArray[np.bool_], points: NDArray[np.intp]
-    ) -> tuple[_ScoredPart, bool]:
+    ) -> tuple[ScoredPart, bool]:
         """Return layouts of a bound at some points, and whether they are scored on their own."""
         kept = bound.points[points]
         (scored,) = self._layouts(bound.place, kept, {bound.index: which[..., points]})
@@ -393,7 +206,7 @@ class Scores:
         if self._choice is not None:
             choices[self._choice] = np.full(len(where[-1]), bound.index)
         pairs = bool(plan.pairs)
-        return _ScoredPart(scored, kept, where, choices, pairs), pairs or not self._all.is_shared
+        return ScoredPart(scored, kept, where, choices, pairs), pairs or not self._all.is_shared
 
     def _terms(
         self, place: int, index: int, points: NDArray[np.intp]
@@ -403,7 +216,7 @@ class Scores:
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
         return self._under(place, index, "terms", terms, self._hosts)
 
-    def _score(self, parts: Sequence[_ScoredPart]) -> Iterator[ScoredLayouts]:
+    def _score(self, parts: Sequence[ScoredPart]) -> Iterator[ScoredLayouts]:
         """Yield scored layouts of several structures under one schedule."""
         first = parts[0].scored
         choices = [np.concatenate(axis) for axis in zip(*(p.choices for p in parts), strict=True)]
@@ -425,7 +238,7 @@ class Scores:
             yield self._score_part(part, StructureLoads(stages, own, at), edges)
 
     def _score_part(
-        self, part: _ScoredPart, loads: StructureLoads, edges: Sequence[tuple[Plugin, Any]]
+        self, part: ScoredPart, loads: StructureLoads, edges: Sequence[tuple[Plugin, Any]]
     ) -> ScoredLayouts:
         """Return the scored layouts of one structure; *edges* are messages of all structures."""
         scored, pipeline = part.scored, part.scored.pipeline
@@ -441,47 +254,47 @@ class Scores:
                 evolve(pipeline, micro_batches=m), scored.schedule, loads, own, flat
             )
             seconds, exact = timed.step()
-        _blame_schedule(scored, timed)
+        report_missing_bound(scored, timed)
         numbers = np.zeros(scored.legal.shape, dtype=np.intp)
         numbers[part.where] = np.arange(len(flat))
         return evolve(
             scored,
-            seconds=_spread(seconds, part.where, scored.legal.shape, np.inf),
-            exact=_spread(exact, part.where, scored.legal.shape, False),
+            seconds=_scatter(seconds, part.where, scored.legal.shape, np.inf),
+            exact=_scatter(exact, part.where, scored.legal.shape, False),
             loads=loads,
             hop=timed.hop,
             numbers=numbers,
         )
 
     def _with_counts(
-        self, parts: Sequence[_ScoredPart], terms: Sequence[tuple[Plugin, Any]]
+        self, parts: Sequence[ScoredPart], terms: Sequence[tuple[Plugin, Any]]
     ) -> tuple[Sequence[Any], Sequence[Sequence[int]]]:
         """Return terms with counts by kind of virtual stage, and the kinds by structure."""
         rows: dict[Any, list[tuple[Plugin, Any]]] = {}
         for plugin, term in terms:
             if not isinstance(term.count, (float, int)):
-                rows.setdefault(_row(term), []).append((plugin, term))
+                rows.setdefault(count_key(term), []).append((plugin, term))
         counts = [
             {row: self._counts_of(part, row, some) for row, some in rows.items()} for part in parts
         ]
-        kinds, firsts = zip(*map(_kinds, parts, counts), strict=True)
+        kinds, firsts = zip(*map(stage_kinds, parts, counts), strict=True)
         values: dict[Any, Sequence[Real]] = {}
         for row in rows:
             each = [
-                [_count_at(part, own[row], x) for x in first]
+                [count_occurrences(part, own[row], x) for x in first]
                 for part, own, first in zip(parts, counts, firsts, strict=True)
             ]
-            values[row] = tuple(_concatenate(column, parts) for column in zip_longest(*each))
+            values[row] = tuple(concatenate_counts(column, parts) for column in zip_longest(*each))
         found = []
         for _, term in terms:
             if isinstance(term.count, (float, int)):
                 found.append(term)
-            elif any(value.__class__ is not float or value for value in values[_row(term)]):
-                found.append(replace_values(term, {"count": values[_row(term)]}))
+            elif any(value.__class__ is not float or value for value in values[count_key(term)]):
+                found.append(replace_values(term, {"count": values[count_key(term)]}))
         return found, kinds
 
     def _counts_of(
-        self, part: _ScoredPart, row: Any, terms: Iterable[tuple[Plugin, Any]]
+        self, part: ScoredPart, row: Any, terms: Iterable[tuple[Plugin, Any]]
     ) -> Sequence[tuple[Any, NDArray[np.bool_] | None]]:
         """Return the counts of a row in a structure, and record problems for its *terms*."""
         if row.__class__ is not StageCounts:
@@ -522,7 +335,7 @@ class Scores:
                 bytes_=0.0,
             )
 
-    def _answers_of_probe(self, answers: _GroupAnswers, hook: str) -> Sequence[_Answers]:
+    def _answers_of_probe(self, answers: GroupAnswers, hook: str) -> Sequence[PluginAnswers]:
         """Return the answers to *hook*, which must be equal under all choices."""
         found = answers.answers_to(hook)
         for one in found:
@@ -694,73 +507,17 @@ class Scores:
         return counts, problems
 
 
-def _pieces(which: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
-    """Yield the points of some layouts, with at most so many layouts as are scored at once."""
-    each = which.sum(axis=tuple(range(which.ndim - 1)))
-    points = np.flatnonzero(each)
-    if len(points):
-        number = np.cumsum(each[points]) // _TOGETHER
-        yield from np.split(points, np.flatnonzero(np.diff(number)) + 1)
-
-
-def _row(term: Any) -> Any:
-    """Return the counts of a term as a key."""
-    return term.count if term.count.__class__ is StageCounts else tuple(term.count)
-
-
-def _kinds(
-    part: _ScoredPart, counts: Mapping[Any, Sequence[tuple[Any, Any]]]
-) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the kinds of the virtual stages of a structure, and the first stage of each kind."""
-    stages = part.scored.pipeline.stages * part.scored.pipeline.chunks
-    columns = [row for found in counts.values() for row, _ in found if isinstance(row, tuple)]
-    keys = list(zip(*columns, strict=True)) if columns else [()] * stages
-    numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    return [numbers[key] for key in keys], [keys.index(key) for key in numbers]
-
-
-def _count_at(part: _ScoredPart, counts: Sequence[tuple[Any, Any]], stage: int) -> Real:
-    """Return the number of occurrences on a virtual stage, for each layout if it differs."""
-    found: Real = 0.0
-    for row, mask in counts:
-        if times := float(row[stage] if isinstance(row, tuple) else row):
-            at = () if mask is None else (*map(_position, part.choices, mask.shape), 0)
-            found = found + (times if mask is None else times * mask[at])
-    return found
-
-
-def _position(index: NDArray[np.intp], size: int) -> NDArray[np.intp] | int:
-    return index if size > 1 else 0
-
-
-def _concatenate(values: Sequence[Any], parts: Sequence[_ScoredPart]) -> Real:
-    """Return an array over layouts of a number by structure; None, of an absent kind, is 0."""
-    known = [value for value in values if value is not None]
-    if all(value.__class__ is float and value == known[0] for value in known):
-        common: float = known[0]
-        return common
-    pairs = zip(values, parts, strict=True)
-    return np.concatenate([np.broadcast_to(0.0 if v is None else v, len(p)) for v, p in pairs])
-
-
 def _select_edge(edge: Edge, at: slice | NDArray[np.intp]) -> Edge:
     """Return an edge for some layouts."""
     boundaries = tuple(at_points(seconds, at) for seconds in edge.boundaries)
     return replace_values(edge, {"seconds": at_points(edge.seconds, at), "boundaries": boundaries})
 
 
-def _spread(value: Any, where: Any, shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
+def _scatter(value: Any, where: Any, shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
     """Return an array of that shape with *value* at some positions, and *fill* elsewhere."""
     found = np.full(shape, fill)
     found[where] = value
     return found
-
-
-def _blame_schedule(scored: ScoredLayouts, timed: ScheduleTimes) -> None:
-    """Record an error of the schedule if a method returned NaN; 0 is used as the bound instead."""
-    if timed.unsaid:
-        message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is not a number for some "
-        _blame(scored.structure, timed.pipeline, message + "layouts")
 
 
 def _occurs(count: Any) -> bool:
@@ -783,24 +540,6 @@ def _varies(hook: str, item: Any) -> bool:
     return hook == "objectives" and np.ndim(item.value(item.cost(1.0))) > 0
 
 
-def _blame(structure: Structure, pipeline: Pipeline, message: str) -> None:
-    """Record, once, an error in the schedule of *pipeline*."""
-    plugin = structure.whole.plugins.offers("schedules")[pipeline.schedule][0]
-    if all((f.plugin, f.message) != (plugin, message) for f in structure.faults):
-        structure.faults.append(Fault(plugin=plugin, hook="schedules", message=message))
-
-
-def doubt(scored: ScoredLayouts) -> None:
-    """Record an error: a replay is faster than the score, which has excluded other layouts."""
-    schedule = scored.schedule
-    kind = type(schedule)
-    methods = ["`closed_form`"] * (kind.closed_form is not Schedule.closed_form)
-    methods += ["`lower_bound`"] * (kind.lower_bound is not Schedule.lower_bound)
-    said = " or ".join(methods) or "the bound of its order"
-    message = f"a step by schedule `{schedule.name}` takes less time than {said} says"
-    _blame(scored.structure, scored.pipeline, message)
-
-
 def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
     """Yield all layouts of *group* with scores, by structure and schedule."""
     scores = Scores(group)
@@ -810,7 +549,7 @@ def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
         yield from scores.score_layouts((bound, bound.legal) for bound in bounds)
 
 
-def _scheduling(variants: Variants, cuts: Sequence[_Answers]) -> int | None:
+def _scheduling(variants: Variants, cuts: Sequence[PluginAnswers]) -> int | None:
     """Return the position of the choice that selects the schedule: the one the pipeline reads."""
     read = {k for answers in cuts for k in answers.read}
     several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing

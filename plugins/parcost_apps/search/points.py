@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from parcost.contract.searches import Objective
     from parcost.contract.study import Study
-    from parcost.search.scores import ScoredLayouts
+    from parcost.search.scored_layouts import ScoredLayouts
     from parcost.search.space import Space
 
 _PIECE = 50_000  # layouts that are spelled together
