@@ -96,7 +96,10 @@ class TermGroup:
         run: PipelineRun,
         times: Callable[[int, Mask], StageTimes] | None = None,
     ) -> None:
-        """Compute the times of all stages, or take them from *times* by kind and by split."""
+        """Compute the times of all stages, or take them from *times*.
+
+        Its arguments are the kind of a stage, and whether the last op there is a separate W.
+        """
         self.terms = terms
         self.run = run
         self.on_arrival = any(term.on_arrival for term in terms)
@@ -105,9 +108,9 @@ class TermGroup:
         for k, kind in enumerate(run.kinds):
             key = (kind, tuple(order.split[k] for _, order in run.plan.orders))
             if key not in found:
-                split = run.plan.splits_weights(k)
+                ends_in_w = run.plan.splits_weights(k)
                 made = partial(stage_times, terms, run.loads[k]) if times is None else times
-                found[key] = made(run.plan.stage[k] if times is None else kind, split)
+                found[key] = made(run.plan.stage[k] if times is None else kind, ends_in_w)
             self.stages.append(found[key])
 
     def duration(self) -> Real:
@@ -340,11 +343,11 @@ def _busiest_seconds(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
     return found
 
 
-def stage_times(terms: Sequence[Once], load: Load, stage: int, split: Mask) -> StageTimes:
+def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) -> StageTimes:
     """Return the times of *terms* on virtual stage *stage*, and the part that its compute covers.
 
-    *load* is the stage's. *split*: its last backward op is a separate W. Terms on the same resource
-    use the compute in order; a later one gets the rest.
+    *load* is the stage's. *ends_in_w*: its last op is a separate W. Terms on the same resource use
+    the compute in order; a later one gets the rest.
     """
     took: list[Real] = [0.0] * len(terms)
     covered: list[Real] = [0.0] * len(terms)
@@ -357,12 +360,12 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, split: Mask) -> S
             continue
         seconds = times_of(term.seconds, times)
         busy[term.resource] = busy.get(term.resource, 0.0) + seconds
-        room = _room(term, term.resource, load, split) - used.get(term.resource, 0.0)
+        room = _room(term, term.resource, load, ends_in_w) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         over: dict[str, tuple[Real, Real]] = {}  # what it needs of others beyond the room there
         for other, share in shared_resources(term):
             busy[other] = busy.get(other, 0.0) + share * seconds
-            room = maximum(_room(term, other, load, split) - used.get(other, 0.0), 0.0)
+            room = maximum(_room(term, other, load, ends_in_w) - used.get(other, 0.0), 0.0)
             over[other] = share, maximum(share * seconds - room, 0.0)
             hides = minimum(hides, seconds - over[other][1])
         used[term.resource] = used.get(term.resource, 0.0) + hides
@@ -383,7 +386,7 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, split: Mask) -> S
     )
 
 
-def _room(term: Once, resource: str, load: Load, split: Mask) -> Real:
+def _room(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
     """Return the seconds of one micro-batch in which *resource* is idle and may hide *term*.
 
     Fill hides under the first forward pass. Gradients become ready during the last backward op,
@@ -394,6 +397,6 @@ def _room(term: Once, resource: str, load: Load, split: Mask) -> Real:
     if term.when == "fill":
         return term.beside * load.idle_seconds(("F",), resource)
     fused = load.idle_seconds(("R", "B", "W"), resource)
-    if split is False:
+    if ends_in_w is False:
         return term.beside * fused
-    return term.beside * where(split, load.idle_seconds(("W",), resource), fused)
+    return term.beside * where(ends_in_w, load.idle_seconds(("W",), resource), fused)

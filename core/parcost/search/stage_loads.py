@@ -54,11 +54,11 @@ class StageLoads:
             self._loads[kind, split] = found if self.pairs else found.sums()
         return self._loads[kind, split]
 
-    def times(self, when: When, kind: int, *, split: bool, apart: bool) -> StageTimes:
-        """Return the times of once-per-step terms; *apart*: the last op of the stage is W."""
-        key = (when, kind, split, apart)
+    def times(self, when: When, kind: int, *, split: bool, ends_in_w: bool) -> StageTimes:
+        """Return the times of once-per-step terms; *ends_in_w*: the last op of the stage is W."""
+        key = (when, kind, split, ends_in_w)
         if key not in self._times:
-            found = stage_times(self.onces[when], self.load(kind, split=split), kind, apart)
+            found = stage_times(self.onces[when], self.load(kind, split=split), kind, ends_in_w)
             self._times[key] = replace_values(found, {"took": (), "covered": ()})
         return self._times[key]
 
@@ -91,18 +91,18 @@ class StructureLoads:
         """Return the once-per-step terms of a run with these loads."""
         split = any(run.plan.orders[0][1].split)
 
-        def times(kind: int, apart: Mask) -> StageTimes:
-            found = self.stages.times(when, kind, split=split, apart=bool(apart))
-            return _select_times(found, self._value)
+        def times(kind: int, ends_in_w: Mask) -> StageTimes:
+            found = self.stages.times(when, kind, split=split, ends_in_w=bool(ends_in_w))
+            return _select_times(found, self._select)
 
         return TermGroup(self.stages.onces[when], run, times)
 
     def _load(self, kind: int, split: bool) -> Load:
         if (kind, split) not in self._loads:
-            self._loads[kind, split] = self.stages.load(kind, split=split).select(self._value)
+            self._loads[kind, split] = self.stages.load(kind, split=split).select(self._select)
         return self._loads[kind, split]
 
-    def _value(self, value: Any) -> Any:
+    def _select(self, value: Any) -> Any:
         """Return the values of these layouts from an array over all layouts."""
         return value[self.at] if getattr(value, "ndim", 0) and value.shape[0] > 1 else value
 
