@@ -1,4 +1,4 @@
-"""Memory and time of a third party that reads the pipeline of a study, in a search."""
+"""A search with a plugin whose memory and time depend on the pipeline of the study."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def terms(study: Study) -> Iterator[Work]:
 
 @pytest.mark.parametrize("more", [{}, {"layout.tp": [1, 2]}])
 def test_a_plugin_may_read_the_micro_batches_of_a_step(more: dict[str, list[Any]]) -> None:
-    """Of one layout or of many, each number is that of the layout by itself."""
+    """A search over one layout or many has the numbers of each layout evaluated alone."""
     plugins = load(("third", SimpleNamespace(memory=memory, terms=terms)))
     (scenario,) = parcost.load_text(SPEC, plugins=plugins)
     axes = {"layout.zero": [0, 1], "layout.pp": [1, 2], **more}

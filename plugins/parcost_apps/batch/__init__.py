@@ -16,4 +16,6 @@ they process a file:
     executors     where work is done
     worker        from a file to its entries
     entries       from live reports to entries
+    formats       from entries to an exporter, with messages and progress
+    pictures      the same for pictures of searches and timelines
 """

@@ -1,4 +1,4 @@
-"""Formats of pictures for timelines and searches, which are not written by a batch."""
+"""Picture formats of commands that draw without a batch: searches and timelines."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""``parcost docs``: the pages of the documentation, without a network."""
+"""``parcost docs``: the pages of the documentation, offline; the reference pages are made here."""

@@ -1,4 +1,4 @@
-"""Words of sources for devices, schedules and kernels, by patterns in their order."""
+"""Patterns for the names of devices, schedules and kernels in sources; the first match counts."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -27,14 +27,13 @@ _FIGURES = {
     "mfu": "mfu_fraction",
     "flops_per_device": "flops_per_device_flop_per_second",
 }
-#: Columns of the memory by counters of an allocator, and by a reading of one device, which people
-#: take on the first node: that of the first stage. Missing if the plugin is left out.
+#: Columns of the memory by what was read: a counter of the allocator, or a device, which is that of
+#: the first stage, as users read the first node. Missing if the plugin is left out.
 _COUNTERS = {
     "reserved": "reserved_memory_bytes",
     "allocated": "allocated_memory_bytes",
     "device": "stage_0_memory_bytes",
 }
-_COUNTED = ("reserved_memory", "allocated_memory", "stage_0_memory")
 #: Columns with the ends of intervals; missing if the plugin is left out.
 _ENDS = {
     "step_time_low": "step_time_low_seconds",
@@ -123,7 +122,8 @@ def price(
     from parcost_apps.batch.run import BatchRun
     from parcost_formats.rendering.view import View
 
-    view = View(kind="line", figures=(*_FIGURES, *_COUNTED, *_ENDS))
+    counters = [column.removesuffix("_bytes") for column in _COUNTERS.values()]
+    view = View(kind="line", figures=(*_FIGURES, *counters, *_ENDS))
     run = BatchRun(
         Question(dict(overrides), None, "points", view), Environment(selection), engine=engine
     )
