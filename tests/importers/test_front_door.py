@@ -178,7 +178,8 @@ def test_a_script_that_is_not_beside_the_one_that_starts_it_is_named(run_command
     text = " ".join(done.err.split())
     assert "`job.slurm` starts another file, which has the job: `examples/train.sh`" in text
     assert (
-        "put `examples/train.sh` into the folder of `job.slurm`, or evaluate it with --set" in text
+        "put `examples/train.sh` into the folder of `job.slurm`, or evaluate `examples/train.sh` with --set"
+        in text
     )
 
 

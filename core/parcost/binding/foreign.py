@@ -134,8 +134,8 @@ def importer_for(
     if missing:
         message = f"`{name}` starts another file, which has the job: {_names(missing)}"
         help = (
-            f"put `{missing[0]}` into the folder of `{name}`, or evaluate it with --set for what "
-            "the command changes of it"
+            f"put `{missing[0]}` into the folder of `{name}`, or evaluate `{missing[0]}` with "
+            "--set for the values that the command changes"
         )
         if there := [one for one in missing if neighbor(one) is not None]:
             others = [f"`{one}`" for one in there[1:]]
