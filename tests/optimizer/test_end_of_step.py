@@ -49,6 +49,28 @@ def test_a_buffer_of_gradients_is_zeroed(bind: Bind, zero: int, bytes_: float) -
     assert "zeroing of the gradient buffer" not in terms(bind(parameters=[parameters_record(1e9)]))
 
 
+@pytest.mark.parametrize(
+    ("values", "bytes_"),
+    [
+        ({"sharding.bucket_copy": "on"}, 2 * (4 + 2) * 1e9),
+        ({"sharding.bucket_copy": "on", "cluster.devices": 1}, 0),
+        ({"sharding.bucket_copy": "off"}, None),
+        ({"sharding.bucket_copy": "on", "layout.zero": 1}, None),
+    ],
+)
+def test_buckets_that_are_no_views_are_filled_and_emptied(
+    bind: Bind, values: dict[str, Any], bytes_: float | None
+) -> None:
+    """Gradients of 4 B go into buckets of 2 B, and back when they are reduced."""
+    given = {"mixed.reduction": 2, **values}
+    term = terms(bind(given, parameters=[parameters_record(1e9)])).get(
+        "copies into and out of gradient buckets"
+    )
+    assert (term.bytes_ if term else None) == bytes_
+    if term:
+        assert term.seconds == pytest.approx(bytes_ / 0.5e12)  # half of 1 TB/s
+
+
 def test_without_clipping_there_is_no_norm_to_add_up(bind: Bind) -> None:
     assert "all-reduce of the gradient norm" not in terms(bind(parameters=[parameters_record(1e9)]))
 

@@ -1,4 +1,4 @@
-"""The end of a step: gradient norm, clipping, optimizer update, and zeroing of the gradients.
+"""The end of a step: copies of DDP buckets, gradient norm, clipping, optimizer update, zeroing.
 
 Under ZeRO a rank processes only its shard. These kernels read and write more than any other, so
 they run at the rate of large streams. Each device has its own norm, one number, and the devices of
@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from parcost import Once, Real, Study, attribute, formula
-from parcost.numeric import any_of, is_array
+from parcost import Cause, Once, Real, Study, attribute, formula
+from parcost.numeric import any_of, is_array, where
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
     Device,
     KernelChoice,
+    Layout,
     Offload,
     Training,
 )
-from parcost_plugins.vocabulary.causes import OPTIMIZER
-from parcost_plugins.vocabulary.run_choices import shards_gradients, shards_states
+from parcost_plugins.vocabulary.causes import DATA, OPTIMIZER
+from parcost_plugins.vocabulary.run_choices import copies_buckets, shards_gradients, shards_states
 from parcost_plugins.vocabulary.sharding import trains_apart
 from parcost_plugins.vocabulary.stage_parameters import trained_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
@@ -40,6 +41,16 @@ def zeroing(study: Study) -> Iterator[Once]:
         size, sharded = study[Training].precision.gradients, shards_gradients(study)
         source = "the buffer of gradients is zeroed before they accumulate"
         yield from _streams(study, "zeroing of the gradient buffer", size, source, sharded=sharded)
+
+
+def bucket_copies(study: Study) -> Iterator[Once]:
+    """Estimate the copies of gradients into the buckets of DDP, and of the reduced ones back."""
+    if copies_buckets(study):
+        layout, precision = study[Layout], study[Training].precision
+        several = where(layout.dp * layout.cp > 1, 1.0, 0.0)
+        traffic = several * 2.0 * (precision.gradients + precision.reduction)
+        name, source = "copies into and out of gradient buckets", "PyTorch, reducer.cpp: each way"
+        yield from _streams(study, name, traffic, source, sharded=False, cause=DATA)
 
 
 def clipping(study: Study) -> Iterator[Once]:
@@ -81,7 +92,13 @@ def _memory_origins(device: Device, decides: object) -> dict[str, Any]:
 
 
 def _streams(
-    study: Study, name: str, traffic: Real, source: str, *, sharded: bool
+    study: Study,
+    name: str,
+    traffic: Real,
+    source: str,
+    *,
+    sharded: bool,
+    cause: Cause = OPTIMIZER,
 ) -> Iterator[Once]:
     """Yield the streaming of *traffic* bytes for each parameter, of a rank's shard if *sharded*."""
     device = study[Cluster].device
@@ -93,7 +110,7 @@ def _streams(
         bytes_ = traffic * kind.elements / shards
         yield Once(
             name=kind.label(name),
-            cause=OPTIMIZER,
+            cause=cause,
             seconds=formula(
                 "u psi / (N B eta)",
                 u=(traffic, "B"),
