@@ -49,9 +49,9 @@ class GroupAnswers:
 
     def answers_to(self, hook: str) -> Sequence[PluginAnswers]:
         """Return the answers of all plugins."""
-        return [self.of(hook, i) for i in range(self.variants.plugins(hook))]
+        return [self._plugin_answers(hook, i) for i in range(self.variants.plugins(hook))]
 
-    def of(self, hook: str, position: int) -> PluginAnswers:
+    def _plugin_answers(self, hook: str, position: int) -> PluginAnswers:
         """Return the answers of one plugin in all legal variants."""
         shared = self.variants.common_answers(hook, position, self._any)
         if shared is not None:

@@ -52,7 +52,7 @@ def _replay(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> tuple[R
     layouts = scored.numbers[tuple(where)]
     loads, hop = scored.loads.select(layouts), _select_hop(scored.hop, layouts)
     memory = select_terms(scored.memory, Places(where))
-    return replay_step(_pipeline(scored, where), scored.schedule, loads, hop, memory)
+    return replay_step(_select_pipeline(scored, where), scored.schedule, loads, hop, memory)
 
 
 def replay_step(
@@ -115,9 +115,9 @@ def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outc
     places = Places(where)
     terms, memory = (select_terms(some, places) for some in (scored.terms(), scored.memory))
     with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-        return reduce(_pipeline(scored, where), scored.schedule, terms, memory)
+        return reduce(_select_pipeline(scored, where), scored.schedule, terms, memory)
 
 
-def _pipeline(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Pipeline:
+def _select_pipeline(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Pipeline:
     micro_batches = at_points(scored.pipeline.micro_batches, where[-1])
     return attrs.evolve(scored.pipeline, micro_batches=micro_batches)

@@ -48,8 +48,8 @@ from parcost.search.term_arrays import (
     Windows,
     at_points,
     merge_terms,
+    select_choice,
     take,
-    terms_under,
     windows,
 )
 from parcost.search.timing import ScheduleTimes, SketchPlan, peak_memory
@@ -109,7 +109,7 @@ class Scores:
         choices = tuple(range(structure.legal.ndim - 1))
         found = np.full(len(structure.kept), np.inf)
         for index in self._positions:
-            legal = self.under(structure.legal, index)
+            legal = self._select_schedule(structure.legal, index)
             if legal.any():
                 bound = np.where(legal, self._serial_bound(place, index), np.inf)
                 found = np.minimum(found, bound.min(axis=choices))
@@ -130,7 +130,7 @@ class Scores:
             points = np.arange(len(structure.kept))
             pipeline, schedule = self._pipeline(place, index, points), self._schedule(place, index)
             with schedule_blame(structure.whole, pipeline.schedule):
-                legal = self.under(structure.legal, index)
+                legal = self._select_schedule(structure.legal, index)
                 plan = SketchPlan.for_layouts(schedule, pipeline, legal)
                 rows = self._serial_rows(place, index)
                 self._bounds[place, index] = bound_seconds(plan, pipeline.micro_batches, rows)
@@ -214,7 +214,7 @@ class Scores:
         """Return the terms of a structure under one schedule, under all choices."""
         terms = self._all.select_terms(place, points, self.group.places(place, points))
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
-        return self._under(place, index, "terms", terms, self._hosts)
+        return self._schedule_terms(place, index, "terms", terms, self._hosts)
 
     def _score(self, parts: Sequence[ScoredPart]) -> Iterator[ScoredLayouts]:
         """Yield scored layouts of several structures under one schedule."""
@@ -316,7 +316,7 @@ class Scores:
         memory = self._memory.select_terms(place, points, places)
         judge = self._judge(structure, places)
         for index, which in wanted.items():
-            legal = self.under(structure.legal, index) & which
+            legal = self._select_schedule(structure.legal, index) & which
             if not legal.any():
                 continue
             yield ScoredLayouts(
@@ -328,7 +328,7 @@ class Scores:
                 choice=self._choice,
                 index=index,
                 pipeline=self._pipeline(place, index, points),
-                memory=self._under(place, index, "memory", memory, Windows()),
+                memory=self._schedule_terms(place, index, "memory", memory, Windows()),
                 legal=legal,
                 seconds=0.0,
                 exact=False,
@@ -392,17 +392,11 @@ class Scores:
             combination[self._choice] = index
         return tuple(combination)
 
-    def under(self, which: NDArray[np.bool_], index: int) -> NDArray[np.bool_]:
-        """Return the part of an array over the choices for the schedule at position *index*."""
-        if self._choice is None:
-            return which
-        return which[(slice(None),) * self._choice + (slice(index, index + 1),)]
-
     def _select_schedule(self, value: Any, index: int) -> Any:
         """Return the part of an array for a schedule, or an array that all schedules share."""
         return value if self._choice is None else take(value, self._choice, index)
 
-    def _under(
+    def _schedule_terms(
         self,
         place: int,
         index: int,
@@ -412,7 +406,7 @@ class Scores:
     ) -> Sequence[tuple[Plugin, Any]]:
         """Return the terms of a structure under one schedule, with counts by virtual stage."""
         if self._choice is not None:
-            terms = terms_under(terms, self._choice, index)
+            terms = select_choice(terms, self._choice, index)
         found: list[tuple[Plugin, Any]] = []
         for plugin, term in terms:
             if getattr(term, "count", None).__class__ is StageCounts:

@@ -363,7 +363,7 @@ def at_points(value: Any, kept: NDArray[np.intp] | slice) -> Any:
     return value
 
 
-def terms_under(
+def select_choice(
     stamped: Sequence[tuple[Plugin, Any]], choice: int, index: int
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms for one value of a choice, without terms that are zero there."""
