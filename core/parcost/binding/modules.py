@@ -395,21 +395,20 @@ class Loader:
         found: list[ImportedFile] = []
         problems: list[Diagnostic] = []
         foreign = [name for name in reading.files if not name.endswith(sources.SUFFIX)]
-        others = map(split_recipe, foreign)
-        texts = [(source, path, reading.recipe) for source, path in named]
-        for name, recipe in others:
+        files = [(source, path, reading.recipe) for source, path in named]
+        for name, recipe in map(split_recipe, foreign):
             path = Path(name)
             try:
-                text = sources.read(path, str(path))
-                beside[path.resolve()] = text.text
-                texts.append((text, path, recipe or reading.recipe))
+                source = sources.read(path, str(path))
+                beside[path.resolve()] = source.text
+                files.append((source, path, recipe or reading.recipe))
             except SpecError as error:
                 problems += error.diagnostics
-        for text, path, recipe in texts:
-            rest = {one.name: one.text for one, _, _ in texts if one is not text}
+        for source, path, recipe in files:
+            others = {one.name: one.text for one, _, _ in files if one is not source}
             try:
                 own = evolve(reading, recipe=recipe)
-                found.append(self._foreign_file(text, path, own, given, beside, rest))
+                found.append(self._foreign_file(source, path, own, given, beside, others))
             except SpecError as error:
                 problems += error.diagnostics
         if problems:
