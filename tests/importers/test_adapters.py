@@ -455,3 +455,18 @@ def test_a_lora_file_of_litgpt_is_read_as_lora() -> None:
     whys = [one.assumption for block in found.blocks for one in block.settings]
     assert not any("finetune_full" in why for why in whys)
     assert any("finetune_lora" in why for why in whys)
+
+
+@pytest.mark.parametrize(
+    ("more", "is_listed"),
+    [
+        ("", True),
+        ("lora_mlp_kernel: false\n", False),
+        ("fsdp_version: 2\nfsdp_config: {offload_params: false}\n", True),
+        ("fsdp_config: {fsdp_offload_params: false}\n", False),  # FSDP 1 rejects them
+    ],
+)
+def test_fused_kernels_that_axolotl_turns_on_are_listed(more: str, is_listed: bool) -> None:
+    found = importer_of("axolotl").read(ImportFile("run.yml", AXOLOTL + more))
+    reasons = [one.reason for one in found.missing if one.name == "lora_mlp_kernel"]
+    assert bool(reasons) is is_listed

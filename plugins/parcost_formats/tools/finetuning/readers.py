@@ -21,6 +21,8 @@ _ADAPTERS = "PEFT keeps adapters in float32 (autocast_adapter_dtype), whatever t
 
 #: Switches of the plugin of Liger, the first of which is the loss.
 _LIGER = ("liger_fused_linear_cross_entropy", "liger_rms_norm", "liger_layer_norm")
+#: Fused kernels of adapters in axolotl.
+_ADAPTER_KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel")
 #: The error of a switch that replaces parts of the trainer by others.
 _REPLACED = ("this part of the tool is not read", "remove the key: the job is read without it")
 
@@ -99,6 +101,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     if keys.adapters():
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
+        _list_adapter_kernels(keys)
     keys.sharding(weights, why)
     value = str(found.value("gradient_checkpointing", "")).lower()
     if value in ("offload", "offload_disk"):
@@ -162,6 +165,16 @@ def _read_plugins(keys: TrainerKeys) -> None:
         found.leave_open(key, f"`{other}` is not known: what it changes in a step is not priced")
     elif names:
         found.ignore(key, "losses in chunks are `training.loss_chunks`")
+
+
+def _list_adapter_kernels(keys: TrainerKeys) -> None:
+    """List the fused kernels of adapters, which axolotl turns on unless the file names one."""
+    found = keys.found
+    named = any(key in found for key in _ADAPTER_KERNELS)
+    is_fsdp_1 = bool(found.keys_below("fsdp_config")) and keys.fsdp_version == 1
+    if not (named or is_fsdp_1 or found.value("rl") or found.value("trust_remote_code")):
+        reason = "axolotl 0.19 turns fused kernels of adapters on, which are not modelled"
+        found.lack(_ADAPTER_KERNELS[0], reason, "")
 
 
 def _axolotl_reentry(keys: TrainerKeys) -> tuple[bool, str]:
