@@ -528,7 +528,6 @@ def test_the_layout_of_a_large_model_is_read() -> None:
         ("--bf16 --fp8-format hybrid", {"training.precision": "fp8_delayed"}),
         ("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8", {"training.precision": "mxfp8"}),
         ("--bf16 --fp4-format e2m1", {"training.precision": "nvfp4"}),
-        # 2 of the gradient, 2 x 12 of the state, 2 of the weight.
         (
             "--bf16 --grad-reduce-in-bf16",
             {
@@ -538,7 +537,7 @@ def test_the_layout_of_a_large_model_is_read() -> None:
                 "precision.norm_traffic": "12 B",
             },
         ),
-        # 2 + 2 + 1 bytes of state: 4 of the gradient, 2 x 5, 2 of the weight.
+        # 2 + 2 + 1 bytes of state: 4 of the gradient, 2 x 5, a copy of the master (4 + 2).
         (
             f"--bf16 --use-precision-aware-optimizer {NARROW_STATE}",
             {"precision.optimizer": "5 B", "precision.update_traffic": "20 B"},

@@ -7,7 +7,7 @@ import pytest
 from parcost import ImportFile, Translation
 from parcost_formats.tools.mlperf import MlPerf
 
-from .translations import assumptions, settings, uses
+from .translations import assumptions, names, settings, uses
 
 JOB = """\
 source $(dirname ${BASH_SOURCE[0]})/config_common.sh
@@ -96,6 +96,9 @@ def test_recipes_of_eight_bits_are_read(line: str, answer: str) -> None:
     # pretrain.py reduces gradients of 2 bytes; catalogue entries of NeMo have them already.
     assert settings(found).get("precision.gradients", "2 B") == "2 B"
     assert ("precision.gradients" in settings(found)) == (not answer.endswith("_nemo"))
+    # A cast of gradients (2 + 4), Adam (4 + 2 x 12), and a cast of the master (4 + 2).
+    assert settings(found).get("precision.update_traffic", "40 B") == "40 B"
+    assert settings(found).get("precision.norm_traffic", "12 B") == "12 B"
 
 
 def test_a_recipe_that_no_file_names_raises_a_question() -> None:
@@ -161,6 +164,18 @@ def test_the_size_of_a_common_file_names_a_benchmark_with_experts() -> None:
         ('RECOMPUTE_MODULES="core_attn"', "training.recompute", "selective"),
         ("MOE_EXPERT_CAPACITY_FACTOR=1.5", "routing.capacity_factor", "1.5"),
         ("OVERLAP_MOE_EXPERT_PARALLEL_COMM=True", "routing.hide", "pair"),
+        ("MOE_ROUTER_FORCE_LOAD_BALANCING=True", "routing.distribution", "uniform"),
+        ("GRAD_ACCUM_FUSION=False", "kernels.fused_accumulation", "off"),
+        ("MOE_PERMUTE_FUSION=False", "framework.permutation", "eager"),
+        ("MOE_ROUTER_FUSION=True", "framework.router", "fused"),
+        ("MCORE_CUDA_GRAPH=1", "kernels.cuda_graphs", "layer"),
+        ("MCORE_CUDA_GRAPH=1 FULL_CUDA_GRAPH=1", "kernels.cuda_graphs", "iteration"),
+        ("CUDA_GRAPH_IMPLEMENTATION=local", "kernels.cuda_graphs", "layer"),
+        (
+            "CUDA_GRAPH_IMPLEMENTATION=local CUDA_GRAPH_SCOPE=full_iteration",
+            "kernels.cuda_graphs",
+            "iteration",
+        ),
     ],
 )
 def test_a_variable_that_decides_is_read(line: str, attribute: str, value: str) -> None:
@@ -179,6 +194,41 @@ def test_a_variable_that_decides_is_read(line: str, attribute: str, value: str) 
 def test_a_variable_that_is_not_read_raises_a_question(line: str, attribute: str) -> None:
     found = read(f"{MIXTURE}export {line}\n", config_common=SIZED)
     assert [one.attribute for one in found.questions] == [attribute]
+
+
+@pytest.mark.parametrize("line", ["CUDA_GRAPH_IMPLEMENTATION=none", "MCORE_CUDA_GRAPH=0"])
+def test_graphs_that_are_off_capture_nothing(line: str) -> None:
+    found = read(f"{MIXTURE}export {line} CUDA_GRAPH_SCOPE=full\n", config_common=SIZED)
+    assert "kernels.cuda_graphs" not in settings(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_listed", "is_known"),
+    [
+        ("FIRST_LAST_LAYERS_BF16=True", True, True),
+        ("FIRST_LAST_LAYERS_BF16=False", False, True),
+        ("DEFER_EMBEDDING_WGRAD_COMPUTE=True", True, True),
+        ("PATCH_GEGLU_GRAPH_SAFE=True", True, True),
+        ("CE_FUSION_IMPL=te", False, True),
+        ("CE_FUSION_IMPL=native", True, True),
+        ("LR_WARMUP_STEPS=32", False, True),
+        ("NVTE_NORM_FWD_USE_CUDNN=1", False, True),
+        ("SHARD_THE_EMBEDDING=True", False, False),
+    ],
+)
+def test_a_variable_is_listed_unless_it_decides_nothing(
+    line: str, is_listed: bool, is_known: bool
+) -> None:
+    """Every variable that was not read was listed as without effect."""
+    found = read(f"{MIXTURE}export {line}\n", config_common=SIZED)
+    name = line.partition("=")[0]
+    assert (name in names(found.missing), name not in names(found.unknown)) == (is_listed, is_known)
+
+
+def test_moments_of_deepseek_are_narrow_unless_the_file_says_otherwise() -> None:
+    for line, is_listed in (("", True), ("export USE_PRECISION_AWARE_OPTIMIZER=False\n", False)):
+        found = read(f"{MIXTURE}{line}", config_common=SIZED.replace("20b", "671b"))
+        assert ("USE_PRECISION_AWARE_OPTIMIZER" in names(found.missing)) == is_listed
 
 
 def test_the_name_of_a_sourced_file_is_its_recipe() -> None:

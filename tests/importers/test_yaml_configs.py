@@ -630,7 +630,7 @@ def test_the_precision_of_nemo_1_is_a_recipe(old: str, new: str, recipe: str) ->
 
 @pytest.mark.parametrize(("more", "traffic"), [("", "40 B"), ("\n  fp8_params: True", "39 B")])
 def test_gradients_of_nemo_1_in_16_bits_stay_so_beside_8_bits(more: str, traffic: str) -> None:
-    """Gradient 2 B, master and moments 12 B read and written, and a weight of 2 B or 1 B."""
+    """A cast of gradients (2 + 4), Adam (4 + 2 x 12), and a cast of the master (4 + 2 or 1)."""
     text = NEMO_1.replace("amp_O2: True", f"amp_O2: True\n  fp8: True{more}")
     found = nemo(text.replace("lr: 2e-4", "lr: 2e-4\n    grad_sync_dtype: bf16"))
     expected = {"precision.gradients": "2 B", "precision.reduction": "2 B"}

@@ -16,6 +16,7 @@ from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.scripts import Script, read_script
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.update_traffic import COUNTED, NORM_OF_CAST, count_update_traffic
 
 TOOL = "mlperf"
 _SIGNS = (r"^\s*export\s+DGXNNODES=", r"^\s*export\s+MINIBS=")
@@ -50,6 +51,7 @@ class MlPerf(JobImporter):
         entry = _model(found, file.text)
         _layout(found)
         _experts(found)
+        _kernels(found)
         _precision(found, entry, file.text)
         _recompute(found, known=is_whole and entry in table(TOOL)["recompute_of"]["models"])
         found.read_table()
@@ -135,7 +137,7 @@ def _layout(found: SettingCollector) -> None:
     sharded = found.switch("USE_DIST_OPTIMIZER")
     if sharded is None:
         answers = ["--set layout.zero=1", "--set layout.zero=0"]
-        found.ask("layout.zero", "USE_DIST_OPTIMIZER is set in another file", answers)
+        found.ask("layout.zero", "USE_DIST_OPTIMIZER is not in the files that were read", answers)
     else:
         found.set("layout", "zero", "1" if sharded else "0", "USE_DIST_OPTIMIZER")
     copies = found.whole("NUM_DISTOPT_INSTANCES")
@@ -186,8 +188,30 @@ def _experts(found: SettingCollector) -> None:
     factor = found.value("MOE_EXPERT_CAPACITY_FACTOR")
     if factor is not None:
         found.set("routing", "capacity_factor", str(factor), "MOE_EXPERT_CAPACITY_FACTOR")
+    forced = "MOE_ROUTER_FORCE_LOAD_BALANCING"
+    if found.switch(forced):
+        found.set("routing", "distribution", "uniform", forced)
     if found.switch("OVERLAP_MOE_EXPERT_PARALLEL_COMM"):
         found.set("routing", "hide", "pair", "OVERLAP_MOE_EXPERT_PARALLEL_COMM")
+
+
+def _kernels(found: SettingCollector) -> None:
+    """Read CUDA graphs, and the kernels that are fused.
+
+    Releases to 5.1 turn graphs on by a switch, and 6.0 by naming their implementation.
+    """
+    kind, switch, scope = "CUDA_GRAPH_IMPLEMENTATION", "MCORE_CUDA_GRAPH", "CUDA_GRAPH_SCOPE"
+    key = kind if found.value(kind, "none") != "none" else switch if found.switch(switch) else ""
+    usual = "full_iteration" if found.switch("FULL_CUDA_GRAPH") else "full"
+    if key:
+        is_whole = "full_iteration" in str(found.value(scope, usual))
+        found.set("kernels", "cuda_graphs", "iteration" if is_whole else "layer", key)
+    for key, attribute in table(TOOL)["fusions"].items():
+        on = found.switch(key)
+        if on is not None:
+            found.set("framework mlperf extends nemo", attribute, "fused" if on else "eager", key)
+            why = "the framework that this file changes"
+            found.assume("training", "framework", "mlperf", why)
 
 
 def _recompute(found: SettingCollector, *, known: bool) -> None:
@@ -219,6 +243,10 @@ def _precision(found: SettingCollector, entry: str, text: str) -> None:
     A file without it has the recipe of its benchmark, or one that the name of a sourced file has.
     """
     usual = table(TOOL)["usual_recipes"].get(entry, "")
+    moments = "USE_PRECISION_AWARE_OPTIMIZER"
+    if entry in table(TOOL)["narrow_moments"]["models"] and moments not in found:
+        reason = f"MLPerf Training 6.0: it is True: {table(TOOL)['costs'][moments]}"
+        found.lack(moments, reason, "")
     named = next((one for one in ("mxfp8",) if f"config_common_{one}.sh" in text), usual)
     recipe = str(found.value("FP8_RECIPE", named)).lower()
     gathers = found.switch("FP8_PARAM_GATHER")
@@ -230,22 +258,23 @@ def _precision(found: SettingCollector, entry: str, text: str) -> None:
     elif found.switch("FP8") and recipe in recipes:
         plain, gathered = recipes[recipe]
         found.use(f"precisions.{gathered if gathers else plain}", "FP8")
-        for key in ("FP8_RECIPE", "FP8_PARAM_GATHER"):
-            found.value(key)
         if not gathers:
-            block = f"precision mlperf extends {plain}"
-            for attribute, value in table(TOOL)["gradients"].items():
-                found.assume(block, attribute, value, table(TOOL)["gradients_why"])
-            found.assume("training", "precision", "mlperf", table(TOOL)["gradients_why"])
+            block, why = f"precision mlperf extends {plain}", table(TOOL)["gradients_why"]
+            for attribute in ("gradients", "reduction"):
+                found.assume(block, attribute, "2 B", why)
+            traffic = count_update_traffic(2, 12, 2, cast=True)
+            found.assume(block, "norm_traffic", NORM_OF_CAST, COUNTED)
+            found.assume(block, "update_traffic", f"{traffic} B", COUNTED)
+            found.assume("training", "precision", "mlperf", why)
     elif "FP8_RECIPE" in found and recipe not in recipes:
         found.ask("precision", f"`{recipe}` is not known", known, "FP8_RECIPE")
     elif found.switch("FP8"):
-        found.ask("precision", "FP8_RECIPE is set in another file", known, "FP8")
+        found.ask("precision", "FP8_RECIPE is not in the files that were read", known, "FP8")
     elif found.switch("FP8") is False:
         found.use("precisions.bf16_nemo", "FP8")
     else:
         answers = [*known[:2], "--use catalog.precisions.bf16_nemo"]
-        found.ask("precision", "FP8 is set in another file", answers)
+        found.ask("precision", "FP8 is not in the files that were read", answers)
 
 
 @hookimpl

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from parcost_formats.tools.collector import SettingCollector
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.update_traffic import COUNTED, NORM_OF_CAST, count_update_traffic
 
 _PLUGINS = "trainer.plugins."
 _LABEL = "nemo"
@@ -34,11 +35,9 @@ def _of_trainer(found: SettingCollector) -> None:
             block = f"precision {_LABEL} extends {recipe}"
             for name in ("gradients", "reduction"):
                 found.set(block, name, "2 B", _SYNC)
-            # A cast of gradients to fp32, before the norm; Adam; and a cast of the master.
-            traffic = 6 + 28 + 4 + (1 if gathered else 2)
-            why = "counted from the reads and writes of the update"
-            found.assume(block, "norm_traffic", "12 B", why)
-            found.assume(block, "update_traffic", f"{traffic} B", why)
+            traffic = count_update_traffic(2, 12, 1 if gathered else 2, cast=True)
+            found.assume(block, "norm_traffic", NORM_OF_CAST, COUNTED)
+            found.assume(block, "update_traffic", f"{traffic} B", COUNTED)
             found.assume("training", "precision", _LABEL, "the recipe that this file changes")
     elif kind != "fp32" and found.switch("model.megatron_amp_O2") is not True:
         why = "without megatron_amp_O2 weights and gradients stay in fp32, under autocast"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.update_traffic import COUNTED, NORM_OF_CAST, count_update_traffic
 
 _OWN = "mixed"  # the recipe of the file, where it differs from that of the catalogue
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -132,15 +133,11 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
         return
     if gradients != 4:
         draft.set("precision.gradients", f"{gradients} B", changed)
-    why = "counted from the reads and writes of the update"
-    # Reads gradients and state, writes state; a copy reads the master and writes the parameters.
-    traffic = gradients + 2 * optimizer + weights
-    if base != "fp32":
-        traffic += 4
-    if gradients == 2 and not aware:  # cast to fp32 before the norm
-        traffic += 8
-        draft.assume("precision.norm_traffic", "12 B", why, changed)
-    draft.assume("precision.update_traffic", f"{traffic:g} B", why, changed)
+    cast = gradients == 2 and not aware  # to fp32, before the norm
+    if cast:
+        draft.assume("precision.norm_traffic", NORM_OF_CAST, COUNTED, changed)
+    traffic = count_update_traffic(gradients, optimizer, weights, master=base != "fp32", cast=cast)
+    draft.assume("precision.update_traffic", f"{traffic:g} B", COUNTED, changed)
 
 
 def _typed(options: ToolOptions, name: str, usual: int) -> int:
