@@ -120,7 +120,14 @@ def _model(found: SettingCollector, text: str) -> str:
 
 
 def _layout(found: SettingCollector) -> None:
-    """Read the devices, the batch and the sharding."""
+    """Read the devices and the batch, the sharding, and the overlap of communication."""
+    _read_batch(found)
+    _read_sharding(found)
+    _read_overlap(found)
+
+
+def _read_batch(found: SettingCollector) -> None:
+    """Read the devices, the batch and the schedule."""
     nodes, each = found.whole("DGXNNODES"), found.whole("DGXNGPU")
     if nodes is not None and each is not None:
         found.set("cluster", "devices", f"{nodes} * {each}", "DGXNNODES")
@@ -134,6 +141,10 @@ def _layout(found: SettingCollector) -> None:
         found.set("training", "global_batch", f"({digits(batch)} * layout.dp) sequences", "MINIBS")
     if (found.whole("INTERLEAVED_PIPELINE") or 1) > 1:
         found.set("schedule", "kind", "interleaved", "INTERLEAVED_PIPELINE")
+
+
+def _read_sharding(found: SettingCollector) -> None:
+    """Read the sharding of optimizer states, context parallelism and the cut into stages."""
     sharded = found.switch("USE_DIST_OPTIMIZER")
     if sharded is None:
         answers = ["--set layout.zero=1", "--set layout.zero=0"]
@@ -157,6 +168,10 @@ def _layout(found: SettingCollector) -> None:
     if "PIPELINE_LAYOUT" in found:
         reason = "layers of each stage by a layout are not read"
         found.ask("schedule.stages", reason, ["--set 'schedule.stages=[4, 4]'"], "PIPELINE_LAYOUT")
+
+
+def _read_overlap(found: SettingCollector) -> None:
+    """Read the overlap of communication, the order of ranks and sequence parallelism."""
     if found.switch("TP_COMM_OVERLAP"):
         found.set("overlap", "tensor", "pipelined", "TP_COMM_OVERLAP")
     bucket = found.whole("BUCKET_SIZE")

@@ -43,6 +43,7 @@ _LAYOUT = "pipeline_model_parallel_layout"
 _MODULES = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 _DEVICES = re.compile(r"(?:^|_)(\d{1,7})gpu(?:s)?_")
 _CONTAINER = "ConfigContainer"
+_BUILTINS = ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list")
 _GIVEN = ("cfg", "config", "recipe")  # a configuration that a function changes
 _PRECISION = "MixedPrecisionConfig"
 #: Sections in the order in which a later one wins.
@@ -266,23 +267,8 @@ class _BridgeLibrary(CodeLibrary):
             value = found.value if isinstance(found, Cell) else found
             return Entity("hf", node, {"hf": Cell(value, node, "from_hf_pretrained")})
         if last.startswith("distributed_") and ("adam" in last or "muon" in last):
-            why = f"{VERSION}: {last}"
-            set_here: Mapping[str, Any] = {"use_distributed_optimizer": True}
-            if "muon" in last:
-                set_here = {"optimizer": "dist_muon"}
-            parts = {one: Cell(it, node, f"{last}()", why) for one, it in set_here.items()}
-            return [Entity("OptimizerConfig", node, parts), Entity("SchedulerConfig", node)]
-        if last in (
-            "getattr",
-            "hasattr",
-            "bool",
-            "int",
-            "float",
-            "str",
-            "len",
-            "isinstance",
-            "list",
-        ):
+            return _optimizer_entities(last, node)
+        if last in _BUILTINS:
             return _builtin(last, arguments)
         if last[:1].isupper():
             return Entity(last, node, {**_class_cells(last, node), **keywords})
@@ -807,6 +793,16 @@ def _precision_entity(name: str, node: ast.AST, key: str = "", why: str = "") ->
 
 def _has_precision(options: Mapping[str, Option]) -> bool:
     return any(name in options for name in ("bf16", "fp16", "fp8_format", "fp4_format"))
+
+
+def _optimizer_entities(name: str, node: ast.Call) -> list[Entity]:
+    """Return the two configurations that a function of distributed optimizers returns."""
+    set_here: Mapping[str, Any] = {"use_distributed_optimizer": True}
+    if "muon" in name:
+        set_here = {"optimizer": "dist_muon"}
+    why = f"{VERSION}: {name}"
+    parts = {one: Cell(it, node, f"{name}()", why) for one, it in set_here.items()}
+    return [Entity("OptimizerConfig", node, parts), Entity("SchedulerConfig", node)]
 
 
 def _builtin(name: str, arguments: Sequence[Any]) -> Any:

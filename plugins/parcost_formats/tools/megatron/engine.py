@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from parcost import ImportProblem
 from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.deepspeed_keys import ADAM
 from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.tables import table
 
@@ -33,21 +36,14 @@ def read_engine(options: ToolOptions, text: str, place: Option) -> None:
         what = _RULES["disk"] if is_stage else "the stages of ZeRO are 0 to 3"
         draft.problem(place, f"`{place.text}`: {what}")
         return
-    found: dict[str, Option] = {}
-    for key, name in _RULES["options"].items():
-        if key in entries and name not in found:
-            line = text.count("\n", 0, entries[key].start) + 1
-            where = f"{key} ({place.text}:{line})"
-            value = json.dumps(entries[key].value)
-            found[name] = place.evolve(name=name, key=where, texts=(value,))
-    key = f"{_STAGE} ({place.text})"
-    none = place.evolve(name="zero_stage", key=key, texts=("0",))
+    found = _engine_options(entries, text, place)
+    stated_stage = place.evolve(name="zero_stage", key=f"{_STAGE} ({place.text})", texts=("0",))
     is_narrow = "bf16" in found and found["bf16"].text == "true"
-    for name, one in {"zero_stage": none, **found}.items():
+    for name, one in {"zero_stage": stated_stage, **found}.items():
         if _agrees(options, one):
             found.pop(name, None)
     if stage == 0 and is_narrow:
-        found["zero_stage"] = none.evolve(texts=("1",), assumption=_RULES["sharded"])
+        found["zero_stage"] = stated_stage.evolve(texts=("1",), assumption=_RULES["sharded"])
     for name, keys in _RULES["offload"].items():
         if any(values.get(key) in (True, "cpu") for key in keys):
             found[name] = place.evolve(name=name, texts=())
@@ -55,18 +51,40 @@ def read_engine(options: ToolOptions, text: str, place: Option) -> None:
     if kind not in ADAM:
         where = f"optimizer.type ({place.text})"
         found["optimizer"] = place.evolve(name="optimizer", key=where, texts=(kind,))
+    options.add_engine(found, _recipe(stage, values))
+    if rest := _unread_keys(values):
+        draft.leave(place, f"what the file has of {', '.join(rest[:6])} is not read")
+
+
+def _engine_options(
+    entries: Mapping[str, JsonEntry], text: str, place: Option
+) -> dict[str, Option]:
+    """Return the flags that the keys of a configuration stand for; the first key of a flag wins."""
+    found: dict[str, Option] = {}
+    for key, name in _RULES["options"].items():
+        if key in entries and name not in found:
+            line = text.count("\n", 0, entries[key].start) + 1
+            where = f"{key} ({place.text}:{line})"
+            value = json.dumps(entries[key].value)
+            found[name] = place.evolve(name=name, key=where, texts=(value,))
+    return found
+
+
+def _recipe(stage: int, values: Mapping[str, Any]) -> str:
+    """Return the precision recipe of a ZeRO stage, by the data type that sums gradients."""
     is_summed = str(values.get("data_types.grad_accum_dtype", "")) in ("fp32", "float32")
-    recipe = "bf16_deepspeed" if stage == 0 or (stage == 1 and is_summed) else "bf16_zero_paper"
-    if stage in (2, 3) and is_summed:
-        recipe = "bf16"
-    options.add_engine(found, recipe)
+    if stage >= 2:
+        return "bf16" if is_summed else "bf16_zero_paper"
+    return "bf16_deepspeed" if stage == 0 or is_summed else "bf16_zero_paper"
+
+
+def _unread_keys(values: Mapping[str, Any]) -> Sequence[str]:
+    """Return the keys that may affect cost and are not read; a section that is off has none."""
     offload = chain.from_iterable(_RULES["offload"].values())
     read = {*_RULES["options"], *offload, "data_types.grad_accum_dtype"}
     off = [key.removesuffix("enabled") for key, one in values.items() if one is False]
     heads = (*_RULES["ignored"], *(key for key in off if key.endswith(".")))
-    rest = [key for key in values if key not in read and not key.startswith(heads)]
-    if rest:
-        draft.leave(place, f"what the file has of {', '.join(rest[:6])} is not read")
+    return [key for key in values if key not in read and not key.startswith(heads)]
 
 
 def _agrees(options: ToolOptions, one: Option) -> bool:

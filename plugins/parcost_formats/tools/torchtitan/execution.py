@@ -9,6 +9,7 @@ from parcost_formats.tools.torchtitan.options import TitanOptions
 from parcost_formats.tools.torchtitan.parallel import ParallelDegrees
 
 _OWN = "own"
+_RECIPE, _GATHER = "float8.recipe_name", "float8.enable_fsdp_float8_all_gather"
 WIDE_GRADIENTS = "rowwise_with_gw_hp"
 #: Recipes of torchao 0.15: float8/config.py.
 _SCALED = ("tensorwise", "rowwise", WIDE_GRADIENTS)
@@ -95,68 +96,80 @@ def _recompute(options: TitanOptions) -> None:
             options.default(choice, path, value, why)
 
 
+#: A recipe of the catalogue, the option that decides it, and why if none does.
+Choice = tuple[str, Option | None, str]
+
+
 def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read the precision: storage type, type of products, and FP8."""
     draft = options.draft
-    kept = options.word("training.dtype", "float32", "bfloat16")
-    multiplied = options.word("training.mixed_precision_param", "bfloat16", "float32")
-    param = options.get("training.mixed_precision_param")
-    whole = options.get("training.dtype")
-    base, option, why = "bf16_fsdp", param, options.why("mixed_precision_param is bfloat16")
-    reduced = options.word("training.mixed_precision_reduce", "float32", "bfloat16")
-    if kept == "bfloat16":
-        base, option = "bf16_pure", whole
-    elif multiplied == "float32":
-        base = "fp32"
-    elif degrees.is_unsharded and (degrees.tp > 1 or degrees.pp > 1):
-        fact = "mixed precision takes effect under FSDP, CP or plain DDP alone"
-        if options.python:
-            option = option or options.get("parallelism.data_parallel_shard_degree")
-            answers = ["--use catalog.precisions.fp32", "--use catalog.precisions.bf16_fsdp"]
-            if option is not None:
-                options.ask(option, fact, answers)
-        base, option, why = "fp32", None, options.why(fact)
-    _reduction(options, reduced, "2 B" if base == "bf16_pure" else "4 B", is_plain=base == "fp32")
+    base, option, why = _read_data_types(options, degrees)
     converters, names = _converters(options)
-    narrow = "float8" in names
-    gathers = options.get("float8.enable_fsdp_float8_all_gather")
-    name = "float8.recipe_name"
-    recipe = options.get(name)
-    if converters is not None and narrow and base == "fp32":
-        message = "FP8 products between layers that compute in float32 are not in the language"
-        draft.problem(converters, message, "without the converter the job is read")
+    narrow = converters is not None and "float8" in names
     if converters is not None and narrow and base != "fp32":
-        if base == "bf16_pure" and whole is not None:
-            draft.use("catalog.precisions.bf16_pure", "", whole)
-            for kept_as in _KEPT:
-                if not draft.has(f"precision.{kept_as}"):
-                    draft.set(f"precision.{kept_as}", f"{base}.{kept_as}", whole)
-        base, option = "fp8_torchao", converters
-        stated = recipe if recipe is not None and recipe.text else None
-        scaled = options.word(name, *_SCALED) if stated is not None else ""
-        if not scaled and converters.key.startswith(_OF_MODEL):
-            scaled, option, why = "rowwise", None, options.why("recipe_name of float8 is rowwise")
-        if scaled and scaled != "tensorwise":
-            base = "fp8_torchao_rows"
-            if stated is not None and scaled == WIDE_GRADIENTS:
-                reason = "weight gradients in high precision need fewer casts than a recipe has"
-                options.ask(stated, reason, [f"--use catalog.precisions.{base}", *_NARROW])
-            elif stated is not None:
-                draft.ignore(stated, f"as `{base}` has it")
-            if gathers is not None:
-                draft.ignore(gathers, "weights scaled by rows are gathered in bf16")
-        elif gathers is None or gathers.text == "false":
-            if gathers is not None:
-                draft.set("precision.gather", "2 B", gathers)
-            else:
-                name = "float8.enable_fsdp_float8_all_gather"
-                options.default(name, "precision.gather", "2 B", "weights are gathered in bf16")
+        base, option, why = _read_float8(options, base, converters, why)
     else:
-        for one in (gathers, recipe):
+        if converters is not None and narrow:
+            message = "FP8 products between layers that compute in float32 are not in the language"
+            draft.problem(converters, message, "without the converter the job is read")
+        for one in map(options.get, (_GATHER, _RECIPE)):
             if one is not None:
                 draft.ignore(one, "it has no effect without the converter float8")
     draft.use(f"catalog.precisions.{base}", "" if option else why, option)
     draft.recipe(base, _OWN, option, why)
+
+
+def _read_data_types(options: TitanOptions, degrees: ParallelDegrees) -> Choice:
+    """Return the recipe without FP8: by the type of storage, of products and of the reduction."""
+    kept = options.word("training.dtype", "float32", "bfloat16")
+    multiplied = options.word("training.mixed_precision_param", "bfloat16", "float32")
+    option = options.get("training.mixed_precision_param")
+    base, why = "bf16_fsdp", options.why("mixed_precision_param is bfloat16")
+    reduced = options.word("training.mixed_precision_reduce", "float32", "bfloat16")
+    if kept == "bfloat16":
+        base, option = "bf16_pure", options.get("training.dtype")
+    elif multiplied == "float32":
+        base = "fp32"
+    elif degrees.is_unsharded and (degrees.tp > 1 or degrees.pp > 1):
+        fact = "mixed precision takes effect under FSDP, CP or plain DDP alone"
+        asked = option or options.get("parallelism.data_parallel_shard_degree")
+        if options.python and asked is not None:
+            answers = ["--use catalog.precisions.fp32", "--use catalog.precisions.bf16_fsdp"]
+            options.ask(asked, fact, answers)
+        base, option, why = "fp32", None, options.why(fact)
+    _reduction(options, reduced, "2 B" if base == "bf16_pure" else "4 B", is_plain=base == "fp32")
+    return base, option, why
+
+
+def _read_float8(options: TitanOptions, base: str, converters: Option, why: str) -> Choice:
+    """Return the recipe of FP8 products; weights are stored as in the recipe *base*."""
+    draft, whole = options.draft, options.get("training.dtype")
+    if base == "bf16_pure" and whole is not None:
+        draft.use("catalog.precisions.bf16_pure", "", whole)
+        for kept_as in _KEPT:
+            if not draft.has(f"precision.{kept_as}"):
+                draft.set(f"precision.{kept_as}", f"{base}.{kept_as}", whole)
+    option: Option | None = converters
+    recipe, gathers = options.get(_RECIPE), options.get(_GATHER)
+    stated = recipe if recipe is not None and recipe.text else None
+    scaled = options.word(_RECIPE, *_SCALED) if stated is not None else ""
+    if not scaled and converters.key.startswith(_OF_MODEL):
+        scaled, option, why = "rowwise", None, options.why("recipe_name of float8 is rowwise")
+    if not scaled or scaled == "tensorwise":
+        if gathers is None:
+            options.default(_GATHER, "precision.gather", "2 B", "weights are gathered in bf16")
+        elif gathers.text == "false":
+            draft.set("precision.gather", "2 B", gathers)
+        return "fp8_torchao", option, why
+    base = "fp8_torchao_rows"
+    if stated is not None and scaled == WIDE_GRADIENTS:
+        reason = "weight gradients in high precision need fewer casts than a recipe has"
+        options.ask(stated, reason, [f"--use catalog.precisions.{base}", *_NARROW])
+    elif stated is not None:
+        draft.ignore(stated, f"as `{base}` has it")
+    if gathers is not None:
+        draft.ignore(gathers, "weights scaled by rows are gathered in bf16")
+    return base, option, why
 
 
 def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_plain: bool) -> None:
