@@ -29,6 +29,7 @@ def table(whole: str, norms: str = "off") -> dict[str, tuple[object, ...]]:
     return {row[0]: tuple(row[1:]) for row in section.rows}
 
 
+@pytest.mark.slow
 def test_a_row_is_the_difference_of_two_jobs() -> None:
     rows = table("none")
     before, after = report("none").outcome, report("full").outcome

@@ -80,6 +80,7 @@ def test_an_outlier_does_not_move_the_fit() -> None:
     assert found.outliers[0][1] == pytest.approx(-0.8, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_configuration_that_was_measured_often_counts_once() -> None:
     """Nine repeats at 0.6 and nine rows at 0.9: the weights are one to nine."""
     often = [row(i, w / 0.6, configuration="same") for i, w in enumerate(WORK[:9])]

@@ -80,6 +80,7 @@ def test_many_warnings_leave_the_split_by_cause(run_command: Run) -> None:
     assert "`context.algorithm` has no effect" in everything.replace("\n ", "")
 
 
+@pytest.mark.slow
 def test_chosen_figures_stand_alone(run_command: Run) -> None:
     out = run_command("eval", "a.par", "--figures", "mfu,bubble", a=PIPELINE).out
     assert re.search(r"MFU .*\n +pipeline bubble", out)

@@ -87,6 +87,7 @@ SWIFT = """NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B-Instruct --train_t
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "count"),
     [
@@ -373,6 +374,7 @@ def test_the_targets_of_a_family_that_is_not_known_raise_a_question() -> None:
         assert f"--set adapters.{target}=on" in ask.answers[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "count"),
     [

@@ -298,6 +298,7 @@ def test_a_file_beside_that_a_command_may_change_is_a_question(command: str) -> 
     assert "`ds.json`, " in asked.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -51,6 +51,7 @@ def test_files_of_one_job_are_one_number_in_every_command(run_command: Run) -> N
     assert checked.code == 0, checked.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "fabric"),
     [
@@ -134,6 +135,7 @@ def test_a_name_of_a_block_that_a_file_lacks_is_no_error_of_its_own(run_command:
     assert "is not a complete job; missing: `training.model`" in " ".join(done.err.split())
 
 
+@pytest.mark.slow
 def test_a_system_takes_the_devices_of_the_launcher(run_command: Run) -> None:
     """16 ranks of the file on nodes of the system, which has 8 devices by itself."""
     script = """NPROC_PER_NODE=8 NNODES=2 swift sft --model Qwen/Qwen3-8B --train_type full \\
@@ -304,6 +306,7 @@ NODES_OF_FOUR = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NODES_OF_FOUR)
 def test_nodes_of_another_size_are_named_until_they_are_set(run_command: Run, name: str) -> None:
     """The fabric of the command line has nodes of 8 devices."""

@@ -177,6 +177,7 @@ SETUP = """\
 MODEL = JOB.replace('  "vocab-file": "./20B_tokenizer.json",\n', "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [("model.yml", "setup.yml"), ("setup.yml", "model.yml")])
 def test_files_of_one_run_are_one_study(run_command: Run, order: tuple[str, str]) -> None:
     files = {"model.yml": MODEL, "setup.yml": SETUP}

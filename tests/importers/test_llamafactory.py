@@ -108,6 +108,7 @@ moe_token_dispatcher_type: alltoall
 """
 
 
+@pytest.mark.slow
 def test_megatron_keys_of_llamafactory_are_those_of_megatron(run_command: Run) -> None:
     """Micro-batches of 1 x 4 steps x 8 replicas of 2 x 2 ranks are 32 sequences."""
     one = importer_of("llamafactory")

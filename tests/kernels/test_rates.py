@@ -244,6 +244,7 @@ def test_odd_rows_are_slower_than_rows_that_are_copied_by_words(
     assert found[0] / found[1] == pytest.approx(times, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("head", "on_vectors"), [(128, 0), (104, 0), (108, 1), (225, 1)])
 def test_heads_that_start_anywhere_run_on_vector_units(
     study_with: StudyWith, head: int, on_vectors: bool

@@ -258,6 +258,7 @@ def test_the_laws_see_a_step_that_breaks_them(monkeypatch: pytest.MonkeyPatch) -
     assert list(faster_with_more_work(21, range(20)))
 
 
+@pytest.mark.slow
 def test_the_laws_see_a_collective_that_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ring, "phases", lambda *_: [])
     assert any("by ring" in line for line in below_their_bounds(23, range(100), monkeypatch))

@@ -135,6 +135,7 @@ def test_what_costs_the_least_is_first_and_more_devices_are_last() -> None:
     assert len({name.partition(" = ")[0] for name, _ in found if "," not in name}) == sum("," not in name for name, _ in found)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_tight_step_is_offered_what_fits_alone() -> None:
     tight = {"memory.usable": 0.65}  # 50.4 GiB of 51.8
     (scenario,) = parcost.load_text(JOB, overrides=tight)

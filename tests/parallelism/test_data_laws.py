@@ -147,6 +147,7 @@ def test_what_may_be_exposed_may_be_all_of_it() -> None:
     assert rows["share of the gradient reduction that is hidden"][1:] == ((0.0, "%"), "yes", "")
 
 
+@pytest.mark.slow
 def test_one_replica_has_no_stages_and_no_checklist() -> None:
     study, outcome = study_and_outcome(cluster__devices=2, layout__zero=0)
     titles = set(sections(study, outcome))

@@ -72,6 +72,7 @@ def test_a_roofline_names_its_products_and_its_limits(charts: Mapping[str, Chart
     assert len(named & drawn) >= 3
 
 
+@pytest.mark.slow
 def test_names_on_a_roofline_meet_no_other_name(rows: Rows) -> None:
     named = rows("roofline", kind="name")
     assert len({row["label"] for row in named}) == len(named)

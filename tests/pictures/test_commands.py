@@ -143,6 +143,7 @@ def test_a_library_that_is_not_installed_is_named(
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_png_is_an_image_of_the_picture(file: str, tmp_path: Path) -> None:
     target = tmp_path / "step.png"
     assert main(["eval", file, "--format", "png", "--picture", "step", "--out", str(target)]) == 0

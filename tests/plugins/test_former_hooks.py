@@ -84,6 +84,7 @@ def test_hooks_of_version_3_are_called_as_before(version: int | None) -> None:
     assert own_charts(result) == {"step", "calculations", "timeline"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "drawn"),
     [

@@ -95,6 +95,7 @@ def test_a_search_finds_no_layout_that_the_framework_lacks() -> None:
             assert chosen["schedule.kind"] == "one_f_one_b"
 
 
+@pytest.mark.slow
 def test_values_that_a_user_names_are_refused_by_the_rule_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

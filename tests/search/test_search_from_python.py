@@ -46,6 +46,7 @@ def test_the_best_are_those_of_single_evaluations(found: parcost.SearchResult) -
         assert {name: layout.values[name] for name in values} == values
 
 
+@pytest.mark.slow
 def test_rows_and_frames_have_the_ranking(found: parcost.SearchResult) -> None:
     rows = found.rows()
     assert [row["rank"] for row in rows] == [1, 2, 3]

@@ -80,6 +80,7 @@ MEGATRON = DENSE.replace("training {", "training { framework = megatron_core,")
 FEW = ("--axes", "tp,zero", "--over", "tp=1,2", "--over", "zero=1,2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [(), ("--full",)])
 def test_a_search_says_what_zero_2_needs_and_how_it_sorts(run: Run, page: tuple[str, ...]) -> None:
     """Megatron-Core shards gradients with Megatron-FSDP alone; without stages there is no cut."""
@@ -92,6 +93,7 @@ def test_a_search_says_what_zero_2_needs_and_how_it_sorts(run: Run, page: tuple[
     assert "Megatron-FSDP" not in other
 
 
+@pytest.mark.slow
 def test_the_full_page_has_the_order_of_the_short_one(run: Run) -> None:
     """The second of these is faster, by less than the tolerance of 50 %."""
     options = (*FEW, "--tolerance", "50 %")
@@ -153,6 +155,7 @@ def test_simpler_layouts_come_first_among_those_that_are_nearly_as_fast(run: Run
     assert proven == f"{by_time[0]:.4g}"  # of the fastest, which is not the first of the list
 
 
+@pytest.mark.slow
 def test_a_longer_list_begins_with_a_shorter_one(run: Run) -> None:
     """Otherwise the best layout depends on `--top`: a single one is always the fastest."""
     found = {}
@@ -174,6 +177,7 @@ def test_a_longer_list_begins_with_a_shorter_one(run: Run) -> None:
     assert len(proven) == 1  # of the fastest of all, listed or not
 
 
+@pytest.mark.slow
 def test_the_order_is_that_of_the_objective_where_it_is_no_time() -> None:
     (scenario,) = parcost.load_text(DENSE)
     whole = space(scenario, {"cluster.devices": [32, 64]}, ["tp", "zero"])

@@ -72,6 +72,7 @@ def contract_tests(contract: type) -> list[str]:
     return [name for name in dir(contract) if name.startswith("test_")]
 
 
+@pytest.mark.slow
 def test_a_schedule_that_is_right_passes() -> None:
     contract = schedule()
     for name in contract_tests(ScheduleContract):
