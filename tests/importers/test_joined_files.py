@@ -197,6 +197,13 @@ def test_a_use_takes_a_file_of_the_job(run_command: Run) -> None:
     assert done.code in (0, 1), done.err
 
 
+@pytest.mark.parametrize("name", ["gpt-2.json", "other-job.sh", "more.par"])
+def test_a_use_of_a_file_that_is_not_there_says_so(run_command: Run, name: str) -> None:
+    done = run_command("check", "train.args", "--use", name, files=files(CONFIG, train_args=SCRIPT))
+    assert done.code == 2
+    assert done.out.startswith(f"error[missing-file]: there is no file `{name}`")
+
+
 def test_figures_read_several_files_of_one_job(run_command: Run) -> None:
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
     given = (*machine, "--set", "cluster.devices=8")

@@ -180,6 +180,7 @@ class NameResolver:
             if known:
                 message = f"the study has {len(known)} blocks `{target}`: which one?"
                 hint = " or ".join(f"`{scope.name.rsplit('.')[-1]} = {k}`" for k in known[:4])
+                hint += f"; on the command line `--set {scope.name}={known[-1]}`"
         else:
             entry = node.parts[-1].text  # of a whole path, its name
             hint = self.binder.loader.import_hint(entry, target, known) or hint

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from parcost.binding.modules import Loader
     from parcost.contract.importers import ImportOptions
 
+#: Ends of names that are files, whether or not they are there, and no entries of a catalogue.
+_SUFFIXES = (".json", ".par", ".py", ".sh", ".toml", ".yaml", ".yml")
 _WHOLE = ("model", "layout")  # kinds of blocks of a file that is a job by itself
 
 
@@ -68,7 +70,8 @@ def is_one_job(paths: Sequence[str], reading: ImportOptions, loader: Callable[[]
 def _is_file(entry: str) -> bool:
     from parcost.system.files import split_recipe
 
-    return os.path.isfile(split_recipe(entry)[0])
+    name, _ = split_recipe(entry)
+    return os.path.isfile(name) or name.endswith(_SUFFIXES)
 
 
 def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) -> list[ImportedFile]:
