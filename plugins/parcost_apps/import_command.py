@@ -99,8 +99,13 @@ def command(
     Reporter()(job.warnings)
     with OutputFile(out) as target:
         target.put(_text(job))
+    owners = {part: one.source.name for one in job.files for part in one.translation.parts}
     for file in job.files:
-        write_message("\n".join(map(escape_line, _remarks(file, verbose=verbose))))
+        owner = owners.get(file.source.name)
+        remarks = [f"{file.source.name}, {file.importer.title}: read with `{owner}`"]
+        if owner is None:
+            remarks = list(_remarks(file, verbose=verbose))
+        write_message("\n".join(map(escape_line, remarks)))
     return 0
 
 

@@ -211,3 +211,90 @@ def test_figures_read_several_files_of_one_job(run_command: Run) -> None:
     done = run_command("figures", "config.json", "train.args", "mfu", *given, files=texts)
     assert done.code in (0, 1), done.err
     assert "mfu" in done.out
+
+
+JOB = """model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+finetuning_type: full
+dataset: alpaca_en_demo
+template: qwen
+cutoff_len: 2048
+packing: true
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 4
+bf16: true
+"""
+FSDP = "distributed_type: FSDP\nmixed_precision: '{}'\nnum_processes: 8\nfsdp_config:\n  {}\n"
+ZERO = """distributed_type: DEEPSPEED
+mixed_precision: '{}'
+num_processes: 8
+deepspeed_config: {{zero_stage: 3, gradient_accumulation_steps: {}}}
+"""
+ENGINES = {
+    "fsdp": FSDP.format("bf16", "fsdp_sharding_strategy: FULL_SHARD"),
+    "fsdp2": FSDP.format("bf16", "fsdp_version: 2"),
+    "fsdp_no": FSDP.format("no", "fsdp_version: 1"),
+    "zero": ZERO.format("bf16", 4),
+    "zero_no": ZERO.format("no", 4),
+    "json": '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}',
+}
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+def test_a_file_of_an_engine_beside_a_job_of_trainer_is_read_as_one_that_it_names(
+    run_command: Run, engine: str
+) -> None:
+    """Its types and its buckets, no DDP, and recomputation as LLaMA-Factory has it by default.
+
+    Micro-batches of 2 in 4 steps on 8 devices are 64 sequences of 2048 tokens: 131,072 tokens.
+    """
+    launch = "engine.json" if engine == "json" else "engine.yaml"
+    texts = {"run.yaml": JOB, launch: ENGINES[engine]}
+    orders = (("run.yaml", launch), (launch, "run.yaml"))
+    specs = [run_command("import", *order, files=texts).out for order in orders]
+    bodies = ["\n".join(one.splitlines()[2:]) for one in specs]
+    assert bodies[0] == bodies[1]
+    (spec, _) = specs
+    assert "recompute     = full" in spec
+    assert "zero = 3" in spec
+    assert "25 MiB" not in spec
+    assert "bucket_copy" not in spec
+    assert ("stops_early = on" in spec) == (engine == "fsdp2")
+    is_fsdp = engine.startswith("fsdp")
+    assert ("catalog.frameworks.pytorch_fsdp" in spec) == is_fsdp
+    assert ("catalog.precisions.bf16_zero_paper" in spec) != is_fsdp
+    assert spec.count("catalog.precisions.") == 1
+    machine = "" if "devices = 8" in spec else "cluster { devices = 8 }\n"
+    chips = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+    study = parcost.load_text(f"{chips}{machine}{spec}")[0].first
+    assert study[Training].global_batch * study[Training].sequence == 131_072
+
+
+def test_replicas_of_a_launcher_beside_a_job_of_trainer_are_replicas(run_command: Run) -> None:
+    texts = {"run.yaml": JOB, "ddp.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\n"}
+    done = run_command("import", "run.yaml", "ddp.yaml", files=texts)
+    assert "bucket       = 25 MiB" in done.out
+    assert "zero = 0" in done.out
+    assert "ddp.yaml, Accelerate 0.20 to 1.12: read with `run.yaml`" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("engine.yaml", ZERO.format("bf16", 8)),
+        ("engine.json", '{"zero_optimization": {"stage": 3}, "gradient_accumulation_steps": 8}'),
+    ],
+)
+def test_steps_of_accumulation_of_two_files_have_to_agree(
+    run_command: Run, name: str, text: str
+) -> None:
+    """Trainer stops where the file of DeepSpeed has others than its own."""
+    done = run_command("import", "run.yaml", name, files={"run.yaml": JOB, name: text})
+    assert done.code == 2
+    assert "set the same attribute to different values" in done.err
+
+
+def test_a_trainer_that_recomputes_by_default_does_so_under_fsdp(run_command: Run) -> None:
+    launch = "accelerate launch --config_file fsdp.yaml src/train.py run.yaml\n"
+    texts = {"run.yaml": JOB, "fsdp.yaml": ENGINES["fsdp"], "run.sh": launch}
+    assert "recompute     = full" in run_command("import", "run.sh", files=texts).out

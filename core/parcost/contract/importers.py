@@ -167,7 +167,8 @@ class Translation:
     keys are known, and change no cost. *unknown* keys are in no table. *missing* are settings that
     the blocks need and the file lacks; the reason says how to set them. *questions* are settings
     that decide the cost and are unknown. *facts* are values outside of blocks that must be equal in
-    files imported together.
+    files imported together. *parts* are names of other files of the job that this translation has
+    in full: their own translations are left out.
     """
 
     blocks: Sequence[ImportedBlock] = ()
@@ -177,6 +178,7 @@ class Translation:
     missing: Sequence[ImportedKey] = ()
     questions: Sequence[ImportQuestion] = ()
     facts: Sequence[ImportedValue] = ()
+    parts: Sequence[str] = ()
     problems: Sequence[ImportProblem] = ()
 
 

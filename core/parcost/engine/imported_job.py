@@ -51,7 +51,11 @@ def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Read
         SpecError: Two files contradict one another.
     """
     warnings: list[Diagnostic] = []
-    files = list(map(_with_names, files))
+    parts = {name for one in files for name in one.translation.parts}
+    files = [
+        evolve(one, translation=Translation()) if one.source.name in parts else _with_names(one)
+        for one in files
+    ]
     facts = [ImportedBlock(kind="", settings=one.translation.facts) for one in files]
     _settings("", zip((one.source for one in files), facts, strict=True))
     for kind in dict.fromkeys(kind for one in files for kind in one.importer.describes):
@@ -72,11 +76,11 @@ def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Read
         imported.setdefault(entry, ImportedValue(name="use", value=entry))
     blocks = _merge([(one.source, block) for one in files for block in one.translation.blocks])
     translation = Translation(uses=list(imported.values()), blocks=blocks)
-    parts = [
+    files = [
         _part(file, blocks, set().union(*known[:at], *known[at + 1 :]))
         for at, file in enumerate(files)
     ]
-    return ImportedJob(translation=translation, files=parts, warnings=warnings)
+    return ImportedJob(translation=translation, files=files, warnings=warnings)
 
 
 def _with_names(file: ImportedFile) -> ImportedFile:

@@ -50,6 +50,8 @@ class Accelerate(JobImporter):
             return Translation(problems=[problem])
         if kind == "fsdp":
             read_fsdp(found)
+            fact = "Accelerate 1.12: fsdp_activation_checkpointing is false"
+            found.assume("training", "recompute", "none", fact)
             _precision(found, sharded=True)
         elif kind == "deepspeed":
             _deepspeed(found)
@@ -81,9 +83,6 @@ def read_fsdp(found: SettingCollector) -> None:
         read_reduction(found)
     if found.switch(f"{_FSDP}activation_checkpointing"):
         found.set("training", "recompute", "full", f"{_FSDP}activation_checkpointing")
-    else:
-        fact = "Accelerate 1.12: fsdp_activation_checkpointing is false"
-        found.assume("training", "recompute", "none", fact)
     if found.switch(f"{_FSDP}offload_params"):
         for name in ("parameters", "optimizer"):
             found.set("offload", name, "1", f"{_FSDP}offload_params")

@@ -90,6 +90,7 @@ class SettingCollector:
         self._missing: list[ImportedKey] = []
         self._problems: list[ImportProblem] = []
         self._questions: list[ImportQuestion] = []
+        self.parts: Sequence[str] = ()  # other files whose keys are among the entries
 
     # Values
 
@@ -309,6 +310,7 @@ class SettingCollector:
             unknown=unknown,
             missing=self._missing,
             questions=self._questions,
+            parts=self.parts,
         )
 
     def _unread_keys(self) -> list[ImportedKey]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from parcost import ImportFile
 from parcost_formats.tools.accelerate import (
+    Accelerate,
     assume_fsdp_types,
     read_compiler,
     read_fsdp,
@@ -26,6 +27,7 @@ from parcost_formats.tools.collector import (
     digits,
     read_configuration,
 )
+from parcost_formats.tools.deepspeed import DeepSpeed
 from parcost_formats.tools.deepspeed_keys import FRAMEWORK, RING_FRAMEWORK, DeepSpeedKeys
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
@@ -41,7 +43,11 @@ _KIND = "distributed_type"
 _CHOOSING = {"multi_gpu", "use_fsdp", "use_deepspeed", "num_processes", "config_file", "cpu"}
 _MIXED = "mixed_precision"
 _NARROW = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
+_NO_FILE = (None, False, "", "none")
 _ENGINES = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
+#: Importers of files of an engine, by the key that names such a file.
+_ENGINE_FILES = {"config_file": Accelerate(), "deepspeed": DeepSpeed()}
+_ENGINE_STEPS = "deepspeed_config.gradient_accumulation_steps"
 _COUNTS = ("num_processes", "num_machines")
 _RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntasks_per_node")
 #: Programs that submit jobs and multiply ``--num_processes`` by their ``--num_nodes``: mason.py of
@@ -105,12 +111,20 @@ class TrainerKeys:
         self._is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
         self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
         self._broken: dict[str, str] = {}  # tables that cannot be read, by key
+        self._given = {  # files of an engine that the user adds to the job
+            key: name
+            for key, importer in _ENGINE_FILES.items()
+            for name, text in file.others.items()
+            if importer.recognizes(name, text)
+        }
+        self._parts: list[str] = []  # of them, those that are read here
         self._add_files()
         self.found = SettingCollector(self._entries, self.rules)
+        self.found.parts = self._parts
         for key, message in self._broken.items():
             self.found.problem(key, message, "such as '{\"use_reentrant\": false}'")
         for attribute, reason, key in self._doubts:
-            name = str(self._entries[key].value).rpartition("/")[2]
+            name = _base(str(self._entries[key].value))
             is_read_alone = key != "fsdp_config" and name.endswith(CONFIGURATIONS)
             own_file = [f"--use {name}"] if is_read_alone else []
             answers = (*own_file, "--set layout.zero=0", "--set layout.zero=3")
@@ -293,7 +307,7 @@ class TrainerKeys:
             found.ask("layout.zero", reason, answers)
             recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             found.ask("precision", "DeepSpeed, FSDP and replicas keep other copies", recipes)
-        if "layout.zero" in options.settings and not (is_open and options.files):
+        if "layout.zero" in options.settings:
             if any("bf16_zero_paper" in one for one in options.uses):
                 found.use(FRAMEWORK, why="DeepSpeed, whose precision --use has")
                 return not is_open
@@ -490,15 +504,24 @@ class TrainerKeys:
                 continue
             key = "deepspeed" if flag.startswith("deepspeed") else flag
             self._entries.setdefault(key, JsonEntry(word.text, word.start, word.end))
+        self._name_given("config_file")
         if "config_file" in self._entries:
             self._add("config_file", "")
         other = "deepspeed_config.deepspeed_config_file"
         if other in self._entries:
             self._entries.setdefault("deepspeed", self._entries[other])
+        self._name_given("deepspeed")
         self._add_deepspeed()
         self._add_fsdp()
         for key in self.rules["names"]["checkpoint_options"]:
             self._add_inline(key)
+
+    def _name_given(self, key: str) -> None:
+        """Let *key* name the file of an engine that the user adds, if the job names none."""
+        keys = self.rules["names"].get(key, [key])
+        stated = [self._entries[one].value for one in keys if one in self._entries]
+        if key in self._given and all(value in _NO_FILE for value in stated):
+            self._entries[key] = JsonEntry(self._given[key], 0, 1)
 
     def _add(self, key: str, ahead: str) -> bool:
         """Add the keys of the file named by *key*, prefixed with *ahead*; return whether it was
@@ -509,6 +532,10 @@ class TrainerKeys:
         named = list_places(name, self._job.script)
         places = [one for one in named if self._file.neighbor(one)]
         text = self._file.neighbor(places[0]) if places else None
+        given = self._given.get("config_file" if key == "config_file" else "deepspeed", "")
+        if given and key != "fsdp_config" and (not text or _base(given) == _base(name)):
+            name, text, places = given, self._file.others[given], []
+            self._parts.append(given)
         if name.lstrip().startswith("{"):
             text, name = name, "inline.json"
         script = self._job.script
@@ -594,11 +621,11 @@ class TrainerKeys:
                 entries["zero_optimization.stage"] = entries.pop("zero_stage")
             else:
                 self._doubts.append(("layout.zero", f"`{key}` names no file", key))
-        elif key and entries[key].value not in (None, False, "", "none"):
+        elif key and entries[key].value not in _NO_FILE:
             self._add(key, "")
         steps = entries.pop("gradient_accumulation_steps", None)
-        if steps is not None and steps.value != AUTO and not own:
-            own = {"gradient_accumulation_steps": steps}
+        if steps is not None and steps.value != AUTO:
+            entries.setdefault(_ENGINE_STEPS if own else "gradient_accumulation_steps", steps)
         entries |= own
         size = entries.get("zero_optimization.reduce_bucket_size")
         if size is not None and size.value == AUTO:
@@ -717,6 +744,7 @@ class TrainerKeys:
         """Read the batch sizes in the file of DeepSpeed; they have to agree with the trainer's."""
         for key, name in (
             ("train_micro_batch_size_per_gpu", "micro_batch"),
+            (_ENGINE_STEPS, "micro_batches"),
             ("train_batch_size", "global_batch"),
         ):
             size = self.found.whole(key)
@@ -866,6 +894,10 @@ def _launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
         else:
             found[name] = following
     return found
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _plain_word(text: str) -> Any:
