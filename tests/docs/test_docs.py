@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -379,3 +380,9 @@ def test_every_module_of_the_runtime_page_exists() -> None:
     for name in modules:
         path = ROOT / ("plugins" if name.startswith("parcost_") else "core/parcost") / name
         assert path.is_dir() or path.with_suffix(".py").is_file(), name
+
+
+def test_the_table_of_commands_has_each_command() -> None:
+    table = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `parcost ([\w-]+)", table, re.MULTILINE))
+    assert named == {one.name for one in entry_points(group="parcost.commands")}

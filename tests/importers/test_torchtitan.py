@@ -837,19 +837,19 @@ LIBRARY = """\
 from torchtitan.models.llama3.config_registry import llama3_8b, llama3_405b
 from torchtitan.trainer import Trainer
 
-def started(name: str) -> Trainer.Config:
+def start_config(name: str) -> Trainer.Config:
     config = llama3_8b()
     config.training.seq_len = 4096
     config.dump_folder = f"out/{name}"
     return config
 
-def sharded() -> Trainer.Config:
-    config = started("sharded")
+def shard_weights() -> Trainer.Config:
+    config = start_config("shard_weights")
     config.parallelism.data_parallel_shard_degree = 8
     return config
 
 def tensor() -> Trainer.Config:
-    config = started("tensor")
+    config = start_config("tensor")
     config.parallelism.tensor_parallel_degree = 2
     return config
 """
@@ -858,11 +858,11 @@ def tensor() -> Trainer.Config:
 def test_a_configuration_of_the_library_is_where_a_job_starts() -> None:
     """The 8B of torchtitan's registry: 1 sequence of 8,192 a rank, each second product saved.
 
-    Releases compute its loss at once or in chunks, which is a question. `started` needs a name,
-    so nobody runs it.
+    Releases compute its loss at once or in chunks, which is a question. `start_config` needs a
+    name, so nobody runs it.
     """
     (problem,) = Torchtitan().translate("jobs.py", LIBRARY).problems
-    assert problem.help == "choose one: --recipe sharded | --recipe tensor"
+    assert problem.help == "choose one: --recipe shard_weights | --recipe tensor"
     options = ImportOptions(recipe="tensor")
     found = Torchtitan().read(ImportFile("jobs.py", LIBRARY, options))
     assert not found.problems

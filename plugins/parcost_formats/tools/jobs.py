@@ -50,7 +50,7 @@ _MOST_RANKS = 16  # of a node; larger units of a fabric are racks
 
 def reasons_of(*tools: str) -> Mapping[str, str]:
     """Return why a tool has no setting, by attribute, block or kind; the last tool counts."""
-    reasons = table("lost")
+    reasons = table("export_gaps")
     return {path: why for tool in ("common", *tools) for path, why in reasons[tool].items()}
 
 

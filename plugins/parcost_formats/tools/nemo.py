@@ -95,7 +95,7 @@ class NeMo(JobImporter):
         return _NeMoReader(entries).translation()
 
 
-def _nested(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
+def _nest_arguments(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
     """Return the entries with the arguments of the trainer that stand beside it under its keys.
 
     Recipes of SageMaker HyperPod have the plugin of the trainer and the options of DDP at the top.
@@ -124,7 +124,7 @@ class _NeMoReader:
         """
         self._unread = unread
         self._table: Mapping[str, Any] = table(TOOL)
-        self._entries = resolve(_nested(entries))
+        self._entries = resolve(_nest_arguments(entries))
         self._found = SettingCollector(self._entries, self._table, assumed)
         self._exported = any(key.endswith("_target_") for key in entries)
 

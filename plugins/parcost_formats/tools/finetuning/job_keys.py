@@ -73,7 +73,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
     training = [one for one in found if any(_key_of(w.text) == "do_train" for w in one.arguments)]
     found = training or found
     texts = {tuple(word.text for word in one.arguments) for one in found}
-    if len({_deciding(one, rules) for one in found}) > 1:
+    if len({_relevant_words(one, rules) for one in found}) > 1:
         place = found[1].program
         decided = [answer for one in found if one.decision for answer in one.decision.answers]
         help = f"choose one: {' | '.join(dict.fromkeys(decided))}" if decided else ""
@@ -111,7 +111,7 @@ def _reject_program(launch: ScriptLaunch, title: str) -> ImportProblem:
     return ImportProblem(message=message, start=place.start, end=place.end, help=BY_HAND)
 
 
-def _deciding(launch: ScriptLaunch, rules: Mapping[str, Any]) -> tuple[str, ...]:
+def _relevant_words(launch: ScriptLaunch, rules: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the words of a command, without those of keys that change nothing in a step.
 
     Runs of a loop over learning rates or seeds are one job.
