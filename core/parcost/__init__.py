@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from parcost.contract.hookspecs import API_VERSION as API_VERSION
     from parcost.contract.hookspecs import hookimpl as hookimpl
     from parcost.contract.importers import DecidingSubject as DecidingSubject
+    from parcost.contract.importers import FileReader as FileReader
+    from parcost.contract.importers import ForeignFile as ForeignFile
+    from parcost.contract.importers import ForeignSource as ForeignSource
     from parcost.contract.importers import ImportedBlock as ImportedBlock
     from parcost.contract.importers import ImportedKey as ImportedKey
     from parcost.contract.importers import ImportedValue as ImportedValue
@@ -172,8 +175,8 @@ HOMES = {
     "contract.figures": "Figure Interval MissingFigure Section",
     "contract.groups": "ClosedForm Communication Group Library Link Phase link_resources",
     "contract.importers": (
-        "DecidingSubject ImportedBlock ImportFile ImportOptions ImportProblem ImportQuestion "
-        "Importer ImportedKey ImportedValue Translation"
+        "DecidingSubject FileReader ForeignFile ForeignSource ImportedBlock ImportFile "
+        "ImportOptions ImportProblem ImportQuestion Importer ImportedKey ImportedValue Translation"
     ),
     "contract.settings": "SettingsProblem SettingsWriter ToolSettings",
     "contract.offers": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ from parcost_apps.cli.output_files import OutputFile
 from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
-    from parcost.binding.foreign import ImportedFile, ImportedJob
     from parcost.contract.importers import (
         ImportedBlock,
         ImportedKey,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     )
     from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection
+    from parcost_formats.imports.translation import ImportedFile, ImportedJob
 
 _BAD_INPUT = 2
 _MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
@@ -54,8 +54,6 @@ def command(
     never run. Several files make one spec: a config.json for the model, a launch script for the
     layout.
     """
-    from attrs import evolve
-
     session = options.session(selection)
     if listed:
         _list(session)
@@ -68,34 +66,10 @@ def command(
         )
         raise click.UsageError(message)
     _check_names(paths, session)
-    from parcost.binding import sources
-    from parcost.contract.importers import ImportedValue
-    from parcost.engine.foreign_jobs import questions_of, with_values
-    from parcost.system.files import split_recipe
-
-    first, recipe = split_recipe(paths[0])
-    files = (*paths[1:], *reading.files)
     values = options.parse_overrides(overrides)
-    inner = next((one for one in values if one.partition(".")[0] not in session.plugins.blocks), "")
-    if inner:
-        message = (
-            f"`--set {inner}`: an imported spec has no block `{inner.partition('.')[0]}`; give "
-            "this option to `parcost eval` of the spec"
-        )
-        raise click.UsageError(message)
-    recipe = recipe or reading.recipe
-    reading = evolve(reading, recipe=recipe, files=files, settings=tuple(values))
-    named = [(sources.read(Path(first), first), Path(first))]
-    job = session.loader.foreign_job(named, reading, {})
-    questions = questions_of(job.files)
-    if questions:
-        Reporter()(questions)
+    job = _read_job(paths, reading, values, session)
+    if job is None:
         return _BAD_INPUT
-    uses = {use.value: use for use in job.translation.uses}
-    for entry in reading.uses:
-        uses.setdefault(entry, ImportedValue(name="use", value=entry))
-    translation = with_values(evolve(job.translation, uses=list(uses.values())), values)
-    job = evolve(job, translation=translation)
     Reporter()(job.warnings)
     with OutputFile(out) as target:
         target.put(_text(job))
@@ -109,15 +83,54 @@ def command(
     return 0
 
 
+def _read_job(
+    paths: Sequence[str], reading: ImportOptions, values: Mapping[str, str], session: Session
+) -> ImportedJob | None:
+    """Return the files as one job with *values*; None after printing questions that are open."""
+    from attrs import evolve
+
+    from parcost.binding import sources
+    from parcost.contract.importers import ImportedValue
+    from parcost.system.files import split_recipe
+    from parcost_formats.imports.questions import questions_of, with_values
+    from parcost_formats.imports.reader import read_job
+
+    first, recipe = split_recipe(paths[0])
+    files = (*paths[1:], *reading.files)
+    inner = next((one for one in values if one.partition(".")[0] not in session.plugins.blocks), "")
+    if inner:
+        message = (
+            f"`--set {inner}`: an imported spec has no block `{inner.partition('.')[0]}`; give "
+            "this option to `parcost eval` of the spec"
+        )
+        raise click.UsageError(message)
+    recipe = recipe or reading.recipe
+    reading = evolve(reading, recipe=recipe, files=files, settings=tuple(values))
+    job = read_job([(sources.read(Path(first), first), Path(first))], reading, session)
+    if questions := questions_of(job.files):
+        Reporter()(questions)
+        return None
+    uses = {use.value: use for use in job.translation.uses}
+    for entry in reading.uses:
+        uses.setdefault(entry, ImportedValue(name="use", value=entry))
+    return evolve(
+        job, translation=with_values(evolve(job.translation, uses=list(uses.values())), values)
+    )
+
+
 def _list(session: Session) -> None:
-    for name, importer in sorted(session.loader.importers.items()):
+    from parcost_formats.imports.reader import importers_of
+
+    for name, importer in sorted(importers_of(session).items()):
         put(f"{name:14} {importer.title}\n")
 
 
 def _check_names(paths: Sequence[str], session: Session) -> None:
     """Reject the name of a format given in place of a file."""
+    from parcost_formats.imports.reader import importers_of
+
     for path in paths:
-        if path in session.loader.importers and not Path(path).exists():
+        if path in importers_of(session) and not Path(path).exists():
             raise click.UsageError(
                 f"`{path}` is a format: write `parcost import --from {path} FILE`"
             )
@@ -125,8 +138,8 @@ def _check_names(paths: Sequence[str], session: Session) -> None:
 
 def _text(job: ImportedJob) -> str:
     """Return the spec, with a comment on top that names the files."""
-    from parcost.binding.foreign import spec_lines
     from parcost.language.format import format_text
+    from parcost_formats.imports.spec_text import spec_lines
 
     head = [f"# From `{escape_line(one.source.name)}`, {one.importer.title}." for one in job.files]
     lines = [line.text for line in spec_lines(job.translation)]

@@ -23,7 +23,7 @@ HOOKS = [name for name, spec in vars(hookspecs).items() if hasattr(spec, "parcos
 PLAIN = {type, str, float, parcost.Collective, parcost.Schedule, parcost.KernelModel}
 PLAIN |= {parcost.Exporter, parcost.contract.offers.FileExporter, parcost.Importer}
 PLAIN |= {parcost.TimelineExporter, parcost.TimelineFileExporter}
-PLAIN |= {parcost.SettingsWriter}
+PLAIN |= {parcost.FileReader, parcost.SettingsWriter}
 
 
 class Wire(Link):

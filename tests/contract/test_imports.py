@@ -118,7 +118,7 @@ OPEN_TO = {
         "parcost.language",
         "parcost_formats.rendering",
         "parcost.plugins",
-        "parcost.binding.foreign",  # writes blocks as a spec
+        "parcost_formats.imports",  # writes blocks as a spec
         "parcost.system",
     ),
     "parcost_formats.tools": ("parcost.language.writer",),  # provenance of values
@@ -143,13 +143,14 @@ OPEN_TO = {
 
 #: What programs share, lowest first: pages, the command line, batches, options of commands.
 SHARED = (
+    "parcost_formats.imports",
     "parcost_formats.rendering",
     "parcost_apps.cli",
     "parcost_apps.batch",
     "parcost_apps.options",
 )
 #: Programs around the core, which is open to them.
-PROGRAMS = {"parcost_formats.rendering"} | {
+PROGRAMS = {"parcost_formats.imports", "parcost_formats.rendering"} | {
     f"parcost_apps.{path.stem}"
     for path in (ROOT / "plugins" / "parcost_apps").iterdir()
     if path.stem not in ("executors", "new_plugin")

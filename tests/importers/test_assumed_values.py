@@ -16,8 +16,9 @@ from parcost import (
     ImportQuestion,
     Translation,
 )
-from parcost.binding.foreign import spec_lines, translate
 from parcost.language.text import Source
+from parcost_formats.imports.spec_text import spec_lines
+from parcost_formats.imports.translation import translate
 
 Run = Callable[..., Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from parcost import Importer
-from parcost.binding.foreign import translate
 from parcost.language.text import Source
 from parcost.plugins.discovery import load
 from parcost_apps.testing.renaming import renamings, silent_answers, strange_values
+from parcost_formats.imports.translation import translate
 from parcost_formats.tools.keys import keys_of, releases
 
 FILES = {

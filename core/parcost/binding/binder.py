@@ -69,7 +69,7 @@ class Binder:
         not in the spec are in ``lacking``. They are errors only if a plugin reads the block.
         """
         preludes = list(self.loader.preludes())
-        for module in (*preludes, *_closure(self.module, set())):
+        for module in (*preludes, *self.module.closure()):
             self.diagnostics += module.diagnostics
         self._read_study()
         self.definitions.build(preludes, self.module, self.study)
@@ -462,21 +462,6 @@ def _ending_in(path: str, known: Sequence[str]) -> str | None:
     last = path.rsplit(".", 1)[-1]
     found = [f"`{name}`" for name in known if name.rsplit(".", 1)[-1] == last]
     return f"did you mean {' or '.join(found[:3])}?" if found else None
-
-
-def _closure(module: Module, done: set[int]) -> list[Module]:
-    """Return *module* and everything that it imports, each once."""
-    if id(module) in done:
-        return []
-    done.add(id(module))
-    found = [module]
-    for other in (
-        *module.merged,
-        *module.aliases.values(),
-        *(m for m, _, _ in module.imported_blocks),
-    ):
-        found += _closure(other, done)
-    return found
 
 
 def _provenance(node: s.Attribute, definition: Definition) -> tuple[str, str]:

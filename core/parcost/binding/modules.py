@@ -9,8 +9,6 @@ imports bring the one block that they name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +16,8 @@ from attrs import Factory, evolve
 
 from parcost.binding import sources
 from parcost.binding.allowances import Allowance, read_allowances
-from parcost.binding.deciding import is_answered, lay_over, stated_values, without_assumed
-from parcost.binding.foreign import (
-    ForeignSource,
-    ImportedFile,
-    ImportedJob,
-    importer_for,
-    parse_foreign,
-    translate,
-    unused_options,
-)
-from parcost.binding.neighbors import Neighbors
 from parcost.binding.values import BoundValue
-from parcost.contract.importers import (
-    PLAIN,
-    DecidingSubject,
-    ImportedValue,
-    Importer,
-    ImportOptions,
-)
+from parcost.contract.importers import PLAIN, ForeignFile, ForeignSource, ImportOptions
 from parcost.contract.offers import Catalogue
 from parcost.contract.origin import Origin
 from parcost.language import syntax as s
@@ -49,7 +30,7 @@ from parcost.language.diagnostics import (
 )
 from parcost.language.errors import SpecError, error_at
 from parcost.language.parse import parse
-from parcost.language.text import Source, Span
+from parcost.language.text import Source
 from parcost.records import define, record
 from parcost.system.files import (
     SPEC,
@@ -98,7 +79,7 @@ class Module:
     diagnostics: list[Diagnostic] = Factory(list)
     allowances: list[Allowance] = Factory(list)
     reading: ImportOptions = PLAIN
-    beside: dict[Path, str] = Factory(dict)  # texts of other files that it is read from
+    beside: Mapping[Path, str] = Factory(dict)  # texts of other files that it is read from
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     laid: dict[int, Any] = Factory(dict)  # definitions of a catalogue's inner blocks, by their id
     _labelled: dict[str, s.Block] = Factory(dict)
@@ -107,28 +88,23 @@ class Module:
     def scope(self) -> list[Module]:
         """Return this file and those merged into it, each once, in the order of lookup."""
         if not self._scope:
-            found: dict[int, Module] = {}
-            left = [self]
-            while left:
-                one = left.pop()
-                if id(one) not in found:
-                    found[id(one)] = one
-                    left += reversed(one.merged)
-            self._scope = list(found.values())
+            self._scope = _reached(self, lambda one: one.merged)
         return self._scope
+
+    def closure(self) -> list[Module]:
+        """Return this file and every file that it imports, each once."""
+        return _reached(
+            self,
+            lambda one: [
+                *one.merged,
+                *one.aliases.values(),
+                *(module for module, _, _ in one.imported_blocks),
+            ],
+        )
 
     def all_allowances(self) -> list[Allowance]:
         """Return the allowances of this file and of every file that it imports."""
-        found: dict[int, Module] = {}
-        left = [self]
-        while left:
-            one = left.pop()
-            if id(one) not in found:
-                found[id(one)] = one
-                left += one.merged
-                left += one.aliases.values()
-                left += (module for module, _, _ in one.imported_blocks)
-        return [allowance for one in found.values() for allowance in one.allowances]
+        return [allowance for one in self.closure() for allowance in one.allowances]
 
     def labelled(self, label: str) -> s.Block | None:
         """Return the first block of the file that carries *label*."""
@@ -138,28 +114,36 @@ class Module:
         return self._labelled.get(label) if label else None
 
 
-def _single_file(files: Sequence[ImportedFile]) -> ImportedJob:
-    return ImportedJob(translation=files[0].translation, files=files)
+def _reached(module: Module, inner: Callable[[Module], Sequence[Module]]) -> list[Module]:
+    """Return a file and those that it leads to by *inner*, depth first, each once."""
+    found: dict[int, Module] = {}
+    left = [module]
+    while left:
+        one = left.pop()
+        if id(one) not in found:
+            found[id(one)] = one
+            left += reversed(inner(one))
+    return list(found.values())
 
 
 @define(eq=False)
 class Loader:
     """Reads modules, each once. *catalogues* are the catalogues by name.
 
-    *absences* has a sentence for each plugin that is not in use. *read_importers* returns the
-    importers by name, which only files of other tools need. *rules* returns the page of each rule,
-    which only a file with allowances needs. *join* makes one job of several files of other tools.
-    *buffers* are unsaved texts in place of files, by real path.
+    *absences* has a sentence for each plugin that is not in use. *rules* returns the page of each
+    rule, which only a file with allowances needs. *read_foreign* reads a file of another tool, and
+    *tool_of* returns the importer of a file by the kind of its blocks. *buffers* are unsaved texts
+    in place of files, by real path.
 
     *made* caches objects of catalogue blocks that are equal in every study. Its values include the
     origins of the attributes of each object and its inner objects, by id.
     """
 
     catalogues: Mapping[str, Catalogue]
-    absences: Sequence[str] = ()
-    read_importers: Callable[[], Mapping[str, Importer]] = dict
-    rules: Callable[[], Mapping[str, RulePage]] = dict
-    join: Callable[[Sequence[ImportedFile]], ImportedJob] = _single_file
+    absences: Sequence[str]
+    rules: Callable[[], Mapping[str, RulePage]]
+    read_foreign: Callable[[Source, Path, ImportOptions], ForeignFile]
+    tool_of: Callable[[str, str], str]
     buffers: Mapping[str, Buffer] = Factory(dict)
     made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
     _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
@@ -167,11 +151,6 @@ class Loader:
     _stamps: dict[str, tuple[tuple[int, int], ...]] = Factory(dict)
     _open: list[str] = Factory(list)
     _checked: dict[str, bool] = Factory(dict)  # whether a file is as it was, by this load
-
-    @property
-    def importers(self) -> Mapping[str, Importer]:
-        """The importers of files of other tools, by name."""
-        return self.read_importers()
 
     def __len__(self) -> int:
         """Return the number of files in memory."""
@@ -296,8 +275,14 @@ class Loader:
         reading: ImportOptions = PLAIN,
         plain: bool = False,
     ) -> Module:
-        beside: dict[Path, str] = {}
-        source, tree, found = self._parse(source, path, reading, beside, plain=plain)
+        beside: Mapping[Path, str] = {}
+        if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
+            tree, found = parse(source)
+            if all(name.endswith(sources.SUFFIX) for name in reading.files):
+                found += reading.unused([source.name])
+        else:
+            file = self.read_foreign(source, path, reading)
+            source, tree, beside, found = file.source, file.tree, file.beside, [*file.diagnostics]
         module = Module(source, path, catalogue, tree, reading=reading, beside=beside)
         module.diagnostics += found
         module.allowances, wrong = read_allowances(
@@ -308,7 +293,7 @@ class Loader:
             self._modules[key] = module
         self._open.append(key)
         try:
-            for item in (*tree.items, *_use_items(reading)):
+            for item in (*tree.items, *use_items(reading)):
                 self._item(item, module, root)
             self._merge_files(module, plain=not isinstance(source, ForeignSource))
             self._merge_anchors(module, root)
@@ -324,28 +309,6 @@ class Loader:
                 )
             )
         return module
-
-    def _parse(
-        self,
-        source: Source,
-        path: Path | None,
-        reading: ImportOptions,
-        beside: dict[Path, str],
-        *,
-        plain: bool,
-    ) -> tuple[Source, s.Block, Sequence[Diagnostic]]:
-        """Return the syntax tree of a file, either a *plain* spec or a file of another tool.
-
-        Texts of the other files that are read for it are added to *beside*.
-        """
-        if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
-            tree, errors = parse(source)
-            alone = all(name.endswith(sources.SUFFIX) for name in reading.files)
-            unused = unused_options((), reading, source.name) if alone else ()
-            return source, tree, [*errors, *unused]
-        given = self._added_kinds(reading)
-        job = self.foreign_job([(source, path)], reading, beside)
-        return parse_foreign(job, {*reading.settings, *given})
 
     def _merge_files(self, module: Module, *, plain: bool) -> None:
         """Merge the other specs of the command line; *plain* also merges files of other tools."""
@@ -363,120 +326,8 @@ class Loader:
                 for item in _anchor_items(given, number):
                     self._item(item, module, root)
                 continue
-            tool = self._anchor_tool(given)
+            tool = self.tool_of(given, _ANCHOR)
             module.merged.append(self.file(Path(given), given, reading=ImportOptions(tool=tool)))
-
-    def _anchor_tool(self, name: str) -> str:
-        """Return the importer that reads measured runs from the file *name*.
-
-        Raises:
-            SpecError: No importer does.
-        """
-        able = {n: one for n, one in self.importers.items() if _ANCHOR in one.describes}
-        if len(able) == 1:
-            return next(iter(able))
-        source = sources.read(Path(name), name)
-        return importer_for(name, source.text, able).name
-
-    def foreign_job(
-        self,
-        named: Sequence[tuple[Source, Path]],
-        reading: ImportOptions,
-        beside: dict[Path, str],
-    ) -> ImportedJob:
-        """Return files of other tools as one job, together with the further files of *reading*.
-
-        Texts of all files but the first are added to *beside*.
-
-        Raises:
-            SpecError: A file has errors, or contradicts another one or the command line.
-        """
-        given = self._added_kinds(reading)
-        found: list[ImportedFile] = []
-        problems: list[Diagnostic] = []
-        foreign = [name for name in reading.files if not name.endswith(sources.SUFFIX)]
-        files = [(source, path, reading.recipe) for source, path in named]
-        for name, recipe in map(split_recipe, foreign):
-            path = Path(name)
-            try:
-                source = sources.read(path, str(path))
-                beside[path.resolve()] = source.text
-                files.append((source, path, recipe or reading.recipe))
-            except SpecError as error:
-                problems += error.diagnostics
-        for source, path, recipe in files:
-            others = {one.name: one.text for one, _, _ in files if one is not source}
-            try:
-                own = evolve(reading, recipe=recipe)
-                found.append(self._foreign_file(source, path, own, given, beside, others))
-            except SpecError as error:
-                problems += error.diagnostics
-        if problems:
-            raise SpecError(problems)
-        warnings = list(unused_options(found, reading))
-        if len(found) == 1:
-            return ImportedJob(translation=found[0].translation, files=found, warnings=warnings)
-        job = self.join(found)
-        return evolve(job, warnings=[*warnings, *job.warnings])
-
-    def _foreign_file(
-        self,
-        source: Source,
-        path: Path,
-        reading: ImportOptions,
-        given: Mapping[str, tuple[str, Span, str]],
-        beside: dict[Path, str],
-        others: Mapping[str, str],
-    ) -> ImportedFile:
-        """Return a file of another tool, without assumptions that the command line replaces.
-
-        *others* are the texts of the other files of the job, by name.
-        """
-        neighbors = Neighbors(path)
-        importer = self._importer(source, reading.tool, neighbors, several=bool(others))
-        translation = translate(importer, source, reading, neighbors, others)
-        beside |= neighbors.read
-        problems = [
-            _contradiction(subject, one, source, *given[kind][:2])
-            for subject in importer.subjects
-            for kind in given
-            if kind in subject.attributes
-            for one in islice(stated_values(translation, subject), 1)
-            if one.value != given[kind][0]
-        ]
-        if problems:
-            raise SpecError(problems)
-        translation = without_assumed(translation, importer.subjects, given)
-        labels = {kind: label for kind, (_, _, label) in given.items()}
-        translation = lay_over(translation, importer.needs, labels)
-        known = {*given, *reading.settings}
-        open_ones = [one for one in translation.questions if not is_answered(one, known)]
-        translation = evolve(translation, questions=open_ones)
-        return ImportedFile(
-            source=source, importer=importer, translation=translation, neighbor=neighbors
-        )
-
-    def _importer(
-        self, source: Source, tool: str, neighbor: Neighbors, *, several: bool
-    ) -> Importer:
-        """Return the importer of a file; of *several* files, *tool* reads those not recognized."""
-        if tool and several:
-            with suppress(SpecError):
-                return importer_for(source.name, source.text, self.importers, "", neighbor)
-        return importer_for(source.name, source.text, self.importers, tool, neighbor)
-
-    def _added_kinds(self, reading: ImportOptions) -> Mapping[str, tuple[str, Span, str]]:
-        """Return the blocks that `--use` adds, by kind: the entry, its place and its label."""
-        found: dict[str, tuple[str, Span, str]] = {}
-        if not reading.uses:
-            return found
-        adding = Module(Source("--use", ""), None)
-        for item in _use_items(reading):
-            before = len(adding.imported_blocks)
-            self._use(item, adding, None)
-            for _, block, label in adding.imported_blocks[before:]:
-                found[block.kind.text] = (_entry_text(item), item.span, label)
-        return found
 
     def _item(self, item: s.Item, module: Module, root: Path | None) -> None:
         match item:
@@ -508,7 +359,7 @@ class Loader:
         word = first.text if isinstance(first, s.Path) else ""
         if word == "use":
             try:
-                self._use(item, module, root)
+                self.use(item, module, root)
             except SpecError as error:
                 module.diagnostics += error.diagnostics
         elif word == "requires":
@@ -516,7 +367,12 @@ class Loader:
         else:
             module.diagnostics.append(unknown_statement(item))
 
-    def _use(self, item: s.Statement, module: Module, root: Path | None) -> None:
+    def use(self, item: s.Statement, module: Module, root: Path | None) -> None:
+        """Add the import of a statement to *module*.
+
+        Raises:
+            SpecError: There is no such entry or file, or it has errors.
+        """
         target, alias = _use_words(item)
         if isinstance(target, s.Text):
             imported = self._imported_file(target, module, root)
@@ -740,7 +596,7 @@ def base_of(block: s.Block) -> s.Path | None:
     )
 
 
-def _use_items(reading: ImportOptions) -> Sequence[s.Statement]:
+def use_items(reading: ImportOptions) -> Sequence[s.Statement]:
     """Return the imports that the command line adds to a file."""
     if not reading.uses:
         return ()
@@ -757,25 +613,6 @@ def _anchor_items(given: str, number: int) -> Sequence[s.Item]:
     if found:
         raise SpecError(found)
     return tree.items
-
-
-def _entry_text(item: s.Statement) -> str:
-    """Return the entry in a `use` statement of the command line."""
-    return item.span.text.removeprefix("use").strip()
-
-
-def _contradiction(
-    subject: DecidingSubject, one: ImportedValue, source: Source, entry: str, place: Span
-) -> Diagnostic:
-    """Return an error that points at a value of a file and at the option that contradicts it."""
-    return problem(
-        "import-conflict",
-        f"{subject.name} is {one.value} in `{source.name}`, and {entry} on the command line",
-        Span(source, one.start, one.end),
-        f"`{one.key}`" if one.key else "",
-        also=[(place, "")],
-        help=f"remove `--use {entry}`, or change the file",
-    )
 
 
 def _several_blocks(target: s.Text, alias: s.Name, kinds: Sequence[str]) -> SpecError:

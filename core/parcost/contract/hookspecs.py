@@ -18,7 +18,7 @@ from parcost.contract.charts import Chart, PassTimeline, PointTable
 from parcost.contract.checks import Check
 from parcost.contract.figures import Figure, Interval, MissingFigure, Section
 from parcost.contract.groups import Group, Library
-from parcost.contract.importers import Importer
+from parcost.contract.importers import FileReader, Importer
 from parcost.contract.offers import (
     Catalogue,
     Exporter,
@@ -89,6 +89,11 @@ def timeline_exporters() -> Iterable[TimelineExporter | TimelineFileExporter]:  
 @hookspec
 def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
     """Importers, which read files of other tools as specs."""
+
+
+@hookspec
+def file_readers() -> Iterable[FileReader]:  # type: ignore[empty-body]
+    """The reader of files that are not specs, such as files of other tools; the first by name."""
 
 
 @hookspec

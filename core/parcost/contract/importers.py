@@ -8,12 +8,18 @@ the user.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from attrs import astuple
+from attrs import astuple, evolve, field
 
-from parcost.records import record
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.language.errors import SpecError
+from parcost.language.text import Source
+from parcost.records import frozen, record
 
 
 @record
@@ -43,6 +49,36 @@ class ImportOptions:
     def key(self) -> tuple[str, ...]:
         """A hash key of the options, as texts; empty for a plain spec."""
         return () if self == PLAIN else tuple(map(repr, astuple(self)))
+
+    def unused(
+        self, names: Sequence[str], has_effect: Callable[[ImportOptions], bool] = lambda _: False
+    ) -> Iterator[Diagnostic]:
+        """Yield a warning for each option without effect on the files *names*.
+
+        *has_effect* gets the options without it, and returns whether a file is read differently.
+        """
+        without = [
+            (
+                f"--set-env {name}",
+                evolve(self, environment=tuple(p for p in self.environment if p[0] != name)),
+            )
+            for name, _ in self.environment
+        ]
+        if self.recipe:
+            without.append((f"--recipe {self.recipe}", evolve(self, recipe="")))
+        if self.family:
+            without.append((f"--as {self.family}", evolve(self, family="")))
+        if self.text_only:
+            without.append(("--text-only", evolve(self, text_only=False)))
+        for option, other in without:
+            if not has_effect(other):
+                yield Diagnostic(
+                    "import-option",
+                    f"`{option}` has no effect on {', '.join(f'`{name}`' for name in names)}",
+                    place=names[0],
+                    help="leave it out, or check the name and the file",
+                    severity=Severity.WARNING,
+                )
 
 
 PLAIN = ImportOptions()  # a spec, or a file of a tool that its content shows
@@ -229,3 +265,59 @@ class Importer(ABC):
     def read(self, file: ImportFile) -> Translation:
         """Return the blocks of a file; override it to use options or neighbouring files."""
         return self.translate(file.name, file.text)
+
+
+@frozen(slots=False, eq=False)
+class ForeignSource(Source):
+    """The text of a file of another tool; a reader derives a class with what it read.
+
+    *assumptions* are the assumed attributes, each with its value and the reason.
+    """
+
+    assumptions: Sequence[tuple[str, str, str]] = field(default=(), repr=False)
+
+    def questions(self, module: Any, given: Collection[str]) -> Sequence[Diagnostic]:  # noqa: ARG002
+        """Return errors for values that decide the cost of *module*, and are not *given*."""
+        return ()
+
+    def explain(
+        self,
+        error: SpecError,
+        module: Any,  # noqa: ARG002
+        given: Collection[str],  # noqa: ARG002
+        plugins: Any,  # noqa: ARG002
+    ) -> SpecError:
+        """Return *error* with the options that complete the job in *module*, if it needs any."""
+        return error
+
+
+@record(kw_only=True, eq=False)
+class ForeignFile:
+    """A file of another tool as a syntax tree. *beside* are the texts of other files it needs."""
+
+    source: ForeignSource
+    tree: s.Block
+    diagnostics: Sequence[Diagnostic] = ()
+    beside: Mapping[Path, str] = MappingProxyType({})
+
+
+class FileReader(ABC):
+    """Reads files that are not specs, by the importers of a session."""
+
+    name: str
+
+    @abstractmethod
+    def read(self, source: Source, path: Path, options: ImportOptions, session: Any) -> ForeignFile:
+        """Return the file as a syntax tree, whose spans are in the file.
+
+        Raises:
+            SpecError: The file has errors, or no importer reads it.
+        """
+
+    @abstractmethod
+    def tool_of(self, name: str, kind: str, session: Any) -> str:
+        """Return the importer that reads blocks of *kind* from the file *name*.
+
+        Raises:
+            SpecError: No importer does.
+        """

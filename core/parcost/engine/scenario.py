@@ -19,10 +19,10 @@ from parcost.binding.binder import Binder
 from parcost.binding.defaults import setting
 from parcost.binding.modules import Loader, Module
 from parcost.binding.scope import Sweep, SweepAxis
+from parcost.contract.importers import ForeignSource
 from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
 from parcost.engine.attribute_reads import record, written_attributes
-from parcost.engine.foreign_jobs import with_options
 from parcost.engine.point_diagnostics import PointDiagnostic, PointNames, merge, merge_diagnostics
 from parcost.engine.study import SpecStudy
 from parcost.expectations.claims import Claims
@@ -190,7 +190,10 @@ class Scenario:
 
     def explain(self, error: SpecError) -> SpecError:
         """Return *error*, with the options that complete a file of another tool if it needs any."""
-        return with_options(error, self.module, self.overrides, self.plugins)
+        source = self.module.source
+        if not isinstance(source, ForeignSource):
+            return error
+        return source.explain(error, self.module, self.overrides, self.plugins)
 
     def forget(self) -> None:
         """Drop the bound study, which has reference cycles; used by batches."""

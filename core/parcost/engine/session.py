@@ -18,22 +18,21 @@ from typing import Any
 from attrs import evolve, field
 
 from parcost.binding.defaults import setting
-from parcost.binding.foreign import ImportedFile, ImportedJob
 from parcost.binding.modules import Loader, Module, label_of
 from parcost.binding.requirements import check
 from parcost.binding.sources import SUFFIX
-from parcost.contract.importers import PLAIN, Importer, ImportOptions
-from parcost.engine.foreign_jobs import open_questions
-from parcost.engine.imported_job import import_job
+from parcost.contract.calls import CallError, call
+from parcost.contract.importers import PLAIN, ForeignFile, ForeignSource, ImportOptions
 from parcost.engine.scenario import Scenario
 from parcost.language.diagnostics import Diagnostic, Severity, problem
-from parcost.language.errors import SpecError
+from parcost.language.errors import ParcostError, PluginError, SpecError
+from parcost.language.text import Source
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.plugins.rule_pages import RulePage, rule_pages
 from parcost.records import frozen
 from parcost.report.report import Report
-from parcost.system.files import split_recipe
+from parcost.system.files import failure, split_recipe
 
 
 @frozen(eq=False, slots=False)
@@ -48,17 +47,31 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
-        loader = Loader(catalogues, self.plugins.absences, self._importers, self._rules, self._join)
+        loader = Loader(catalogues, self.plugins.absences, self._rules, self._read, self._tool_of)
         object.__setattr__(self, "loader", loader)
-
-    def _importers(self) -> Mapping[str, Importer]:
-        return {name: one for name, (_, one) in self.plugins.offers("importers").items()}
 
     def _rules(self) -> Mapping[str, RulePage]:
         return rule_pages(self.plugins).pages
 
-    def _join(self, files: Sequence[ImportedFile]) -> ImportedJob:
-        return import_job(files, (), self)
+    def _read(self, source: Source, path: Path, options: ImportOptions) -> ForeignFile:
+        found: ForeignFile = self._call_reader(source.name, "read", source, path, options, self)
+        return found
+
+    def _tool_of(self, name: str, kind: str) -> str:
+        found: str = self._call_reader(name, "tool_of", name, kind, self)
+        return found
+
+    def _call_reader(self, name: str, method: str, *arguments: Any) -> Any:
+        """Return the answer of the plugin that reads files of other tools."""
+        for plugin, reader in self.plugins.offers("file_readers").values():
+            try:
+                function = getattr(reader, method)
+                return call(function, *arguments, module=plugin.module, passing=ParcostError)
+            except CallError as error:
+                message = f"plugin {plugin} failed in `file_readers`: {error}"
+                raise PluginError(message) from error
+        message = f"`{name}` is not a spec, and no plugin reads other files"
+        raise failure("not-a-spec", message, name)
 
     def load(
         self,
@@ -144,7 +157,8 @@ def scenarios_of(
     path = module.source.name
     stem = Path(path).stem
     errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]
-    if questions := open_questions(module, overrides):
+    foreign = [one.source for one in module.closure() if isinstance(one.source, ForeignSource)]
+    if foreign and (questions := foreign[0].questions(module, overrides)):
         raise SpecError([*errors, *questions])
     if not module.studies:
         if errors and not module.blocks:

@@ -68,7 +68,7 @@ def command(
     study, values, reading, _ = given
     thresholds = list(_thresholds(limits))
     session = given.session()
-    if values and is_one_job(sides, reading, lambda: session.loader):
+    if values and is_one_job(sides, reading, lambda: session):
         reading = evolve(reading, files=(*sides[1:], *reading.files))
         sides = sides[:1]
     with ExitStack() as stack:

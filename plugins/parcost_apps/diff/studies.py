@@ -12,7 +12,6 @@ from attrs import evolve
 from parcost.binding.modules import Module
 from parcost.binding.sources import title_of
 from parcost.contract.importers import PLAIN, ImportOptions
-from parcost.engine.foreign_jobs import left_to_options
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session
 from parcost.records import record
@@ -20,6 +19,7 @@ from parcost.report.rejection import Rejection, attempt
 from parcost.report.report import Report
 from parcost_apps.batch.scenarios import passed_over, scenarios
 from parcost_apps.diff.changes import StudyChange, compare
+from parcost_formats.imports.questions import left_to_options
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name
 

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from parcost.binding.foreign import spec_lines, translate
 from parcost.contract.calls import CallError, call
 from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
 from parcost.contract.settings import SettingsWriter, ToolSettings
@@ -28,6 +27,9 @@ from parcost.system.files import failure
 from parcost.version import __version__
 from parcost_apps.cli.messages import write_message
 from parcost_apps.cli.output_files import OutputFile
+from parcost_formats.imports.reader import importers_of
+from parcost_formats.imports.spec_text import spec_lines
+from parcost_formats.imports.translation import translate
 from parcost_formats.rendering.resolved_spec import (
     AttributeText,
     SpecBlock,
@@ -70,7 +72,7 @@ def writer_of(session: Session, name: str) -> SettingsWriter:
     if name in offered:
         return offered[name][1]
     tools = "tools: " + ", ".join(sorted(offered))
-    if name in session.loader.importers:
+    if name in importers_of(session):
         message = f"files of `{name}` are read, and no plugin writes its settings"
         raise failure("unknown-tool", message, "", tools)
     message = f"no plugin writes settings of `{name}`"
@@ -123,7 +125,7 @@ def read_back(study: Study, writer: SettingsWriter, text: str, session: Session)
     Raises:
         PluginError: No importer reads the text, or it has errors.
     """
-    importer: Importer | None = session.loader.importers.get(writer.reader)
+    importer: Importer | None = importers_of(session).get(writer.reader)
     if importer is None:
         message = f"no importer `{writer.reader}` reads its settings back"
         raise PluginError(f"settings writer `{writer.name}`: {message}")

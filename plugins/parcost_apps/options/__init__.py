@@ -146,7 +146,7 @@ def reading(command: F, *, joins: bool = True) -> F:
 
             chosen = PluginSelection(rest["without"], rest["files"])
             rest[kind], options = joined_job(
-                rest[kind], options, lambda: session(chosen).loader, only=kind == "path"
+                rest[kind], options, lambda: session(chosen), only=kind == "path"
             )
         if isinstance(rest.get("path"), tuple):
             if len(rest["path"]) > 1:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from parcost_apps.cli.messages import write_message
 
 if TYPE_CHECKING:
-    from parcost.binding.foreign import ImportedFile
-    from parcost.binding.modules import Loader
     from parcost.contract.importers import ImportOptions
+    from parcost.engine.session import Session
+    from parcost_formats.imports.translation import ImportedFile
 
 #: Ends of names that are files, whether or not they are there, and no entries of a catalogue.
 _SUFFIXES = (".json", ".par", ".py", ".sh", ".toml", ".yaml", ".yml")
@@ -37,7 +37,7 @@ def is_foreign(path: str) -> bool:
 
 
 def joined_job(
-    paths: Sequence[str], reading: ImportOptions, loader: Callable[[], Loader], *, only: bool
+    paths: Sequence[str], reading: ImportOptions, session: Callable[[], Session], *, only: bool
 ) -> tuple[tuple[str, ...], ImportOptions]:
     """Return the files to read and the options; the files of one job are joined into the first."""
     from attrs import evolve
@@ -45,7 +45,7 @@ def joined_job(
     if len(paths) < 2 or not all(map(is_foreign, paths)):
         return tuple(paths), reading
     if not only:
-        found = _read_files(paths, reading, loader())
+        found = _read_files(paths, reading, session())
         rivals = _rivals(found)
         if rivals:
             write_message(
@@ -58,11 +58,13 @@ def joined_job(
     return (paths[0],), evolve(reading, files=(*paths[1:], *reading.files))
 
 
-def is_one_job(paths: Sequence[str], reading: ImportOptions, loader: Callable[[], Loader]) -> bool:
+def is_one_job(
+    paths: Sequence[str], reading: ImportOptions, session: Callable[[], Session]
+) -> bool:
     """Return whether files are of different tools, and no two describe the same part of a job."""
     if len(paths) < 2 or not all(map(is_foreign, paths)):
         return False
-    found = _read_files(paths, reading, loader())
+    found = _read_files(paths, reading, session())
     tools = {file.importer.name for file in found}
     return len(tools) == len(paths) and _rivals(found) is None
 
@@ -74,13 +76,16 @@ def _is_file(entry: str) -> bool:
     return os.path.isfile(name) or name.endswith(_SUFFIXES)
 
 
-def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) -> list[ImportedFile]:
+def _read_files(
+    paths: Sequence[str], reading: ImportOptions, session: Session
+) -> list[ImportedFile]:
     """Return the files that can be read on their own."""
     from attrs import evolve
 
     from parcost.binding import sources
     from parcost.language.errors import SpecError
     from parcost.system.files import split_recipe
+    from parcost_formats.imports.reader import read_job
 
     found: list[ImportedFile] = []
     for named in paths:
@@ -88,7 +93,7 @@ def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) ->
         own = evolve(reading, files=(), uses=(), recipe=recipe or reading.recipe)
         try:
             source = sources.read(Path(path), path)
-            found += loader.foreign_job([(source, Path(path))], own, {}).files
+            found += read_job([(source, Path(path))], own, session).files
         except SpecError:  # which the evaluation reports
             continue
     return found

@@ -7,7 +7,6 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import ClassVar
 
-from parcost.binding.foreign import translate
 from parcost.contract.hookspecs import hookimpl
 from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
 from parcost.engine.session import Session
@@ -15,6 +14,7 @@ from parcost.language.errors import SpecError
 from parcost.language.text import Source
 from parcost.plugins.discovery import load as load_plugins
 from parcost_apps.testing.renaming import renamings, silent_answers, strange_values
+from parcost_formats.imports.translation import translate
 
 _MOST_PREFIXES = 60
 _HOSTILE = (

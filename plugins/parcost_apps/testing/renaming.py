@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from parcost.binding.deciding import paths
-from parcost.binding.foreign import translate
 from parcost.contract.importers import ImportedValue, Importer, Translation
 from parcost.language.errors import SpecError
 from parcost.language.text import Source
 from parcost.records import record
+from parcost_formats.imports.subjects import paths
+from parcost_formats.imports.translation import translate
 
 STRANGE = "zorp"  # a word that no tool knows
 _WORD = re.compile(r"[A-Za-z_][\w-]*")

@@ -9,7 +9,7 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.records import record
 
 if TYPE_CHECKING:
-    from parcost.binding.foreign import ForeignSource
+    from parcost.contract.importers import ForeignSource
     from parcost.contract.origin import Origin
     from parcost.contract.study import Study
     from parcost.report.result import Result
@@ -30,7 +30,7 @@ class AssumedValue:
 def assumptions(study: Study) -> list[AssumedValue]:
     """Return the assumed values in the study's file: references first, no catalogue entries."""
     # Results of a cache are written without them, and need no study.
-    from parcost.binding.foreign import ForeignSource
+    from parcost.contract.importers import ForeignSource
     from parcost.contract.schema import block_type
     from parcost_formats.rendering.resolved_spec import SpecTexts
 
@@ -106,7 +106,7 @@ def _all_blocks(study: Study) -> Iterator[tuple[Any, str]]:
 
 def _spec_text(origin: Origin) -> str:
     """Return a value as the file has it, such as ``2.50 USD/h``; "" for one of another tool."""
-    from parcost.binding.foreign import ForeignSource
+    from parcost.contract.importers import ForeignSource
 
     span = origin.span
     if span is None or isinstance(span.source, ForeignSource):

@@ -68,8 +68,8 @@ def _job(paths: Sequence[str], anchors: Sequence[str], session: Session) -> Scen
 
 def _text(result: Result, found: Anchoring) -> str:
     """Return the valid anchors as text of a file, "" if there are none."""
-    from parcost.binding.foreign import spec_lines
     from parcost.language.format import format_text
+    from parcost_formats.imports.spec_text import spec_lines
 
     counting = {one.name for one in found.compared if not one.reason}
     written = result.study.as_written()

@@ -1,15 +1,14 @@
-"""Attributes that a file of another tool lacks for a complete job, and the options to add them."""
+"""What a file of another tool leaves open, and the options that complete the job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attrs import evolve
+from attrs import evolve, field
 
-from parcost.binding.deciding import is_answered
-from parcost.binding.foreign import ForeignSource, ImportedFile
 from parcost.binding.modules import Module, label_of
 from parcost.contract.importers import (
+    ForeignSource,
     ImportedBlock,
     ImportedValue,
     Importer,
@@ -21,75 +20,83 @@ from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
 from parcost.plugins.discovery import Plugins
+from parcost.records import frozen
+from parcost_formats.imports.subjects import is_answered
+from parcost_formats.imports.translation import ImportedFile
 
 _LACKING = {"missing-block", "missing-attribute"}
 
 
-def with_options(
-    error: SpecError, module: Module, overrides: Iterable[str], plugins: Plugins
-) -> SpecError:
-    """Return *error* with one diagnostic for all missing attributes, instead of one for each."""
-    source = module.source
-    if not isinstance(source, ForeignSource) or not any(
-        one.id in _LACKING for one in error.diagnostics
-    ):
-        return error
-    lacking = _lacking(source.needs, module, set(overrides), plugins)
-    if not lacking:
-        return error
-    # A name of a block that the file lacks is unknown too.
-    rest = [
-        one
-        for one in error.diagnostics
-        if one.id not in _LACKING and not (one.id == "unknown-name" and _is_within(one, source))
-    ]
-    names = ", ".join(f"`{path}`" for path in lacking)
-    found = Diagnostic(
-        "import-incomplete",
-        f"`{source.name}` is not a complete job; missing: {names}",
-        place=source.name,
-        help="add options such as " + " ".join(dict.fromkeys(lacking.values())),
-    )
-    return SpecError([*rest, found])
+@frozen(slots=False, eq=False)
+class ToolSource(ForeignSource):
+    """The text of a file of another tool, and the *settings* that were read from it.
+
+    *needs* maps attributes that such files may lack to the importer that has options for them.
+    *unknown* are settings that decide the cost and are not known. *others* are further files of the
+    job.
+    """
+
+    settings: Sequence[tuple[str, ImportedValue]] = field(default=(), repr=False)
+    needs: Mapping[str, Importer] = field(factory=dict, repr=False)
+    unknown: Sequence[ImportQuestion] = field(default=(), repr=False)
+    others: Sequence[ToolSource] = field(default=(), repr=False)
+
+    def note(self, offset: int) -> str:
+        """Return a note with the attribute that was read at *offset*, or ""."""
+        for block, setting in self.settings:
+            if setting.start <= offset < setting.end:
+                return f"`{setting.key}` is `{block}.{setting.name}` here"
+        return ""
+
+    def questions(self, module: Module, given: Collection[str]) -> Sequence[Diagnostic]:
+        """Return one error with all unanswered questions about the files of *module*, or none."""
+        answers = {*given, *_stated_names(module)}
+        found = [
+            (question, source)
+            for one in module.closure()
+            if isinstance(one.source, ToolSource)
+            for source in (one.source, *one.source.others)
+            for question in source.unknown
+            if not is_answered(question, answers)
+        ]
+        return _asking(found)
+
+    def explain(
+        self, error: SpecError, module: Module, given: Collection[str], plugins: Plugins
+    ) -> SpecError:
+        """Return *error* with one diagnostic for all missing attributes, not one for each."""
+        if not any(one.id in _LACKING for one in error.diagnostics):
+            return error
+        lacking = _lacking(self.needs, module, set(given), plugins)
+        if not lacking:
+            return error
+        # A name of a block that the file lacks is unknown too.
+        rest = [
+            one
+            for one in error.diagnostics
+            if one.id not in _LACKING and not (one.id == "unknown-name" and _is_within(one, self))
+        ]
+        names = ", ".join(f"`{path}`" for path in lacking)
+        found = Diagnostic(
+            "import-incomplete",
+            f"`{self.name}` is not a complete job; missing: {names}",
+            place=self.name,
+            help="add options such as " + " ".join(dict.fromkeys(lacking.values())),
+        )
+        return SpecError([*rest, found])
 
 
 def _is_within(diagnostic: Diagnostic, source: Source) -> bool:
     return all(label.span.source.name == source.name for label in diagnostic.labels)
 
 
-def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]:
-    """Return one error with all unanswered questions about files of other tools, or none.
-
-    The files are *module* itself, or files that it imports.
-    """
-    given = set(overrides)
-    found: list[tuple[ImportQuestion, Source]] = []
-    given |= _stated_names(module)
-    done: set[int] = set()
-    left = [module]
-    while left:
-        one = left.pop()
-        if id(one) in done:
-            continue
-        done.add(id(one))
-        left += (*one.merged, *one.aliases.values(), *(m for m, _, _ in one.imported_blocks))
-        if isinstance(one.source, ForeignSource):
-            for source in (one.source, *one.source.others):
-                found += (
-                    (question, source)
-                    for question in source.questions
-                    if not is_answered(question, given)
-                )
-    return _asking(found)
-
-
 def left_to_options(module: Module, names: Iterable[str], plugins: Plugins) -> set[str]:
     """Return the attributes of *names* that a file of another tool does not state itself."""
     source = module.source
-    if not isinstance(source, ForeignSource):
+    if not isinstance(source, ToolSource):
         return set()
     lacking = _lacking(source.needs, module, set(), plugins)
-    questions = [one for file in (source, *source.others) for one in file.questions]
+    questions = [one for file in (source, *source.others) for one in file.unknown]
     return {
         name
         for name in names

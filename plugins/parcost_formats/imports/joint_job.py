@@ -8,13 +8,9 @@ of its tool is taken from the full block. A warning lists the defaults that diff
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from attrs import evolve
 
-from parcost.binding.deciding import paths, without_assumed
-from parcost.binding.foreign import ImportedFile, ImportedJob, spec_lines
-from parcost.binding.modules import Loader
 from parcost.contract.importers import (
     ImportedBlock,
     ImportedKey,
@@ -22,30 +18,17 @@ from parcost.contract.importers import (
     Translation,
 )
 from parcost.contract.schema import block_type
-from parcost.engine.scenario import Scenario
+from parcost.engine.session import Session
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
-from parcost.plugins.discovery import Plugins
+from parcost_formats.imports.spec_text import spec_lines
+from parcost_formats.imports.subjects import paths, without_assumed
+from parcost_formats.imports.translation import ImportedFile, ImportedJob
 
 
-class Reader(Protocol):
-    """The interface of a session for comparing blocks: it reads text, with its plugins."""
-
-    @property
-    def plugins(self) -> Plugins:
-        """The plugins of the session."""
-
-    @property
-    def loader(self) -> Loader:
-        """The loader of the session."""
-
-    def load_text(self, text: str, name: str) -> tuple[Scenario, ...]:
-        """Return the studies of a text."""
-
-
-def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Reader) -> ImportedJob:
-    """Return several files as one job, with catalogue entries *uses*.
+def join_files(files: Sequence[ImportedFile], session: Session) -> ImportedJob:
+    """Return several files as one job.
 
     Raises:
         SpecError: Two files contradict one another.
@@ -72,8 +55,6 @@ def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Read
     imported: dict[str, ImportedValue] = {}
     for use in (use for one in files for use in one.translation.uses):
         imported.setdefault(use.value, use)
-    for entry in uses:
-        imported.setdefault(entry, ImportedValue(name="use", value=entry))
     blocks = _merge([(one.source, block) for one in files for block in one.translation.blocks])
     translation = Translation(uses=list(imported.values()), blocks=blocks)
     files = [
@@ -106,7 +87,7 @@ def _of_kind(file: ImportedFile, kind: str) -> list[ImportedBlock]:
 class _Description:
     """The *block* that one file describes in full, and its merge with other files."""
 
-    def __init__(self, file: ImportedFile, block: ImportedBlock, session: Reader) -> None:
+    def __init__(self, file: ImportedFile, block: ImportedBlock, session: Session) -> None:
         self.warnings: list[Diagnostic] = []
         self._file, self._block, self._session = file, block, session
         self._settings = {one.name: one for one in block.settings}
@@ -302,7 +283,7 @@ def _conflict(
     )
 
 
-def _entries(use: ImportedValue, session: Reader) -> list[tuple[str, str]]:
+def _entries(use: ImportedValue, session: Session) -> list[tuple[str, str]]:
     """Return the kinds and labels of the catalogue blocks that a `use` of a file imports."""
     try:
         module = session.loader.text(f"use {use.value}", "<uses>")
@@ -318,7 +299,7 @@ def _without_assumed(file: ImportedFile, known: Collection[str]) -> ImportedFile
     return evolve(file, translation=translation)
 
 
-def _stated_names(file: ImportedFile, session: Reader) -> set[str]:
+def _stated_names(file: ImportedFile, session: Session) -> set[str]:
     """Return the attributes that a file sets, and the kinds of its blocks."""
     translation = file.translation
     kinds = {block.kind for block in translation.blocks}

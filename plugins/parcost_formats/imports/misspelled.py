@@ -13,7 +13,6 @@ from functools import cache
 
 from attrs import evolve
 
-from parcost.binding.deciding import is_key, paths
 from parcost.contract.importers import (
     ImportedKey,
     ImportedValue,
@@ -22,6 +21,7 @@ from parcost.contract.importers import (
     ImportQuestion,
     Translation,
 )
+from parcost_formats.imports.subjects import is_key, paths
 
 _MOST_KEYS = 12  # of a file that are looked at
 _MOST_READINGS = 2  # of one key

@@ -1,0 +1,199 @@
+"""The reader of files of other tools: from a file, with options of the command line, to one job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from attrs import evolve
+
+from parcost.binding import sources
+from parcost.binding.modules import Module, use_items
+from parcost.contract.hookspecs import hookimpl
+from parcost.contract.importers import (
+    DecidingSubject,
+    FileReader,
+    ForeignFile,
+    ImportedValue,
+    Importer,
+    ImportOptions,
+)
+from parcost.engine.session import Session
+from parcost.language.diagnostics import Diagnostic, problem
+from parcost.language.errors import SpecError
+from parcost.language.text import Source, Span
+from parcost.system.files import split_recipe
+from parcost_formats.imports.joint_job import join_files
+from parcost_formats.imports.neighbors import Neighbors
+from parcost_formats.imports.spec_text import parse_job
+from parcost_formats.imports.subjects import (
+    is_answered,
+    lay_over,
+    stated_values,
+    without_assumed,
+)
+from parcost_formats.imports.translation import (
+    ImportedFile,
+    ImportedJob,
+    importer_for,
+    is_read_differently,
+    translate,
+)
+
+#: Blocks that the command line adds, by kind: the entry of a catalogue, its place and its label.
+Added = Mapping[str, tuple[str, Span, str]]
+
+
+class ToolFiles(FileReader):
+    """The reader of files of other tools, which asks the importers of the session."""
+
+    name = "tools"
+
+    def read(
+        self, source: Source, path: Path, options: ImportOptions, session: Session
+    ) -> ForeignFile:
+        """Return the file as a syntax tree, together with the further files of *options*."""
+        given = {*options.settings, *_added_blocks(options, session)}
+        return parse_job(read_job([(source, path)], options, session), given)
+
+    def tool_of(self, name: str, kind: str, session: Session) -> str:
+        """Return the importer that reads blocks of *kind* from the file *name*."""
+        able = {n: one for n, one in importers_of(session).items() if kind in one.describes}
+        if len(able) == 1:
+            return next(iter(able))
+        source = sources.read(Path(name), name)
+        return importer_for(name, source.text, able).name
+
+
+@hookimpl
+def file_readers() -> list[FileReader]:
+    return [ToolFiles()]
+
+
+def importers_of(session: Session) -> Mapping[str, Importer]:
+    """Return the importers of a session, by name."""
+    return {name: one for name, (_, one) in session.plugins.offers("importers").items()}
+
+
+def read_job(
+    named: Sequence[tuple[Source, Path]], reading: ImportOptions, session: Session
+) -> ImportedJob:
+    """Return files of other tools as one job, together with the further files of *reading*.
+
+    Raises:
+        SpecError: A file has errors, or contradicts another one or the command line.
+    """
+    given = _added_blocks(reading, session)
+    beside: dict[Path, str] = {}
+    found: list[ImportedFile] = []
+    problems: list[Diagnostic] = []
+    foreign = [name for name in reading.files if not name.endswith(sources.SUFFIX)]
+    files = [(source, path, reading.recipe) for source, path in named]
+    for name, recipe in map(split_recipe, foreign):
+        path = Path(name)
+        try:
+            source = sources.read(path, str(path))
+            beside[path.resolve()] = source.text
+            files.append((source, path, recipe or reading.recipe))
+        except SpecError as error:
+            problems += error.diagnostics
+    for source, path, recipe in files:
+        others = {one.name: one.text for one, _, _ in files if one is not source}
+        neighbors = Neighbors(path)
+        try:
+            own = evolve(reading, recipe=recipe)
+            found.append(_read_file(source, own, given, neighbors, others, importers_of(session)))
+        except SpecError as error:
+            problems += error.diagnostics
+        beside |= neighbors.read
+    if problems:
+        raise SpecError(problems)
+    names = [file.source.name for file in found]
+    unused = reading.unused(
+        names, lambda other: any(is_read_differently(file, reading, other) for file in found)
+    )
+    job = (
+        ImportedJob(translation=found[0].translation, files=found)
+        if len(found) == 1
+        else join_files(found, session)
+    )
+    return evolve(job, warnings=[*unused, *job.warnings], beside=beside)
+
+
+def _read_file(
+    source: Source,
+    reading: ImportOptions,
+    given: Added,
+    neighbors: Neighbors,
+    others: Mapping[str, str],
+    importers: Mapping[str, Importer],
+) -> ImportedFile:
+    """Return a file of another tool, without assumptions that the command line replaces.
+
+    *others* are the texts of the other files of the job, by name.
+    """
+    importer = _importer(source, reading.tool, neighbors, importers, several=bool(others))
+    translation = translate(importer, source, reading, neighbors, others)
+    problems = [
+        _contradiction(subject, one, source, *given[kind][:2])
+        for subject in importer.subjects
+        for kind in given
+        if kind in subject.attributes
+        for one in islice(stated_values(translation, subject), 1)
+        if one.value != given[kind][0]
+    ]
+    if problems:
+        raise SpecError(problems)
+    translation = without_assumed(translation, importer.subjects, given)
+    labels = {kind: label for kind, (_, _, label) in given.items()}
+    translation = lay_over(translation, importer.needs, labels)
+    known = {*given, *reading.settings}
+    open_ones = [one for one in translation.questions if not is_answered(one, known)]
+    translation = evolve(translation, questions=open_ones)
+    return ImportedFile(
+        source=source, importer=importer, translation=translation, neighbor=neighbors
+    )
+
+
+def _importer(
+    source: Source,
+    tool: str,
+    neighbor: Neighbors,
+    importers: Mapping[str, Importer],
+    *,
+    several: bool,
+) -> Importer:
+    """Return the importer of a file; of *several* files, *tool* reads those not recognized."""
+    if tool and several:
+        with suppress(SpecError):
+            return importer_for(source.name, source.text, importers, "", neighbor)
+    return importer_for(source.name, source.text, importers, tool, neighbor)
+
+
+def _added_blocks(reading: ImportOptions, session: Session) -> Added:
+    """Return the blocks that `--use` adds."""
+    found: dict[str, tuple[str, Span, str]] = {}
+    adding = Module(Source("--use", ""), None)
+    for item in use_items(reading):
+        before = len(adding.imported_blocks)
+        session.loader.use(item, adding, None)
+        entry = item.span.text.removeprefix("use").strip()
+        for _, block, label in adding.imported_blocks[before:]:
+            found[block.kind.text] = (entry, item.span, label)
+    return found
+
+
+def _contradiction(
+    subject: DecidingSubject, one: ImportedValue, source: Source, entry: str, place: Span
+) -> Diagnostic:
+    """Return an error that points at a value of a file and at the option that contradicts it."""
+    return problem(
+        "import-conflict",
+        f"{subject.name} is {one.value} in `{source.name}`, and {entry} on the command line",
+        Span(source, one.start, one.end),
+        f"`{one.key}`" if one.key else "",
+        also=[(place, "")],
+        help=f"remove `--use {entry}`, or change the file",
+    )
