@@ -15,8 +15,8 @@ from parcost_apps.cli.pages import show
 from parcost_apps.cli.streams import put
 
 if TYPE_CHECKING:
-    from parcost.plugins.rule_pages import RulePage
     from parcost.plugins.selection import PluginSelection
+    from parcost_apps.documentation.rulebooks import RulePage
 
 _MOST_HINTS = 3
 
@@ -50,7 +50,7 @@ def command(
     ID is the text in brackets, as in `error[heads-divide]`. Without one, all rules are listed
     by subject.
     """
-    from parcost.plugins.rule_pages import rule_pages
+    from parcost_apps.documentation.rulebooks import rule_pages
 
     known = rule_pages(options.plugins(selection))
     for fault in known.faults:

@@ -48,7 +48,6 @@ HEAVY = {
 #: Modules whose functions may import whatever they need, and why.
 LAZY = {
     "parcost.contract.calls": "`--help` loads commands by it, and few calls fail",
-    "parcost.system.threads": "`--help` sets the hook, and few threads fail",
 }
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from parcost import Check, Rulebook, SpecError, hookimpl
 from parcost.engine.session import Session
 from parcost.plugins.discovery import load
-from parcost.plugins.rule_pages import RulePage, rule_pages
+from parcost_apps.documentation.rulebooks import RulePage, rule_pages
 from parcost_apps.rule import command
 
 ROOT = Path(__file__).parents[2]

@@ -285,7 +285,6 @@ def test_files_are_opened_in_one_place() -> None:
         "plugins/parcost_apps/server/command.py",  # opens a browser
         "plugins/parcost_apps/editor/server.py",  # a text that an editor opens
         "plugins/parcost_apps/editor/texts.py",  # the same
-        "core/parcost/plugins/rule_pages.py",  # ships with a plugin
         "core/parcost/contract/offers.py",  # the same: a rulebook
         "plugins/parcost_apps/testing/plugins.py",  # the code of a plugin that is tested
         "plugins/parcost_measured/anchors/log.py",  # ships with us

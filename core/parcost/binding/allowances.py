@@ -16,16 +16,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean, one_line, problem
 from parcost.language.parse import tables
 from parcost.language.text import Source, Span
 from parcost.records import record
-
-if TYPE_CHECKING:
-    from parcost.plugins.rule_pages import RulePage
 
 _MARK = "parcost:"
 #: In capitals only with `allow` behind it: other comments may begin with the name.
@@ -104,7 +101,7 @@ def unused_allowance(allowance: Allowance) -> Diagnostic:
 def read_allowances(
     source: Source,
     tree: s.Block,
-    rules: Callable[[], Mapping[str, RulePage]],
+    rules: Callable[[], Mapping[str, Mapping[str, Any]]],
     *,
     foreign: bool = False,
 ) -> tuple[list[Allowance], list[Diagnostic]]:
@@ -131,21 +128,22 @@ def _problem(
     said: str,
     shape: re.Match[str] | None,
     comment: Span,
-    rules: Callable[[], Mapping[str, RulePage]],
+    rules: Callable[[], Mapping[str, Mapping[str, Any]]],
 ) -> Diagnostic | None:
     """Return the error of an invalid allowance, or None."""
     if shape is None:
         message = f"`parcost: {one_line(said)}` is not an allowance"
         return problem("malformed-allowance", message, comment, help=_HOW)
     id = shape["id"]
-    page = rules().get(id)
-    if page is None:
+    table = rules().get(id)
+    if table is None:
         hint = did_you_mean(id.replace("-", "_"), [known.replace("-", "_") for known in rules()])
         help = hint.replace("_", "-") if hint else "`parcost rule` lists all"
         return problem("unknown-rule", f"there is no rule `{one_line(id)}`", comment, help=help)
-    if not page.allowable:
-        message = f"`{id}` is an error, which cannot be switched off: {page.title}"
-        return problem("not-allowable", message, comment, help=page.fix)
+    if table.get("severity") != "warning":  # an error leaves no numbers
+        title, fix = (" ".join(str(table.get(key, "")).split()) for key in ("title", "fix"))
+        message = f"`{id}` is an error, which cannot be switched off: {title}"
+        return problem("not-allowable", message, comment, help=fix)
     if not shape["reason"]:
         message = f"`{id}` is switched off without a reason"
         help = f"write `# parcost: allow {id}, REASON`"

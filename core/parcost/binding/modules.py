@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, evolve
 
@@ -41,9 +41,6 @@ from parcost.system.files import (
     real_path,
     split_recipe,
 )
-
-if TYPE_CHECKING:
-    from parcost.plugins.rule_pages import RulePage
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
@@ -130,7 +127,7 @@ def _reached(module: Module, inner: Callable[[Module], Sequence[Module]]) -> lis
 class Loader:
     """Reads modules, each once. *catalogues* are the catalogues by name.
 
-    *absences* has a sentence for each plugin that is not in use. *rules* returns the page of each
+    *absences* has a sentence for each plugin that is not in use. *rules* returns the table of each
     rule, which only a file with allowances needs. *read_foreign* reads a file of another tool, and
     *tool_of* returns the importer of a file by the kind of its blocks. *buffers* are unsaved texts
     in place of files, by real path.
@@ -141,7 +138,7 @@ class Loader:
 
     catalogues: Mapping[str, Catalogue]
     absences: Sequence[str]
-    rules: Callable[[], Mapping[str, RulePage]]
+    rules: Callable[[], Mapping[str, Mapping[str, Any]]]
     read_foreign: Callable[[Source, Path, ImportOptions], ForeignFile]
     tool_of: Callable[[str, str], str]
     buffers: Mapping[str, Buffer] = Factory(dict)

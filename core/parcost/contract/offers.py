@@ -84,7 +84,7 @@ class Rulebook(Record):
         """
         table: Mapping[str, Any] = {"severity": "error", "message": id}
         if not all_of(holds):
-            table = self._tables()[id]
+            table = self.tables()[id]
         return Check(
             id=id,
             holds=holds,
@@ -99,7 +99,8 @@ class Rulebook(Record):
             reads=reads,
         )
 
-    def _tables(self) -> Mapping[str, Any]:
+    def tables(self) -> Mapping[str, Any]:
+        """Return the tables of the rules by id, parsed once; ``bases`` are parts of examples."""
         return _parse(self.text) if self.text else _read(self.file)
 
 

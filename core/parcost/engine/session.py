@@ -11,7 +11,7 @@ sweep.rows()
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from parcost.language.errors import ParcostError, PluginError, SpecError
 from parcost.language.text import Source
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
-from parcost.plugins.rule_pages import RulePage, rule_pages
+from parcost.plugins.rulebooks import rule_tables
 from parcost.records import frozen
 from parcost.report.report import Report
 from parcost.system.files import failure, split_recipe
@@ -47,11 +47,9 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
-        loader = Loader(catalogues, self.plugins.absences, self._rules, self._read, self._tool_of)
+        rules = partial(rule_tables, self.plugins)
+        loader = Loader(catalogues, self.plugins.absences, rules, self._read, self._tool_of)
         object.__setattr__(self, "loader", loader)
-
-    def _rules(self) -> Mapping[str, RulePage]:
-        return rule_pages(self.plugins).pages
 
     def _read(self, source: Source, path: Path, options: ImportOptions) -> ForeignFile:
         found: ForeignFile = self._call_reader(source.name, "read", source, path, options, self)

@@ -1,1 +1,1 @@
-"""Files, temporary folders, threads and garbage collection of the process."""
+"""Files, temporary folders and garbage collection of the process."""

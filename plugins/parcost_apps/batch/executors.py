@@ -36,8 +36,8 @@ from parcost.contract.calls import CallError, call
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
 from parcost.records import define, frozen
-from parcost.system.process import changed_state, protect_process
-from parcost.system.threads import print_failures
+from parcost_apps.cli.process import changed_state, protect_process
+from parcost_apps.cli.threads import print_failures
 
 GROUP = "parcost.executors"
 _ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")

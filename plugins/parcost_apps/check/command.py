@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parcost.binding.allowances import Suppression
     from parcost.engine.session import Session
     from parcost.language.diagnostics import Diagnostic
-    from parcost.plugins.rule_pages import RulePage
+    from parcost_apps.documentation.rulebooks import RulePage
 
 
 @click.command("check")
@@ -95,7 +95,7 @@ def _write(
 
     found = [diagnostic for diagnostics in by_path.values() for diagnostic in diagnostics]
     if format_ == "sarif":
-        from parcost.plugins.rule_pages import rule_pages
+        from parcost_apps.documentation.rulebooks import rule_pages
 
         pages = rule_pages(session.plugins).pages
         both = [*map(as_data, found), *map(suppression_data, suppressions)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from parcost.binding.allowances import Allowance, Suppression, suppress, unused_allowance
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.language.errors import SpecError
-from parcost.plugins.rule_pages import rule_pages
+from parcost.plugins.rulebooks import rule_tables
 from parcost.report.rejection import Rejection, attempt
 from parcost_apps.batch.scenarios import only_defines
 
@@ -106,6 +106,6 @@ class Suppressions:
         """
         for path, allowances in self._allowances.items():
             for allowance in allowances:
-                page = rule_pages(session.plugins).pages[allowance.id]
-                if id(allowance) not in self._used and not page.outcome:
+                rule = rule_tables(session.plugins)[allowance.id]
+                if id(allowance) not in self._used and not rule.get("outcome"):
                     yield path, unused_allowance(allowance)

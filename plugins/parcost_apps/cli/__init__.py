@@ -21,13 +21,13 @@ from pathlib import Path
 
 import click
 
-from parcost.system.process import protect_process
-from parcost.system.threads import print_failures
 from parcost.version import __version__
 from parcost_apps.cli.group import Commands, UnusableCommandError
 from parcost_apps.cli.interrupts import ENDINGS, Interrupts
 from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.process import protect_process
 from parcost_apps.cli.streams import ClosedPipeError, Messages, Results, forget, results
+from parcost_apps.cli.threads import print_failures
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000

@@ -9,7 +9,7 @@ from typing import Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.language.format import format_text
-from parcost.plugins.rule_pages import RulePage
+from parcost_apps.documentation.rulebooks import RulePage
 
 _ALLOWABLE = "A spec may switch it off: `# parcost: allow {id}, REASON`."
 _UNALLOWABLE = "It is an error, which cannot be switched off."

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parcost.plugins.discovery import load
-from parcost.plugins.rule_pages import RulePage, rule_pages
 from parcost_apps.documentation.rule_pages import (
     by_subject,
     listing_markdown,
     rule_link,
     short_markdown,
 )
+from parcost_apps.documentation.rulebooks import RulePage, rule_pages
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins

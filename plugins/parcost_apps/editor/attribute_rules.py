@@ -11,8 +11,8 @@ from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
 from parcost.language.parse import parse
 from parcost.language.text import Source
-from parcost.plugins.rule_pages import RulePage, rule_pages
 from parcost.records import record
+from parcost_apps.documentation.rulebooks import RulePage, rule_pages
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins

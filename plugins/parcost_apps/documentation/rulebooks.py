@@ -24,22 +24,19 @@ If an example needs more than a spec, such as a missing file, the rule has ``nee
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Fault, Plugin
 from parcost.language.diagnostics import quote
 from parcost.language.errors import PluginError
-from parcost.plugins.registry import precedence
+from parcost.plugins.rulebooks import rulebooks
 from parcost.records import record
-from parcost.system import files
 
 if TYPE_CHECKING:
     from parcost.contract.offers import Rulebook
     from parcost.plugins.discovery import Plugins
 
-CORE_BOOKS = Path(__file__).parents[1] / "rulebooks"
 SEVERITIES = ("error", "warning")
 _TEXTS = ("title", "severity", "message", "help", "why", "fix", "source", "base", "fails", "needs")
 _REQUIRED = ("title", "severity", "why", "fix")
@@ -84,22 +81,21 @@ class RulePages:
 
 def rule_pages(plugins: Plugins) -> RulePages:
     """Return the pages of the rules of the core and of *plugins*, read once."""
-    if "rules" not in plugins.known:
-        plugins.known["rules"] = _read_all(plugins)
-    found: RulePages = plugins.known["rules"]
+    if "rule pages" not in plugins.known:
+        plugins.known["rule pages"] = _read_all(plugins)
+    found: RulePages = plugins.known["rule pages"]
     return found
 
 
 def _read_all(plugins: Plugins) -> RulePages:
     pages: dict[str, RulePage] = {}
     faults: list[Fault] = []
-    for path in sorted(CORE_BOOKS.glob("*.toml")):
-        text = files.read_text(path, files.SPEC, path.name)
-        pages |= _pages(text, path.stem, None)
-    offered = plugins.offers("rulebooks").values()
-    for plugin, book in sorted(offered, key=lambda offer: precedence(offer[0])):
+    for plugin, book in rulebooks(plugins):
+        if plugin is None:
+            pages |= _pages(book, None)
+            continue
         try:
-            found = call(_read, book, plugin, module=plugin.module, passing=PluginError)
+            found = call(_pages, book, plugin, module=plugin.module, passing=PluginError)
         except (CallError, PluginError) as error:
             faults.append(Fault(plugin=plugin, hook="rulebooks", message=str(error)))
             continue
@@ -110,26 +106,21 @@ def _read_all(plugins: Plugins) -> RulePages:
     return RulePages(pages=dict(sorted(pages.items())), faults=tuple(faults))
 
 
-def _read(book: Rulebook, plugin: Plugin) -> Mapping[str, RulePage]:
-    return _pages(book.text or book.file.read_text(encoding="utf-8"), book.name, plugin)
-
-
-def _pages(text: str, book: str, plugin: Plugin | None) -> Mapping[str, RulePage]:
+def _pages(book: Rulebook, plugin: Plugin | None) -> Mapping[str, RulePage]:
     """Return the pages of a rulebook.
 
     Raises:
         PluginError: The rulebook is not a table of rules.
     """
-    import tomllib  # only where a page is read
-
+    name = book.name
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PluginError(f"the rulebook `{book}` is not TOML: {error}") from error
+        tables = dict(book.tables())
+    except ValueError as error:
+        raise PluginError(f"the rulebook `{name}` is not TOML: {error}") from error
     bases = tables.pop("bases", {})
     if not isinstance(bases, dict) or not all(isinstance(b, str) for b in bases.values()):
-        raise PluginError(f"the rulebook `{book}` has `bases` that are not a table of texts")
-    return {id: _page(id, table, bases, book, plugin) for id, table in tables.items()}
+        raise PluginError(f"the rulebook `{name}` has `bases` that are not a table of texts")
+    return {id: _page(id, table, bases, name, plugin) for id, table in tables.items()}
 
 
 def _page(
