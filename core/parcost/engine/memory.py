@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.outcome import MemoryLine
-from parcost.contract.queries import key_of
 from parcost.contract.terms import MOMENTS, Memory, Moment
 from parcost.engine.maxima import find_maximum, total
 from parcost.engine.replay import PipelinePlan
@@ -28,7 +27,7 @@ from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
-    from parcost.engine.orders import AliveCounts, Order
+    from parcost.engine.orders import AliveCounts
 
 _LIVING: tuple[Moment, ...] = ("forward", "backward", "loss")  # the first of MOMENTS
 
@@ -129,6 +128,7 @@ class DeviceMemory:
         self.fields = [i + 2 * end for end in range(1 + passes) for i in range(self.before)]
         self._steady_bytes: dict[Any, Sequence[Real]] = {} if steady is None else steady
         self._terms = tuple(self.steady) if steady is not None else ()
+        self._bytes: dict[int, Sequence[tuple[Memory, Real]]] = {}  # by kind of a copy
         self._known: dict[tuple[Moment, int], Sequence[Real]] = {}  # weights
         self._alike: dict[Any, Sequence[Real]] = {}  # those that moments share
         self._alive: dict[Any, Sequence[Real]] = {}
@@ -196,7 +196,8 @@ class DeviceMemory:
 
         The counts of the next field of :class:`AliveCounts` follow, for each field in use.
         """
-        key = (d, *map(id, self._own_weights(d, moment)))  # often that of another moment
+        one = all(len(order.peaks[d]) == 1 for _, order in self.plan.orders)  # for all moments
+        key = d if one else (d, *map(id, self._own_weights(d, moment)))
         if key not in self._alive:
             found = self._most_alive(d, moment) if self.most is None else self._all_alive(d)
             self._alive[key] = found
@@ -232,28 +233,26 @@ class DeviceMemory:
         return minimum(alive * (self.most / m if growing else 1.0), self.most)
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
-        weights = self._weights(d, moment)
-        if all(len(order.peaks[d]) == 1 for _, order in self.plan.orders):
-            return [self.plan.by_order(partial(self._count, d, i)) for i in range(len(weights))]
-        found: list[Real] = [0.0] * len(weights)
+        found: Sequence[Real] = ()
         for m, order in self.plan.orders:
             vectors = list(dict.fromkeys(self._counts(d, peak) for peak in order.peaks[d]))
-            _, which = find_maximum([_sum_products(vector, weights) for vector in vectors])
+            most: Sequence[Real] = vectors[0]
+            if len(vectors) > 1:
+                weights = self._weights(d, moment)
+                _, which = find_maximum([_sum_products(vector, weights) for vector in vectors])
+                most = which.row(vectors.__getitem__)
             here = self.plan.pipeline.micro_batches == m
-            most = which.row(vectors.__getitem__)
-            found = [where(here, a, b) for a, b in zip(most, found, strict=True)]
+            found = [where(here, a, b) for a, b in zip(most, found, strict=True)] if found else most
         return found
-
-    def _count(self, d: int, place: int, order: Order) -> float:
-        return float(self._counts(d, order.peaks[d][0])[place])
 
     def _counts(self, d: int, alive: AliveCounts) -> tuple[float, ...]:
         """Return the counts of *alive* in use on device *d*, by field and kind of its copies."""
         kinds = self._alike_copies(d)
         if len(kinds) == 1:
-            return tuple(sum(alive[i]) for i in self.fields)
+            return tuple([float(sum(alive[i])) for i in self.fields])
         at = {k: i for i, k in enumerate(self.plan.held[d])}
-        return tuple(sum(alive[i][at[k]] for k in alike) for i in self.fields for alike in kinds)
+        every = ((i, alike) for i in self.fields for alike in kinds)
+        return tuple([float(sum(alive[i][at[k]] for k in alike)) for i, alike in every])
 
     def _weights(self, d: int, moment: Moment) -> Sequence[Real]:
         """Return the bytes of a micro-batch, by field of the counts and kind of the copies."""
@@ -268,25 +267,39 @@ class DeviceMemory:
         """Return the bytes of a micro-batch on a copy, by field of the counts."""
         key = (moment, self.kinds[k])
         if key not in self._known:
-            stage = self.plan.stage[k]
-            held = [(t, self._shares(t, moment)) for t in self.living if count(t, stage)]
-            alike = (self.kinds[k], *(key_of(share) for _, shares in held for share in shares))
+            held = self._bytes_on(k)
+            first = [_first_field(term, moment) for term, _ in held]
+            alike = (self.kinds[k], *first)
             if alike not in self._alike:
-                found: list[Real] = [0.0] * len(self.fields)
-                for term, shares in held:
-                    bytes_ = term.bytes_ * count(term, stage) * self.resident_share(term)
-                    for i, share in enumerate(shares):
+                sums: list[Real] = [0.0] * 4
+                for (term, bytes_), i in zip(held, first, strict=True):
+                    if i is None:
+                        continue
+                    freed = term.freed_at_b
+                    for field, share in ((i, 1.0 - freed), (i + 1, freed)):
                         if is_array(share) or share:
-                            found[i] = found[i] + bytes_ * share
-                self._alike[alike] = found
+                            sums[field] = sums[field] + bytes_ * share
+                self._alike[alike] = [sums[i] for i in self.fields]
             self._known[key] = self._alike[alike]
         return self._known[key]
+
+    def _bytes_on(self, k: int) -> Sequence[tuple[Memory, Real]]:
+        """Return the terms that a micro-batch holds on a copy, each with its bytes there."""
+        kind, stage = self.kinds[k], self.plan.stage[k]
+        if kind not in self._bytes:
+            counts = [(term, count(term, stage)) for term in self.living]
+            self._bytes[kind] = [
+                (term, term.bytes_ * times * self.resident_share(term))
+                for term, times in counts
+                if times
+            ]
+        return self._bytes[kind]
 
     def _shares(self, term: Memory, moment: Moment) -> Sequence[Real]:
         """Return the share of a *term* that is held, by field of the counts."""
         found: list[Real] = [0.0] * 4
-        if moment in term.moments or moment == "backward":
-            first = 0 if moment in term.moments else 2
+        first = _first_field(term, moment)
+        if first is not None:
             found[first : first + 2] = 1.0 - term.freed_at_b, term.freed_at_b
         return [found[i] for i in self.fields]
 
@@ -299,6 +312,14 @@ def _sum_products(counts: Sequence[Real], weights: Sequence[Real]) -> Real:
     """Return the sum of *counts* times *weights*, without weights of zero."""
     pairs = zip(counts, weights, strict=True)
     return total(n * weight for n, weight in pairs if is_array(weight) or weight)
+
+
+def _first_field(term: Memory, moment: Moment) -> int | None:
+    """Return the first field of :class:`AliveCounts` that counts *term*, None if none does.
+
+    In the backward pass, memory of another moment is that of the other micro-batches.
+    """
+    return 0 if moment in term.moments else 2 if moment == "backward" else None
 
 
 def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:

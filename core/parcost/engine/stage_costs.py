@@ -75,39 +75,39 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     """
     whole_pass = _APART if split else _WHOLE
     counts = [count(work, stage) for work in works]
-    occurs = list(map(occurs_anywhere, counts))
-    took = [times_of(work.seconds, times) for work, times in zip(works, counts, strict=True)]
-    shares = [
-        shared_resources(work) if here and work.also else ()
-        for work, here in zip(works, occurs, strict=True)
-    ]
     zeros: list[Real] = [0.0] * len(works)
-    exposed, hidden, covered, alone = list(took), zeros[:], zeros[:], zeros[:]
+    took, hidden, covered, alone = zeros[:], zeros[:], zeros[:], zeros[:]
+    shares: list[Iterable[tuple[str, Real]]] = [()] * len(works)
     seconds: dict[Pass, Real] = dict.fromkeys(PASSES, 0.0)
+    members: dict[Pass, list[int]] = {}  # by whole pass
     guests: dict[tuple[Pass, str], list[int]] = {}
     hosts: dict[tuple[Pass, str], list[int]] = {}
     flops: Real = 0.0
-    for i, (work, times, time) in enumerate(zip(works, counts, took, strict=True)):
-        if not occurs[i]:
+    for i, (work, times) in enumerate(zip(works, counts, strict=True)):
+        if not occurs_anywhere(times):
             continue
+        took[i] = time = times_of(work.seconds, times)
+        pass_, window = work.pass_, work.window
+        members.setdefault(whole_pass[pass_], []).append(i)
+        if work.also:
+            shares[i] = shared_resources(work)
         flops = flops + work.flops * times
-        if work.window is None:
-            seconds[work.pass_] = seconds[work.pass_] + time
+        if window is None:
+            seconds[pass_] = seconds[pass_] + time
             if work.host:
-                hosts.setdefault((work.pass_, work.host), []).append(i)
+                hosts.setdefault((pass_, work.host), []).append(i)
         else:
             if any_of(work.alone > 0):
                 alone[i] = work.alone * time
-                seconds[work.pass_] = seconds[work.pass_] + alone[i]
-            key = (work.pass_ if work.window else whole_pass[work.pass_], work.window)
-            guests.setdefault(key, []).append(i)
+                seconds[pass_] = seconds[pass_] + alone[i]
+            guests.setdefault((pass_ if window else whole_pass[pass_], window), []).append(i)
     load = Load(
         works=works,
         counts=counts,
         shares=shares,
         took=took,
         alone=alone,
-        exposed=exposed,
+        exposed=list(took),
         hidden=hidden,
         covered=covered,
         seconds=seconds,
@@ -119,27 +119,20 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
             under = seconds_by_resource(works, took, own)
             hide(load, guests[key], under, shared_seconds(shares, took, own))
         else:
-            _hide_under_pass(load, key[0], guests[key], whole_pass)
+            _hide_under_pass(load, guests[key], members[key[0]])
     return load
 
 
-def _hide_under_pass(
-    load: Load, pass_: Pass, guests: Sequence[int], whole_pass: Mapping[Pass, Pass]
-) -> None:
-    """Hide the *guests* of a whole pass under what it exposes outside of windows."""
-    exposed, took = list(load.exposed), list(load.took)
+def _hide_under_pass(load: Load, guests: Sequence[int], members: Sequence[int]) -> None:
+    """Hide the *guests* of a whole pass under what its *members* expose outside of windows."""
+    works, exposed, took = load.works, list(load.exposed), list(load.took)
     for i in guests:
         exposed[i] = took[i] = load.alone[i]
-    whole = [
-        i
-        for i, work in enumerate(load.works)
-        if occurs_anywhere(load.counts[i])
-        and whole_pass[work.pass_] == pass_
-        and (work.window != "" or any_of(work.alone > 0))
-    ]
-    under = seconds_by_resource(load.works, exposed, whole)
-    under[""] = total(load.works[i].slowdown * load.covered[i] for i in whole)
-    less = seconds_by_resource(load.works, load.hidden, whole)
+    whole = [i for i in members if works[i].window != "" or any_of(works[i].alone > 0)]
+    windows = [i for i in whole if works[i].window]
+    under = seconds_by_resource(works, exposed, whole)
+    under[""] = total(works[i].slowdown * load.covered[i] for i in windows)
+    less = seconds_by_resource(works, load.hidden, windows)
     for other, time in shared_seconds(load.shares, took, whole).items():
         less[other] = less.get(other, 0.0) + time
     hide(load, guests, under, less)
