@@ -16,7 +16,7 @@ that a rule rejects is not evaluated: a correction may change which attributes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
@@ -120,11 +120,16 @@ def _unread_attributes(study: SpecStudy, reported: Container[str]) -> list[Writt
 def written_attributes(study: Study) -> list[WrittenAttribute]:
     """Return the attributes that the study's file writes, and that wait for another value."""
     blocks = list(_blocks_in_use(study))
-    return [
-        WrittenAttribute(block, name, needs, list(_followers(study, blocks, block, name)))
+    written = [
+        (block, name, needs)
         for block in blocks
         for name, needs in block_type(type(block)).needs.items()
         if _is_written(study, block, name)
+    ]
+    users = _users(study, blocks) if written else {}
+    return [
+        WrittenAttribute(block, name, needs, list(_followers(users, block, name)))
+        for block, name, needs in written
     ]
 
 
@@ -132,17 +137,23 @@ def _path(block: object, name: str) -> str:
     return f"{block_name(block)}.{name}"
 
 
-def _followers(
-    study: Study, blocks: Iterable[Any], block: object, name: str
-) -> Iterator[tuple[Any, str]]:
-    """Yield the attributes of *blocks* whose default is, or has in it, the attribute *name*."""
-    path = f"{block_type(type(block)).kind}.{name}"
-    for other in blocks:
-        for attribute, origin in study.origins.get(id(other), {}).items():
+def _users(study: Study, blocks: Iterable[Any]) -> Mapping[str, Sequence[tuple[Any, str]]]:
+    """Return the attributes of *blocks* by the names in their defaults."""
+    found: dict[str, list[tuple[Any, str]]] = {}
+    for block in blocks:
+        for attribute, origin in study.origins.get(id(block), {}).items():
             if origin.how == "default" and origin.expression:
-                used = _names_in(origin.expression)
-                if path in used or (other is block and name in used):
-                    yield other, attribute
+                for name in _names_in(origin.expression):
+                    found.setdefault(name, []).append((block, attribute))
+    return found
+
+
+def _followers(
+    users: Mapping[str, Sequence[tuple[Any, str]]], block: object, name: str
+) -> Iterator[tuple[Any, str]]:
+    """Yield the attributes whose default is, or has in it, the attribute *name* of *block*."""
+    yield from users.get(f"{block_type(type(block)).kind}.{name}", ())
+    yield from (user for user in users.get(name, ()) if user[0] is block)
 
 
 @lru_cache(_EXPRESSIONS)
@@ -172,8 +183,16 @@ def _blocks_in_use(study: Study) -> Iterable[Any]:
         block = left.pop()
         if id(block) not in found:
             found[id(block)] = block
-            left += [held for held in vars(block).values() if hasattr(type(held), "__block__")]
+            held = map(vars(block).get, _references(block.__class__))
+            left += [one for one in held if hasattr(type(one), "__block__")]
     return found.values()
+
+
+@cache
+def _references(schema: type) -> Sequence[str]:
+    """Return the attributes that hold a block of another kind."""
+    fields = block_type(schema).fields.items()
+    return [name for name, field in fields if field.kind == "reference"]
 
 
 def _is_written(study: Study, block: object, name: str) -> bool:
