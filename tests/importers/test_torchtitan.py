@@ -600,6 +600,15 @@ def test_keys_of_2024_are_read() -> None:
     )
 
 
+def test_a_vocabulary_of_a_job_replaces_that_of_its_flavor() -> None:
+    text = OF_2024.replace("seq_len = 8192", "seq_len = 8192\nvocab_size = 256")
+    found = values(read(text))
+    assert (found["training.model"], found["model.vocabulary"]) == ("titan", "256")
+    (model,) = [block for block in read(text).blocks if block.kind == "model"]
+    assert model.label == "titan extends llama31_70b"
+    assert "model.vocabulary" not in values(read(OF_2024))
+
+
 def test_two_names_of_one_field_have_to_agree() -> None:
     text = OF_2024.replace("[experimental]", "[experimental]\n") + (
         "[parallelism]\npipeline_parallel_degree = 4\n"

@@ -84,7 +84,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
         reason = f"`{option.text}` of {of} is not in parcost's table; known are {listed}"
         options.ask(option, reason, [f"--use {_similar(stated, flavor)}"])
         return None
-    entry = str(found["entry"])
+    entry = label = str(found["entry"])
     why = "" if flavor == option.text else f"{option.text} without its attention kernel"
     if "model" in found:
         draft.label("model", entry)
@@ -93,7 +93,10 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
             draft.set(f"model.{attribute}", value, option)
     else:
         draft.use(f"catalog.models.{entry}", option=option)
-    draft.set("training.model", entry, option, why)
+    if options.copy("training.vocab_size", "model.vocabulary", 1) is not None:
+        label = entry if "model" in found else "titan"
+        draft.label("model", label if "model" in found else f"{label} extends {entry}")
+    draft.set("training.model", label, option, why)
     return Flavor(entry, int(found["layers"]), bool(found.get("experts")))
 
 
