@@ -231,6 +231,7 @@ class _NeMoReader:
                 if attribute == "chunks" and number > 1:
                     found.set("schedule", "kind", "interleaved", key)
         self._switches(self._table["layout"]["switches"], _STRATEGIES)
+        self._switches(self._table["kernels"], _MODELS)
         multiple = self._key("make_vocab_size_divisible_by", _MODELS)
         number = None if multiple is None else found.whole(multiple)
         if multiple is not None and number is not None:
