@@ -94,6 +94,10 @@ def test_a_value_that_is_not_read_is_listed_with_its_reason() -> None:
         ("[ -f x ] || exit 1\nTP=8", "8"),
         ("if [ $# -gt 1 ]; then echo usage; exit 1; fi\nTP=8", "8"),
         ("TP=8 torchrun b.py", "4"),
+        ('[ -z "${RUN:-}" ] && exit 1\nTP=8', "8"),
+        ('[[ -n "${RUN:-}" ]] || { echo none; exit 1; }\nTP=8', "8"),
+        ('end() { exit 3; }\nif [ "${RUN:-}" = "" ]; then end; fi\nTP=8', "8"),
+        ('for N in RUN HOME; do\nif [[ -z "${!N:-}" ]]; then exit 2; fi\ndone\nTP=8', "8"),
     ],
 )
 def test_what_all_ways_through_a_script_agree_on_holds(line: str, value: str) -> None:

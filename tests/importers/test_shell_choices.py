@@ -128,6 +128,26 @@ def test_launches_in_both_branches_are_one_with_what_they_share() -> None:
     assert found.words[3].answers == ("--set-env N=1", "--set-env N=")
 
 
+def test_a_script_that_exits_without_a_variable_is_started_with_it() -> None:
+    """A second launch in the branch that exits is named with the options that choose one."""
+    text = 'if [ -z "${N:-}" ]; then torchrun a.py --tp 1; exit; fi\ntorchrun a.py --tp 2'
+    found = read_script(text).commands
+    assert [texts(one.words) for one in found] == ["torchrun a.py --tp 2", "torchrun a.py --tp 1"]
+    assert found[1].decision is not None
+    assert found[1].decision.answers == ("--set-env N=", "--set-env N=1")
+    assert texts(call(text, N="1").words) == "torchrun a.py --tp 2"
+
+
+def test_a_constant_of_a_command_in_a_here_document_is_stated() -> None:
+    """The folder is a default of the script; the degree is a constant of its own."""
+    text = 'D=${D:-x}\nA="--tp 4"\nC="cd $D; python $D/a.py $A"\nsbatch <<E\nsrun sh -c "$C"\nE\n'
+    *_, program, flag, degree = call(text).words
+    assert "`D` is not set in the file" in program.assumption
+    assert (flag.text, flag.assumption) == ("--tp", "")
+    assert (degree.text, degree.assumption) == ("4", "")
+    assert text[degree.start : degree.end] == "4"
+
+
 def test_a_neighbor_is_sourced_and_a_missing_one_is_named() -> None:
     text = 'D="$(cd "$(dirname "$0")" && pwd)"\nT=2\n. $D/models/x.sh\npython a.py --tp $T $A'
     files = {"models/x.sh": "A='--layers 3'\n"}

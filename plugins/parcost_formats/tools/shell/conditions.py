@@ -99,7 +99,8 @@ def decide(
     if all(one is not None for one in cases):
         found = {holds(texts) for texts in product(*(one or () for one in cases))}
         if len(found) == 1:
-            return Decision(found.pop(), assumption)
+            missing = any(assumption_of(one.value) and not text_of(one.value) for one in operands)
+            return Decision(found.pop(), assumption, tuple(answers), missing=missing)
     unread = next((piece for one in operands if (piece := unread_piece(one.value))), None)
     decided = unread.answers if unread is not None and unread.alternatives else ()
     reason = unread.unread if unread is not None else ""

@@ -168,12 +168,26 @@ class ControlFlow(FileWriter):
                 self._record_decision(status, command)
             else:
                 self._record_decision(status, command)
-                before = self._context
-                self._context = before or status.assumption
-                following = self._execute(command)
-                self._context = before
+                following = self._follow(status, partial(self._execute, command))
                 why = following.assumption or status.assumption
                 status = following._replace(assumption=why)
+        return status
+
+    def _follow(self, decision: Decision, part: Callable[[], Decision]) -> Decision:
+        """Read commands that a test selects.
+
+        A script that exits without a variable of the environment is started with it:
+        ``[ -n "${NAME:-}" ] || exit``.
+        """
+        before = self._context
+        self._context = before or decision.assumption
+        if decision.missing:
+            layer, status = self._branch(part)
+            kept = [Layer(self.layer)] if layer.ended == "exit" else []
+            self._merge([layer, *kept], decision)
+        else:
+            status = part()
+        self._context = before
         return status
 
     def _branch(self, part: Callable[[], Decision]) -> tuple[Layer, Decision]:
@@ -217,18 +231,13 @@ class ControlFlow(FileWriter):
         """Read the branch that the tests select, or all possible ones if they are undecided."""
         possible: list[Layer] = []
         undecided: list[Decision] = []
-        before = self._context
-        status = Decision(True)
         for decision, body in branches:
             if decision.value is not None and body:
                 self._record_decision(decision, body[0])
             if decision.value is False:
                 continue
             if decision.value and not undecided:
-                self._context = before or decision.assumption
-                status = self.run(body)
-                self._context = before
-                return status
+                return self._follow(decision, partial(self.run, body))
             layer, _ = self._branch(partial(self.run, body))
             if not possible and not decision.value and self._is_default(decision, layer):
                 self._adopt_default(decision, layer)

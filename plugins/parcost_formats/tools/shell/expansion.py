@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -99,6 +99,12 @@ class ScriptSource:
         last = bisect.bisect_left(self._starts, end)
         return assumption_of(self.pieces[first:last])
 
+    def spans(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans from *start* to *end* that have one piece each."""
+        first = bisect.bisect_right(self._starts, start)
+        cuts = self._starts[first : bisect.bisect_left(self._starts, end)]
+        yield from pairwise([start, *dict.fromkeys(cuts), end])
+
     def _at(self, at: int) -> tuple[int, int]:
         number_of = max(bisect.bisect_right(self._starts, at) - 1, 0)
         piece = self.pieces[number_of]
@@ -178,7 +184,7 @@ class WordExpander:
             part = token.parts[0]
             if part.quoted or "{" not in part.text:
                 self.count(1)
-                return [[*self._plain(part)]] if "\0" in part.text else [[self._piece(part)]]
+                return [self._plain(part)]
         found: list[list[Piece]] = []
         for parts in self._braced(token.parts):
             found += self._fields(parts)
@@ -282,16 +288,18 @@ class WordExpander:
             found += [(char, part.quoted) for char in text_of(value)]
         return found
 
-    def _piece(self, part: WordPart) -> Piece:
-        place = self.source.place(part.start, part.end)
-        if not self.source.pieces:
-            return Piece(part.text, *place)
-        return Piece(part.text, *place, "", self.source.assumption(part.start, part.end))
+    def _known(self, part: WordPart, at: int, stop: int) -> Iterator[Piece]:
+        """Yield the pieces of *part* from *at* to *stop*, one for each piece of the source."""
+        source, start, end = self.source, part.start + at, part.start + stop
+        exact = len(part.text) == part.end - part.start
+        for one, other in source.spans(start, end) if exact else [(start, part.end)]:
+            text = part.text[one - part.start : other - part.start] if exact else part.text[at:stop]
+            yield Piece(text, *source.place(one, other), "", source.assumption(one, other))
 
     def _plain(self, part: WordPart) -> list[Piece]:
         """Return a text as pieces; marks in it stand for unknown pieces."""
         if "\0" not in part.text:
-            return [self._piece(part)]
+            return [*self._known(part, 0, len(part.text))]
         found: list[Piece] = []
         at = 0
         pieces = self.source.pieces
@@ -299,13 +307,11 @@ class WordExpander:
             if int(mark[1]) >= len(pieces):
                 continue
             if mark.start() > at:
-                place = self.source.place(part.start + at, part.start + mark.start())
-                why = self.source.assumption(part.start + at, part.start + mark.start())
-                found.append(Piece(part.text[at : mark.start()], *place, "", why))
+                found += self._known(part, at, mark.start())
             found.append(pieces[int(mark[1])])
             at = mark.end()
         if at < len(part.text) or not found:
-            found.append(Piece(part.text[at:], *self.source.place(part.start + at, part.end)))
+            found += self._known(part, at, len(part.text))
         return found
 
     # Braces

@@ -87,7 +87,8 @@ class Decision(NamedTuple):
     """The result of a test: True, False, or None if undecided.
 
     *assumption* is the default that it depends on. *answers* are options that decide it. *empty* is
-    the variable that the test compares with the empty text.
+    the variable that the test compares with the empty text. *missing* is whether it is decided by a
+    variable of the environment that is empty by default.
     """
 
     value: bool | None
@@ -95,6 +96,7 @@ class Decision(NamedTuple):
     answers: tuple[str, ...] = ()
     reason: str = ""
     empty: str = ""
+    missing: bool = False
 
 
 def weight_of(alternatives: Sequence[Sequence[ShellValue]]) -> int:
