@@ -20,6 +20,7 @@ MACHINE = (
     *("--from", "levanter", "--use", "catalog.devices.h100_sxm"),
     *("--use", "catalog.fabrics.hgx_h100", "--set", "cluster.devices=8"),
 )
+NEOX = "EleutherAI/gpt-neox-20b"
 JOB = """\
 data: {tokenizer: meta-llama/Meta-Llama-3-8B}
 model:
@@ -47,6 +48,11 @@ def test_a_section_in_a_file_of_its_own_is_included(beside: bool) -> None:
     found = Levanter().read(ImportFile("run.yaml", text, neighbor=files.get))
     assert settings(found).get("model.vocabulary") == ("50_257" if beside else None)
     assert bool(found.questions) is not beside
+
+
+def test_the_tokenizer_of_gpt_neox_has_its_vocabulary() -> None:
+    found = Levanter().translate("a.yaml", JOB.replace("meta-llama/Meta-Llama-3-8B", NEOX))
+    assert settings(found)["model.vocabulary"] == "50_277"
 
 
 @pytest.mark.parametrize(

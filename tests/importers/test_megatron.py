@@ -628,6 +628,12 @@ def test_a_key_has_its_own_place_in_a_script() -> None:
     assert "`SLURM_NNODES` is not set in the file" in devices.assumption
 
 
+@pytest.mark.parametrize(("share", "listed"), [("1.0", False), ("0.5", True)])
+def test_a_part_of_a_head_that_is_rotated_is_listed(share: str, listed: bool) -> None:
+    found = translate(Megatron(), "train.sh", f"python a.py {small(f'--rotary-percent {share}')}")
+    assert ("--rotary-percent" in {key.name for key in found.unknown}) is listed
+
+
 def test_flags_under_a_condition_raise_a_question() -> None:
     found = translate(Megatron(), "train.sh", MIXTRAL)
     (asked,) = found.questions

@@ -282,6 +282,15 @@ def test_a_stage_of_data_with_a_length_of_its_own_raises_a_question() -> None:
     assert "--set training.sequence=65536" in question.answers
 
 
+def test_keys_of_nanotron_ahead_of_0_3_decide_nothing() -> None:
+    more = "profile:\nlearning_rate_scheduler: {lr_warmup_steps: 1}\n"
+    text = LLAMA.replace("  dtype:", "  tokenizer_name_or_path: a/b\n  seed: 1\n  dtype:")
+    found = nanotron(text.replace("zero_stage: 1", "zero_stage: 1\n  learning_rate: 1.0") + more)
+    assert settings(found) == settings(nanotron(LLAMA))
+    assert not found.questions
+    assert not found.unknown
+
+
 @pytest.mark.parametrize(
     ("line", "missing"),
     [
@@ -801,6 +810,23 @@ def test_a_recipe_of_nemo_2_in_python_is_read() -> None:
     assert expected.items() <= settings(found).items()
     assert uses(found) == ["frameworks.nemo", "models.llama3_8b", "precisions.bf16"]
     assert not found.questions
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("gradient_accumulation_fusion", "kernels.fused_accumulation"),
+        ("moe_grouped_gemm", "kernels.grouped_experts"),
+    ],
+)
+def test_a_kernel_that_a_file_of_nemo_turns_off_is_off(line: str, path: str) -> None:
+    """In a recipe of NeMo 2 and in a configuration of NeMo 1; a file without the key leaves it."""
+    text = LIBRARY.format(call="llm.llama3_8b.pretrain_recipe()")
+    more = f"    recipe.model.config.{line} = False\n    recipe.data.global"
+    assert settings(recipe_of(text.replace("    recipe.data.global", more)))[path] == "off"
+    old = NEMO_1.replace("model:\n", f"model:\n  {line}: True\n", 1)
+    assert settings(nemo(old))[path] == "on"
+    assert path not in settings(nemo(NEMO_1))
 
 
 SCRIPT = """\
