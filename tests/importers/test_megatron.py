@@ -86,6 +86,13 @@ def test_gpt_2_is_made_of_defaults(tmp_path: Path) -> None:
         ("--num-experts 0", {}),
         ("--tensor-model-parallel-size 2 --num-experts 4", {"layout.etp": "2"}),
         ("--use-tp-pp-dp-mapping", {"layout.order": '"tp-cp-pp-dp"'}),
+        ("--ddp-average-in-collective", {"sharding.gradient_average": "scaled_experts"}),
+        ("--calculate-per-token-loss", {"sharding.gradient_average": "scaled"}),
+        ("--no-check-for-nan-in-loss-and-grad", {"sharding.gradient_check": "off"}),
+        (
+            "--use-megatron-fsdp --data-parallel-sharding-strategy optim",
+            {"sharding.gradient_average": "collective", "sharding.gradient_check": "off"},
+        ),
     ],
 )
 def test_flags_and_defaults_of_models(flags: str, attributes: dict[str, str]) -> None:

@@ -433,6 +433,10 @@ def test_an_unknown_precision_raises_a_question(line: str) -> None:
         ("cfg.model.persist_layer_norm = False", "persist_layer_norm", ""),
         ("cfg.model.deallocate_pipeline_outputs = False", "deallocate_pipeline_outputs", ""),
         ("cfg.model.cp_comm_type_per_layer = ['p2p', 'a2a']", "cp_comm_type_per_layer", ""),
+        ("cfg.ddp.average_in_collective = False", "sharding.gradient_average", "scaled"),
+        ("cfg.train.micro_batch_size = 1", "sharding.gradient_average", "scaled_experts"),
+        ("cfg.train.micro_batch_size = 1", "sharding.gradient_check", "on"),
+        ("_benchmark_common(cfg)", "sharding.gradient_check", "off"),
         ("cfg.rerun_state_machine.rerun_mode = 'report_determinism_stats'", "rerun_mode", ""),
     ],
 )

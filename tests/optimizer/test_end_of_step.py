@@ -71,6 +71,64 @@ def test_buckets_that_are_no_views_are_filled_and_emptied(
         assert term.seconds == pytest.approx(bytes_ / 0.5e12)  # half of 1 TB/s
 
 
+AVERAGES = "framework divides { gradient_average = scaled, gradient_check = on }\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "scaling", "check"),
+    [
+        # 8 ranks; gradients of 4 B are read and written, and read for the norm
+        ({}, 8e9, 4e9),
+        ({"layout.zero": 1}, 8e9, 4e9),
+        ({"layout.zero": 2}, None, None),
+        ({"layout.tp": 2}, 8e9, 4e9),
+        ({"layout.cp": 8}, 8e9, 4e9),  # one replica of 8 ranks
+        ({"cluster.devices": 1}, 0, 4e9),  # a factor of 1 is skipped
+        ({"sharding.bucket_copy": "on"}, None, 4e9),  # copied and scaled at once
+        ({"sharding.gradient_average": "collective"}, None, 4e9),
+        ({"sharding.gradient_average": "scaled_experts"}, None, 4e9),
+        ({"sharding.gradient_check": "off"}, 8e9, None),
+        ({"mixed.gradients": 2}, 4e9, 2e9),
+    ],
+)
+def test_gradients_are_scaled_and_checked_ahead_of_their_reduction(
+    bind: Bind, values: dict[str, Any], scaling: float | None, check: float | None
+) -> None:
+    given = {"training.framework": "divides", **values}
+    found = terms(bind(given, AVERAGES, parameters=[parameters_record(1e9)]))
+    for name, bytes_ in (("scaling of gradients", scaling), ("check of gradients for NaN", check)):
+        term = found.get(name)
+        assert (term.bytes_ if term else None) == bytes_
+        if term and bytes_ is not None:
+            assert term.seconds == pytest.approx(bytes_ / 0.5e12)  # half of 1 TB/s
+            assert (term.when, term.resource) == ("end", "hbm")
+
+
+@pytest.mark.parametrize(
+    ("values", "bytes_"),
+    [
+        ({"layout.ep": 4}, 8e9),  # 2 ranks hold an expert, and 8 another parameter
+        ({"layout.ep": 2, "layout.tp": 2, "layout.etp": 1}, 0),  # a factor of 4 / 4
+        ({"layout.ep": 4, "cluster.devices": 4}, 8e9),  # 1 / 4
+    ],
+)
+def test_a_collective_that_averages_leaves_experts_to_be_scaled(
+    bind: Bind, values: dict[str, Any], bytes_: float
+) -> None:
+    given = {"sharding.gradient_average": "scaled_experts", **values}
+    parts = [parameters_record(1e9), parameters_record(1e9, expert=True)]
+    found = terms(bind(given, parameters=parts))
+    assert "scaling of gradients" not in found
+    assert found["scaling of gradients of experts"].bytes_ == bytes_
+    assert "check of gradients for NaN" not in found
+
+
+def test_a_sweep_of_ranks_scales_where_there_are_several(bind: Bind) -> None:
+    given = {"training.framework": "divides", "layout.tp": [1, 8]}
+    found = terms(bind(given, AVERAGES, parameters=[parameters_record(1e9)]))
+    assert list(found["scaling of gradients"].bytes_) == [8e9, 0]
+
+
 def test_without_clipping_there_is_no_norm_to_add_up(bind: Bind) -> None:
     assert "all-reduce of the gradient norm" not in terms(bind(parameters=[parameters_record(1e9)]))
 

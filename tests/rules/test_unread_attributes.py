@@ -125,6 +125,15 @@ def test_an_unread_attribute_is_a_warning(written: str, named: str, needs: str) 
         assert unread_warnings(merged(written, needs)) == []
 
 
+@pytest.mark.parametrize("written", ["gradient_check = on", "gradient_average = scaled"])
+def test_sharded_gradients_are_neither_scaled_nor_checked_apart(written: str) -> None:
+    name = written.partition(" ")[0]
+    text = f"sharding {{ {written} }}\nlayout {{ zero = %d }}"
+    (found,) = unread_warnings(text % 2)
+    assert found.message == f"`sharding.{name}` has no effect"
+    assert unread_warnings(text % 1) == []
+
+
 @pytest.mark.parametrize(
     ("layout", "warnings"),
     [("pp = 2", 1), ("pp = 2, tp = 2", 0), ("pp = 2, tp = 2, sequence_parallel = on", 1)],

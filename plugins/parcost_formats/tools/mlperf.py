@@ -52,6 +52,7 @@ class MlPerf(JobImporter):
         _layout(found)
         _experts(found)
         _kernels(found)
+        _averaging(found)
         _precision(found, entry, file.text)
         _recompute(found, known=is_whole and entry in table(TOOL)["recompute_of"]["models"])
         found.read_table()
@@ -227,6 +228,18 @@ def _kernels(found: SettingCollector) -> None:
             found.set("framework mlperf extends nemo", attribute, "fused" if on else "eager", key)
             why = "the framework that this file changes"
             found.assume("training", "framework", "mlperf", why)
+
+
+def _averaging(found: SettingCollector) -> None:
+    """Read how gradients are averaged; pretrain.py of 6.0 checks none for NaN."""
+    key = "AVERAGE_IN_COLLECTIVE"
+    word = found.switch(key)
+    if word is not None:
+        found.set("sharding", "gradient_average", "scaled_experts" if word else "scaled", key)
+    why = "MLPerf Training 6.0, NVIDIA: average_in_collective is False"
+    found.assume("sharding", "gradient_average", "scaled", why)
+    why = "MLPerf Training 6.0, NVIDIA: check_for_nan_in_grad is False"
+    found.assume("sharding", "gradient_check", "off", why)
 
 
 def _recompute(found: SettingCollector, *, known: bool) -> None:

@@ -426,10 +426,27 @@ class _NeMoReader:
         self._switches({n: f"overlap.{a}" for n, a in pairs.items()}, ddp)
         for key in (f"{prefix}{name}" for prefix in ddp for name in pairs):
             found.value(key)  # which a callback replaces
+        self._averaging(ddp)
         bucket = self._key("bucket_cap_mb", ["model.optim."])
         size = None if bucket is None else found.whole(bucket)
         if bucket is not None and size is not None:
             found.set("overlap", "bucket", f"{size} MiB", bucket)
+
+    def _averaging(self, prefixes: Sequence[str]) -> None:
+        """Read how gradients are averaged, and whether they are checked for NaN."""
+        found = self._found
+        key = self._key("average_in_collective", prefixes)
+        word = None if key is None else found.switch(key)
+        if key is not None and word is not None:
+            value = "scaled_experts" if word else "scaled"
+            found.set("sharding", "gradient_average", value, key)
+        elif self._exported:
+            why = "MegatronStrategy: average_in_collective is False"
+            found.assume("sharding", "gradient_average", "scaled", why)
+        self._switches({"check_for_nan_in_grad": "sharding.gradient_check"}, prefixes)
+        if not self._exported:
+            why = "NeMo 1: optim.check_for_nan_in_grad is False"
+            found.assume("sharding", "gradient_check", "off", why)
 
     def _attention(self) -> None:
         """Read whether NeMo 1 uses its own layers, whose attention writes scores to memory.

@@ -361,6 +361,8 @@ class _NeMoLibrary(CodeLibrary):
     def _leave_to_arguments(self, node: ast.Call, arguments: Sequence[Any]) -> Any:
         """Return a recipe whose settings from command-line arguments are marked unknown."""
         rules = table("nemo")["performance"]
+        for path, value in rules["sets"].items():
+            _put_path(arguments[0], path, Cell(value, node, path, rules["function"]))
         for path in rules["places"]:
             why = f"`{rules['function']}` sets it to an argument of the command line"
             _put_path(arguments[0], path, Cell(UnreadValue(why), node, path))

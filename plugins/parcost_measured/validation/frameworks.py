@@ -31,7 +31,7 @@ class Profile:
     counts that do not divide by the stages. With *sharded_master*, the shard of a parameter is its
     fp32 master. With *writes_scores*, attention is not fused; without *sequence_parallel*, every
     tensor-parallel rank repeats the norms. With *splits_products*, its recipes run products and
-    tensor-parallel collectives in chunks.
+    tensor-parallel collectives in chunks. Its benchmarks set *gradient_check*.
     """
 
     framework: str
@@ -45,6 +45,7 @@ class Profile:
     sharded_master: bool = False
     fused_accumulation: bool = True
     splits_products: bool = False
+    gradient_check: bool | None = None
     writes_scores: bool = False
     sequence_parallel: bool = True
 

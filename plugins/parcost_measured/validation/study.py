@@ -584,6 +584,21 @@ def _fused_accumulation(facts: Facts) -> Value:
     return Assumption("off", why)
 
 
+def _gradient_average(facts: Facts) -> Value:
+    """Return how gradients are averaged: MLPerf v6.0, NVIDIA, average_in_collective is False."""
+    extra = facts.row.extra
+    if not (extra.get("mlperf_round") and extra.get("framework") == "nemo"):
+        return None
+    return Assumption("scaled", "`average_in_collective` is off, as in MLPerf's submissions")
+
+
+def _gradient_check(facts: Facts) -> Value:
+    if (checks := facts.profile.gradient_check) is None:
+        return None
+    why = f"as performance scripts of {facts.profile.title} set `check_for_nan_in_grad`"
+    return Assumption(str(_on(checks)), why)
+
+
 def _share(value: float) -> str:
     return f"{100 * value:.4g} %"
 
@@ -645,6 +660,8 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("layout", "vocabulary_multiple", _vocabulary_multiple),
     StudyAttribute("sharding", "shard", _shard),
     StudyAttribute("sharding", "reshard", _reshard),
+    StudyAttribute("sharding", "gradient_average", _gradient_average),
+    StudyAttribute("sharding", "gradient_check", _gradient_check),
     StudyAttribute("schedule", "kind", _schedule),
     StudyAttribute("schedule", "chunks", _chunks),
     StudyAttribute("schedule", "stages", _stages),

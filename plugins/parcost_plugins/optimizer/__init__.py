@@ -1,4 +1,4 @@
-"""Work on gradients: zeroing, accumulation, bucket copies, clipping, and the optimizer update.
+"""Work on gradients, from their accumulation to the optimizer update.
 
 All of it streams through the device's memory and multiplies nothing.
 """
@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 from parcost import Once, Study, hookimpl
 from parcost_plugins.optimizer.accumulation import accumulation
-from parcost_plugins.optimizer.update import bucket_copies, clipping, update, zeroing
+from parcost_plugins.optimizer.update import (
+    bucket_copies,
+    check,
+    clipping,
+    scaling,
+    update,
+    zeroing,
+)
 from parcost_plugins.vocabulary import Stream
 
 
@@ -22,6 +29,8 @@ def operators(study: Study) -> Iterator[Stream]:
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
     """Estimate the work on gradients and the optimizer update, when all stages have drained."""
+    yield from check(study)
+    yield from scaling(study)
     yield from bucket_copies(study)
     yield from zeroing(study)
     yield from clipping(study)

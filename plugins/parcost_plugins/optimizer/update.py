@@ -1,4 +1,4 @@
-"""The end of a step: copies of DDP buckets, gradient norm, clipping, optimizer update, zeroing.
+"""The end of a step: gradients that are copied, scaled, checked, clipped, used and zeroed.
 
 Under ZeRO a rank processes only its shard. These kernels read and write more than any other, so
 they run at the rate of large streams. Each device has its own norm, one number, and the devices of
@@ -24,9 +24,16 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import DATA, OPTIMIZER
-from parcost_plugins.vocabulary.run_choices import copies_buckets, shards_gradients, shards_states
+from parcost_plugins.vocabulary.run_choices import (
+    checks_gradients,
+    copies_buckets,
+    gradient_average,
+    shards_gradients,
+    shards_states,
+    zero_stage,
+)
 from parcost_plugins.vocabulary.sharding import trains_apart
-from parcost_plugins.vocabulary.stage_parameters import trained_kinds
+from parcost_plugins.vocabulary.stage_parameters import StageKind, trained_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 NUMBER = 4.0  # bytes of the norm, in fp32
@@ -51,6 +58,31 @@ def bucket_copies(study: Study) -> Iterator[Once]:
         traffic = several * 2.0 * (precision.gradients + precision.reduction)
         name, source = "copies into and out of gradient buckets", "PyTorch, reducer.cpp: each way"
         yield from _streams(study, name, traffic, source, sharded=False, cause=DATA)
+
+
+def scaling(study: Study) -> Iterator[Once]:
+    """Estimate the kernels that scale gradients ahead of their sum over the ranks.
+
+    A factor of 1 is skipped: that of one rank, or of experts that every rank holds.
+    """
+    if zero_stage(study) >= 2 or copies_buckets(study):
+        return
+    average, layout = gradient_average(study), study[Layout]
+    size, ranks = study[Training].precision.gradients, layout.dp * layout.cp
+    for kind in trained_kinds(study):
+        if average == "scaled" or (average == "scaled_experts" and kind.expert):
+            is_scaled = ranks != (1 if average == "scaled" else kind.replicas)
+            traffic = where(is_scaled, 2.0 * size, 0.0)
+            source = "each gradient is read, and written over the number of ranks"
+            yield _stream(study, kind, "scaling of gradients", traffic, source, cause=DATA)
+
+
+def check(study: Study) -> Iterator[Once]:
+    """Estimate the norm of a rank's own gradients, which its framework checks for NaN."""
+    if zero_stage(study) < 2 and checks_gradients(study):
+        size, name = study[Training].precision.gradients, "check of gradients for NaN"
+        source = "the norm of a rank's own gradients reads each once, ahead of their reduction"
+        yield from _streams(study, name, size, source, sharded=False)
 
 
 def clipping(study: Study) -> Iterator[Once]:
@@ -101,28 +133,40 @@ def _streams(
     cause: Cause = OPTIMIZER,
 ) -> Iterator[Once]:
     """Yield the streaming of *traffic* bytes for each parameter, of a rank's shard if *sharded*."""
+    for kind in trained_kinds(study):
+        yield _stream(study, kind, name, traffic, source, sharded=sharded, cause=cause)
+
+
+def _stream(
+    study: Study,
+    kind: StageKind,
+    name: str,
+    traffic: Real,
+    source: str,
+    *,
+    sharded: bool = False,
+    cause: Cause = OPTIMIZER,
+) -> Once:
+    """Return the streaming of *traffic* bytes for each parameter of one *kind* of stages."""
     device = study[Cluster].device
     choice = study[KernelChoice]
     decides = device if choice.memory_efficiency is None else choice
-    origins = partial(_memory_origins, device, decides)
-    for kind in trained_kinds(study):
-        shards = kind.shards(sharded)
-        bytes_ = traffic * kind.elements / shards
-        yield Once(
-            name=kind.label(name),
-            cause=cause,
-            seconds=formula(
-                "u psi / (N B eta)",
-                u=(traffic, "B"),
-                psi=kind.elements,
-                N=shards,
-                B=(device.memory_bandwidth, "B/s"),
-                eta=decides.memory_efficiency,
-                source=source,
-                origins=origins,
-            ),
-            when="end",
-            count=kind.count,
-            resource="hbm",
-            bytes_=bytes_,
-        )
+    shards = kind.shards(sharded)
+    return Once(
+        name=kind.label(name),
+        cause=cause,
+        seconds=formula(
+            "u psi / (N B eta)",
+            u=(traffic, "B"),
+            psi=kind.elements,
+            N=shards,
+            B=(device.memory_bandwidth, "B/s"),
+            eta=decides.memory_efficiency,
+            source=source,
+            origins=partial(_memory_origins, device, decides),
+        ),
+        when="end",
+        count=kind.count,
+        resource="hbm",
+        bytes_=traffic * kind.elements / shards,
+    )

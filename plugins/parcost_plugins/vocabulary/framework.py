@@ -53,6 +53,8 @@ CONTEXTS = ("ring", "all_gather", "ulysses", "hybrid")
 #: When gradients are reduced under ZeRO 2 and 3.
 ACCUMULATIONS = ("shard", "whole")
 REPLICATIONS = ("step", "micro_batch")
+#: How gradients of the ranks are averaged.
+AVERAGES = ("collective", "scaled", "scaled_experts")
 
 
 @block("offers", inside="framework", label="required")
@@ -181,6 +183,15 @@ class Framework:
     zeroes_gradients: bool = switch(
         default=False,
         doc="gradients accumulate in one buffer, which is zeroed once per step",
+    )
+    gradient_average: str = word(
+        *AVERAGES,
+        default="collective",
+        doc="default of `sharding.gradient_average`: how gradients of the ranks are averaged",
+    )
+    gradient_check: bool = switch(
+        default=False,
+        doc="default of `sharding.gradient_check`: gradients are checked for NaN",
     )
     update_kernels: Real = integer(
         default=0,

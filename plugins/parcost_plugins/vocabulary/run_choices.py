@@ -204,6 +204,20 @@ def copies_buckets(study: Study) -> bool:
     return sharding is not None and not shards_states(study) and sharding.bucket_copy
 
 
+def gradient_average(study: Study) -> str:
+    """Return how gradients of the ranks are averaged: a word such as ``scaled``."""
+    sharding, framework = study.get(Sharding), study[Training].framework
+    stated = None if sharding is None else sharding.gradient_average
+    return stated or framework.gradient_average
+
+
+def checks_gradients(study: Study) -> bool:
+    """Return whether gradients are checked for NaN ahead of their reduction."""
+    sharding, framework = study.get(Sharding), study[Training].framework
+    stated = None if sharding is None else sharding.gradient_check
+    return framework.gradient_check if stated is None else stated
+
+
 def scatters(study: Study) -> bool:
     """Return whether gradients are reduce-scattered rather than all-reduced."""
     own = study[Training].framework.reduce_scatter
@@ -257,6 +271,8 @@ _BY_FRAMEWORK: tuple[tuple[type, str, Callable[[Study], Any]], ...] = (
     (Sharding, "accumulate", _choose_word(reduces_each_micro_batch, "shard", "whole")),
     (Sharding, "replicate", _choose_word(replicates_each_micro_batch, "micro_batch", "step")),
     (Sharding, "reshard", reshards),
+    (Sharding, "gradient_average", gradient_average),
+    (Sharding, "gradient_check", checks_gradients),
     (Recompute, "stops_early", stops_early),
     (KernelChoice, "mode", _framework_value("mode")),
     (KernelChoice, "misaligned_heads", _framework_value("misaligned_heads")),

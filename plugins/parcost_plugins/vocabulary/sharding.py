@@ -18,7 +18,7 @@ from parcost import (
     word,
 )
 from parcost.numeric import any_of, where
-from parcost_plugins.vocabulary.framework import ACCUMULATIONS, REPLICATIONS
+from parcost_plugins.vocabulary.framework import ACCUMULATIONS, AVERAGES, REPLICATIONS
 from parcost_plugins.vocabulary.training import Precision
 
 
@@ -30,6 +30,8 @@ from parcost_plugins.vocabulary.training import Precision
         ("replicate",): "hybrid sharding: a `sharding.shard` of fewer ranks than all, and "
         "gradients that ZeRO shards",
         ("bucket_copy",): "`layout.zero = 0`",
+        ("gradient_average",): "a `layout.zero` of 0 or 1, and buckets that are no copies",
+        ("gradient_check",): "a `layout.zero` of 0 or 1",
     },
 )
 class Sharding:
@@ -75,6 +77,23 @@ class Sharding:
     bucket_copy: bool = switch(
         default=False,
         doc="gradient buckets are copies of the gradients, not views of them (without ZeRO)",
+    )
+    gradient_average: str | None = word(
+        *AVERAGES,
+        default=None,
+        doc=(
+            "average of gradients over the ranks, up to ZeRO 1: made by the reduction "
+            "(`collective`), or by a kernel that scales all gradients ahead of it (`scaled`), or "
+            "those of experts that fewer ranks hold (`scaled_experts`); by default as the "
+            "framework does"
+        ),
+    )
+    gradient_check: bool | None = switch(
+        default=None,
+        doc=(
+            "the norm of the gradients is taken ahead of their reduction, to stop at NaN, up to "
+            "ZeRO 1; by default as the framework does"
+        ),
     )
 
 

@@ -23,6 +23,7 @@ _SECTIONS = {
     "ddp": (
         *("use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather"),
         *("grad_reduce_in_bf16", "ddp_bucket_size", "data_parallel_sharding_strategy"),
+        *("ddp_average_in_collective", "no_check_for_nan_in_loss_and_grad"),
         *("use_megatron_fsdp", "num_distributed_optimizer_instances"),
     ),
     "optimizer": (

@@ -38,6 +38,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
     _dropout(options)
     _recompute(options)
     _overlap(options)
+    _averaging(options)
     _offload(options)
     _kernels(options, framework)
     _fusions(options)
@@ -161,6 +162,41 @@ def _overlap(options: ToolOptions) -> None:
     if size is not None and option is not None:
         width = 2 if options.on("grad_reduce_in_bf16") else 4
         draft.set("overlap.bucket", f"{digits(size)} * {width} B", option)
+
+
+def _averaging(options: ToolOptions) -> None:
+    """Read how gradients are averaged, and whether they are checked for NaN.
+
+    The loss of each token is averaged behind the reduction, by a kernel over the whole buffer.
+    """
+    draft = options.draft
+    average, tokens = (
+        options.get(name) for name in ("ddp_average_in_collective", "calculate_per_token_loss")
+    )
+    checks = {
+        "no_check_for_nan_in_loss_and_grad": ("on", "off"),
+        "check_for_nan_in_loss_and_grad": ("off", "on"),
+    }
+    if options.on("use_megatron_fsdp") or options.on("use_torch_fsdp2"):
+        for option in (average, tokens, *map(options.get, checks)):
+            if option is not None:
+                draft.ignore(option, "FSDP averages in the reduction, and has no such check")
+        strategy = options.get("data_parallel_sharding_strategy")
+        if strategy is not None and strategy.text in ("no_shard", "optim"):
+            why = "Megatron-FSDP averages in the reduction, and has no such check"
+            draft.assume("sharding.gradient_average", "collective", why)
+            draft.assume("sharding.gradient_check", "off", why)
+        return
+    if tokens is not None and tokens.text != "false":
+        why = "gradients are divided by the number of tokens"
+        draft.set("sharding.gradient_average", "scaled", tokens, why)
+    elif average is not None:
+        word = "scaled" if average.text == "false" else "scaled_experts"
+        draft.set("sharding.gradient_average", word, average)
+    for name, words in checks.items():
+        option = options.get(name)
+        if option is not None:
+            draft.set("sharding.gradient_check", words[option.text != "false"], option)
 
 
 def _offload(options: ToolOptions) -> None:

@@ -16,6 +16,8 @@ from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary.partition import must_divide
 from parcost_plugins.vocabulary.run_choices import (
     blocks_on_transfers,
+    checks_gradients,
+    gradient_average,
     hides_gradients,
     hides_parameters,
     tensor_overlap,
@@ -344,6 +346,11 @@ def _overlap(job: Job, same: dict[str, str]) -> Flags:
         flags["overlap_param_gather"] = []
         if job.overlap.gather_start == "arrival":
             flags["no_align_param_gather"] = []
+    if job.layout.zero < 2:
+        if gradient_average(job.study) != "scaled":
+            flags["ddp_average_in_collective"] = []
+        if not checks_gradients(job.study):
+            flags["no_check_for_nan_in_loss_and_grad"] = []
     if tensor_overlap(job.study) == "pipelined" and job.tp > 1:
         flags["tp_comm_overlap"] = []
         same["overlap.chunks"] = "as many chunks as ranks"
