@@ -17,8 +17,8 @@ import pytest
 
 import parcost
 from parcost.plugins.discovery import load
-from parcost.references import api
 from parcost_apps.cli import main
+from parcost_apps.documentation import interface as api
 from parcost_apps.documentation import language, rules
 
 ROOT = Path(__file__).parents[2]

@@ -279,7 +279,7 @@ def test_files_are_opened_in_one_place() -> None:
         "plugins/parcost_apps/cli/streams.py",  # opens /dev/null
         "plugins/parcost_apps/cli/__init__.py",  # opens /dev/null
         "core/parcost/binding/sources.py",  # a file inside of a wheel
-        "core/parcost/references/api.py",  # writes docs/api.md
+        "plugins/parcost_apps/documentation/interface.py",  # writes docs/api.md
         "plugins/parcost_apps/documentation/language.py",  # makes docs/language.md
         "plugins/parcost_apps/documentation/command.py",  # ships with us
         "plugins/parcost_apps/server/command.py",  # opens a browser

@@ -1,1 +1,1 @@
-"""Generated documentation: the Python interface, the language and the rules."""
+"""The former place of generated documentation."""
