@@ -84,6 +84,25 @@ def test_fsdp_1_is_read() -> None:
     assert len(found.ignored) == 18 - 5  # all keys but those that set something
 
 
+@pytest.mark.parametrize(
+    ("lines", "prefetch", "gradients"),
+    [
+        ("fsdp_sharding_strategy: FULL_SHARD", "0", "off"),  # FSDP 1 of Accelerate
+        ("fsdp_backward_prefetch: NO_PREFETCH", "0", "off"),
+        ("fsdp_backward_prefetch: BACKWARD_PRE", None, None),
+        ("fsdp_sharding_strategy: SHARD_GRAD_OP", None, None),  # gathers nothing in backward
+        ("fsdp_version: 2", None, None),
+        ("fsdp_version: 2\n  fsdp_backward_prefetch: NO_PREFETCH", None, None),
+    ],
+)
+def test_fsdp_1_gathers_ahead_in_backward_if_it_is_asked(
+    lines: str, prefetch: str | None, gradients: str | None
+) -> None:
+    found = settings(translate(f"distributed_type: FSDP\nfsdp_config:\n  {lines}\n"))
+    assert found.get("sharding.prefetch") == prefetch
+    assert found.get("overlap.gradients") == gradients
+
+
 def test_fsdp_2_with_a_mesh_is_read() -> None:
     """2 replicas of shards over 2 x 2 ranks, which split sequences in 2, and layers in 2."""
     found = translate(FSDP_2)

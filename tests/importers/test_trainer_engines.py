@@ -402,6 +402,26 @@ def test_a_file_of_fsdp_beside_a_script_of_trainer_is_read(text: str, reshard: s
     assert question.answers == ("--set layout.zero=0", "--set layout.zero=3")
 
 
+@pytest.mark.parametrize(
+    ("options", "prefetch", "open_"),
+    [
+        ("{}", None, True),  # transformers 4 runs FSDP 1, and 5 FSDP 2
+        ('{"version": 1}', "0", False),
+        ('{"version": 2}', None, False),
+        ('{"backward_prefetch": "backward_pre"}', None, False),
+    ],
+)
+def test_a_trainer_that_starts_fsdp_gathers_ahead_by_its_version(
+    options: str, prefetch: str | None, open_: bool
+) -> None:
+    script = f'torchrun --nproc_per_node 8 {BATCHES} --bf16 True --fsdp "full_shard auto_wrap" '
+    script += "--fsdp_config fsdp.json\n"
+    found = read_file("trl", ImportFile("run.sh", script, PLAIN, {"fsdp.json": options}.get))
+    assert settings(found).get("sharding.prefetch") == prefetch
+    missing = {one.name for one in found.missing}
+    assert ("fsdp_config.fsdp_backward_prefetch" in missing) == open_
+
+
 def test_options_of_fsdp_in_another_file_leave_the_stated_sharding() -> None:
     """The words of `fsdp` have it, so that only what the file may add is listed."""
     script = "torchrun --nproc_per_node 8 my.py --model_name_or_path Qwen/Qwen3-4B --bf16 \\\n"

@@ -267,12 +267,21 @@ def test_parameters_kept_from_forward_are_not_gathered_again(bind: Bind) -> None
     assert lines["gathered layers"] == 10 * 3e9 * 2
 
 
-def test_without_prefetch_every_gather_shows(bind: Bind) -> None:
+def test_without_prefetch_every_gather_of_backward_shows(bind: Bind) -> None:
     study = fsdp(bind, sharding__prefetch=0)
-    # forward 10 (3 + 5); backward gathers show, reductions but the last hide: 30 + 100 + 3
-    assert step(study) == pytest.approx(80 + 133)
+    # forward as before, 3 + 50; backward gathers show, reductions but the last hide: 30 + 100 + 3
+    assert step(study) == pytest.approx(53 + 133)
     lines = {line.name: line.bytes_ for line in evaluate(study).memory_lines}
     assert lines["gathered layers"] == 3e9 * 2
+
+
+def test_gathers_without_prefetch_wait_in_the_micro_batch_that_reduces(bind: Bind) -> None:
+    """Of four micro-batches the last reduces: nine gathers of 3 s wait there, for one another."""
+    more = {"training__global_batch": 8, "overlap__gradients": "off"}
+    ahead = fsdp(bind, sharding__accumulate="whole", **more)
+    study = fsdp(bind, sharding__accumulate="whole", sharding__prefetch=0, **more)
+    assert step(ahead) == pytest.approx(4 * (53 + 103) + 30)
+    assert step(study) == pytest.approx(4 * (53 + 103) + 30 + 27)
 
 
 def test_prefetching_two_layers_holds_three(bind: Bind) -> None:

@@ -263,7 +263,7 @@ def test_zero_3_gathers_and_reduces_layer_by_layer(bind: Bind) -> None:
     ("more", "hiding"),
     [
         ({}, {"F", "B", "W"}),
-        ({"sharding__prefetch": 0}, {"W"}),
+        ({"sharding__prefetch": 0}, {"F", "W"}),
         ({"overlap__parameters": "off"}, {"W"}),
         ({"overlap__gradients": "off"}, {"F", "B"}),
     ],

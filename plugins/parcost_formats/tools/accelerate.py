@@ -21,6 +21,12 @@ _FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have on
 _SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
 _EACH = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
 _NO_SYNC = "Accelerate 1.12: no_sync keeps whole gradients up to the last micro-batch"
+_NO_ORDER = "Accelerate 1.15, transformers 5.24: fsdp_backward_prefetch is NO_PREFETCH"
+_NO_PREFETCH = "PyTorch, fsdp/api.py: without prefetch, backward overlaps no communication"
+_OLD_TRAINER = (
+    "transformers 5 runs FSDP 2; FSDP 1 of transformers 4 gathers nothing ahead in backward: write "
+    "`sharding { prefetch = 0 }` and `overlap { gradients = off }`"
+)
 _WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machines"
 _AUTOCAST = "autocast of PyTorch: parameters and gradients stay in fp32"
 
@@ -76,8 +82,8 @@ def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) 
             found.ignore(key, "another `distributed_type` reads it")
 
 
-def read_fsdp(found: SettingCollector) -> None:
-    """Read the settings of FSDP 1 and 2."""
+def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
+    """Read the settings of FSDP 1 and 2. A launcher starts it, or *by_trainer* Trainer itself."""
     found.use("frameworks.pytorch_fsdp", "distributed_type")
     if _strategy(found) == "3":
         read_reduction(found)
@@ -89,13 +95,28 @@ def read_fsdp(found: SettingCollector) -> None:
     wrap = f"{_FSDP}auto_wrap_policy"
     if found.value(wrap) == "NO_WRAP":
         found.leave_open(wrap, "a model that is gathered as a whole cannot be written")
-    prefetch = f"{_FSDP}backward_prefetch"
-    for key in (prefetch, f"{prefetch}_policy"):
-        order = str(found.value(key, "BACKWARD_PRE")).upper()
-        if order == "NO_PREFETCH":
+    _prefetch(found, by_trainer=by_trainer)
+
+
+def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
+    """Read whether layers are gathered ahead in backward: by FSDP 2 always, by FSDP 1 if asked."""
+    version, name = found.whole(f"{_FSDP}version"), f"{_FSDP}backward_prefetch"
+    key = next((one for one in (name, f"{name}_policy") if one in found), "")
+    order = str(found.value(key, "NO_PREFETCH")).upper()
+    again = found.setting("layout", "zero") == "3" and found.setting("sharding", "reshard") != "off"
+    if key and version == 2:
+        found.ignore(key, "FSDP 2 gathers the next layer ahead in any case")
+    elif order == "BACKWARD_POST":
+        found.leave_open(key, "layers are gathered ahead of use, as BACKWARD_PRE has it")
+    elif order != "NO_PREFETCH" or version == 2 or not again:
+        return
+    elif by_trainer and not key and version is None:
+        found.lack(name, _OLD_TRAINER, "sharding.prefetch")
+    else:
+        if key:
             found.set("sharding", "prefetch", "0", key)
-        elif order == "BACKWARD_POST":
-            found.leave_open(key, "layers are gathered ahead of use, as BACKWARD_PRE has it")
+        found.assume("sharding", "prefetch", "0", _NO_ORDER)
+        found.assume("overlap", "gradients", "off", _NO_PREFETCH)
 
 
 def read_reduction(found: SettingCollector) -> None:

@@ -72,7 +72,10 @@ class Sharding:
         default=False, doc="the last layer stays gathered from forward to backward (ZeRO 3)"
     )
     prefetch: int = integer(
-        default=1, minimum=0, structural=True, doc="layers gathered ahead of use (ZeRO 3)"
+        default=1,
+        minimum=0,
+        structural=True,
+        doc="layers gathered ahead of use in backward; in forward the host runs ahead (ZeRO 3)",
     )
     bucket_copy: bool = switch(
         default=False,

@@ -109,6 +109,7 @@ class TrainerKeys:
         self._program = str(job.entries[PROGRAM].value) if PROGRAM in job.entries else ""
         self._doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
         self._is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
+        self._starts_fsdp = False  # by keys of its own
         self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
         self._broken: dict[str, str] = {}  # tables that cannot be read, by key
         self._given = {  # files of an engine that the user adds to the job
@@ -276,7 +277,7 @@ class TrainerKeys:
         if self.has_engine:
             self._deepspeed()
         elif kind == "FSDP":
-            read_fsdp(found)
+            read_fsdp(found, by_trainer=self._starts_fsdp)
             self._fsdp_precision(weights, why)
         elif kind in ("", "MULTI_GPU", "NO"):
             self._ask_for_types()
@@ -668,6 +669,7 @@ class TrainerKeys:
         place = entry or next(e for k, e in entries.items() if k.startswith("fsdp_config."))
         version = entries.get("fsdp_config.fsdp_version")
         second = version is not None and str(version.value) == "2"
+        self._starts_fsdp = _KIND not in entries
         entries[_KIND] = JsonEntry("FSDP", place.start, place.end)
         for name in names:
             if name in self.rules["strategies"] and name not in ("true", "false"):

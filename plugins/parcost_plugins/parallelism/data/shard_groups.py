@@ -90,10 +90,14 @@ class ShardGroup:
         bytes_: Real,
         repeat: Real = 1.0,
         share: Real | None = None,
+        alone: Real = 0.0,
         on: Mapping[str, Any] | None = None,
         tag: str = "",
     ) -> Work:
-        """Return *repeat* calls per micro-batch; *share* is the part of compute to hide under."""
+        """Return *repeat* calls per micro-batch; *share* is the part of compute to hide under.
+
+        The share *alone* of the calls hides under nothing.
+        """
         return Work(
             name=name,
             cause=DATA,
@@ -102,6 +106,7 @@ class ShardGroup:
             count=count,
             window=None if share is None else "",
             share=1.0 if share is None else share,
+            alone=0.0 if share is None else alone,
             slowdown=self.slowdown,
             bytes_=repeat * bytes_,
             tag=tag,

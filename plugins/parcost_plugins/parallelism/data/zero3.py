@@ -31,7 +31,7 @@ from parcost_plugins.parallelism.data.shard_groups import (
     times,
     trained_groups,
 )
-from parcost_plugins.vocabulary import Sharding
+from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import (
     hides_gradients,
@@ -74,10 +74,13 @@ _REDUCED = [
 
 def passes(study: Study) -> Iterator[Work | Once]:
     """Gather parameters for both passes, and reduce-scatter gradients in backward."""
-    sharding, reduces = study[Sharding], reduces_each_micro_batch(study)
-    hides = hides_parameters(study) and sharding.prefetch > 0
+    hides, reduces = hides_parameters(study), reduces_each_micro_batch(study)
+    ahead = study[Sharding].prefetch > 0
+    # Without prefetch the gathers of backward wait for the reductions of their micro-batch.
+    alone = 0.0 if ahead else 1 / study[Training].micro_batches
     for wire in shard_groups(study):
-        yield from _gathers(wire, [*_GATHERED, *_backward_gathers(study)], hides)
+        yield from _gathers(wire, _GATHERED, hides)
+        yield from _gathers(wire, _backward_gathers(study), hides and (ahead or not reduces), alone)
     if reduces:
         for wire in trained_groups(study):
             yield from _reductions(wire, hides_gradients(study))
@@ -94,7 +97,9 @@ def _backward_gathers(study: Study) -> list[_PassTraffic]:
     return kept[:-1] if is_tied(study) else kept
 
 
-def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterator[Work]:
+def _gathers(
+    wire: ShardGroup, rows: list[_PassTraffic], hides: bool, alone: Real = 0.0
+) -> Iterator[Work]:
     size = wire.kind.wire
     calls = {
         part: wire.call("all_gather", formula("psi a", psi=elements, a=(size[part], "B")))
@@ -110,6 +115,7 @@ def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterato
                 repeat=repeat,
                 bytes_=_parts(wire)[row.part] * size[row.part],
                 share=share if row.hides and hides else None,
+                alone=alone,
             )
 
 
