@@ -58,6 +58,7 @@ class Binder:
     names: NameResolver = Factory(NameResolver, takes_self=True)
     expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)
     _bound: dict[tuple[int, str], BoundValue | None] = Factory(dict)
+    _used: set[tuple[int, str]] = Factory(set)  # attributes that other attributes are computed from
     open: list[tuple[int, str, Span]] = Factory(list)
     _given: dict[tuple[int, str], s.Attribute] = Factory(dict)
     study_lets: dict[str, s.Attribute] = Factory(dict)
@@ -262,7 +263,7 @@ class Binder:
                 held[name] = tuple(inside)
                 continue
             try:
-                bound = self.attribute(definition, name)
+                bound = self._bound_value(definition, name)
             except BrokenError:
                 broken = True
                 if not self.is_given(definition, name) and name not in type_.defaults:
@@ -357,7 +358,18 @@ class Binder:
     def is_given(self, definition: Definition, name: str) -> bool:
         return name in definition.attributes or (id(definition), name) in self._given
 
+    def is_used(self, block: Any, name: str) -> bool:
+        """Return whether the value of another attribute may depend on an attribute of *block*."""
+        shared = any(made is block for made, _ in self.loader.made.values())
+        own = (key for key, made in self.objects.items() if made is block)
+        return shared or any((key, name) in self._used for key in own)
+
     def attribute(self, definition: Definition, name: str) -> BoundValue:
+        """Return the value of an attribute, which another attribute or a claim needs."""
+        self._used.add((id(definition), name))
+        return self._bound_value(definition, name)
+
+    def _bound_value(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute, computed once."""
         key = (id(definition), name)
         if key in self._bound:

@@ -62,7 +62,10 @@ def is_text(block: Any, attribute: str) -> bool:
 def _object_value(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
     """Return *value* in the form that a block stores: a switch is a bool, a word is itself."""
     block, attribute = find(study, path)
-    kind = block_type(type(block)).fields[attribute].kind
+    field = block_type(type(block)).fields[attribute]
+    kind = field.kind
+    if kind == "quantity" and not field.structural:
+        return float(value)
     if kind == "switch":
         return value in ("on", True)
     if kind == "word":

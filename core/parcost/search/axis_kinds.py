@@ -1,20 +1,22 @@
 """Kinds of axes: structural (bound value by value), degrees (array numbers), or choices.
 
 An axis is structural if other attributes, requirements or the schedule depend on it. So is an axis
-that determines the number of virtual stages. Dependencies are found by binding each value of the
-axis.
+that determines the number of virtual stages. The binder knows which attributes others are computed
+from: each value of such an axis is bound. On other axes plugins get the study with each value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import astuple, evolve, field, frozen
 
 from parcost.contract.queries import key_of
-from parcost.contract.schema import block_type
+from parcost.contract.schema import Field, block_type
+from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
 from parcost.search.conditions import condition_names
 from parcost.search.variants import Variants
@@ -38,13 +40,13 @@ class AxisKinds:
     def of(cls, scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> AxisKinds:
         """Return *axes* sorted by kind."""
         found, hidden = cls(), condition_names(scenario)
+        _validate(scenario, study, axes)
         for axis in axes:
             block, attribute = find(study, axis.attribute)
             field_ = block_type(type(block)).fields[attribute]
-            number = field_.kind == "quantity" and not field_.structural
             if attribute in hidden or field_.kind == "reference":  # others may refer to it as well
                 found.structural.append(axis)
-            elif number:
+            elif _is_number(field_):
                 limits = _sets_limits(scenario, study, axis)
                 (found.structural if limits else found.degrees).append(axis)
             else:
@@ -55,31 +57,67 @@ class AxisKinds:
         return found
 
 
+def _is_number(field_: Field) -> bool:
+    return field_.kind == "quantity" and not field_.structural
+
+
+def _settings(study: SpecStudy, axis: Axis) -> Sequence[Any]:
+    """Return the values of *axis* as settings of a scenario: numbers in base units, or text."""
+    block, attribute = find(study, axis.attribute)
+    if _is_number(block_type(type(block)).fields[attribute]):
+        return axis.values
+    return [f"{value}" for value in axis.values]
+
+
+def _validate(scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> None:
+    """Bind every value of every axis, those of several axes at once.
+
+    Raises:
+        SpecError: An attribute cannot have a value.
+    """
+    for row in zip_longest(*(_settings(study, axis) for axis in axes)):
+        values = {a.attribute: v for a, v in zip(axes, row, strict=True) if v is not None}
+        try:
+            _ = scenario.replace(values).first
+        except SpecError:  # which of them, or only all of them together
+            for path, value in values.items():
+                _ = scenario.replace({path: value}).first
+
+
+def _with_values(scenario: Scenario, study: SpecStudy, axis: Axis) -> Iterable[SpecStudy]:
+    """Return *study* with each value of *axis*."""
+    if scenario.binder.is_used(*find(study, axis.attribute)):
+        settings = _settings(study, axis)
+        return [scenario.replace({axis.attribute: value}).first for value in settings]
+    variants = Variants(study, [choice_of(scenario, study, axis)])
+    return [variants.at((i,)) for i in range(len(axis.values))]
+
+
 def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bool]:
     """Return whether other attributes depend on *axis*, and whether the virtual stages do."""
     block, attribute = find(study, axis.attribute)
-    others, stages = [*_others(study, block, attribute), *probe_questions(study)], _stages(study)
+    used = scenario.binder.is_used(block, attribute)
+
+    def others(study: SpecStudy) -> list[str]:
+        block, _ = find(study, axis.attribute)
+        return [*(_others(study, block, attribute) if used else ()), *probe_questions(study)]
+
+    own, stages = others(study), _stages(study)
     decides = cuts = False
-    for value in axis.values:
-        spelled = value if isinstance(value, str) else f"{value}"
-        changed = scenario.replace({axis.attribute: spelled}).first
-        there, _ = find(changed, axis.attribute)
-        decides = (
-            decides or [*_others(changed, there, attribute), *probe_questions(changed)] != others
-        )
+    for changed in _with_values(scenario, study, axis):
+        decides = decides or others(changed) != own
         cuts = cuts or _stages(changed) != stages
     return decides, cuts
 
 
 def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
     """Return whether the text of a search limit depends on *axis*."""
-    said = [limit.says for _, goal in study.contributions("search_goals") for limit in goal.limits]
-    for value in axis.values:
-        changed = scenario.replace({axis.attribute: value}).first
-        goals = [goal for _, goal in changed.contributions("search_goals")]
-        if [limit.says for goal in goals for limit in goal.limits] != said:
-            return True
-    return False
+    said = _limits(study)
+    return any(_limits(one) != said for one in _with_values(scenario, study, axis))
+
+
+def _limits(study: SpecStudy) -> Sequence[str]:
+    return [limit.says for _, goal in study.contributions("search_goals") for limit in goal.limits]
 
 
 #: What tells answers apart that have to be the same for all layouts of a structure.
