@@ -32,7 +32,7 @@ def command(
     NAMEs select figures, and may end in `*`. A report shows the headline figures and those
     of claims. The others are volumes, counts, ratios and bounds.
     """
-    from parcost.report.rejection import Rejection
+    from parcost_formats.rendering.rejection import Rejection
 
     worst = 0
     found: set[str] = set()

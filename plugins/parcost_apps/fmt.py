@@ -62,8 +62,8 @@ def _stdin(*, check: bool, diff: bool) -> int:
 
 
 def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
-    from parcost.report.rejection import Rejection, attempt
     from parcost_apps.batch.files import specs
+    from parcost_formats.rendering.rejection import Rejection, attempt
 
     report = Reporter()
     worst = changed = same = 0

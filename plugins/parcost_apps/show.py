@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
-    from parcost.report.rejection import Rejection
+    from parcost_formats.rendering.rejection import Rejection
 
 
 _LIST = re.compile(r"\d[\d, -]*")
@@ -71,7 +71,7 @@ def command(
     format_: str,
 ) -> int:
     """Print the resolved spec: every default, and the origin of each value."""
-    from parcost.report.rejection import Rejection, attempt
+    from parcost_formats.rendering.rejection import Rejection, attempt
 
     asked = {"ranks": ranks, "stages": stages}
     wanted = {
@@ -106,7 +106,7 @@ def _made(
 ) -> list[str | dict[str, Any]] | Rejection:
     """Return the pages of *scenario*, or a rejection if a rule rejects the study."""
     from parcost.engine.rules import diagnose, rules
-    from parcost.report.rejection import Rejection
+    from parcost_formats.rendering.rejection import Rejection
 
     found = [
         diagnose(check, study)

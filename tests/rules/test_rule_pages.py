@@ -107,7 +107,7 @@ PASSING_ON = {
     "core/parcost/language/errors.py",
     "core/parcost/binding/modules.py",
     "plugins/parcost_apps/batch/files.py",
-    "core/parcost/report/rejection.py",
+    "plugins/parcost_formats/rendering/rejection.py",
     "core/parcost/contract/offers.py",
     "core/parcost/contract/validation.py",  # `problem` is another function there
     "core/parcost/plugins/registry.py",

@@ -73,7 +73,7 @@ def entry(
 def test_each_row_has_its_prediction_or_its_reason(
     row: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parcost.report.rejection import FAULT
+    from parcost_formats.rendering.rejection import FAULT
 
     entries = [
         entry([POINT]),

@@ -87,17 +87,6 @@ def suppress(
     return kept, suppressed
 
 
-def unused_allowance(allowance: Allowance) -> Diagnostic:
-    """Return the warning about an allowance without effect."""
-    return problem(
-        "unused-allowance",
-        f"`{allowance.id}` gives no warning here, so this comment has no effect",
-        allowance.span,
-        help="remove the comment",
-        severity=Severity.WARNING,
-    )
-
-
 def read_allowances(
     source: Source,
     tree: s.Block,

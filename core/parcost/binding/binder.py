@@ -11,7 +11,7 @@ number of stages). Structural axes are then bound one value at a time; the other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import Factory, evolve
@@ -19,49 +19,34 @@ from attrs import Factory, evolve
 from parcost.binding import defaults
 from parcost.binding import values as v
 from parcost.binding.conversion import convert, is_literal, stays_inside
-from parcost.binding.definitions import Definition, Definitions, alias_of
+from parcost.binding.definitions import Definition, alias_of
 from parcost.binding.expressions import Expressions
 from parcost.binding.lets import unread_lets
-from parcost.binding.modules import Loader, Module, add_let
+from parcost.binding.modules import Module, add_let
 from parcost.binding.names import NameResolver
-from parcost.binding.scope import BrokenError, Scope, Sweep, SweepAxis
+from parcost.binding.scope import Binding, BrokenError, Scope
 from parcost.binding.values import BoundValue
 from parcost.contract.origin import Origin
-from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
-from parcost.language.text import Span
 from parcost.records import define
 
 
-@define(eq=False)
-class Binder:
+@define(eq=False, kw_only=True)
+class Binder(Binding):
     """Binds one study of a module at given *points*: an index, or an array of indices, per axis."""
 
-    types: Mapping[str, BlockType]
-    registries: Callable[[str], Sequence[str]]
-    loader: Loader
-    module: Module
     study: s.Block | None
     overrides: Mapping[str, s.Attribute]
-    points: Mapping[int, Any] = Factory(dict)
-    sweeps: dict[int, Sweep] = Factory(dict)  # those of numbers and texts, whatever the points
-    diagnostics: list[Diagnostic] = Factory(list)
-    axes: dict[int, SweepAxis] = Factory(dict)
     origins: dict[int, Mapping[str, Origin]] = Factory(dict)  # by id of an object
     objects: dict[int, Any] = Factory(dict)
     lacking: dict[type, list[Diagnostic]] = Factory(dict)
-    definitions: Definitions = Factory(
-        lambda self: Definitions(self.types, self.loader.absences), takes_self=True
-    )
     names: NameResolver = Factory(NameResolver, takes_self=True)
     expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)
     _bound: dict[tuple[int, str], BoundValue | None] = Factory(dict)
     _used: set[tuple[int, str]] = Factory(set)  # attributes that other attributes are computed from
-    open: list[tuple[int, str, Span]] = Factory(list)
     _given: dict[tuple[int, str], s.Attribute] = Factory(dict)
-    study_lets: dict[str, s.Attribute] = Factory(dict)
 
     def bind(self) -> dict[type, tuple[Any, ...]]:
         """Return the study's blocks as objects, by class.
@@ -439,7 +424,7 @@ class Binder:
         try:
             field = definition.type.fields[name]
             scope = Scope(definition, module, field, f"{definition.called}.{name}")
-            return convert(self, node, scope, origin)
+            return convert(self.expressions, node, scope, origin)
         except SpecError as error:
             self.diagnostics += error.diagnostics
             self._bound[key] = None
@@ -449,20 +434,6 @@ class Binder:
             raise
         finally:
             self.open.pop()
-
-    def report_circle(
-        self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
-    ) -> None:
-        also = [(span, "part of the cycle") for _, _, span in others]
-        self.diagnostics.append(
-            problem(
-                "circular",
-                f"`{name}` depends on itself",
-                node.name.span,
-                "needs its own value" if not others else "part of the cycle",
-                also=also,
-            )
-        )
 
     def evaluate(self, node: Any, scope: Scope) -> v.Value:
         """Return the value of an expression."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import evolve
 
 from parcost.binding import values as v
 from parcost.binding.definitions import Definition
 from parcost.binding.expressions import Expressions
-from parcost.binding.names import NameResolver
-from parcost.binding.scope import Binding, BrokenError, Scope, SetValue
+from parcost.binding.scope import BrokenError, Scope, SetValue
 from parcost.binding.values import BoundValue
 from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType, Curve, Field
@@ -34,14 +33,9 @@ from parcost.language.units import (
 )
 
 
-class ValueBinding(Binding, Protocol):
-    """The interface of the binder that conversions use."""
-
-    names: NameResolver
-    expressions: Expressions
-
-
-def convert(binder: ValueBinding, node: s.Attribute, scope: Scope, origin: Origin) -> BoundValue:
+def convert(
+    expressions: Expressions, node: s.Attribute, scope: Scope, origin: Origin
+) -> BoundValue:
     """Return the value of attribute *node*, converted to the type of its field.
 
     Raises:
@@ -50,28 +44,26 @@ def convert(binder: ValueBinding, node: s.Attribute, scope: Scope, origin: Origi
     field = scope.field
     assert field is not None
     if isinstance(node.value, SetValue):
-        value = binder.expressions.given_value(node.value, scope)
+        value = expressions.given_value(node.value, scope)
     else:
-        value = binder.evaluate(node.value, scope)
+        value = expressions.evaluate(node.value, scope)
     if field.kind == "quantity":
-        return _quantity(binder, node, value, scope, field, origin)
-    if value.axes:
-        for axis in value.axes:
-            binder.axes[axis].structural = True
+        return _quantity(expressions, node, value, scope, field, origin)
+    expressions.binder.mark_structural(value.axes)
     if field.kind == "integers":
         return BoundValue(value, _integers(value, node, field), origin)
     if not isinstance(value, v.Symbol):
-        raise SpecError([_wrong_kind(binder, node, value, field)])
+        raise SpecError([_wrong_kind(expressions, node, value, field)])
     what = value.what
     if field.kind == "reference":
         if not isinstance(what, Definition):
-            raise SpecError([_wrong_kind(binder, node, value, field)])
-        return BoundValue(value, binder.object(what), origin)
+            raise SpecError([_wrong_kind(expressions, node, value, field)])
+        return BoundValue(value, expressions.binder.object(what), origin)
     if isinstance(what, Definition) or not isinstance(what, str):
-        raise SpecError([_wrong_kind(binder, node, value, field)])
-    if field.kind != "text" and what not in binder.names.choices(field):
+        raise SpecError([_wrong_kind(expressions, node, value, field)])
+    if field.kind != "text" and what not in expressions.names.choices(field):
         span = node.value.span
-        raise SpecError([binder.names.wrong_word(what, span, node.name.text, field)])
+        raise SpecError([expressions.names.wrong_word(what, span, node.name.text, field)])
     if field.kind == "switch":
         return BoundValue(value, what == "on", origin)
     return BoundValue(value, what, origin)
@@ -117,7 +109,7 @@ def _qualifiers_refer(node: s.Attribute, field: Field) -> bool:
 
 
 def _wrong_kind(
-    binder: ValueBinding, node: s.Attribute, value: v.Value, field: Field
+    expressions: Expressions, node: s.Attribute, value: v.Value, field: Field
 ) -> Diagnostic:
     wanted = {
         "word": "a word",
@@ -131,18 +123,20 @@ def _wrong_kind(
         f"`{node.name.text}` must be {wanted}",
         node.value.span,
         f"this is {v.describe(value)}",
-        help=_unit_hint(binder, node, field),
+        help=_unit_hint(expressions, node, field),
     )
 
 
-def _unit_hint(binder: ValueBinding, node: s.Attribute, field: Field) -> str | None:
+def _unit_hint(expressions: Expressions, node: s.Attribute, field: Field) -> str | None:
     """Return a help line with the name that a quoted or misspelled value may stand for, or None."""
     text = node.span.text.partition("=")[2].strip(' "')
     known: Sequence[str] = ()
     if field.kind == "word":
-        known = binder.names.choices(field)
+        known = expressions.names.choices(field)
     elif field.kind == "reference":
-        known = [label for kind, label in binder.definitions.table if kind == field.target]
+        known = [
+            label for kind, label in expressions.binder.definitions.table if kind == field.target
+        ]
     hint = did_you_mean(text, known)
     if not isinstance(node.value, s.Text):
         return hint
@@ -194,7 +188,7 @@ def _span_of(node: Any, position: int) -> Span:
 
 
 def _quantity(
-    binder: ValueBinding,
+    expressions: Expressions,
     node: s.Attribute,
     value: v.Value,
     scope: Scope,
@@ -213,24 +207,23 @@ def _quantity(
     if value.dimension != field.dimension:
         value = _converted(node, value, field)
     if node.qualifiers or field.must_qualify:
-        value, said = _qualified(binder, node, value, scope, field)
+        value, said = _qualified(expressions, node, value, scope, field)
         origin = evolve(origin, word=said)
     number = value.number
     if field.whole and origin.how == "default" and isinstance(number, float) and number % 1:
-        wrong = _remainder(binder, node, scope)
+        wrong = _remainder(expressions, node, scope)
         if wrong is not None:
             raise SpecError([wrong])
     if field.whole or field.minimum is not None or field.positive or field.maximum:
         _check_range(name, number, node, field)
     _check_magnitude(name, number, node, field)
     if field.structural:
-        for axis in value.axes:
-            binder.axes[axis].structural = True
+        expressions.binder.mark_structural(value.axes)
         number = int(number) if isinstance(number, (float, int)) else int(number.flat[0])
     return BoundValue(value, number, origin)
 
 
-def _remainder(binder: ValueBinding, node: s.Attribute, scope: Scope) -> Diagnostic | None:
+def _remainder(expressions: Expressions, node: s.Attribute, scope: Scope) -> Diagnostic | None:
     """Return the error if a default divides an attribute by another that does not divide it.
 
     It points at the divisor as it was written, and names the nearest valid ones.
@@ -241,7 +234,7 @@ def _remainder(binder: ValueBinding, node: s.Attribute, scope: Scope) -> Diagnos
     whole, divisor = (_attribute_in(one, block) for one in quotient.operands)
     if not whole or not divisor or divisor not in block.attributes:
         return None
-    of, by = (binder.attribute(block, name).held for name in (whole, divisor))
+    of, by = (expressions.binder.attribute(block, name).held for name in (whole, divisor))
     if not all(isinstance(n, (float, int)) and n % 1 == 0 for n in (of, by)) or by < 1:
         return None
     if of % by == 0 or of > _EXACT or by > _LARGEST_DIVISOR:
@@ -322,7 +315,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
 
 
 def _qualified(
-    binder: ValueBinding, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
+    expressions: Expressions, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
 ) -> tuple[v.Quantity, str]:
     """Return *value* scaled by its qualifier, and the qualifier ("" if there is none)."""
     name = node.name.text
@@ -354,7 +347,7 @@ def _qualified(
     factor = field.qualifiers[word]
     if isinstance(factor, str):
         assert scope.definition is not None
-        by = binder.attribute(scope.definition, factor).value
+        by = expressions.binder.attribute(scope.definition, factor).value
         if not isinstance(by, v.Quantity):
             message = f"`{name} = {word}` needs `{factor}`"
             help = f"write `{factor} = ...` beside it"
@@ -390,7 +383,7 @@ _EXACT = 2**53  # beyond, a number and its neighbour are the same
 
 
 def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> None:
-    worst = number if isinstance(number, (float, int)) else _worst(number, field)
+    worst = _worst(_elements(number), field)
     low, high = field.minimum, field.maximum
     complaint = hint = ""
     percent = "%" in node.value.span.text
@@ -433,29 +426,25 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
 
 def _check_magnitude(name: str, number: Any, node: s.Attribute, field: Field) -> None:
     """Check that a number is in the range that formulas can multiply without over- or underflow."""
-    if isinstance(number, (float, int)):
-        if number == 0 or v.SMALLEST <= abs(number) <= v.LARGEST:
-            return
-        size = abs(number)
-    else:
-        import numpy as np
-
-        sizes = np.abs(np.ravel(number))
-        wrong = sizes[(sizes != 0) & ((sizes < v.SMALLEST) | (sizes > v.LARGEST))]
-        if not wrong.size:
-            return
-        size = float(wrong[0])
+    sizes = map(abs, _elements(number))
+    size = next((n for n in sizes if n and not v.SMALLEST <= n <= v.LARGEST), None)
+    if size is None:
+        return
     large = size > v.LARGEST
     unit = "" if field.dimension == ONE else f" {field.dimension}"
-    near = f"{v.LARGEST if large else v.SMALLEST:g}{unit}"
     raise error_at(
         "out-of-range",
         f"`{name}` is too {'large' if large else 'small'} to compute with",
         node.value.span,
         f"this is {size:g}{unit}",
-        help=f"the nearest legal value is {near}",
+        help=f"the nearest legal value is {v.LARGEST if large else v.SMALLEST:g}{unit}",
         notes=[f"{name}: {field.doc}"],
     )
+
+
+def _elements(number: Any) -> Sequence[float]:
+    """Return the elements of an array, or the number itself."""
+    return (number,) if isinstance(number, (float, int)) else number.ravel().tolist()
 
 
 def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic:
@@ -475,16 +464,13 @@ def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic
     )
 
 
-def _worst(numbers: Any, field: Field) -> float:
-    """Return an element outside the range of *field*, or the maximum if there is none."""
-    import numpy as np
-
-    flat = np.ravel(numbers)
-    if field.whole and np.any(broken := flat != np.floor(flat)):
-        return float(flat[broken][0])
-    low = float(flat.min())
+def _worst(numbers: Sequence[float], field: Field) -> float:
+    """Return a number outside the range of *field*, or the maximum if there is none."""
+    if field.whole and (broken := [number for number in numbers if number % 1]):
+        return broken[0]
+    low = min(numbers)
     too_low = (field.minimum is not None and low < field.minimum) or (field.positive and low <= 0)
-    return low if too_low else float(flat.max())
+    return low if too_low else max(numbers)
 
 
 def _examples(dimension: Any) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import Factory, field
 
-from parcost.binding.modules import Module, base_of, label_of, unknown_statement
+from parcost.binding.modules import Module, base_of, given_twice, label_of, unknown_statement
 from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
@@ -117,14 +117,19 @@ class Definitions:
     def _claim(self, imported: dict[Key, s.Block], key: Key, block: s.Block) -> None:
         other = imported.setdefault(key, block)
         if other is not block:
-            self.diagnostics.append(_duplicate(block, other, " ".join(filter(None, key))))
+            self._report_duplicate(block, other, key)
+
+    def _report_duplicate(self, again: s.Block, first: s.Block, key: Key) -> None:
+        help = "remove one, rename one, or write several studies: `study NAME { ... }`"
+        name = " ".join(filter(None, key))
+        self.diagnostics.append(given_twice(name, again.kind.span, first.kind.span, help))
 
     def _add_all(self, blocks: Iterable[s.Block], module: Module) -> None:
         first: dict[Key, s.Block] = {}
         for block in blocks:
             key = (block.kind.text, label_of(block))
             if key in first:
-                self.diagnostics.append(_duplicate(block, first[key], " ".join(filter(None, key))))
+                self._report_duplicate(block, first[key], key)
             else:
                 first[key] = block
                 self._add(block, module, key[1])
@@ -200,15 +205,8 @@ class Definitions:
                 name = item.name.text
                 if name in seen:
                     if validate:
-                        self.diagnostics.append(
-                            problem(
-                                "duplicate",
-                                f"`{name}` is given twice",
-                                item.name.span,
-                                "again here",
-                                also=[(seen[name].name.span, "first here")],
-                            )
-                        )
+                        first = seen[name].name.span
+                        self.diagnostics.append(given_twice(name, item.name.span, first))
                     continue
                 seen[name] = item
                 known = fields.get(name)
@@ -220,9 +218,7 @@ class Definitions:
             elif isinstance(item, s.Block):
                 key = (item.kind.text, label_of(item))
                 if key in nested:
-                    self.diagnostics.append(
-                        _duplicate(item, nested[key], " ".join(filter(None, key)))
-                    )
+                    self._report_duplicate(item, nested[key], key)
                     continue
                 nested[key] = item
                 self._child(definition, item, module, key)
@@ -340,17 +336,6 @@ def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
     return None
 
 
-def _duplicate(again: s.Block, first: s.Block, name: str) -> Diagnostic:
-    return problem(
-        "duplicate",
-        f"`{name}` is given twice",
-        again.kind.span,
-        "again here",
-        also=[(first.kind.span, "first here")],
-        help="remove one, rename one, or write several studies: `study NAME { ... }`",
-    )
-
-
 def _unknown_attribute(
     item: s.Attribute, definition: Definition, types: Mapping[str, BlockType]
 ) -> Diagnostic:
@@ -418,14 +403,16 @@ def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:
     return None
 
 
-def _elsewhere(name: str, types: Mapping[str, BlockType]) -> str | None:
-    """Return a help line naming the few blocks that have an attribute *name*, or None.
-
-    Blocks that every study has are preferred.
-    """
+def kinds_having(name: str, types: Mapping[str, BlockType]) -> list[str]:
+    """Return the blocks with an attribute *name*, in quotes; those that every study has if any."""
     having = [type_ for type_ in types.values() if name in type_.fields]
     always = [type_ for type_ in having if type_.label == "none"]
-    kinds = [f"`{type_.kind}`" for type_ in always or having]
+    return [f"`{type_.kind}`" for type_ in always or having]
+
+
+def _elsewhere(name: str, types: Mapping[str, BlockType]) -> str | None:
+    """Return a help line naming the few blocks that have an attribute *name*, or None."""
+    kinds = kinds_having(name, types)
     if not 0 < len(kinds) <= _FEW_KINDS:
         return None
     return f"`{name}` is an attribute of {' and of '.join(kinds)}"

@@ -169,8 +169,7 @@ class Expressions:
         if axis is None:
             axis = SweepAxis(key, scope.name, sweep.shown, node.span, sweep.unit)
             self.binder.axes[key] = axis
-        for other in sweep.axes:
-            self.binder.axes[other].structural = True
+        self.binder.mark_structural(sweep.axes)
         axis.structural = axis.structural or sweep.structural
         axes = frozenset({key}) | sweep.axes
         index = self.binder.points.get(key, 0)

@@ -30,7 +30,7 @@ from parcost.language.diagnostics import (
 )
 from parcost.language.errors import SpecError, error_at
 from parcost.language.parse import parse
-from parcost.language.text import Source
+from parcost.language.text import Source, Span
 from parcost.records import define, record
 from parcost.system.files import (
     SPEC,
@@ -335,21 +335,15 @@ class Loader:
             case s.Block():
                 module.blocks.append(item)
             case s.Attribute():
-                self._let(item, module)
+                add_let(item, module.lets, module.diagnostics)
             case s.Claim():
-                module.diagnostics.append(
-                    problem(
-                        "misplaced-claim",
-                        "a claim must be inside `expect`",
-                        item.span,
-                        help=f"write `expect {{ {item.span.text} }}`",
-                    )
+                message, help = (
+                    "a claim must be inside `expect`",
+                    f"write `expect {{ {item.span.text} }}`",
                 )
+                module.diagnostics.append(problem("misplaced-claim", message, item.span, help=help))
             case s.Statement():
                 self._statement(item, module, root)
-
-    def _let(self, item: s.Attribute, module: Module) -> None:
-        add_let(item, module.lets, module.diagnostics)
 
     def _statement(self, item: s.Statement, module: Module, root: Path | None) -> None:
         first = item.words[0]
@@ -535,17 +529,17 @@ def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[D
             )
         )
     elif name in lets:
-        diagnostics.append(
-            problem(
-                "duplicate",
-                f"`{name}` is given twice",
-                item.name.span,
-                "again here",
-                also=[(lets[name].name.span, "first here")],
-            )
-        )
+        diagnostics.append(given_twice(name, item.name.span, lets[name].name.span))
     else:
         lets[name] = item
+
+
+def given_twice(name: str, again: Span, first: Span, help: str | None = None) -> Diagnostic:
+    """Return the error of a name that is given to two things."""
+    message = f"`{name}` is given twice"
+    return problem(
+        "duplicate", message, again, "again here", also=[(first, "first here")], help=help
+    )
 
 
 def unknown_statement(item: s.Statement) -> Diagnostic:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import Factory
 
 from parcost.binding.definitions import Definition, Definitions
 from parcost.binding.modules import Loader, Module
 from parcost.binding.values import BoundValue, Value
-from parcost.contract.schema import Field
+from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic
+from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.text import Span
 from parcost.records import define, record
 
@@ -59,41 +62,58 @@ class Scope:
     name: str
 
 
-class Binding(Protocol):
-    """The interface of the binder that names, expressions and conversions use."""
+@define(eq=False, kw_only=True)
+class Binding(ABC):
+    """The parts of a binder that names, expressions and conversions use.
 
+    *sweeps* are those of numbers and texts, whatever the points.
+    """
+
+    types: Mapping[str, BlockType]
+    registries: Callable[[str], Sequence[str]]
     loader: Loader
     module: Module
-    definitions: Definitions
-    registries: Callable[[str], Sequence[str]]
-    diagnostics: list[Diagnostic]
-    axes: dict[int, SweepAxis]
-    points: Mapping[int, Any]
-    sweeps: dict[int, Sweep]
-    open: list[tuple[int, str, Span]]
-    study_lets: dict[str, s.Attribute]
+    points: Mapping[int, Any] = Factory(dict)
+    sweeps: dict[int, Sweep] = Factory(dict)
+    diagnostics: list[Diagnostic] = Factory(list)
+    axes: dict[int, SweepAxis] = Factory(dict)
+    definitions: Definitions = Factory(
+        lambda self: Definitions(self.types, self.loader.absences), takes_self=True
+    )
+    open: list[tuple[int, str, Span]] = Factory(list)
+    study_lets: dict[str, s.Attribute] = Factory(dict)
 
+    @abstractmethod
     def evaluate(self, node: Any, scope: Scope) -> Value:
         """Return the value of an expression."""
-        ...
 
+    @abstractmethod
     def attribute(self, definition: Definition, name: str) -> BoundValue:
-        """Return the value of an attribute."""
-        ...
+        """Return the value of an attribute, computed once."""
 
+    @abstractmethod
     def object(self, definition: Definition) -> Any:
         """Return the object of a block."""
-        ...
 
+    @abstractmethod
     def is_given(self, definition: Definition, name: str) -> bool:
         """Return whether the spec, or an override, sets an attribute."""
-        ...
+
+    def mark_structural(self, axes: Iterable[int]) -> None:
+        """Record that words, references or stages depend on these axes."""
+        for axis in axes:
+            self.axes[axis].structural = True
 
     def report_circle(
         self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
     ) -> None:
         """Report that the value of *name* depends on itself; *others* are the names in between."""
-        ...
+        message, also = (
+            f"`{name}` depends on itself",
+            [(at, "part of the cycle") for _, _, at in others],
+        )
+        label = "needs its own value" if not others else "part of the cycle"
+        self.diagnostics.append(problem("circular", message, node.name.span, label, also=also))
 
 
 class BrokenError(Exception):

@@ -318,12 +318,6 @@ def block_name(block: object) -> str:
     return label or block_type(type(block)).kind
 
 
-def attributes_of(block: object) -> Mapping[str, Field]:
-    """Return the attributes of a block that hold no blocks, by name."""
-    fields = block_type(type(block)).fields
-    return {name: field for name, field in fields.items() if field.kind != "children"}
-
-
 def inner_blocks(block: object) -> Iterator[Any]:
     """Yield the blocks that a block holds."""
     for name, field in block_type(type(block)).fields.items():

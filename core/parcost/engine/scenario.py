@@ -270,14 +270,14 @@ class Scenario:
 
     def _bind(self, points: Mapping[int, Any]) -> tuple[SpecStudy, Binder]:
         binder = Binder(
-            self.plugins.blocks,
-            self._names,
-            self.loader,
-            self.module,
-            self.study,
-            self.overrides,
-            points,
-            self._sweeps,
+            types=self.plugins.blocks,
+            registries=self._names,
+            loader=self.loader,
+            module=self.module,
+            study=self.study,
+            overrides=self.overrides,
+            points=points,
+            sweeps=self._sweeps,
         )
         blocks = binder.bind()
         errors = [d for d in binder.diagnostics if d.severity is Severity.ERROR]

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import field
 
 from parcost.binding.binder import Binder
+from parcost.binding.definitions import kinds_having
 from parcost.binding.modules import Module
 from parcost.binding.values import Quantity, number
 from parcost.contract.figures import Figure, Interval
@@ -46,6 +47,14 @@ class KnownFigures:
     absences: Sequence[str] = ()  # of plugins without a part, whose figures may be claimed
     _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
     _asked: list[bool] = field(factory=list, init=False)
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each plugin that failed or is left out, whose figures may be claimed."""
+        return [
+            *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in self.faults),
+            *self.absences,
+        ]
 
     def figure(self, name: str) -> Figure | None:
         """Return the figure called *name*, or None."""
@@ -160,10 +169,7 @@ def _judge_claim(
             "unknown-name",
             missing_message(name.text, missing),
             name.span,
-            notes=[
-                *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults),
-                *known.absences,
-            ],
+            notes=known.notes,
             help=""
             if name.text in missing
             else did_you_mean(name.text, [*names, *missing])
@@ -257,10 +263,7 @@ def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:
             "no-interval",
             f"`{figure.name}` has no interval",
             item.span,
-            notes=[
-                *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults),
-                *known.absences,
-            ],
+            notes=known.notes,
             help=f"{listed}write a tolerance, such as `+- 5 %`",
         )
     return found
@@ -297,12 +300,8 @@ def _figure_names(names: Sequence[str]) -> str:
 def _attribute(name: str, blocks: Mapping[str, BlockType]) -> str:
     """Return the start of a help line that names the blocks with an attribute *name*, or ""."""
     last = name.rpartition(".")[2]
-    having = [type_ for type_ in blocks.values() if last in type_.fields]
-    always = [type_ for type_ in having if type_.label == "none"]
-    kinds = [f"`{type_.kind}`" for type_ in always or having][:3]
-    if not kinds:
-        return ""
-    return f"`{last}` is an attribute of {' and of '.join(kinds)}; "
+    kinds = kinds_having(last, blocks)[:3]
+    return f"`{last}` is an attribute of {' and of '.join(kinds)}; " if kinds else ""
 
 
 def _absolute_tolerance(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,13 @@ from parcost.language.units import unit
 from parcost.numeric import is_array
 
 if TYPE_CHECKING:
-    from parcost.report.result import Result
+    pass
 
 _RATIO = re.compile(r"(?<!\w)ratio\(")
 _SYMBOL = re.compile(r"\d+|\w+'*(\[[^\[\]]*\])?")
 _NUMBER = re.compile(r"[\d.,]+( [A-Za-z%/]+)?")
 _DIGITS = (4, 6, 8, 10, 12, 15)  # of numbers in a formula: the fewest that give its value
 _PRINTED = 1e-3  # of the value
-_MOST_SYMBOLS = 12  # of a part that is printed whole, if it is a figure of its own
 _JOINING = re.compile(r" [-+<>=?:]|[<>=]= ")  # what a fraction would tear apart
 
 
@@ -63,25 +62,6 @@ def _read(text: str, value: Any) -> Any:
         return float(number.replace(",", "")) * (unit(name)[0] if name else 1.0)
     except (KeyError, ValueError):
         return value
-
-
-def long_figures(result: Result) -> Mapping[int, str]:
-    """Return the headline figures whose formulas have many symbols, by the id of the formula.
-
-    Inside another formula, the name of such a figure replaces its symbols.
-    """
-    return {
-        id(figure.formula): figure.name for _, figure in result.figures if _is_long(figure.formula)
-    }
-
-
-def _is_long(of: Formula) -> bool:
-    waiting, count = [of], 0
-    while waiting and count <= _MOST_SYMBOLS:
-        symbols = waiting.pop().symbols()
-        count += len(symbols)
-        waiting += [value for _, value, _ in symbols if isinstance(value, Formula)]
-    return count > _MOST_SYMBOLS
 
 
 def fractions(text: str, factor: re.Pattern[str] = _SYMBOL) -> str:

@@ -162,15 +162,6 @@ def headline(result: Result) -> str:
     return runs if first is None else f"{first.name} = {figure_text(first)}, {runs}"
 
 
-def verdicts(result: Result) -> list[Diagnostic]:
-    """Return the errors of rules about the outcome, such as memory; no earlier rules or claims."""
-    if result.outcome is None:
-        return []
-    claims = {id(claim.diagnostic) for claim in result.expectations}
-    errors = (d for d in result.diagnostics if d.severity is Severity.ERROR)
-    return [diagnostic for diagnostic in errors if id(diagnostic) not in claims]
-
-
 def is_good(result: Result) -> bool:
     """Return whether a result has a valid point, and claims hold at all valid points."""
     if not result.swept:

@@ -9,13 +9,11 @@ from parcost.contract.checks import check_message
 from parcost.language.diagnostics import Severity
 from parcost.report.figures import select
 from parcost.report.points import at
-from parcost.report.result import Expectation, Result, point_count
+from parcost.report.result import Result, point_count
 from parcost.report.verdict import INVALID, verdict
 
 #: Swept attributes by name, with their values.
 Axes: TypeAlias = Sequence[tuple[str, Sequence[Any]]]
-#: The swept values of a point, as text.
-Key = tuple[str, ...]
 
 
 def rows(
@@ -38,24 +36,6 @@ def rows(
     ]
     order = {name: {_key(v): i for i, v in enumerate(values)} for name, values in axes}
     return sorted(found, key=lambda row: [order[n].get(_key(row[n]), 0) for n in names])
-
-
-def claims_by_point(
-    axes: Axes, results: Sequence[Result]
-) -> Mapping[Key, Sequence[tuple[Expectation, bool]]]:
-    """Return every claim at every evaluated point, and whether it holds there."""
-    found = {}
-    for result in results:
-        for i in range(point_count(result)):
-            point = {**result.at, **{name: at(values, i) for name, values in result.study.axes}}
-            claims = [(claim, bool(at(claim.holds, i))) for claim in result.expectations]
-            found[key_of(point, axes)] = claims
-    return found
-
-
-def key_of(point: Mapping[str, Any], axes: Axes) -> Key:
-    """Return the key of a point: its swept values, as text."""
-    return tuple(str(point[name]) for name, _ in axes)
 
 
 def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parcost.language.diagnostics import Severity
 from parcost.report.points import at
 
 if TYPE_CHECKING:
     from parcost.contract.checks import Check
-    from parcost.language.diagnostics import Diagnostic
     from parcost.report.result import Result
 
 FITS = "fits in memory"
@@ -47,10 +45,3 @@ def deciding_check(result: Result, point: int = 0) -> Check | None:
         check for check in result.outcome.failed if check.verdict and not at(check.holds, point)
     ]
     return min(named, key=lambda check: check.severity != "error", default=None)
-
-
-def is_told(result: Result, diagnostic: Diagnostic) -> bool:
-    """Return whether the line of the verdict already has the message of a warning."""
-    named = deciding_check(result)
-    same = named is not None and named.id == diagnostic.id
-    return same and diagnostic.severity is not Severity.ERROR

@@ -14,11 +14,10 @@ from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
 from parcost.language.json_encoding import encode, plain_data
 from parcost.report.charts import chart_data, report_charts
 from parcost.report.figures import figures_by_name, missing_names, select
-from parcost.report.rejection import Rejection, attempt
-from parcost.report.result import verdicts
-from parcost.report.rows import claims_by_point, key_of
 from parcost.report.verdict import INVALID
 from parcost_formats.rendering import json
+from parcost_formats.rendering.judgments import claims_by_point, key_of, verdicts
+from parcost_formats.rendering.rejection import Rejection, attempt
 from parcost_formats.rendering.report_page import report_page
 from parcost_formats.rendering.view import View
 

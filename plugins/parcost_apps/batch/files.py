@@ -15,8 +15,8 @@ from attrs import evolve
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.errors import SpecError
 from parcost.records import frozen
-from parcost.report.rejection import Rejection, reject
 from parcost.system.files import project_root, real_path, split_recipe
+from parcost_formats.rendering.rejection import Rejection, reject
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
 _ANY = rf"\*\*(?:{_SEPARATOR}+|$)"

@@ -12,9 +12,9 @@ from parcost.binding.modules import label_of
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import SpecError
-from parcost.report.rejection import Rejection, attempt
 from parcost.system.files import failure
 from parcost_apps.batch.files import Spec, specs
+from parcost_formats.rendering.rejection import Rejection, attempt
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario

@@ -19,12 +19,12 @@ from attrs import evolve, field
 
 from parcost.language.errors import ParcostError
 from parcost.records import define, frozen
-from parcost.report.rejection import FAULT, Rejection, attempt
 from parcost.system.garbage import collect_rarely
 from parcost_apps.batch.cache import CachedResult, pack
 from parcost_apps.batch.files import Spec
 from parcost_apps.batch.fingerprints import Environment, Imports, Question
 from parcost_apps.cli.process import changed_state
+from parcost_formats.rendering.rejection import FAULT, Rejection, attempt
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from parcost.binding.allowances import Allowance, Suppression, suppress, unused_allowance
-from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.binding.allowances import Allowance, Suppression, suppress
+from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.plugins.rulebooks import rule_tables
-from parcost.report.rejection import Rejection, attempt
 from parcost_apps.batch.scenarios import only_defines
+from parcost_formats.rendering.rejection import Rejection, attempt
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
@@ -108,4 +108,15 @@ class Suppressions:
             for allowance in allowances:
                 rule = rule_tables(session.plugins)[allowance.id]
                 if id(allowance) not in self._used and not rule.get("outcome"):
-                    yield path, unused_allowance(allowance)
+                    yield path, _unused_allowance(allowance)
+
+
+def _unused_allowance(allowance: Allowance) -> Diagnostic:
+    """Return the warning about an allowance without effect."""
+    return problem(
+        "unused-allowance",
+        f"`{allowance.id}` gives no warning here, so this comment has no effect",
+        allowance.span,
+        help="remove the comment",
+        severity=Severity.WARNING,
+    )

@@ -101,8 +101,8 @@ def _usage(error: click.ClickException) -> int:
 
 def _failure(error: BaseException) -> int:
     from parcost.language.errors import ParcostError, SpecError
-    from parcost.report.rejection import FAULT, internal_error
     from parcost_apps.cli.messages import Reporter
+    from parcost_formats.rendering.rejection import FAULT, internal_error
 
     if isinstance(error, SpecError):
         Reporter()(error.diagnostics)

@@ -15,11 +15,11 @@ from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session
 from parcost.records import record
-from parcost.report.rejection import Rejection, attempt
 from parcost.report.report import Report
 from parcost_apps.batch.scenarios import passed_over, scenarios
 from parcost_apps.diff.changes import StudyChange, compare
 from parcost_formats.imports.questions import left_to_options
+from parcost_formats.rendering.rejection import Rejection, attempt
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name
 

@@ -17,8 +17,8 @@ from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
-from parcost.report.rejection import Rejection, attempt
 from parcost_apps.check.problems import is_error, key, problems_of_binding
+from parcost_formats.rendering.rejection import Rejection, attempt
 from parcost_formats.rendering.resolved_spec import AttributeText, attributes
 
 MOST_STUDIES = 200  # of a file that are bound at each change: about a second
@@ -157,12 +157,12 @@ def _bind(scenario: Scenario, *, has_errors: bool) -> BoundStudy:
         with suppress(SpecError):  # such as a file that only defines
             return BoundStudy(scenario, scenario.binder, scenario.study, has_errors=False)
     binder = Binder(
-        scenario.plugins.blocks,
-        lambda registry: list(scenario.plugins.offers(registry)),
-        scenario.loader,
-        scenario.module,
-        scenario.study,
-        {},
+        types=scenario.plugins.blocks,
+        registries=lambda registry: list(scenario.plugins.offers(registry)),
+        loader=scenario.loader,
+        module=scenario.module,
+        study=scenario.study,
+        overrides={},
     )
     attempt(scenario.path, binder.bind)  # as far as it goes
     return BoundStudy(scenario, binder, scenario.study, has_errors=True)

@@ -21,13 +21,13 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Diagnostic
 from parcost.numeric import all_of
 from parcost.records import record
-from parcost.report.rejection import Rejection, attempt
 from parcost.report.report import Report
 from parcost.report.result import Expectation, Result, figure_text
 from parcost_apps.batch.scenarios import only_defines
 from parcost_apps.check.problems import Suppressions, is_error, key, problems
 from parcost_apps.editor.analysis import MOST_STUDIES
 from parcost_formats.rendering.full_report import approval, refusal, runs
+from parcost_formats.rendering.rejection import Rejection, attempt
 from parcost_formats.rendering.studies import head, headline_figures, sweep_summary
 
 MOST_POINTS = 2_000  # of a sweep that is evaluated while one types

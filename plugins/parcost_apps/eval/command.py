@@ -15,13 +15,13 @@ from parcost_apps.cli.messages import Progress, write_message
 from parcost_apps.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
-    from parcost.report.rejection import Rejection
     from parcost_apps.batch.cache import Cache
     from parcost_apps.batch.files import Spec
     from parcost_apps.batch.fingerprints import Environment, Question
     from parcost_apps.batch.formats import Format, Watch
     from parcost_apps.batch.worker import Worker
     from parcost_apps.eval.shards import Shard
+    from parcost_formats.rendering.rejection import Rejection
     from parcost_formats.rendering.view import Kind, Order, View
 
 

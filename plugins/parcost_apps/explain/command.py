@@ -34,7 +34,7 @@ def command(
     point.
     Without TERM the names are listed.
     """
-    from parcost.report.rejection import Rejection
+    from parcost_formats.rendering.rejection import Rejection
 
     if len(names) > 1:
         raise click.UsageError(

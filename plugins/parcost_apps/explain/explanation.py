@@ -19,9 +19,10 @@ from parcost.language.numbers import BINARY, DECIMAL, quantity, round_significan
 from parcost.numeric import Real, all_of, any_of, where
 from parcost.records import record
 from parcost.report.figures import interval_of
-from parcost.report.formulas import filled, fractions, long_figures
+from parcost.report.formulas import filled, fractions
 from parcost_formats.rendering.cells import share
 from parcost_formats.rendering.full_report import PASSES, section_page
+from parcost_formats.rendering.json import long_figures
 from parcost_formats.rendering.resolved_spec import place_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
-    from parcost.report.rejection import Rejection
     from parcost_apps.export.settings import ExportedSettings
+    from parcost_formats.rendering.rejection import Rejection
 
 
 @click.command("export")
@@ -73,8 +73,8 @@ def _exported(
     """Yield the settings of every study, or its rejection."""
     from functools import partial
 
-    from parcost.report.rejection import Rejection, attempt
     from parcost_apps.batch.scenarios import passed_over
+    from parcost_formats.rendering.rejection import Rejection, attempt
 
     for spec, scenario in given.scenarios(paths, session):
         if isinstance(scenario, Rejection):
@@ -93,10 +93,10 @@ def _settings(
     """
     from parcost.engine.rules import diagnose, rules
     from parcost.language.errors import SpecError
-    from parcost.report.rejection import Rejection
     from parcost.search.result import plain_value
     from parcost.system.files import failure
     from parcost_apps.export.settings import export
+    from parcost_formats.rendering.rejection import Rejection
 
     try:
         study = scenario.first

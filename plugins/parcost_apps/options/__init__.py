@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from parcost.engine.session import Session
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
-    from parcost.report.rejection import Rejection
     from parcost.report.report import Report
     from parcost_apps.batch.executors import Engine
     from parcost_apps.batch.files import Spec
+    from parcost_formats.rendering.rejection import Rejection
 
 F = TypeVar("F", bound=Callable[..., Any])
 

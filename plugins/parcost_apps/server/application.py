@@ -29,7 +29,6 @@ from starlette.routing import Route
 
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import escape_line
-from parcost.report.rejection import internal_error
 from parcost_apps.server.access import Address, Guard, answer_problems, refuse
 from parcost_apps.server.bodies import (
     CHANGE_KEYS,
@@ -51,6 +50,7 @@ from parcost_apps.server.evaluation_process import (
 )
 from parcost_apps.server.live_study import Subject
 from parcost_apps.server.turns import BusyError, SupersededError, Turns
+from parcost_formats.rendering.rejection import internal_error
 
 _BESIDE_SECONDS = 600.0  # for what comes before and after a search
 _BEAT_SECONDS = 10.0  # between two events at least, so that a lost reader is noticed

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import define, field, frozen
 
 from parcost.language.errors import ParcostError
-from parcost.report.rejection import Rejection, attempt
 from parcost_apps.batch.executors import start_process
 from parcost_apps.server.live_study import LiveStudy, Subject
 from parcost_formats.rendering.diagnostics import as_data
+from parcost_formats.rendering.rejection import Rejection, attempt
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

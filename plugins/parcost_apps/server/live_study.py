@@ -19,8 +19,6 @@ from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line, quote_word
 from parcost.plugins.discovery import Plugins, load_selection
 from parcost.plugins.selection import PluginSelection
-from parcost.report.rejection import Rejection, attempt
-from parcost.report.result import verdicts
 from parcost.search.goals import goal_of
 from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import layout_search
@@ -33,6 +31,8 @@ from parcost_apps.search.pictures import search_entry, search_for_map
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS, FormChange, SearchOrder
 from parcost_apps.server.form import BlockOrder, block_order, form_of
 from parcost_formats.rendering.diagnostics import as_data
+from parcost_formats.rendering.judgments import verdicts
+from parcost_formats.rendering.rejection import Rejection, attempt
 from parcost_formats.rendering.report_page import report_page
 from parcost_formats.rendering.resolved_spec import attributes, resolved
 from parcost_formats.rendering.view import View

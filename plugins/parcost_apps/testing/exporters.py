@@ -14,9 +14,9 @@ from parcost.contract.offers import Exporter, FileExporter
 from parcost.contract.page import Paper
 from parcost.engine.session import load, load_text
 from parcost.language.errors import ParcostError
-from parcost.report.rejection import attempt
 from parcost.report.report import Report
 from parcost_apps.batch.entries import entry_of
+from parcost_formats.rendering.rejection import attempt
 
 _HOSTILE = "<b>&\"'|`\\ \x1b[31m\x07\r\n\u202e{{7*7}} =1+1 %0A::error::.par"
 

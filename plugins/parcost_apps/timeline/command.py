@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
     from parcost.contract.traces import StepTrace
     from parcost.plugins.discovery import Plugins
-    from parcost.report.rejection import Rejection
     from parcost.report.report import Report
     from parcost_apps.batch.formats import Format
+    from parcost_formats.rendering.rejection import Rejection
 
 
 @click.command("timeline")
@@ -130,7 +130,7 @@ class _Traces:
     def __iter__(self) -> Iterator[StepTrace]:
         from attrs import evolve
 
-        from parcost.report.rejection import Rejection
+        from parcost_formats.rendering.rejection import Rejection
 
         for entry in self._entries:
             if isinstance(entry, Rejection):
@@ -167,8 +167,8 @@ class _Traces:
 def _draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: str | None) -> int:
     """Draw the passes of every study over time; return the exit code."""
     from parcost.contract.entries import Entry
-    from parcost.report.rejection import Rejection
     from parcost_apps.batch.entries import charts_of
+    from parcost_formats.rendering.rejection import Rejection
 
     worst = 0
     entries: list[Entry] = []

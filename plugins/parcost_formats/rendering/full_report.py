@@ -15,13 +15,14 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
-from parcost.report.faults import fault_lines, judgment_failure, step_failure
+from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
 from parcost.report.formulas import filled
-from parcost.report.verdict import INVALID, deciding_check, is_told
+from parcost.report.verdict import INVALID, deciding_check
 from parcost.report.verdict import verdict as verdict_word
 from parcost_formats.rendering.assumptions import assumed_section
 from parcost_formats.rendering.cells import cells, plugin_note, share
+from parcost_formats.rendering.judgments import is_told, judgment_failure, step_failure
 from parcost_formats.rendering.view import Order, View
 
 if TYPE_CHECKING:

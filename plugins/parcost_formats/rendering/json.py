@@ -32,7 +32,6 @@ from parcost.language.units import (
     Dimension,
 )
 from parcost.report.faults import fault_lines
-from parcost.report.formulas import long_figures
 from parcost.report.result import point_count
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
@@ -43,11 +42,12 @@ if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Interval, Section
     from parcost.contract.outcome import LedgerLine, MemoryLine, Outcome
     from parcost.contract.plugin import Fault, Plugin
-    from parcost.report.rejection import Rejection
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
+    from parcost_formats.rendering.rejection import Rejection
 
 _PLUGINS = 1000
+_MOST_SYMBOLS = 12  # of a part that is printed whole, if it is a figure of its own
 _LEAVES = 4096  # formulas without inputs, kept as text
 _DEEPEST = 40  # formulas within one another
 
@@ -357,3 +357,22 @@ def section_of(by: Plugin, section: Section) -> dict[str, Any]:
 
 def _fault(fault: Fault) -> dict[str, Any]:
     return {"plugin": plugin(fault.plugin), "hook": fault.hook, "message": fault.message}
+
+
+def long_figures(result: Result) -> Mapping[int, str]:
+    """Return the headline figures whose formulas have many symbols, by the id of the formula.
+
+    Inside another formula, the name of such a figure replaces its symbols.
+    """
+    return {
+        id(figure.formula): figure.name for _, figure in result.figures if _is_long(figure.formula)
+    }
+
+
+def _is_long(of: Formula) -> bool:
+    waiting, count = [of], 0
+    while waiting and count <= _MOST_SYMBOLS:
+        symbols = waiting.pop().symbols()
+        count += len(symbols)
+        waiting += [value for _, value, _ in symbols if isinstance(value, Formula)]
+    return count > _MOST_SYMBOLS

@@ -16,7 +16,6 @@ from parcost.contract.calls import CallError, call
 from parcost.contract.schema import (
     Curve,
     Field,
-    attributes_of,
     block_name,
     block_type,
     inner_blocks,
@@ -408,3 +407,9 @@ def place_of(origin: Origin | None) -> str:
         return "set from outside"
     line, _ = origin.span.source.position(origin.span.start)
     return f"{origin.span.source.name}:{line}"
+
+
+def attributes_of(block: object) -> Mapping[str, Field]:
+    """Return the attributes of a block that hold no blocks, by name."""
+    fields = block_type(type(block)).fields
+    return {name: field for name, field in fields.items() if field.kind != "children"}

@@ -17,9 +17,8 @@ from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
-from parcost.report.faults import fault_lines, step_failure
+from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
-from parcost.report.verdict import is_told
 from parcost_formats.rendering.assumptions import assumed_line
 from parcost_formats.rendering.cells import cells, plugin_note, share
 from parcost_formats.rendering.full_report import (
@@ -32,6 +31,7 @@ from parcost_formats.rendering.full_report import (
     runs,
     section_page,
 )
+from parcost_formats.rendering.judgments import is_told, step_failure
 from parcost_formats.rendering.text import lines
 
 if TYPE_CHECKING:

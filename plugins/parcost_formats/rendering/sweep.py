@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
-from parcost.report.faults import fault_lines, judgment_failure, step_failure
+from parcost.report.faults import fault_lines
 from parcost.report.figures import select
-from parcost.report.rows import claims_by_point, key_of
 from parcost.report.rows import rows as rows_of
 from parcost_formats.rendering.assumptions import assumed_line
 from parcost_formats.rendering.cells import axis_value, plugin_note
 from parcost_formats.rendering.full_report import page_figures, section_page, suppression_lines
+from parcost_formats.rendering.judgments import (
+    claims_by_point,
+    judgment_failure,
+    key_of,
+    step_failure,
+)
 from parcost_formats.rendering.point_options import point_options
 from parcost_formats.rendering.screen import suppression_count, warning_lines
 from parcost_formats.rendering.studies import head

@@ -116,10 +116,10 @@ def price(
     """Yield the cases with their predictions; *progress* gets the number of finished cases."""
     from attrs import evolve
 
-    from parcost.report.rejection import FAULT
     from parcost_apps.batch.files import Spec
     from parcost_apps.batch.fingerprints import Environment, Question
     from parcost_apps.batch.run import BatchRun
+    from parcost_formats.rendering.rejection import FAULT
     from parcost_formats.rendering.view import View
 
     counters = [column.removesuffix("_bytes") for column in _COUNTERS.values()]
