@@ -331,7 +331,12 @@ def test_keys_of_deepspeed_that_accelerate_does_not_read_are_listed() -> None:
     found = translate(
         "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
         "deepspeed_config:\n  zero_stage: 3\n  zero_optimization: {stage: 2}\n"
+        "  reduce_bucket_size: 5e7\n  stage3_prefetch_bucket_size: auto\n  overlap_comm: false\n"
     )
     assert not found.questions
+    assert not found.unknown
     assert settings(found)["layout.zero"] == "3"
-    assert names(found.missing) == {"deepspeed_config.zero_optimization.stage"}
+    assert settings(found)["overlap.gradients"] == "on"  # as DeepSpeed has it
+    keys = {"zero_optimization.stage", "reduce_bucket_size", "stage3_prefetch_bucket_size"}
+    listed = {one.removeprefix("deepspeed_config.") for one in names(found.missing)}
+    assert listed == keys

@@ -83,6 +83,15 @@ def test_ring_attention_of_axolotl_runs_in_deepspeed(
     assert done.code == 0, done.err
 
 
+def test_types_of_fsdp_in_axolotl_are_those_of_the_trainer() -> None:
+    lines = (
+        "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true, mixed_precision_policy: bf16}"
+    )
+    found = read("axolotl", "bf16: true", f"bf16: true\n{lines}")
+    assert not found.questions
+    assert settings(found)["layout.zero"] == "3"
+
+
 def test_the_mesh_of_axolotl_has_the_devices() -> None:
     """4 shards x 2 copies x tp 2 are 16 devices."""
     mesh = "dp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\nfsdp_version: 2\n"

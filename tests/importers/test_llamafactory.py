@@ -98,6 +98,30 @@ def test_a_script_reads_the_configurations_that_it_names() -> None:
     assert problem.message.startswith("`run.yaml` has the keys of the job, and is not beside")
 
 
+@pytest.mark.parametrize(
+    ("command", "help"),
+    [
+        ("FILE=$1\nllamafactory-cli train jobs/$FILE", "--set-env FILE=VALUE"),
+        ("FILE=$1\ntorchrun src/llamafactory/launcher.py $FILE", "--set-env FILE=VALUE"),
+        ('llamafactory-cli train "$(ls jobs)" bf16=true', "--set-env NAME=VALUE"),
+        ('llamafactory-cli train "$@"', "write them into the file"),
+    ],
+)
+def test_a_job_in_a_file_that_is_not_known_has_no_defaults(command: str, help: str) -> None:
+    """All defaults of the tool would stand for its keys."""
+    (problem,) = importer_of("llamafactory").read(ImportFile("run.sh", f"{command}\n")).problems
+    assert "has the keys of the job, or names their file" in problem.message
+    assert help in problem.help
+
+
+def test_the_launcher_of_llamafactory_is_a_program_of_it() -> None:
+    script = "torchrun --nproc_per_node 4 LLaMA-Factory/src/llamafactory/launcher.py run.yaml\n"
+    beside = {"run.yaml": LLAMAFACTORY}
+    found = importer_of("llamafactory").read(ImportFile("run.sh", script, PLAIN, beside.get))
+    assert settings(found)["cluster.devices"] == "4"
+    assert settings(found)["training.sequence"] == "4096"
+
+
 MCA = """tensor_model_parallel_size: 2
 pipeline_model_parallel_size: 2
 expert_model_parallel_size: 4

@@ -23,6 +23,13 @@ def test_a_key_beside_the_one_that_decides_raises_no_question() -> None:
     assert "training.micro_batch" in [one.attribute for one in alone.questions]
 
 
+def test_the_length_of_a_run_may_be_a_variable_that_is_not_known() -> None:
+    script = "tune run --nproc_per_node 4 full_finetune_distributed --config run.yaml epochs=$N\n"
+    file = ImportFile("run.sh", script, PLAIN, {"run.yaml": TORCHTUNE}.get)
+    found = read_file("torchtune", file)
+    assert settings(found)["cluster.devices"] == "4"
+
+
 def test_torchtune_names_the_optimizer_that_it_does_not_know() -> None:
     (asked,) = read("torchtune", "torch.optim.AdamW", "own.Frugal").questions
     assert asked.reason.endswith("and the optimizer is frugal")

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import digits
-from parcost_formats.tools.finetuning.adapters import reject_quantized_model
+from parcost_formats.tools.finetuning.adapters import BLOCK, reject_quantized_model
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.llamafactory_mca import is_megatron_job, read_megatron_job
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
@@ -251,6 +251,8 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     elif keys.adapters(table("trl")):
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
+        if is_trl and found.has(BLOCK, "base"):
+            weights, why = "2 B", "TRL 1.16: adapters beside a quantized model are in bfloat16"
     keys.sharding(weights, why)
     need = f"{keys.rules['version']}: adapters under ZeRO 3 of DeepSpeed need reentrant ones"
     needs = is_trl and found.has_block("adapters") and keys.engine_stage == 3
