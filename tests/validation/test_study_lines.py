@@ -381,6 +381,20 @@ def test_how_much_of_an_nvlink_domain_a_job_takes(row: Make) -> None:
     assert domain_of(row().hardware) is None
 
 
+@pytest.mark.parametrize(
+    ("framework", "size"),
+    [("NeMo 25.02.01+", 4), ("NeMo 25.04", 4), ("NeMo 25.07", 64), ("Megatron-LM", 64)],
+)
+def test_containers_of_nemo_up_to_25_04_have_no_nvlink_between_trays(
+    framework: str, size: int, row: Make
+) -> None:
+    rack = {"gpu": "GB200", "gpus": 128, "gpus_per_node": 4, "intranode": "NVLink domain 72 GPUs"}
+    values = {f"hardware__{name}": value for name, value in rack.items()}
+    written = write(row(**values, extra={"framework": framework}))
+    assert f"level domain {{\n    size = {size} devices" in written.text
+    assert any("no NVLink between nodes" in one for one in written.assumptions) is (size == 4)
+
+
 def test_what_was_assumed_by_its_words(row: Make) -> None:
     written = write(row(extra={"assumed": ["two", "one"], "cpu_offloading_num_layers": 6}))
     assert written.assumptions[:2] == ["two", "one"]

@@ -113,6 +113,17 @@ def _is_from(row: RunRow, name: str, least: tuple[int, int]) -> bool:
     return found is not None and (int(found[1]), int(found[2])) >= least
 
 
+def lacks_links_between_nodes(row: RunRow) -> bool:
+    """Return whether NCCL of the row's container uses NVLink inside of nodes alone.
+
+    Containers of NeMo up to 25.04 are built on PyTorch 25.03, which has NCCL 2.25.1. NVLink between
+    the nodes of a GB200 rack takes NCCL 2.25.2: NVIDIA, GB200 NVL Multi-Node Tuning Guide, NCCL.
+    """
+    places = (str(row.extra.get("framework") or ""), row.source_locator)
+    found = next(filter(None, (re.search(r"NeMo (\d\d)\.(\d\d)", text) for text in places)), None)
+    return found is not None and (int(found[1]), int(found[2])) <= (25, 4)
+
+
 def year_of(row: RunRow) -> int | None:
     """Return the year of the row's software, from its container or else its source."""
     found = re.match(r"v?(\d\d)\.\d+", str(row.extra.get("release") or ""))

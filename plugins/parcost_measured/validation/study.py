@@ -15,7 +15,12 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from parcost.language.writer import block_lines
-from parcost_measured.validation.frameworks import GENERIC, Profile, profile_of
+from parcost_measured.validation.frameworks import (
+    GENERIC,
+    Profile,
+    lacks_links_between_nodes,
+    profile_of,
+)
 from parcost_measured.validation.hardware import (
     HardwareEntry,
     HardwareNetwork,
@@ -787,6 +792,9 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     """Yield the lines of a fabric block for the row, if it differs from the catalogue's."""
     hardware, entry = facts.row.hardware, facts.entry
     size = domain_of(hardware) or (hardware.gpus_per_node if entry.level == "node" else None)
+    if entry.level == "domain" and lacks_links_between_nodes(facts.row):
+        size = hardware.gpus_per_node
+        assumptions.append("NCCL 2.25.1 of the container has no NVLink between nodes")
     network = facts.network
     if network is None:
         if facts.row.nodes != 1:
