@@ -101,6 +101,23 @@ def test_a_job_whose_keys_are_in_a_recipe_is_one_of_trainer(
     assert "`run.yaml` has the keys of the job, and is not beside the script" in done.out
 
 
+@pytest.mark.parametrize(
+    ("tool", "command"),
+    [
+        ("trl", "accelerate launch scripts/sft.py --config $JOB --bf16"),
+        ("nemo_rl", "uv run examples/run_sft.py --config $JOB cluster.num_nodes=2"),
+        ("torchtune", "tune run --nproc_per_node 2 full_finetune_distributed --config $JOB"),
+    ],
+)
+def test_a_configuration_in_a_variable_that_is_not_known_is_an_error(
+    tool: str, command: str
+) -> None:
+    """The defaults of the tool would stand for its keys."""
+    (problem,) = importer_of(tool).read(ImportFile("run.sh", f"{command}\n")).problems
+    assert problem.message == "`config` decides what is trained: `JOB` is not set in the file"
+    assert problem.help == "give the variable: --set-env JOB=VALUE"
+
+
 SUBMITTED = """python mason.py --num_nodes 4 --gpus 8 -- accelerate launch --mixed_precision bf16 \\
   --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json open_instruct/finetune.py \\
   --model_name_or_path meta-llama/Llama-3.1-8B --max_seq_length 4096 \\

@@ -110,7 +110,7 @@ class TuningTool(IncompleteJobImporter):
         plain = [*self._list_ignored(), *table("trainer")["ignored"]["keys"]]
         for key, word in job.unread.items():
             of_adapters = decides_adapters(key, job.entries, job.unread, self._table)
-            deciding = of_adapters or is_deciding(key, self._table)
+            deciding = of_adapters or key == "config" or is_deciding(key, self._table)
             if not deciding and is_listed(key, plain):
                 continue
             decides = " decides what is trained" if deciding else ""
