@@ -56,8 +56,7 @@ def maximum(a: Real, b: Real) -> Real:
         return b if b > a else a  # noqa: FURB136  in half the time of a call
     if not is_array(a, b):
         return max(a, b)
-    found: Real = (_np or _numpy()).maximum(a, b)
-    return found
+    return _apply("maximum", a, b)
 
 
 def minimum(a: Real, b: Real) -> Real:
@@ -66,32 +65,28 @@ def minimum(a: Real, b: Real) -> Real:
         return b if b < a else a  # noqa: FURB136  in half the time of a call
     if not is_array(a, b):
         return min(a, b)
-    found: Real = (_np or _numpy()).minimum(a, b)
-    return found
+    return _apply("minimum", a, b)
 
 
 def where(condition: Mask, then: Real, otherwise: Real) -> Real:
     """Return *then* where *condition* holds and *otherwise* elsewhere."""
     if condition.__class__ is bool or isinstance(condition, int):
         return then if condition else otherwise
-    found: Real = (_np or _numpy()).where(condition, then, otherwise)
-    return found
+    return _apply("where", condition, then, otherwise)
 
 
 def ceil(a: Real) -> Real:
     """Return the smallest integer that is not below *a*, as a float."""
     if isinstance(a, (float, int)):
         return float(math.ceil(a)) if math.isfinite(a) else a
-    found: Real = (_np or _numpy()).ceil(a)
-    return found
+    return _apply("ceil", a)
 
 
 def floor(a: Real) -> Real:
     """Return the largest integer that is not above *a*, as a float."""
     if isinstance(a, (float, int)):
         return float(math.floor(a)) if math.isfinite(a) else a
-    found: Real = (_np or _numpy()).floor(a)
-    return found
+    return _apply("floor", a)
 
 
 def ceil_div(a: Real, b: Real) -> Real:
@@ -125,40 +120,35 @@ def sqrt(a: Real) -> Real:
     """Return the square root of *a*, elementwise."""
     if isinstance(a, (float, int)):
         return math.sqrt(a)
-    found: Real = (_np or _numpy()).sqrt(a)
-    return found
+    return _apply("sqrt", a)
 
 
 def log(a: Real) -> Real:
     """Return the natural logarithm of *a*, elementwise."""
     if isinstance(a, (float, int)):
         return math.log(a) if a > 0 else -INFINITY
-    found: Real = (_np or _numpy()).log(a)
-    return found
+    return _apply("log", a)
 
 
 def log2(a: Real) -> Real:
     """Return the logarithm of *a* to base 2, elementwise; exact for powers of two."""
     if isinstance(a, (float, int)):
         return math.log2(a) if a > 0 else -INFINITY
-    found: Real = (_np or _numpy()).log2(a)
-    return found
+    return _apply("log2", a)
 
 
 def exp(a: Real) -> Real:
     """Return e to the power of *a*, elementwise."""
     if isinstance(a, (float, int)):
         return math.exp(a)
-    found: Real = (_np or _numpy()).exp(a)
-    return found
+    return _apply("exp", a)
 
 
 def expm1(a: Real) -> Real:
     """Return e to the power of *a*, minus 1, elementwise; exact where *a* is small."""
     if isinstance(a, (float, int)):
         return math.expm1(a)
-    found: Real = (_np or _numpy()).expm1(a)
-    return found
+    return _apply("expm1", a)
 
 
 def ratio(part: Real, whole: Real) -> Real:
@@ -213,6 +203,12 @@ def any_of(mask: Mask) -> bool:
     if isinstance(mask, int):
         return bool(mask)
     return bool(mask.any())
+
+
+def _apply(name: str, *values: Any) -> Real:
+    """Return the result of a function of NumPy."""
+    found: Real = getattr(_np or _numpy(), name)(*values)
+    return found
 
 
 def _numpy() -> Any:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.language.escapes import escape_json, escape_lines
+from parcost.language.escapes import escape_lines
 from parcost_apps import options
 from parcost_apps.cli.messages import write_message
 from parcost_apps.cli.pages import show
 from parcost_apps.cli.streams import put
+from parcost_formats.rendering.escapes import escape_json
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection

@@ -165,7 +165,7 @@ def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[s
 def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
-    from parcost.language.escapes import escape_json
+    from parcost_formats.rendering.escapes import escape_json
     from parcost_formats.rendering.json_header import header
 
     return escape_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost.language.numbers import ColumnScale, literal, quantity
+from parcost.language.numbers import literal, quantity
 from parcost.language.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, unit
 from parcost_formats.rendering.cells import cells
+from parcost_formats.rendering.columns import ColumnScale
 
 
 @pytest.mark.parametrize(

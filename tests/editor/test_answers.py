@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from spec_text import SPEC, offset_of
 
-from parcost.binding.functions import USAGES, functions
+from parcost.binding.functions import functions
 from parcost.engine.session import Session
 from parcost_apps.editor.actions import quick_fixes
 from parcost_apps.editor.analysis import MOST_STUDIES, analyze
@@ -23,6 +23,7 @@ from parcost_apps.editor.lenses import lenses
 from parcost_apps.editor.problems import text_of
 from parcost_apps.editor.rename import RenameError, rename
 from parcost_apps.editor.symbols import folds, outline
+from parcost_apps.editor.words import USAGES
 
 Open = Callable[..., DocumentState]
 

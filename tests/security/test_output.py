@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from parcost.language.diagnostics import Diagnostic
-from parcost.language.escapes import csv_cell, escape_json, escape_line, escape_lines
+from parcost.language.escapes import escape_line, escape_lines
 from parcost_apps.cli import streams
 from parcost_formats.rendering.diagnostics import as_data
+from parcost_formats.rendering.escapes import csv_cell, escape_json
 from parcost_formats.reports.ci_formats import github
 
 pytestmark = pytest.mark.slow

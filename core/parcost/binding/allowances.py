@@ -100,7 +100,9 @@ def read_allowances(
     if _MARK not in source.text.lower():
         return found, problems
     extents = None if foreign else _Extents(tree)
-    for comment in _comments(source) if extents else _foreign_comments(source):
+    matches = (_FOREIGN if foreign else tables().tokens).finditer(source.text)
+    group = "comment" if foreign else "COMMENT"
+    for comment in (Span(source, *match.span(group)) for match in matches if match[group]):
         match = _COMMENT.match(comment.text)
         if match is None:
             continue
@@ -138,19 +140,6 @@ def _problem(
         help = f"write `# parcost: allow {id}, REASON`"
         return problem("missing-reason", message, comment, help=help)
     return None
-
-
-def _comments(source: Source) -> Iterator[Span]:
-    """Yield the comments of a spec."""
-    for match in tables().tokens.finditer(source.text):
-        if match.lastgroup == "COMMENT":
-            yield Span(source, match.start(), match.end())
-
-
-def _foreign_comments(source: Source) -> Iterator[Span]:
-    """Yield the text after each `#` in a file of another tool."""
-    for match in _FOREIGN.finditer(source.text):
-        yield Span(source, match.start("comment"), match.end("comment"))
 
 
 def _stands_alone(comment: Span) -> bool:

@@ -19,7 +19,6 @@ from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError, error_at
 from parcost.language.numbers import quantity as shown
-from parcost.language.text import Span
 from parcost.language.units import (
     BIT_RATE,
     BITS,
@@ -169,22 +168,16 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
             raise error_at("wrong-kind", complaint, span)
         whole.append(int(item.number))
     if field.minimum is not None and min(whole) < field.minimum:
+        at, written = whole.index(min(whole)), getattr(node.value, "items", ())
         raise error_at(
             "out-of-range",
             f"numbers of `{name}` must be at least {field.minimum:g}",
-            _span_of(node.value, whole.index(min(whole))),
+            written[at].span if at < len(written) else span,
             f"this is {min(whole)}",
             help=f"the nearest legal value is {field.minimum:g}",
             notes=[f"{name}: {field.doc}"],
         )
     return tuple(whole)
-
-
-def _span_of(node: Any, position: int) -> Span:
-    """Return the span of one item of a list, or of the whole value if it is not a list."""
-    items = node.items if isinstance(node, s.List) else ()
-    span: Span = items[position].span if position < len(items) else node.span
-    return span
 
 
 def _quantity(
@@ -305,12 +298,13 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
     measured = "must be a plain number" if wanted == ONE else f"must be in {wanted}"
     kinds = (wanted, BIT_RATE) if wanted == RATE else (wanted,)
     under = [u for kind in kinds if wanted != ONE for u in _under(value.dimension, kind)]
+    words = "".join(f" {word.text}" for word in node.qualifiers)  # after a value without its unit
     raise error_at(
         "wrong-dimension",
         f"`{name}` {measured}",
         span,
         f"this is {v.describe(value)}",
-        help=_per(node, "s" if wanted == RATE else under[0]) if under else None,
+        help=f"write `{span.text}/{'s' if wanted == RATE else under[0]}{words}`" if under else None,
     )
 
 
@@ -354,12 +348,6 @@ def _qualified(
             raise error_at("not-given", message, node.span, help=help)
         return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word
     return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
-
-
-def _per(node: s.Attribute, unit: str) -> str:
-    """Return the help line for a value without its `/unit`."""
-    words = " ".join(word.text for word in node.qualifiers)
-    return f"write `{node.value.span.text}/{unit}{f' {words}' if words else ''}`"
 
 
 def _qualified_ways(text: str, words: Iterable[str]) -> str:

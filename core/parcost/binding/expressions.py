@@ -157,7 +157,9 @@ class Expressions:
             )
         inner = v.NO_AXES.union(*(item.axes for item in items))
         shown = [_axis_value(item) for item in items]
-        sweep = Sweep(items, shown, _unit(first), inner, apart)
+        dimension = first.dimension if isinstance(first, v.Quantity) else ONE
+        unit = str(dimension) if dimension != ONE else ""
+        sweep = Sweep(items, shown, unit, inner, apart)
         if _is_constant(node):
             self.binder.sweeps[id(node)] = sweep
         return self._at_points(sweep, node, scope)
@@ -238,12 +240,6 @@ def _unknown_unit(part: str, node: s.Number, scope: Scope) -> Diagnostic:
     if not hint and field is not None and field.kind == "quantity" and field.dimension == ONE:
         hint = f"`{scope.name.rsplit('.', 1)[-1]}` is a plain number: leave the unit out"
     return problem("unknown-unit", f"there is no unit `{part}`", node.span, help=hint)
-
-
-def _unit(value: v.Value) -> str:
-    if not isinstance(value, v.Quantity) or value.dimension == ONE:
-        return ""
-    return str(value.dimension)
 
 
 def _flat(items: list[Any]) -> list[Any]:

@@ -62,21 +62,6 @@ def functions() -> list[str]:
     return sorted(_FUNCTIONS)
 
 
-#: How each function is called, and what it returns: for editors.
-USAGES = {
-    "min": ("min(a, b, ...)", "the least of some numbers"),
-    "max": ("max(a, b, ...)", "the greatest of some numbers"),
-    "ceil": ("ceil(x)", "a plain number, rounded up"),
-    "floor": ("floor(x)", "a plain number, rounded down"),
-    "log2": ("log2(x)", "the logarithm of a plain number to base 2"),
-    "sqrt": ("sqrt(x)", "the square root of a plain number"),
-    "bytes": ("bytes(x)", "a size or a rate in bits, in bytes"),
-    "range": ("range(first, last, step)", "a list of numbers, the last one included: a sweep"),
-    "divisors": ("divisors(n)", "the divisors of a whole number: a sweep"),
-    "curve": ("curve([size, time], ...)", "measured points in the place of a bandwidth"),
-}
-
-
 def _extreme(name: str) -> Callable[[s.FunctionCall, list[Value]], Value]:
     def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
 
@@ -134,7 +119,9 @@ def _range(node: s.FunctionCall, arguments: list[Value]) -> Value:
     if step <= 0:
         raise error_at("out-of-range", "the step of a range must be above 0", node.span)
     count = math.floor((last - first) / step + 1e-9) + 1 if last >= first else 0
-    _check_length(count, node.span)
+    if count > LONGEST_LIST:
+        message = f"this list has {count:,} items; the limit is {LONGEST_LIST:,}"
+        raise error_at("too-many-points", message, node.span)
     dimension = bounds[0].dimension
     return Items(tuple(Quantity(first + i * step, dimension) for i in range(count)))
 
@@ -197,12 +184,6 @@ def _scalar(value: Quantity, span: Span) -> float:
     if value.axes or not isinstance(value.number, (float, int)):
         raise error_at("swept-argument", "this argument cannot be a sweep", span, help=_ONE)
     return float(value.number)
-
-
-def _check_length(count: int, span: Span) -> None:
-    if count > LONGEST_LIST:
-        message = f"this list has {count:,} items; the limit is {LONGEST_LIST:,}"
-        raise error_at("too-many-points", message, span)
 
 
 _ONE = "write one number here, or a study for each value"

@@ -365,20 +365,20 @@ class Loader:
             SpecError: There is no such entry or file, or it has errors.
         """
         target, alias = _use_words(item)
-        if isinstance(target, s.Text):
-            imported = self._imported_file(target, module, root)
-            if alias is None:
-                module.merged.append(imported)
-                return
-            if isinstance(imported.source, ForeignSource) and len(imported.blocks) == 1:
+        if not isinstance(target, s.Text):
+            self._import_block(target, alias, module)
+            return
+        imported = self._imported_file(target, module, root)
+        if alias is None:
+            module.merged.append(imported)
+            return
+        if isinstance(imported.source, ForeignSource):
+            kinds = list(dict.fromkeys(block.kind.text for block in imported.blocks))
+            if len(imported.blocks) == 1:
                 module.imported_blocks.append((imported, imported.blocks[0], alias.text))
                 return
-            kinds = list(dict.fromkeys(block.kind.text for block in imported.blocks))
-            if isinstance(imported.source, ForeignSource) and alias.text in kinds:
+            if alias.text in kinds:
                 raise _several_blocks(target, alias, kinds)
-        else:
-            imported = self._imported_block(target, alias, module)
-            return
         if alias.text in module.aliases:
             raise error_at("duplicate", f"the name `{alias.text}` is given twice", alias.span)
         module.aliases[alias.text] = imported
@@ -422,22 +422,24 @@ class Loader:
                 ]
             ) from None
 
-    def _imported_block(self, target: s.Path, alias: s.Name | None, module: Module) -> Module:
+    def _import_block(self, target: s.Path, alias: s.Name | None, module: Module) -> None:
         catalogue_name, *steps = [part.text for part in target.parts]
         catalogue = self.catalogues.get(catalogue_name)
         if catalogue is None:
+            known = self.entries_of()
+            close = nearest_names(target.parts[-1].text, known, 1)
             raise error_at(
                 "unknown-import",
                 f"there is no catalogue `{catalogue_name}`",
                 target.parts[0].span,
-                help=self._entry_called(target.parts[-1].text)
+                help=(f"did you mean `use {known[close[0]]}`?" if close else None)
                 or did_you_mean(catalogue_name, self.catalogues)
                 or "a file is imported by a path in quotes",
                 notes=self.absences,
             )
-        known = self._entries(catalogue)
-        if tuple(steps) not in known:
-            hint = did_you_mean(target.text, known.values()) or "`parcost catalog` lists it"
+        entries = self._entries(catalogue)
+        if tuple(steps) not in entries:
+            hint = did_you_mean(target.text, entries.values()) or "`parcost catalog` lists it"
             message = f"the catalogue has no `{target.text}`"
             raise error_at("unknown-import", message, target.span, help=hint)
         imported = self.catalogue_file(catalogue, tuple(steps))
@@ -445,7 +447,7 @@ class Loader:
         for block in imported.blocks:
             if label_of(block) == steps[-1]:
                 module.imported_blocks.append((imported, block, name))
-                return imported
+                return
         message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
         raise error_at("unknown-import", message, target.span)
 
@@ -464,25 +466,15 @@ class Loader:
         folders = sorted({path.rpartition(".")[0] for path in of_kind.values()})
         return f"{hint} import it from `{folders[0]}`" if hint else None
 
-    def entries_of(self, kind: str) -> Mapping[str, str]:
-        """Return the catalogue entries of block *kind*: their paths by label."""
+    def entries_of(self, kind: str = "") -> Mapping[str, str]:
+        """Return the catalogue entries of block *kind*, or all: their paths by label."""
         folders = (kind, f"{kind}s", f"{kind[:-1]}ies")
         return {
             entry[-1]: path
             for catalogue in self.catalogues.values()
             for entry, path in self._entries(catalogue).items()
-            if entry[0] in folders
+            if not kind or entry[0] in folders
         }
-
-    def _entry_called(self, name: str) -> str | None:
-        """Return a help line with the catalogue entry whose last name is similar to *name*."""
-        known = {
-            entry[-1]: path
-            for catalogue in self.catalogues.values()
-            for entry, path in self._entries(catalogue).items()
-        }
-        close = nearest_names(name, known, 1)
-        return f"did you mean `use {known[close[0]]}`?" if close else None
 
     def _entries(self, catalogue: Catalogue) -> Mapping[tuple[str, ...], str]:
         """Return the importable names of a catalogue, with their spelling; cached."""

@@ -37,19 +37,18 @@ class NameResolver:
             if first in choices:
                 return v.Symbol(first)
         let = self.let(first, scope.module)
-        if field is not None and field.kind in ("word", "switch", "text"):
-            if let is not None and len(parts) == 1:
-                return self._let_value(let[0], let[1], scope)
+        kind = field.kind if field is not None else ""
+        if let is not None and len(parts) == 1 and kind in ("word", "switch", "text", "reference"):
+            return self._let_value(*let, scope)
+        if field is not None and kind in ("word", "switch", "text"):
             raise SpecError([self.wrong_word(node.text, node.span, scope.name, field)])
-        if field is not None and field.kind == "reference":
-            if let is not None and len(parts) == 1:
-                return self._let_value(let[0], let[1], scope)
+        if field is not None and kind == "reference":
             return v.Symbol(self._block_named(node, scope, field.target))
         definition = scope.definition
         if definition is not None and first in definition.type.fields:
             return self._walk(self._member(definition, parts[0], node), parts[1:], node)
         if let is not None:
-            return self._walk(self._let_value(let[0], let[1], scope), parts[1:], node)
+            return self._walk(self._let_value(*let, scope), parts[1:], node)
         block = self.block(first, scope.module, node)
         if block is not None:
             return self._walk(v.Symbol(block), parts[1:], node)
@@ -242,19 +241,16 @@ class NameResolver:
             value = evolve(inner, axes=inner.axes | value.axes) if value.axes else inner
         return value
 
-    def _example(self, kind: str) -> str:
-        """Return an example block of a kind for help lines."""
-        found = self.binder.definitions.types.get(kind)
-        return found.example if found and found.example else f"{kind} {{ ... }}"
-
     def _unknown_name(self, node: s.Path, scope: Scope) -> Diagnostic:
         if not _in_files(node.span):
             missing = node.parts[0].text
+            type_ = self.binder.types.get(missing)
+            example = (type_.example if type_ is not None else "") or f"{missing} {{ ... }}"
             return Diagnostic(
                 "missing-block",
                 f"the study has no `{missing}`, which the default of `{scope.name}` needs",
                 place=self.binder.module.source.name,
-                help=f"write `{self._example(missing)}`",
+                help=f"write `{example}`",
             )
         known = [*scope.module.lets, *scope.module.aliases, *self.binder.study_lets]
         for (kind, label), definition in self.binder.definitions.table.items():

@@ -149,7 +149,8 @@ def chain(node: s.Chain, values: list[Value], *, masked: bool) -> Value:
         elif operator == "*":
             result, dimension = result * operand.number, dimension * operand.dimension
         else:
-            if not masked and _any(operand.number, 0.0):
+            zero = operand.number == 0.0
+            if not masked and (zero if isinstance(zero, bool) else zero.any()):
                 raise error_at("division-by-zero", "division by zero", span, "this is 0")
             result, dimension = _divide(result, operand.number), dimension / operand.dimension
     return Quantity(finite(result, node.span, masked=masked), dimension, axes, literal)
@@ -183,10 +184,8 @@ def negate(value: Value, operator: str, span: Span) -> Value:
 
 
 def choose(condition: Truth, then: Value, otherwise: Value, node: s.Conditional) -> Value:
-    """Return *then* or *otherwise*; elementwise where the condition is an array."""
+    """Return *then* or *otherwise*, elementwise: the condition is an array."""
     axes = condition.axes | then.axes | otherwise.axes
-    if isinstance(condition.value, bool):
-        return evolve(then if condition.value else otherwise, axes=axes)
     import numpy as np
 
     left = number(then, node.then.span)
@@ -217,12 +216,6 @@ def axes_of(values: list[Value]) -> frozenset[int]:
         if value.axes:
             axes |= value.axes
     return axes
-
-
-def _any(value: Any, wanted: float) -> bool:
-    if isinstance(value, (float, int)):
-        return value == wanted
-    return bool((value == wanted).any())
 
 
 def _divide(a: Any, b: Any) -> Any:

@@ -119,10 +119,6 @@ def is_list(value: Any, test: Callable[[Any], bool]) -> bool:
     return isinstance(value, (list, tuple)) and all(map(test, value))
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def is_flag(value: Any) -> bool:
     """Return whether *value* is a bool, or an array of bools."""
     return value.__class__ is bool or array_kind(value) == "b"
@@ -192,7 +188,9 @@ def _is_whole(value: Any) -> bool:
 _PRINTABLE = "value.__class__ is str and value.isprintable()"
 NAME: Declaration = {"rule": Rule(_name_error, f"{_PRINTABLE} and value")}
 TEXT: Declaration = {"rule": Rule(_text_error, "isinstance(value, str) and str.isprintable(value)")}
-TEXTS = rule(lambda value: is_list(value, _is_text), "which is not a list of texts")
+TEXTS = rule(
+    lambda value: is_list(value, lambda text: isinstance(text, str)), "which is not a list of texts"
+)
 FLAG = rule(is_flag, "which is neither true nor false", "value.__class__ is bool")
 NUMBER = bounds(-inf, inf, "which is not a number")
 AMOUNT = bounds(0.0, inf, "which no time or size is")

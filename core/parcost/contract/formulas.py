@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import repeat
+from itertools import pairwise, repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -206,7 +205,12 @@ def formula(
         raise _mismatch(text, names, symbols)
     if context is not None:
         symbols = {**symbols, **context}
-    explain = None if origins is None else partial(_with_origins, text, symbols, origins)
+    if origins is None:
+        return Formula(text, symbols, source, found, title, True)
+
+    def explain() -> Formula:
+        return Formula(text, {**symbols, **origins()}, is_expression=True)
+
     return Formula(text, symbols, source, found, title, True, explain)
 
 
@@ -220,13 +224,6 @@ def attribute(block: object, name: str) -> Formula:
     # Without inputs, that is all that there is to be validated.
     object.__setattr__(found, "is_valid", text.isprintable())
     return found
-
-
-def _with_origins(
-    text: str, symbols: Mapping[str, Any], origins: Callable[[], Mapping[str, Any]]
-) -> Formula:
-    """Return the formula of a text, with the inputs of *origins* in place of plain numbers."""
-    return Formula(text, {**symbols, **origins()}, is_expression=True)
 
 
 def symbols_of(text: str) -> tuple[str, ...]:
@@ -457,7 +454,7 @@ class _Writer:
         return token if token == "infinity" else self.symbol(token)
 
     def call(self, name: str) -> str:
-        if name in ("sum", "max", "min") and self.arguments() == 1:
+        if name in ("sum", "max", "min") and len(self.brackets(self.at)) == 2:
             self.at += 1
             found = self.over(name)
             self.take(")")
@@ -478,15 +475,17 @@ class _Writer:
             )
         return self.call_text(name, arguments)
 
-    def arguments(self) -> int:
-        """Return the number of arguments of the call whose bracket is the next token."""
-        depth, count = 0, 1
-        for token in self.tokens[self.at :]:
+    def brackets(self, at: int) -> list[int]:
+        """Return the places of the bracket at *at*, of its commas, and of the one that closes."""
+        depth, places = 0, []
+        for place in range(at, len(self.tokens)):
+            token = self.tokens[place]
             depth += (token == "(") - (token == ")")
+            if place == at or not depth or (depth == 1 and token == ","):
+                places.append(place)
             if not depth:
                 break
-            count += depth == 1 and token == ","
-        return count
+        return places
 
     def deeper(self, part: Callable[[], str]) -> str:
         self.depth += 1
@@ -592,16 +591,12 @@ class _Numbers(_Writer):
         written = super().call(name)
         if name != "ratio":
             return written
-        words, comma, depth = self.tokens[start + 1 : self.at - 1], 0, 0
-        for place, token in enumerate(words):
-            depth += (token == "(") - (token == ")")
-            comma = place if token == "," and not depth else comma
         numbers = {symbol: value for symbol, (value, _) in self.inputs.items()}
         if is_array(*numbers.values()):
             return written
         above, below = (
-            compute_text(" ".join(part), numbers, self.item)
-            for part in (words[:comma], words[comma + 1 :])
+            compute_text(" ".join(self.tokens[i + 1 : j]), numbers, self.item)
+            for i, j in pairwise(self.brackets(start))
         )
         return written if below else "infinity" if above else "0"
 
@@ -611,9 +606,8 @@ class _Numbers(_Writer):
         return f"{one} {other}" if plain or both_brackets else f"{one}{self.times}{other}"
 
     def over(self, name: str) -> str:
-        start = self.at
-        self.deeper_symbols()
-        end, found, outer = self.at, [], self.item
+        start, end = self.at, self.brackets(self.at - 1)[-1]
+        found, outer = [], self.item
         for item in self.items(start, end):
             self.at, self.item = start, item
             one = self.deeper(self.choice)
@@ -624,13 +618,6 @@ class _Numbers(_Writer):
         if len(found) == 1:
             return f"({found[0]})"
         return f"({' + '.join(found)})" if name == "sum" else f"{name}({', '.join(found)})"
-
-    def deeper_symbols(self) -> None:
-        """Skip to the bracket that closes the open one."""
-        depth = 1
-        while depth:
-            depth += (self.tokens[self.at] == "(") - (self.tokens[self.at] == ")")
-            self.at += depth > 0
 
     def items(self, start: int, end: int) -> list[str]:
         """Return the items of the series among the symbols of some tokens."""

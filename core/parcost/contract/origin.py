@@ -5,15 +5,6 @@ from __future__ import annotations
 from parcost.language.text import Span
 from parcost.records import record
 
-#: Kinds of provenance that the catalogue has; a spec may have others.
-PROVENANCES = {
-    "measured": "measured; the source is the device and the software",
-    "published": "from a paper or the source code of a library",
-    "vendor": "from a data sheet of the vendor",
-    "fitted": "fitted; the source is the measurements",
-    "assumed": "assumed, without a source; the text says why it is plausible",
-}
-
 
 @record(eq=False)
 class Origin:

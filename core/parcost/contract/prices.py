@@ -8,6 +8,7 @@ explanation. Otherwise the phases explain it: rounds and bytes on each link.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,9 @@ def price(
         explain(operation, n, group, algorithm, seconds)
         for algorithm, seconds in zip(offered, times, strict=True)
     ]
-    return _by_name(operation, n, group, offered, best, partial(_minimum, offered, each))
+    parts = {one.name: (found, "s") for one, found in zip(offered, each, strict=True)}
+    explain_minimum = partial(formula, f"min({', '.join(parts)})", parts)
+    return _by_name(operation, n, group, offered, best, explain_minimum)
 
 
 def explain(
@@ -73,9 +76,12 @@ def _explanation(
         for closed_text, symbols in chain(
             _closed_form(operation, n, group, algorithm), _phases(operation, n, group, algorithm)
         ):
-            found = _formula_or_none(closed_text, symbols)
-            if found and _same(found.value, seconds) and can_be_shown(found):
-                return found
+            with suppress(FormulaError, KeyError):  # it is no expression, or lacks a symbol
+                found = formula(
+                    closed_text, {name: symbols[name] for name in symbols_of(closed_text)}
+                )
+                if _same(found.value, seconds) and can_be_shown(found):
+                    return found
         return None
 
     try:
@@ -84,20 +90,6 @@ def _explanation(
     except CallError as error:
         text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error.cause)}"
     return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
-
-
-def _formula_or_none(text: str, symbols: Mapping[str, Any]) -> Formula | None:
-    """Return the formula of a text; None if it is not an expression or has unknown symbols."""
-    try:
-        return formula(text, {symbol: symbols[symbol] for symbol in symbols_of(text)})
-    except (FormulaError, KeyError):
-        return None
-
-
-def _minimum(offered: Sequence[Collective], each: Sequence[Formula]) -> Formula:
-    """Return the minimum of the times of some algorithms, as a formula of their names."""
-    parts = {algorithm.name: (one, "s") for algorithm, one in zip(offered, each, strict=True)}
-    return formula(f"min({', '.join(parts)})", parts)
 
 
 def _by_name(

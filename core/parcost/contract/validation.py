@@ -367,20 +367,12 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
     if inputs.__class__ is not dict and not isinstance(inputs, Mapping):
         return f"gave the formula of `{name}` inputs = {quote(inputs)}, which are not a mapping"
     for symbol, value in inputs.items():
-        plain = value
-        if value.__class__ is tuple and len(value) == 2 and value[1].__class__ is str:
-            plain = value[0]
-        if plain.__class__ is Formula:
-            if not plain.is_valid:
-                parts.append(plain)
-        elif plain.__class__ is not float and not _is_input(plain, parts):
-            break
-        if symbol.__class__ is not str:
-            break
-    else:
-        return ""
-    wrong = f"{quote(symbol)} = {quote(value)}, where a number and its unit are expected"
-    return f"gave the formula of `{name}` the input {wrong}"
+        is_pair = value.__class__ is tuple and len(value) == 2 and value[1].__class__ is str
+        plain = value[0] if is_pair else value
+        if symbol.__class__ is not str or not _is_input(plain, parts):
+            wrong = f"{quote(symbol)} = {quote(value)}, where a number and its unit are expected"
+            return f"gave the formula of `{name}` the input {wrong}"
+    return ""
 
 
 def _is_input(value: Any, parts: list[Any]) -> bool:

@@ -21,8 +21,8 @@ from parcost.language.numbers import DECIMAL, quantity
 from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
 from parcost.records import frozen
-from parcost.report.figures import interval_of, missing_message
-from parcost.report.result import Expectation
+from parcost.report.figures import interval_of
+from parcost.report.result import Expectation, missing_message
 
 #: The words behind a measured value that is to lie in the interval of a figure.
 WITHIN = "within interval"
@@ -106,12 +106,10 @@ def expectations(claims: Claims, known: KnownFigures | None = None) -> Sequence[
                 message = f"{_MOST_ERRORS} claims have errors; further claims are not checked"
                 raise SpecError([*problems, problem("too-many-errors", message, item.span)])
             try:
-                name, relation, value, tolerance = _claim(item)
-                claim = _evaluate_claim(claims.binder, module, value, tolerance)
+                claim = _claim(item)
+                values = _evaluate_claim(claims.binder, module, claim)
                 if known is not None:
-                    found.append(
-                        _judge_claim(item, name, relation, claim, known, claims.binder.types)
-                    )
+                    found.append(_judge_claim(claim, *values, known, claims.binder.types))
             except SpecError as error:
                 problems += error.diagnostics
     if problems:
@@ -119,13 +117,14 @@ def expectations(claims: Claims, known: KnownFigures | None = None) -> Sequence[
     return found
 
 
-def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
+def _claim(item: s.Item) -> s.Claim:
+    """Return an item of an ``expect`` block as a claim; one of an interval has no tolerance."""
     if isinstance(item, s.Claim):
-        return item.name, item.relation, item.value, item.tolerance
+        return item
     if isinstance(item, s.Attribute) and not item.words:
         words = " ".join(word.text for word in item.qualifiers)
         if words == WITHIN:
-            return item.name, WITHIN, item.value, None
+            return s.Claim(item.name, WITHIN, item.value, None, item.span)
         raise SpecError([_missing_tolerance(item, words)])
     raise error_at("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)
 
@@ -142,26 +141,26 @@ def _missing_tolerance(item: s.Attribute, words: str) -> Diagnostic:
 
 
 def _evaluate_claim(
-    binder: Binder, module: Module, value: s.Expr, tolerance: s.Expr | None
+    binder: Binder, module: Module, claim: s.Claim
 ) -> tuple[Quantity, Quantity | None]:
-    said = binder.claim_value(value, module)
-    wanted = number(said, value.span)
-    if tolerance is None:
+    """Return the value and the tolerance of a claim."""
+    wanted = number(binder.claim_value(claim.value, module), claim.value.span)
+    if claim.tolerance is None:
         return wanted, None
-    slack = number(binder.claim_value(tolerance, module), tolerance.span)
+    slack = number(binder.claim_value(claim.tolerance, module), claim.tolerance.span)
     if slack.number < 0:
-        raise error_at("out-of-range", "a tolerance must be at least 0", tolerance.span)
+        raise error_at("out-of-range", "a tolerance must be at least 0", claim.tolerance.span)
     return wanted, slack
 
 
 def _judge_claim(
-    item: s.Item,
-    name: s.Path,
-    relation: str,
-    claim: tuple[Quantity, Quantity | None],
+    claim: s.Claim,
+    wanted: Quantity,
+    slack: Quantity | None,
     known: KnownFigures,
     types: Mapping[str, BlockType],
 ) -> Expectation:
+    name, relation = claim.name, claim.relation
     figure = known.figure(name.text)
     if figure is None:
         names, missing = known.names(), known.missing()
@@ -175,20 +174,19 @@ def _judge_claim(
             else did_you_mean(name.text, [*names, *missing])
             or _attribute(name.text, types) + _figure_names(names),
         )
-    wanted, slack = claim
     dimension = unit(figure.unit)[1] if figure.unit else ONE
     if wanted.dimension != dimension:
-        raise SpecError([_other_dimension(item, name.text, wanted, figure.unit)])
+        raise SpecError([_other_dimension(claim, wanted, figure.unit)])
     limit, interval = "", None
     if relation == WITHIN:
-        interval = _interval(item, figure, known)
+        interval = _interval(claim, figure, known)
         holds = _holds_within(interval, wanted.number)
     else:
-        allowed = _absolute_tolerance(slack, wanted, item, figure)
+        allowed = _absolute_tolerance(slack, wanted, claim, figure)
         holds = _compare(figure.value, relation, wanted.number, allowed)
         if relation in _EQUALITIES:
             interval = known.interval(figure.name)
-            limit = _tolerance(item)
+            limit = claim.tolerance.span.text.strip() if claim.tolerance is not None else ""
     failed = not all_of(holds)
     missed = interval is not None and not all_of(_holds_within(interval, wanted.number))
     outcome, equal = "", relation in (WITHIN, *_EQUALITIES)
@@ -196,18 +194,12 @@ def _judge_claim(
         around = interval if missed and (relation == WITHIN or not failed) else None
         outcome = _comparison(figure, wanted.number if equal else None, limit, failed, around)
     return Expectation(
-        text=item.span.text.strip(),
+        text=claim.span.text.strip(),
         figure=figure,
         holds=holds,
         outcome=outcome,
-        diagnostic=_claim_failure(item, figure, outcome if equal else "") if failed else None,
+        diagnostic=_claim_failure(claim, figure, outcome if equal else "") if failed else None,
     )
-
-
-def _tolerance(item: s.Item) -> str:
-    """Return the tolerance of a claim as written."""
-    tolerance = item.tolerance if isinstance(item, s.Claim) else None
-    return tolerance.span.text.strip() if tolerance is not None else ""
 
 
 def _comparison(
@@ -234,9 +226,9 @@ def _comparison(
     return text
 
 
-def _other_dimension(item: s.Item, name: str, wanted: Quantity, unit_: str) -> Diagnostic:
+def _other_dimension(claim: s.Claim, wanted: Quantity, unit_: str) -> Diagnostic:
     """Return the error of a claimed value whose dimension is not that of the figure."""
-    value = item.value.span if isinstance(item, (s.Claim, s.Attribute)) else item.span
+    name, value = claim.name.text, claim.value.span
     dimension = unit(unit_)[1] if unit_ else ONE
     id, message, help = "wrong-dimension", f"`{name}` is measured in {dimension}", None
     bare = f"{wanted.number:g}"
@@ -253,7 +245,7 @@ def _other_dimension(item: s.Item, name: str, wanted: Quantity, unit_: str) -> D
     return problem(id, message, value, help=help)
 
 
-def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:
+def _interval(claim: s.Claim, figure: Figure, known: KnownFigures) -> Interval:
     """Return the interval of *figure*, for a claim that refers to it."""
     found = known.interval(figure.name)
     if found is None:
@@ -262,7 +254,7 @@ def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:
         raise error_at(
             "no-interval",
             f"`{figure.name}` has no interval",
-            item.span,
+            claim.span,
             notes=known.notes,
             help=f"{listed}write a tolerance, such as `+- 5 %`",
         )
@@ -274,7 +266,7 @@ def _holds_within(interval: Interval, value: float) -> Any:
     return bool(holds) if isinstance(interval.low, (float, int)) else holds
 
 
-def _claim_failure(item: s.Item, figure: Figure, outcome: str) -> Diagnostic:
+def _claim_failure(item: s.Claim, figure: Figure, outcome: str) -> Diagnostic:
     """Return the diagnostic of a claim that does not hold."""
     single = isinstance(figure.value, (float, int))
     value = quantity(figure.value, figure.unit)
@@ -305,7 +297,7 @@ def _attribute(name: str, blocks: Mapping[str, BlockType]) -> str:
 
 
 def _absolute_tolerance(
-    slack: Quantity | None, wanted: Quantity, item: s.Item, figure: Figure
+    slack: Quantity | None, wanted: Quantity, claim: s.Claim, figure: Figure
 ) -> Any:
     """Return the tolerance in the figure's unit.
 
@@ -314,7 +306,7 @@ def _absolute_tolerance(
     """
     if slack is None:
         return 0.0
-    tolerance = item.tolerance if isinstance(item, s.Claim) else None
+    tolerance = claim.tolerance
     in_percent = isinstance(tolerance, s.Number) and tolerance.unit == "%"
     if slack.dimension == wanted.dimension and (figure.unit == "%" or not in_percent):
         return slack.number
@@ -322,7 +314,7 @@ def _absolute_tolerance(
         raise error_at(
             "wrong-dimension",
             f"this tolerance is in {slack.dimension}",
-            item.span,
+            claim.span,
             help="write the tolerance in percent, or in the unit of the figure",
         )
     return slack.number * abs(wanted.number)

@@ -26,7 +26,10 @@ _Paint = Callable[[str, str], str]
 
 def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
     """Return *diagnostic* as text, with the lines that it points at."""
-    paint = _paint if color else _leave
+
+    def paint(text: str, hue: str) -> str:
+        return f"{hue}{text}{_PLAIN}" if color else text
+
     hue = _COLOURS[diagnostic.severity]
     head = paint(f"{diagnostic.severity.value}[{diagnostic.id}]", hue)
     out = [head + paint(f": {escape_line(diagnostic.message)}", _BOLD)]
@@ -47,17 +50,6 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
         out.append(bar)
     out += [f"{gutter} {paint('=', _BLUE)} {note}" for note in notes]
     return "\n".join(out)
-
-
-def one_line(diagnostic: Diagnostic) -> str:
-    """Return a diagnostic as ``file:line:column: error[id]: message``."""
-    place = diagnostic.place
-    if diagnostic.labels:
-        span = diagnostic.labels[0].span
-        line, column = span.source.position(span.start)
-        place = f"{span.source.name}:{line}:{column}"
-    said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
-    return escape_line(f"{place}: {said}" if place else said)
 
 
 @frozen
@@ -120,11 +112,3 @@ def _width(text: str) -> int:
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
     )
-
-
-def _paint(text: str, colour: str) -> str:
-    return f"{colour}{text}{_PLAIN}"
-
-
-def _leave(text: str, _: str) -> str:
-    return text

@@ -203,7 +203,9 @@ def _crooked(stop: Stop, brace: Token, items: list[s.Item]) -> tuple[Span, str] 
     """Return the place where a ``}`` is missing, judged by the indentation, or None."""
     indent = _indent(stop, brace.start())
     for item in items:
-        if _indent(stop, item.span.start) <= indent and stop.breaks(brace, _at(item.span.start)):
+        if _indent(stop, item.span.start) <= indent and stop.breaks(
+            brace, InsertedToken("", item.span.start)
+        ):
             first = Span(stop.source, item.span.start, item.span.start + 1)
             return first, "expected `}` before this, going by the indentation"
     return None
@@ -212,10 +214,6 @@ def _crooked(stop: Stop, brace: Token, items: list[s.Item]) -> tuple[Span, str] 
 def _indent(stop: Stop, offset: int) -> int:
     line = stop.source.line(stop.source.position(offset)[0])
     return len(line) - len(line.lstrip())
-
-
-def _at(offset: int) -> Token:
-    return InsertedToken("", offset)
 
 
 MISTAKES = (

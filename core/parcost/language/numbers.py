@@ -20,7 +20,7 @@ BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
 _SMALL = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 
 # Memory is measured in powers of two, everything else in powers of ten.
-_PREFIXES: Mapping[str, Mapping[str, float]] = {
+PREFIXES: Mapping[str, Mapping[str, float]] = {
     "B": BINARY,
     "B/s": DECIMAL,
     "bit": DECIMAL,
@@ -38,7 +38,7 @@ _READABLE = (0.1, 1e5)  # in a unit that the spec or a plugin chose
 _DECIMAL_SIZES = {f"{prefix}B" for prefix in DECIMAL}
 _EXACT = 3  # digits of a size that was written in decimal, as 1.25 GB
 _LARGEST_SHARE = 10.0  # that reads well in percent
-_ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
+ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 
 
 def quantity(
@@ -72,17 +72,17 @@ def quantity(
     unit = _CALLED.get(unit, unit)
     if unit in _DECIMAL_SIZES:
         unit = "B"
-    if unit and unit not in _PREFIXES:
+    if unit and unit not in PREFIXES:
         base, own = _kin(unit)
         if not own or value == 0 or _READABLE[0] <= abs(value) / _size(unit) < _READABLE[1]:
             text = round_significant(value / _size(unit), digits)
             return f"{text} {unit}s" if unit == "day" and text != "1" else f"{text} {unit}"
         unit, kinds = base, [own]
-    first, *others = kinds or _kinds(unit)
+    first, *others = kinds or prefix_kinds(unit)
     best = _with_prefix(value, unit, first, digits)
     for prefixes in others:
         text = _with_prefix(value, unit, prefixes, _EXACT)
-        if float(f"{value:.{_EXACT}g}") == value and _figures(text) < _figures(best):
+        if float(f"{value:.{_EXACT}g}") == value and count_digits(text) < count_digits(best):
             best = text  # 25 MB is not shown as 23.84 MiB
     return best
 
@@ -105,37 +105,22 @@ def _infinite_text(value: float, unit: str) -> str:
     return _NEVER.get(unit, "infinite") if value > 0 else "minus infinite"
 
 
-def column(values: Sequence[Any], unit: str) -> list[str]:
-    """Return *values*, in base units, with prefixes of one kind: MiB next to GiB, never to MB.
-
-    Another kind of prefix is used if it makes every text shorter.
-
-    >>> column([80 * 2**30, 25e6], "B"), column([1e9, 25e6], "B")
-    (['80 GiB', '23.84 MiB'], ['1 GB', '25 MB'])
-    """
-    best, *others = ([quantity(v, unit, kinds=[kind]) for v in values] for kind in _kinds(unit))
-    for texts in others:
-        pairs = [(a, b) for a, b in zip(texts, best, strict=True) if a != b]
-        if pairs and all(_figures(a) < _figures(b) for a, b in pairs):
-            best = texts
-    return best
-
-
-def _figures(text: str) -> int:
+def count_digits(text: str) -> int:
+    """Return the number of digits in a text."""
     return sum(map(str.isdigit, text))
 
 
-def _kinds(unit: str) -> Sequence[Mapping[str, float]]:
+def prefix_kinds(unit: str) -> Sequence[Mapping[str, float]]:
     """Return the kinds of prefixes that a base unit takes."""
-    return (BINARY, DECIMAL) if unit == "B" else (_PREFIXES.get(unit, {}),)
+    return (BINARY, DECIMAL) if unit == "B" else (PREFIXES.get(unit, {}),)
 
 
 @cache
 def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
     """Return the base unit of a unit, and the prefixes of the kind that it uses."""
-    for base in sorted(_PREFIXES, key=len, reverse=True):
+    for base in sorted(PREFIXES, key=len, reverse=True):
         prefix = unit.removesuffix(base)
-        kinds = [kind for kind in _kinds(base) if prefix in kind]
+        kinds = [kind for kind in prefix_kinds(base) if prefix in kind]
         if kinds and prefix != unit:
             return base, kinds[0]
     return unit, {}
@@ -165,7 +150,7 @@ def _scale(value: float, unit: str, prefixes: Mapping[str, float]) -> tuple[floa
     if not prefixes or not math.isfinite(value) or value == 0:
         return 1.0, unit
     sizes = sorted((size, prefix) for prefix, size in {"": 1.0, **prefixes}.items())
-    fitting = [s for s in sizes if value >= s[0] * _ROUNDS_UP]
+    fitting = [s for s in sizes if value >= s[0] * ROUNDS_UP]
     size, prefix = fitting[-1] if fitting else sizes[0]
     return size, prefix + unit
 
@@ -184,37 +169,6 @@ def _span_of(values: Any, unit: str, digits: int, kinds: Sequence[Mapping[str, f
     if not low < high:
         return quantity(low, unit, digits, kinds)
     return f"{quantity(low, unit, digits, kinds)} to {quantity(high, unit, digits, kinds)}"
-
-
-class ColumnScale:
-    """One unit and one number of decimals for a whole column, so that its rows can be compared.
-
-    The unit is the smallest in which *largest* has at most four digits before the point; *digits*
-    is the total number of digits of *largest*.
-
-    >>> column = ColumnScale(4.434451, "s")
-    >>> column.text(4.434451), column.text(0.0801056), column.unit
-    ('4,434.45', '80.11', 'ms')
-    """
-
-    def __init__(self, largest: Any, unit: str, digits: int = 6) -> None:
-        top = abs(float(largest))
-        top = top if math.isfinite(top) else 1.0
-        sizes = {"": 1.0, **_PREFIXES.get(unit, {})}
-        fits = [p for p, size in sizes.items() if top < 1e4 * size * _ROUNDS_UP]
-        prefix = min(fits, key=sizes.__getitem__) if fits else max(sizes, key=sizes.__getitem__)
-        self.size, self.unit = sizes[prefix], prefix + unit
-        self.decimals = max(0, digits - len(f"{top / self.size:.0f}"))
-
-    def shows(self, value: Any) -> bool:
-        """Return whether *value* is not rounded to 0 with the column's decimals."""
-        return not abs(value / self.size) < 0.5 * 10.0**-self.decimals
-
-    def text(self, value: Any) -> str:
-        """Return *value* in the column's unit."""
-        if not math.isfinite(value):
-            return "never"
-        return f"{value / self.size:,.{self.decimals}f}"
 
 
 @lru_cache(maxsize=2**14)  # a resolved spec repeats most of them
@@ -241,26 +195,16 @@ def literal(value: float, dimension: Dimension = ONE) -> str:
     for name, size in _spellings(dimension).items():
         if name == "%" and abs(value) >= _LARGEST_SHARE:
             continue
-        number = _unscaled(value, size)
+        number = float(f"{value / size:.12g}")
+        number = number if number * size == value else value / size
         if number * size == value:
-            digits = _digits(number)
+            is_whole = number == int(number) and abs(number) < 2**53
+            digits = str(int(number)) if is_whole else repr(number)
             awkward = 2 * (bool(name) and not 1 <= abs(number) < 1000) + 6 * ("e" in digits)
             whole = size == 1.0  # nothing is 0 s, and not 0 h
             text = f"{digits} {name}".strip()
             spellings.append((len(digits) + awkward, len(name), not whole, text))
     return min(spellings)[-1] if spellings else f"{value!r} {dimension}"
-
-
-def _unscaled(value: float, size: float) -> float:
-    """Return *value* / *size*, rounded to 12 digits if the product still equals *value*."""
-    clean = float(f"{value / size:.12g}")
-    return clean if clean * size == value else value / size
-
-
-def _digits(value: float) -> str:
-    if value == int(value) and abs(value) < 2**53:
-        return str(int(value))
-    return repr(value)
 
 
 @cache

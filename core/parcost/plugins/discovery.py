@@ -188,7 +188,9 @@ class Plugins:
                 if plugin.distribution == OWN_DISTRIBUTION:
                     raise
                 if has_diagnostics(error):
-                    raise _with_note(error, plugin, hook) from error
+                    note = f"plugin {plugin} was asked for `{hook}`"
+                    notes = [evolve(d, notes=(*d.notes, note)) for d in error.diagnostics]
+                    raise SpecError(notes) from error
                 self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
                 continue
             except CallError as error:
@@ -342,7 +344,7 @@ class _Loading:
         """
         try:
             module = call(load_module)
-            parts, offers = call(_parts, module), call(_offers_of_parts, module)
+            parts, offers = call(_parts, module)
         except KeyboardInterrupt as stop:
             stop.add_note(f"while plugin {plugin} was imported")
             raise
@@ -350,7 +352,9 @@ class _Loading:
             message = f"cannot be imported: {error.text}"
             self.broken.append(Fault(plugin=plugin, hook="import", message=message))
             return
-        self._register(evolve(plugin, module=module))
+        if plugin.name in self.found:
+            raise PluginError(f"plugin {self.found[plugin.name]} and plugin {plugin} share a name")
+        self.found[plugin.name] = evolve(plugin, module=module)
         for part, path in parts.items():
             name = f"{plugin.name}.{part}"
             self.names.add(name)
@@ -361,11 +365,6 @@ class _Loading:
                 self.deferred.append(DeferredPart(one, load_part, offers))
             else:
                 self.load(load_part, one)
-
-    def _register(self, plugin: Plugin) -> None:
-        if plugin.name in self.found:
-            raise PluginError(f"plugin {self.found[plugin.name]} and plugin {plugin} share a name")
-        self.found[plugin.name] = plugin
 
     def check_skipped(self) -> None:
         """Check that each skipped name is the name of a plugin.
@@ -388,27 +387,17 @@ def _same(module: object) -> object:
     return module
 
 
-def _parts(module: object) -> Mapping[str, str]:
-    """Return the paths of the modules that a package names as its parts.
+def _parts(module: object) -> tuple[Mapping[str, str], frozenset[str]]:
+    """Return the paths of the parts of a package, and the hooks that it lists as all of theirs.
 
     Raises:
-        TypeError: ``PARTS`` is not a list of names.
+        TypeError: ``PARTS`` is no list of names, or ``OFFERS`` of hooks called without a study.
     """
     if not isinstance(module, ModuleType):
-        return {}
-    names = _names_in(module, "PARTS", "modules")
-    return {name: f"{module.__name__}.{name}" for name in names}
-
-
-def _offers_of_parts(module: object) -> frozenset[str]:
-    """Return the hooks that a package lists as all hooks of its parts.
-
-    Raises:
-        TypeError: ``OFFERS`` is not a list of hooks that are called without a study.
-    """
-    if not isinstance(module, ModuleType):
-        return frozenset()
-    return frozenset(_names_in(module, "OFFERS", "hooks without arguments", REGISTRIES))
+        return {}, frozenset()
+    parts = _names_in(module, "PARTS", "modules")
+    offers = _names_in(module, "OFFERS", "hooks without arguments", REGISTRIES)
+    return {name: f"{module.__name__}.{name}" for name in parts}, frozenset(offers)
 
 
 def _names_in(
@@ -434,12 +423,6 @@ def _plugin_error(
     """Return the error of a failed plugin, with the place in its code, if known."""
     at = place_in_code(cause, plugin.module) if cause is not None else ""
     return FaultError(f"plugin {plugin} failed in `{hook}`: {message}{at}")
-
-
-def _with_note(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
-    """Return a spec error with a note that names the called plugin and hook."""
-    note = f"plugin {plugin} was asked for `{hook}`"
-    return SpecError([evolve(d, notes=(*d.notes, note)) for d in error.diagnostics])
 
 
 def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plugin]) -> str:

@@ -117,7 +117,10 @@ def register(plugins: Sequence[Plugin]) -> Registry:
             for name, hooks in fitting.items()
         },
         offers={
-            hook: {name: offered[name] for name in sorted(offered, key=_order(offered))}
+            hook: {
+                name: offered[name]
+                for name in sorted(offered, key=lambda name: offered[name][0].name)
+            }
             for hook, offered in offers.items()
         },
         faults=tuple(sorted(faults, key=lambda fault: fault.plugin.name)),
@@ -127,12 +130,6 @@ def register(plugins: Sequence[Plugin]) -> Registry:
 def precedence(plugin: Plugin) -> tuple[bool, str]:
     """Return the sort key of a plugin: if two claim one name, the first keeps it."""
     return plugin.distribution != OWN_DISTRIBUTION, plugin.name
-
-
-def _order(offered: Mapping[str, tuple[Plugin, Any]]) -> Callable[[str], tuple[str, int]]:
-    """Return a sort key for registered names: by plugin, then in the plugin's own order."""
-    position = {name: i for i, name in enumerate(offered)}
-    return lambda name: (offered[name][0].name, position[name])
 
 
 def _fault(plugin: Plugin, hook: str, message: str) -> Fault:
@@ -186,7 +183,9 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
     try:  # looking into a module may run foreign code
         call(manager.register, plugin.module, plugin.name, module=plugin.module, passing=misfit)
     except misfit as error:
-        return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
+        return _fault(
+            plugin, _hook_of(error), f"does not fit: {one_line(str(error).splitlines()[-1])}"
+        )
     except CallError as error:
         return _fault(plugin, "registration", str(error))
     for caller in manager.get_hookcallers(plugin.module) or ():
@@ -212,10 +211,6 @@ def _hook_of(error: pluggy.PluginValidationError) -> str:
         if found:
             return rest.partition("'")[0]
     return "registration"
-
-
-def _last_line(error: BaseException) -> str:
-    return one_line(str(error).splitlines()[-1])
 
 
 # --- offers -----------------------------------------------------------------------------

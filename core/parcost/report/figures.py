@@ -8,7 +8,7 @@ from parcost.contract.figures import Figure, Interval
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.numbers import quantity
 from parcost.numeric import is_array
-from parcost.report.result import Result
+from parcost.report.result import Result, missing_message
 
 _ENDS = 3  # digits of the ends of an interval
 
@@ -23,19 +23,6 @@ def select(result: Result, names: Sequence[str]) -> Sequence[Figure]:
     headlines = {figure.name: figure for _, figure in result.figures}
     known = headlines if all(name in headlines for name in names) else figures_by_name(result)
     return [known[name] for name in names if name in known]
-
-
-def missing_message(name: str, missing: Mapping[str, str]) -> str:
-    """Return why a study has no figure called *name*: what it needs, or that there is none.
-
-    >>> missing_message("energy", {"energy": "a block `energy { }`"})
-    'there is no figure `energy` here: it needs a block `energy { }`'
-    >>> missing_message("enrgy", {})
-    'no figure is called `enrgy`'
-    """
-    if needs := missing.get(name):
-        return f"there is no figure `{name}` here: it needs {needs}"
-    return f"no figure is called `{name}`"
 
 
 def missing_names(results: Sequence[Result], names: Sequence[str]) -> Mapping[str, str]:

@@ -99,11 +99,11 @@ class Result:
             if figure.name == name:
                 return figure.value
         if name in self.missing:
-            raise KeyError(f"there is no figure `{name}` here: it needs {self.missing[name]}")
+            raise KeyError(missing_message(name, self.missing))
         known = [figure.name for _, figure in (*self.figures, *self.details)]
         close = " or ".join(f"`{other}`" for other in nearest_names(name, known, 3))
         hint = f"; did you mean {close}?" if close else ""
-        raise KeyError(f"no figure is called `{name}`{hint}")
+        raise KeyError(missing_message(name, {}) + hint)
 
     def interval(self, name: str) -> Interval | None:
         """Return the prediction interval of the figure called *name*, or None if unknown."""
@@ -146,6 +146,19 @@ class Result:
     def timeline_charts(self) -> Sequence[tuple[Plugin, Chart]]:
         """Pictures of pipelines over time; made on first read."""
         return self.make_timeline_charts()
+
+
+def missing_message(name: str, missing: Mapping[str, str]) -> str:
+    """Return why a study has no figure called *name*: what it needs, or that there is none.
+
+    >>> missing_message("energy", {"energy": "a block `energy { }`"})
+    'there is no figure `energy` here: it needs a block `energy { }`'
+    >>> missing_message("enrgy", {})
+    'no figure is called `enrgy`'
+    """
+    if needs := missing.get(name):
+        return f"there is no figure `{name}` here: it needs {needs}"
+    return f"no figure is called `{name}`"
 
 
 def figure_text(figure: Figure) -> str:

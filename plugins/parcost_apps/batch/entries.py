@@ -9,8 +9,9 @@ from attrs import evolve
 
 from parcost.contract.entries import Entry, Part, Problem
 from parcost.contract.page import Heading, Item, Line
-from parcost.language.diagnostic_text import one_line, render
+from parcost.language.diagnostic_text import render
 from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
+from parcost.language.escapes import escape_line
 from parcost.language.json_encoding import encode, plain_data
 from parcost.report.charts import chart_data, report_charts
 from parcost.report.figures import figures_by_name, missing_names, select
@@ -154,7 +155,7 @@ def _problems(
     for diagnostic in found:
         error = diagnostic.severity is Severity.ERROR
         if code or not error:
-            line = one_line(diagnostic) if error else ""
+            line = _one_line(diagnostic) if error else ""
             text = render(diagnostic, color=True)
             yield Problem(text=text, line=line, shown=id(diagnostic) in on_page)
 
@@ -228,3 +229,14 @@ def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _label(value: Any) -> str:
     return getattr(value, "label", "") or str(value)
+
+
+def _one_line(diagnostic: Diagnostic) -> str:
+    """Return a diagnostic as ``file:line:column: error[id]: message``."""
+    place = diagnostic.place
+    if diagnostic.labels:
+        span = diagnostic.labels[0].span
+        line, column = span.source.position(span.start)
+        place = f"{span.source.name}:{line}:{column}"
+    said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
+    return escape_line(f"{place}: {said}" if place else said)

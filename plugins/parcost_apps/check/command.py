@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from parcost.language.escapes import escape_json
 from parcost_apps import options
 from parcost_apps.cli.messages import write_message
 from parcost_apps.cli.pages import wants_color, wrap_sentences
 from parcost_apps.cli.streams import put, results
+from parcost_formats.rendering.escapes import escape_json
 
 if TYPE_CHECKING:
     from parcost.binding.allowances import Suppression

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from parcost.language.escapes import escape_line, escape_lines, remove_color
+from parcost.language.escapes import escape_line, escape_lines
+from parcost_apps.cli.colors import remove_color
 from parcost_apps.cli.pages import wants_color, wrap_sentences
 from parcost_apps.cli.streams import results
 

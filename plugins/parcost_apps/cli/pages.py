@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
-from parcost.language.escapes import remove_color
+from parcost_apps.cli.colors import remove_color
 from parcost_apps.cli.streams import put, results
 
 if TYPE_CHECKING:

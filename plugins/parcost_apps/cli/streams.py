@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TextIO
 
 import click
 
-from parcost.language.escapes import escape_keeping_color
+from parcost_apps.cli.colors import escape_keeping_color
 from parcost_apps.cli.interrupts import Interrupts
 
 _PATIENCE_SECONDS = 2.0

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from parcost.binding import sources
 from parcost.binding.definitions import Definition
-from parcost.binding.functions import USAGES, functions
+from parcost.binding.functions import functions
 from parcost.binding.modules import entries, label_of
-from parcost.contract.origin import PROVENANCES
 from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
 from parcost.language.errors import SpecError
@@ -26,6 +25,7 @@ from parcost.system.files import project_root
 from parcost_apps.documentation.declarations import default, flow, value
 from parcost_apps.editor.analysis import Analysis, BoundStudy, contains
 from parcost_apps.editor.cursor import Cursor, cursor_at
+from parcost_apps.editor.words import PROVENANCES, USAGES
 
 _MOST_FILES = 200
 _STATEMENTS = {

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from parcost.binding.definitions import Definition
-from parcost.binding.functions import USAGES
-from parcost.contract.origin import PROVENANCES
 from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
 from parcost.language.escapes import escape_lines
@@ -19,6 +17,7 @@ from parcost_apps.documentation.declarations import default, flow, value
 from parcost_apps.editor.analysis import Analysis
 from parcost_apps.editor.attribute_rules import find_rules
 from parcost_apps.editor.occurrences import Occurrence, Referent, occurrence_at
+from parcost_apps.editor.words import PROVENANCES, USAGES
 from parcost_formats.rendering.markdown import escape
 from parcost_formats.rendering.resolved_spec import AttributeText
 

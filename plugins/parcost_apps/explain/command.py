@@ -87,7 +87,7 @@ def _explain(report: Report, term: str) -> bool:
 
 def _report_unknown_term(reports: list[Report], term: str) -> int:
     from parcost.language.diagnostics import nearest_names
-    from parcost.report.figures import missing_message
+    from parcost.report.result import missing_message
     from parcost_apps.explain.explanation import names
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))

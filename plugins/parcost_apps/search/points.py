@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parcost.language.errors import MissingExtraError, ParcostError
-from parcost.language.escapes import csv_cell
 from parcost.search.replays import outcome_of, room_of, usable_of
 from parcost.search.result import plain_value
 from parcost.search.space import derived_value
 from parcost.system.temporary import temporary_folder
+from parcost_formats.rendering.escapes import csv_cell
 from parcost_formats.rendering.json import key
 
 if TYPE_CHECKING:

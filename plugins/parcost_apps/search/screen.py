@@ -31,6 +31,7 @@ from parcost_apps.search.report import (
     step_times,
     usable_bytes,
 )
+from parcost_formats.rendering.columns import column
 
 if TYPE_CHECKING:
     from parcost.search.result import SearchResult
@@ -189,7 +190,7 @@ def _figure_columns(
     found: SearchResult, shown: Sequence[RankedLayout]
 ) -> Iterator[tuple[Column, list[str]]]:
     """Yield the columns of step time, interval, objectives and memory."""
-    yield Column("step", "right"), numbers.column([x.layout.seconds for x in shown], "s")
+    yield Column("step", "right"), column([x.layout.seconds for x in shown], "s")
     ends = [entry.result.interval("step_time") for entry in shown]
     if all(ends):
         coverage = numbers.quantity(ends[0].coverage, "%") if ends[0] else ""
@@ -199,7 +200,7 @@ def _figure_columns(
         )
     for figure in step_times(shown):
         values = [float(entry.result.figure(figure.name)) for entry in shown]
-        yield Column(figure.title.partition(" ")[0], "right"), numbers.column(values, "s")
+        yield Column(figure.title.partition(" ")[0], "right"), column(values, "s")
     own = found.objective
     others = [o for o, _ in objective_values(shown[0]).values()]
     if own.name != "step_time" and own.name not in {o.name for o in others}:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.language.numbers import column, quantity
+from parcost.language.numbers import quantity
+from parcost_formats.rendering.columns import column
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import PluginSet

@@ -22,6 +22,7 @@ from parcost.report.verdict import INVALID, deciding_check
 from parcost.report.verdict import verdict as verdict_word
 from parcost_formats.rendering.assumptions import assumed_section
 from parcost_formats.rendering.cells import cells, plugin_note, share
+from parcost_formats.rendering.columns import ColumnScale
 from parcost_formats.rendering.judgments import is_told, judgment_failure, step_failure
 from parcost_formats.rendering.view import Order, View
 
@@ -200,7 +201,7 @@ def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
     the largest part comes first, with its largest term first.
     """
     step = outcome.step_seconds
-    scale = numbers.ColumnScale(step, "s")
+    scale = ColumnScale(step, "s")
     groups: dict[str, list[LedgerLine]] = {}
     small = 0
     for line in outcome.ledger:
@@ -250,7 +251,7 @@ def _time(
     name: str,
     lines: Sequence[LedgerLine],
     step: Any,
-    scale: numbers.ColumnScale,
+    scale: ColumnScale,
     style: Style = "plain",
     *,
     own: bool = True,
@@ -277,7 +278,7 @@ def _time(
 def memory(outcome: Outcome) -> Iterator[Item]:
     """Yield the table of memory by term on the busiest device; the terms add up to its peak."""
     total = outcome.memory_bytes
-    scale = numbers.ColumnScale(total, "B", digits=5)
+    scale = ColumnScale(total, "B", digits=5)
     lines = sorted(outcome.memory_lines, key=lambda line: -line.bytes_)
     rows = [
         Row((line.name, scale.text(line.bytes_), share(line.bytes_, total), line.plugin.name))

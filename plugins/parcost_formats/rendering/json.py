@@ -17,7 +17,7 @@ from attrs import asdict, evolve
 
 from parcost.contract.formulas import Formula
 from parcost.language import units
-from parcost.language.json_encoding import Json, array, encode, members, number, plain_data, text
+from parcost.language.json_encoding import Json, encode, plain_data
 from parcost.language.units import (
     BYTES,
     DOLLARS,
@@ -37,6 +37,7 @@ from parcost.report.rows import rows
 from parcost.report.verdict import verdict
 from parcost_formats.rendering.assumptions import assumptions
 from parcost_formats.rendering.diagnostics import as_data, suppression_data
+from parcost_formats.rendering.json_parts import array, members, number, text
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Interval, Section

@@ -21,6 +21,7 @@ from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
 from parcost_formats.rendering.assumptions import assumed_line
 from parcost_formats.rendering.cells import cells, plugin_note, share
+from parcost_formats.rendering.columns import ColumnScale
 from parcost_formats.rendering.full_report import (
     approval,
     command_line,
@@ -252,7 +253,7 @@ def _memory(outcome: Outcome, most: int | None) -> Iterator[Item]:
 def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int | None) -> Table:
     """Return one row for each cause, the largest first; causes beyond *most* share the last row."""
     ranked = ranking(sums, most)
-    scale = numbers.ColumnScale(total, unit, digits=4)
+    scale = ColumnScale(total, unit, digits=4)
     longest = max((amount for _, amount in ranked), default=0.0)
     rows = [
         Row(

@@ -15,7 +15,8 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from parcost import __version__, record
-from parcost.language.escapes import escape_json, escape_line, escape_lines
+from parcost.language.escapes import escape_line, escape_lines
+from parcost_formats.rendering.escapes import escape_json
 
 Problem = Mapping[str, Any]
 

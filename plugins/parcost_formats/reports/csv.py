@@ -19,7 +19,7 @@ from typing import Any
 from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
-from parcost.language.escapes import csv_cell
+from parcost_formats.rendering.escapes import csv_cell
 
 _FIRST = ("path", "name")
 _LAST = ("verdict", "feasible", "reason")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
-from parcost.language.escapes import escape_json
+from parcost_formats.rendering.escapes import escape_json
 from parcost_formats.rendering.json_header import header
 
 

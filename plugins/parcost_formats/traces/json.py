@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from parcost import StepTrace, TimelineExporter, hookimpl
 from parcost.contract.page import Paper
-from parcost.language.escapes import escape_json
+from parcost_formats.rendering.escapes import escape_json
 from parcost_formats.rendering.json_header import header
 from parcost_formats.traces.drawing import data
 

@@ -27,9 +27,9 @@ from attrs import evolve, frozen
 
 from parcost import Study, load_text
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
-from parcost.language.numbers import column
 from parcost.numeric import INFINITY
 from parcost_formats.rendering import markdown
+from parcost_formats.rendering.columns import column
 from parcost_formats.rendering.text import draw
 from parcost_measured.validation.hardware import ENTRIES
 from parcost_measured.validation.scores import score

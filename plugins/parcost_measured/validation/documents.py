@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
-from parcost.language.escapes import csv_cell
+from parcost_formats.rendering.escapes import csv_cell
 from parcost_measured.validation.intervals import Coverage
 from parcost_measured.validation.rows import Flaw
 from parcost_measured.validation.scores import Score
