@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parcost.language.build import split_quantity
 from parcost.language.format import WIDEST, format_text
-from parcost.language.parse import parse, read_tokens, split_quantity, tables
+from parcost.language.parse import parse, read_tokens, tables
 from parcost.language.text import Source
 
 from ..rows import try_each

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lark import Token, Tree, UnexpectedToken
 
 from parcost.language import syntax as s
-from parcost.language.build import Builder
+from parcost.language.build import Builder, split_quantity
 from parcost.language.diagnostics import Diagnostic
-from parcost.language.parse import parse, split_quantity
+from parcost.language.parse import parse
 from parcost.language.repair import InsertedToken
 from parcost.language.text import Source, Span
 from parcost_grammar import generate, tables

@@ -82,10 +82,6 @@ class Binder(Binding):
         """Remove the references back to this binder, after the evaluation."""
         del self.names, self.expressions
 
-    def claim_value(self, node: s.Expr, module: Module) -> v.Value:
-        """Return the value of an expression in an ``expect`` block."""
-        return self.evaluate(node, Scope(None, module, None, "expect"))
-
     def _read_study(self) -> None:
         for item in self.study.items if self.study else ():
             if isinstance(item, s.Attribute):

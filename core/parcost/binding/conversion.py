@@ -117,12 +117,10 @@ def _wrong_kind(
         "reference": f"the name of a `{field.target}`",
         "integers": "a list of whole numbers",
     }[field.kind]
+    message = f"`{node.name.text}` must be {wanted}"
+    help = _unit_hint(expressions, node, field)
     return problem(
-        "wrong-kind",
-        f"`{node.name.text}` must be {wanted}",
-        node.value.span,
-        f"this is {v.describe(value)}",
-        help=_unit_hint(expressions, node, field),
+        "wrong-kind", message, node.value.span, f"this is {v.describe(value)}", help=help
     )
 
 
@@ -148,13 +146,9 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
     items = value.items if isinstance(value, v.Items) else (value,)
     name, span = node.name.text, node.value.span
     if not items:
-        raise error_at(
-            "empty-list",
-            f"the list of `{name}` is empty",
-            span,
-            help="leave the attribute out to use its default",
-            notes=[f"{name}: {field.doc}"],
-        )
+        message = f"the list of `{name}` is empty"
+        help = "leave the attribute out to use its default"
+        raise error_at("empty-list", message, span, help=help, notes=[f"{name}: {field.doc}"])
     whole: list[int] = []
     for item in items:
         if (
@@ -236,12 +230,9 @@ def _remainder(expressions: Expressions, node: s.Attribute, scope: Scope) -> Dia
     above = next((n for n in range(int(by) + 1, 2 * int(by) + 1) if of % n == 0), None)
     near = f"{below} or {above}" if above else f"{below}"
     own = f"`{node.name.text}`, which is `{quotient.span.text}`"
-    return problem(
-        "not-whole",
-        f"`{whole}` {of:.0f} is not divisible by `{divisor}` {by:.0f}",
-        block.attributes[divisor][0].span,
-        help=f"take {divisor} = {near}, or write {own}",
-    )
+    message = f"`{whole}` {of:.0f} is not divisible by `{divisor}` {by:.0f}"
+    help = f"take {divisor} = {near}, or write {own}"
+    return problem("not-whole", message, block.attributes[divisor][0].span, help=help)
 
 
 def _attribute_in(operand: s.Expr, block: Definition) -> str:
@@ -287,25 +278,19 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
             "if bytes are meant, or `bytes(...)` to convert",
         )
     if value.dimension == ONE:
-        raise error_at(
-            "missing-unit",
-            f"`{name}` needs a unit",
-            span,
-            "this is a plain number",
-            help=_items_with_unit(node, wanted)
-            or f"write a unit of {wanted}, such as {_examples(wanted)}",
+        message = f"`{name}` needs a unit"
+        help = (
+            _items_with_unit(node, wanted)
+            or f"write a unit of {wanted}, such as {_examples(wanted)}"
         )
+        raise error_at("missing-unit", message, span, "this is a plain number", help=help)
     measured = "must be a plain number" if wanted == ONE else f"must be in {wanted}"
     kinds = (wanted, BIT_RATE) if wanted == RATE else (wanted,)
     under = [u for kind in kinds if wanted != ONE for u in _under(value.dimension, kind)]
     words = "".join(f" {word.text}" for word in node.qualifiers)  # after a value without its unit
-    raise error_at(
-        "wrong-dimension",
-        f"`{name}` {measured}",
-        span,
-        f"this is {v.describe(value)}",
-        help=f"write `{span.text}/{'s' if wanted == RATE else under[0]}{words}`" if under else None,
-    )
+    message = f"`{name}` {measured}"
+    hint = f"write `{span.text}/{'s' if wanted == RATE else under[0]}{words}`" if under else None
+    raise error_at("wrong-dimension", message, span, f"this is {v.describe(value)}", help=hint)
 
 
 def _qualified(
@@ -329,12 +314,10 @@ def _qualified(
     if not said:
         if field.must_qualify and value.literal and not isinstance(node.value, SetValue):
             choices = " or ".join(f"`{q}`" for q in field.qualifiers)
+            message = f"`{name}` must say {choices}"
+            help = _qualified_ways(node.value.span.text, field.qualifiers)
             raise error_at(
-                "ambiguous-quantity",
-                f"`{name}` must say {choices}",
-                node.value.span,
-                "which one is this?",
-                help=_qualified_ways(node.value.span.text, field.qualifiers),
+                "ambiguous-quantity", message, node.value.span, "which one is this?", help=help
             )
         return value, ""
     word = said[0]
@@ -437,12 +420,9 @@ def _elements(number: Any) -> Sequence[float]:
 
 def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic:
     if not field.qualifiers:
-        return problem(
-            "unknown-qualifier",
-            f"`{name}` takes no word after its value",
-            qualifier.span,
-            help="remove it; several attributes on one line need commas between them",
-        )
+        message = f"`{name}` takes no word after its value"
+        help = "remove it; several attributes on one line need commas between them"
+        return problem("unknown-qualifier", message, qualifier.span, help=help)
     return problem(
         "unknown-qualifier",
         f"`{name}` cannot be `{qualifier.text}`",

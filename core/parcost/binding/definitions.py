@@ -139,13 +139,8 @@ class Definitions:
         if type_ is None:
             return
         if type_.inside:
-            self.diagnostics.append(
-                problem(
-                    "misplaced-block",
-                    f"`{type_.kind}` stands inside a `{type_.inside}`",
-                    block.kind.span,
-                )
-            )
+            message = f"`{type_.kind}` stands inside a `{type_.inside}`"
+            self.diagnostics.append(problem("misplaced-block", message, block.kind.span))
             return
         self._check_label(block, type_)
         key = (type_.kind, label)
@@ -225,14 +220,9 @@ class Definitions:
             elif validate and isinstance(item, s.Statement):
                 self.diagnostics.append(unknown_statement(item))
             elif validate:
-                self.diagnostics.append(
-                    problem(
-                        "misplaced-claim",
-                        f"`{kind}` takes values, not claims",
-                        item.span,
-                        help="write `=`, or move the claim into `expect { ... }`",
-                    )
-                )
+                message = f"`{kind}` takes values, not claims"
+                help = "write `=`, or move the claim into `expect { ... }`"
+                self.diagnostics.append(problem("misplaced-claim", message, item.span, help=help))
 
     def _child(self, parent: Definition, block: s.Block, module: Module, key: Key) -> None:
         type_ = self._type(block, parent)
@@ -240,13 +230,8 @@ class Definitions:
             return
         if type_.inside != parent.type.kind:
             where = f"inside a `{type_.inside}`" if type_.inside else "outside other blocks"
-            self.diagnostics.append(
-                problem(
-                    "misplaced-block",
-                    f"`{type_.kind}` must be {where}, not inside `{parent.type.kind}`",
-                    block.kind.span,
-                )
-            )
+            message = f"`{type_.kind}` must be {where}, not inside `{parent.type.kind}`"
+            self.diagnostics.append(problem("misplaced-block", message, block.kind.span))
             return
         known = parent.children.get(key)
         kept: Definition | None = module.laid.get(id(block))
@@ -284,37 +269,25 @@ class Definitions:
         type_ = self.types.get(block.kind.text)
         if type_ is None and id(block) not in self._validated:
             self._validated.add(id(block))
+            message = f"there is no block `{block.kind.text}`: no plugin declares it"
+            help = self._block_help(block.kind.text, parent)
             self.diagnostics.append(
-                problem(
-                    "unknown-block",
-                    f"there is no block `{block.kind.text}`: no plugin declares it",
-                    block.kind.span,
-                    help=self._block_help(block.kind.text, parent),
-                    notes=self.absences,
-                )
+                problem("unknown-block", message, block.kind.span, help=help, notes=self.absences)
             )
         return type_
 
     def _check_label(self, block: s.Block, type_: BlockType) -> None:
         label = label_of(block)
         if label and type_.label == "none":
+            message = f"`{type_.kind}` takes no label: a study has only one such block"
+            help = f"write `{type_.kind} {{ ... }}`"
             self.diagnostics.append(
-                problem(
-                    "unexpected-label",
-                    f"`{type_.kind}` takes no label: a study has only one such block",
-                    block.words[0].span,
-                    help=f"write `{type_.kind} {{ ... }}`",
-                )
+                problem("unexpected-label", message, block.words[0].span, help=help)
             )
         if not label and type_.label == "required":
-            self.diagnostics.append(
-                problem(
-                    "missing-label",
-                    f"`{type_.kind}` needs a label",
-                    block.kind.span,
-                    help=f"write `{type_.kind} NAME {{ ... }}`",
-                )
-            )
+            message = f"`{type_.kind}` needs a label"
+            help = f"write `{type_.kind} NAME {{ ... }}`"
+            self.diagnostics.append(problem("missing-label", message, block.kind.span, help=help))
 
 
 def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
@@ -348,12 +321,9 @@ def _unknown_attribute(
         return problem("misplaced-attribute", message, item.words[0].span)
     if name in fields:
         child = fields[name].target
-        return problem(
-            "unknown-attribute",
-            f"`{name}` in `{kind}` is a block, not a value",
-            item.name.span,
-            help=f"write `{child} NAME {{ ... }}` inside",
-        )
+        message = f"`{name}` in `{kind}` is a block, not a value"
+        help = f"write `{child} NAME {{ ... }}` inside"
+        return problem("unknown-attribute", message, item.name.span, help=help)
     known = [n for n, f in fields.items() if f.kind != "children"]
     return problem(
         "unknown-attribute",

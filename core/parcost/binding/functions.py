@@ -39,21 +39,16 @@ def call(node: s.FunctionCall, arguments: list[Value]) -> Value:
     name = node.function.text
     function = _FUNCTIONS.get(name)
     if function is None:
-        raise error_at(
-            "unknown-function",
-            f"there is no function `{name}`",
-            node.function.span,
-            help=did_you_mean(name, _FUNCTIONS)
-            or "the functions are " + ", ".join(f"`{f}`" for f in sorted(_FUNCTIONS)),
+        message = f"there is no function `{name}`"
+        help = did_you_mean(name, _FUNCTIONS) or "the functions are " + ", ".join(
+            f"`{f}`" for f in sorted(_FUNCTIONS)
         )
+        raise error_at("unknown-function", message, node.function.span, help=help)
     least, most, apply = function
     if not least <= len(arguments) <= most:
         wanted = str(least) if least == most else f"at least {least}"
-        raise error_at(
-            "wrong-arguments",
-            f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(arguments)}",
-            node.span,
-        )
+        message = f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(arguments)}"
+        raise error_at("wrong-arguments", message, node.span)
     return apply(node, arguments)
 
 
@@ -81,11 +76,9 @@ def _elementwise(name: str, *, plain: bool) -> Callable[[s.FunctionCall, list[Va
     def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
         operand = number(arguments[0], node.arguments[0].span)
         if plain and operand.dimension != ONE:
+            message = f"`{name}` takes a plain number"
             raise error_at(
-                "wrong-dimension",
-                f"`{name}` takes a plain number",
-                node.arguments[0].span,
-                f"this is {describe(operand)}",
+                "wrong-dimension", message, node.arguments[0].span, f"this is {describe(operand)}"
             )
         import numpy as np
 
@@ -129,11 +122,8 @@ def _range(node: s.FunctionCall, arguments: list[Value]) -> Value:
 def _divisors(node: s.FunctionCall, arguments: list[Value]) -> Value:
     count = _scalar(number(arguments[0], node.arguments[0].span), node.span)
     if count < 1 or count != int(count) or count > 1e12:
-        raise error_at(
-            "out-of-range",
-            "`divisors` needs a whole number from 1 to 10^12",
-            node.arguments[0].span,
-        )
+        message = "`divisors` needs a whole number from 1 to 10^12"
+        raise error_at("out-of-range", message, node.arguments[0].span)
     whole = int(count)
     low = [d for d in range(1, math.isqrt(whole) + 1) if whole % d == 0]
     high = [whole // d for d in reversed(low) if d * d != whole]
@@ -148,11 +138,8 @@ def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
         pair = value.items if isinstance(value, Items) else ()
         size, point = (*pair, None, None)[:2]
         if len(pair) != 2 or not isinstance(size, Quantity) or not isinstance(point, Quantity):
-            raise error_at(
-                "malformed-curve",
-                "a point of a curve must be `[size, time]` or `[size, bandwidth]`",
-                argument.span,
-            )
+            message = "a point of a curve must be `[size, time]` or `[size, bandwidth]`"
+            raise error_at("malformed-curve", message, argument.span)
         if size.dimension != BYTES or point.dimension not in (SECONDS, RATE, BIT_RATE):
             raise error_at(
                 "malformed-curve",

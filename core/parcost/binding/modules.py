@@ -297,13 +297,10 @@ class Loader:
         finally:
             self._open.pop()
         if not tree.items and not any(one.severity is Severity.ERROR for one in found):
+            message = f"`{source.name}` is empty"
+            help = "write blocks, or import entries that `parcost catalog` lists"
             module.diagnostics.append(
-                Diagnostic(
-                    "empty-file",
-                    f"`{source.name}` is empty",
-                    place=source.name,
-                    help="write blocks, or import entries that `parcost catalog` lists",
-                )
+                Diagnostic("empty-file", message, place=source.name, help=help)
             )
         return module
 
@@ -394,12 +391,10 @@ class Loader:
             message = f"`{target.value}` is not a path of a file"
             raise error_at("unreadable-file", message, target.span) from None
         if not path.is_relative_to(root.resolve()):
+            message = f"`{target.value}` is outside the project"
+            help = "import from the folder of the project, or from a catalogue by name"
             raise error_at(
-                "import-escapes",
-                f"`{target.value}` is outside the project",
-                target.span,
-                "this path leads outside",
-                help="import from the folder of the project, or from a catalogue by name",
+                "import-escapes", message, target.span, "this path leads outside", help=help
             )
         if path.suffix != sources.SUFFIX == Path(target.value).suffix:
             message = f"`{target.value}` is a link to `{path.name}`, which is not a spec"
@@ -512,14 +507,8 @@ def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[D
             hint = f"`{words[0]}` takes names of letters, digits, `_` and dots"
         elif words and words[0] != "let":
             hint = f"write `{' '.join(words)} {{ {name} = ... }}`"
-        diagnostics.append(
-            problem(
-                "misplaced-attribute",
-                f"`{name}` must be inside a block",
-                item.name.span,
-                help=hint,
-            )
-        )
+        message = f"`{name}` must be inside a block"
+        diagnostics.append(problem("misplaced-attribute", message, item.name.span, help=hint))
     elif name in lets:
         diagnostics.append(given_twice(name, item.name.span, lets[name].name.span))
     else:
@@ -538,12 +527,9 @@ def unknown_statement(item: s.Statement) -> Diagnostic:
     """Return the diagnostic for a line of words that is not a statement."""
     word = item.words[0].text if isinstance(item.words[0], s.Path) else item.words[0].value
     hint = did_you_mean(word, STATEMENTS)
-    return problem(
-        "unknown-statement",
-        f"no statement starts with `{word}`",
-        item.words[0].span,
-        help=hint or f"write `{word} {{ ... }}` for a block or `{word} = ...` for a value",
-    )
+    message = f"no statement starts with `{word}`"
+    help = hint or f"write `{word} {{ ... }}` for a block or `{word} = ...` for a value"
+    return problem("unknown-statement", message, item.words[0].span, help=help)
 
 
 def label_of(block: s.Block) -> str:
@@ -571,12 +557,9 @@ def base_of(block: s.Block) -> s.Path | None:
         case [s.Path() as word, s.Path() as base] if word.text == "extends":
             return base
     first = words[0]
-    raise error_at(
-        "unexpected-word",
-        "a block starts with `kind`, `kind label` or `kind label extends other`",
-        first.span,
-        help="write the label as one word" if label_of(block) else None,
-    )
+    message = "a block starts with `kind`, `kind label` or `kind label extends other`"
+    help = "write the label as one word" if label_of(block) else None
+    raise error_at("unexpected-word", message, first.span, help=help)
 
 
 def use_items(reading: ImportOptions) -> Sequence[s.Statement]:
@@ -601,12 +584,9 @@ def _anchor_items(given: str, number: int) -> Sequence[s.Item]:
 def _several_blocks(target: s.Text, alias: s.Name, kinds: Sequence[str]) -> SpecError:
     """Return the error of a file with several blocks in the place of one of them."""
     said = ", ".join(f"`{kind}`" for kind in kinds)
-    return error_at(
-        "import",
-        f"`{target.value}` has the blocks {said}, and `as` is for a file of one block",
-        alias.span,
-        help=f'write `use "{target.value}"`, and every block of the file takes part',
-    )
+    message = f"`{target.value}` has the blocks {said}, and `as` is for a file of one block"
+    help = f'write `use "{target.value}"`, and every block of the file takes part'
+    return error_at("import", message, alias.span, help=help)
 
 
 def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
@@ -615,9 +595,6 @@ def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
             return target, None
         case [target, s.Path() as word, s.Path(parts=[alias])] if word.text == "as":
             return target, alias
-    raise error_at(
-        "malformed-use",
-        "`use` needs one name or one file",
-        item.span,
-        help='write `use catalog.devices.NAME` or `use "file.par" as NAME`',
-    )
+    message = "`use` needs one name or one file"
+    help = 'write `use catalog.devices.NAME` or `use "file.par" as NAME`'
+    raise error_at("malformed-use", message, item.span, help=help)

@@ -150,12 +150,8 @@ class NameResolver:
                 if definition is not None:
                     return self._walk(v.Symbol(definition), node.parts[2:], node)
         known = [*module.lets, *(label_of(b) or b.kind.text for b in module.blocks)]
-        raise error_at(
-            "unknown-name",
-            f"`{module.source.name}` has no `{word.text}`",
-            word.span,
-            help=did_you_mean(word.text, known),
-        )
+        message = f"`{module.source.name}` has no `{word.text}`"
+        raise error_at("unknown-name", message, word.span, help=did_you_mean(word.text, known))
 
     def _block_named(self, node: s.Path, scope: Scope, target: str) -> Definition:
         first = node.parts[0].text
@@ -215,22 +211,15 @@ class NameResolver:
                 if name.text in (child.label, child.type.kind):
                     return v.Symbol(child)
             known = [*type_.fields, *(c.called for c in definition.children.values())]
-            raise error_at(
-                "unknown-name",
-                f"`{definition.called}` has no `{name.text}`",
-                name.span,
-                help=did_you_mean(name.text, known),
-            )
+            message = f"`{definition.called}` has no `{name.text}`"
+            raise error_at("unknown-name", message, name.span, help=did_you_mean(name.text, known))
         if not self.binder.is_given(definition, name.text) and name.text not in type_.defaults:
             raise BrokenError
         value = self.binder.attribute(definition, name.text).value
         if isinstance(value, v.Symbol) and value.what is None:
-            raise error_at(
-                "not-given",
-                f"`{definition.called}.{name.text}` has no value here, and no default",
-                node.span,
-                help="write it in its block, or remove the reference",
-            )
+            message = f"`{definition.called}.{name.text}` has no value here, and no default"
+            help = "write it in its block, or remove the reference"
+            raise error_at("not-given", message, node.span, help=help)
         return v.reference_value(value)
 
     def _walk(self, value: v.Value, rest: Sequence[s.Name], node: s.Path) -> v.Value:

@@ -112,13 +112,9 @@ def truth(value: Value, span: Span) -> Truth:
     """Return *value* if it is a condition."""
     if isinstance(value, Truth):
         return value
-    raise error_at(
-        "not-a-condition",
-        "this must be a condition",
-        span,
-        f"this is {describe(value)}",
-        help="compare with `==`, `<` or `>`",
-    )
+    message = "this must be a condition"
+    help = "compare with `==`, `<` or `>`"
+    raise error_at("not-a-condition", message, span, f"this is {describe(value)}", help=help)
 
 
 def chain(node: s.Chain, values: list[Value], *, masked: bool) -> Value:

@@ -43,16 +43,6 @@ from parcost.records import record
 if TYPE_CHECKING:
     from parcost.numeric import Real
 
-__all__ = [
-    "Formula",
-    "FormulaError",
-    "attribute",
-    "compute_text",
-    "formula",
-    "in_numbers",
-    "plain_of",
-    "symbols_of",
-]
 
 _TOKEN = re.compile(
     r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z_])|[A-Za-z_]\w*'*(?:\[[^\[\]]*\])?"

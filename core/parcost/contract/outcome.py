@@ -84,23 +84,18 @@ class StepReplay(Protocol):
 
     def device_seconds(self) -> Sequence[Real]:
         """Return the busy time of each device in passes, in seconds."""
-        ...
 
     def device_alive(self) -> Sequence[Real]:
         """Return the maximum number of micro-batches in flight on each device."""
-        ...
 
     def activities(self) -> Sequence[Sequence[Activity]]:
         """Return the passes of each device with their times, in order."""
-        ...
 
     def pass_parts(self) -> Mapping[tuple[str, int], Mapping[str, float]]:
         """Return the exposed seconds of a pass on a virtual stage, by cause."""
-        ...
 
     def memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
         """Return the memory lines of each device at each moment."""
-        ...
 
 
 @record(kw_only=True, eq=False)

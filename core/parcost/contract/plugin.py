@@ -46,45 +46,36 @@ class PluginSet(Protocol):
     @property
     def blocks(self) -> Mapping[str, BlockType]:
         """Every block of the language, by keyword."""
-        ...
 
     @property
     def broken(self) -> tuple[Fault, ...]:
         """The faults of plugins that are excluded from the run."""
-        ...
 
     @property
     def foreign(self) -> tuple[Plugin, ...]:
         """The plugins that are not part of parcost itself."""
-        ...
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """The names of installed plugins that the user excluded from the run."""
-        ...
 
     @property
     def absences(self) -> Sequence[str]:
         """A sentence for each excluded plugin, for diagnostics about something missing."""
-        ...
 
     @property
     def files(self) -> tuple[str, ...]:
         """The paths of plugins that are not installed."""
-        ...
 
     @property
     def memo(self) -> Memo:
         """The cache of answers that studies share."""
-        ...
 
     def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return the objects that plugins register under a hook, by name, with their plugins."""
-        ...
 
     def implementing(self, hook: str) -> Sequence[Plugin]:
         """Return the plugins that implement *hook*, in the order of their calls."""
-        ...
 
     def ask(
         self,
@@ -95,8 +86,6 @@ class PluginSet(Protocol):
         **arguments: Any,
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield the contributions of each plugin to *hook*."""
-        ...
 
     def note(self, fault: Fault) -> None:
         """Record a fault of a plugin that was found while a study was evaluated."""
-        ...

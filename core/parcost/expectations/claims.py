@@ -10,6 +10,7 @@ from attrs import field
 from parcost.binding.binder import Binder
 from parcost.binding.definitions import kinds_having
 from parcost.binding.modules import Module
+from parcost.binding.scope import Scope
 from parcost.binding.values import Quantity, number
 from parcost.contract.figures import Figure, Interval
 from parcost.contract.plugin import Fault, Plugin
@@ -144,10 +145,11 @@ def _evaluate_claim(
     binder: Binder, module: Module, claim: s.Claim
 ) -> tuple[Quantity, Quantity | None]:
     """Return the value and the tolerance of a claim."""
-    wanted = number(binder.claim_value(claim.value, module), claim.value.span)
+    scope = Scope(None, module, None, "expect")
+    wanted = number(binder.evaluate(claim.value, scope), claim.value.span)
     if claim.tolerance is None:
         return wanted, None
-    slack = number(binder.claim_value(claim.tolerance, module), claim.tolerance.span)
+    slack = number(binder.evaluate(claim.tolerance, scope), claim.tolerance.span)
     if slack.number < 0:
         raise error_at("out-of-range", "a tolerance must be at least 0", claim.tolerance.span)
     return wanted, slack
@@ -164,16 +166,14 @@ def _judge_claim(
     figure = known.figure(name.text)
     if figure is None:
         names, missing = known.names(), known.missing()
-        raise error_at(
-            "unknown-name",
-            missing_message(name.text, missing),
-            name.span,
-            notes=known.notes,
-            help=""
+        message = missing_message(name.text, missing)
+        help = (
+            ""
             if name.text in missing
             else did_you_mean(name.text, [*names, *missing])
-            or _attribute(name.text, types) + _figure_names(names),
+            or _attribute(name.text, types) + _figure_names(names)
         )
+        raise error_at("unknown-name", message, name.span, notes=known.notes, help=help)
     dimension = unit(figure.unit)[1] if figure.unit else ONE
     if wanted.dimension != dimension:
         raise SpecError([_other_dimension(claim, wanted, figure.unit)])
@@ -251,13 +251,9 @@ def _interval(claim: s.Claim, figure: Figure, known: KnownFigures) -> Interval:
     if found is None:
         having = [f"`{interval.name}`" for _, interval in known.intervals]
         listed = f"{' and '.join(having)} have one; " if having else ""
-        raise error_at(
-            "no-interval",
-            f"`{figure.name}` has no interval",
-            claim.span,
-            notes=known.notes,
-            help=f"{listed}write a tolerance, such as `+- 5 %`",
-        )
+        message = f"`{figure.name}` has no interval"
+        help = f"{listed}write a tolerance, such as `+- 5 %`"
+        raise error_at("no-interval", message, claim.span, notes=known.notes, help=help)
     return found
 
 
@@ -311,12 +307,9 @@ def _absolute_tolerance(
     if slack.dimension == wanted.dimension and (figure.unit == "%" or not in_percent):
         return slack.number
     if slack.dimension != ONE:
-        raise error_at(
-            "wrong-dimension",
-            f"this tolerance is in {slack.dimension}",
-            claim.span,
-            help="write the tolerance in percent, or in the unit of the figure",
-        )
+        message = f"this tolerance is in {slack.dimension}"
+        help = "write the tolerance in percent, or in the unit of the figure"
+        raise error_at("wrong-dimension", message, claim.span, help=help)
     return slack.number * abs(wanted.number)
 
 

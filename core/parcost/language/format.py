@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from attrs import field
 
-from parcost.language.parse import parse, split_quantity, tables
+from parcost.language.build import split_quantity
+from parcost.language.parse import parse, tables
 from parcost.language.text import Source
 from parcost.records import define
 

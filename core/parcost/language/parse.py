@@ -13,13 +13,11 @@ from itertools import islice
 
 import parcost_grammar
 from parcost.language import syntax as s
-from parcost.language.build import Builder, split_quantity
+from parcost.language.build import Builder
 from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.lalr import ParserState, ParserTables, Token
 from parcost.language.recover import recover
 from parcost.language.text import Source, Span
-
-__all__ = ["MOST_TOKENS", "parse", "read_tokens", "split_quantity", "tables"]
 
 MOST_TOKENS = 100_000
 _BATCH = 4096

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, chain, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parcost.contract.pipelines import Case, Op, Pair, PipelineShape, Times
 from parcost.contract.study import Schedule
@@ -73,19 +73,19 @@ class ScheduleOfVersion2(Schedule):
 
     def closed_form(self, case: Case) -> tuple[Real, Mask] | None:
         """Return the makespan of a single pipeline in seconds, and where it is exact."""
-        former = _former(case)
-        return None if former is None else self._schedule.closed_form(former)  # type: ignore[arg-type]
+        former: Any = _former(case)
+        return None if former is None else self._schedule.closed_form(former)
 
     def lower_bound(self, case: Case) -> Real | None:
         """Return a lower bound of the makespan of a single pipeline in seconds."""
-        former = _former(case)
-        return None if former is None else self._schedule.lower_bound(former)  # type: ignore[arg-type]
+        former: Any = _former(case)
+        return None if former is None else self._schedule.lower_bound(former)
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:
         """Return the start and end times of the first stage of each run, in seconds."""
-        former = _former(case)
-        found = None if former is None else self._schedule.spans(former)  # type: ignore[arg-type]
-        if former is None or found is None:
+        former: Any = _former(case)
+        found = None if former is None else self._schedule.spans(former)
+        if found is None:
             return None
         if any(len(row) != former.virtual_stages for row in found):
             return found  # the core names what it lacks
