@@ -297,6 +297,11 @@ def test_the_exchange_of_pytorch_gathers_and_eager_attention_writes_scores() -> 
     assert values["training.flash_attention"] == "off"
 
 
+def test_automodel_reads_a_newer_attention_kernel() -> None:
+    changed = RECIPE.replace("model:\n", "model:\n  attn_implementation: flash_attention_3\n")
+    assert settings(read(changed))["kernels.attention"] == "flash_3"
+
+
 def _join(line: str) -> str:
     """Return the recipe with a line ``section: {keys}`` added to its section."""
     section, _, keys = line.partition(": {")

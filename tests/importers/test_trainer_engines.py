@@ -430,3 +430,22 @@ def test_options_of_fsdp_in_another_file_leave_the_stated_sharding() -> None:
     assert not found.questions
     assert settings(found)["layout.zero"] == "3"
     assert "fsdp_config" in [one.name for one in found.missing]
+
+
+@pytest.mark.parametrize(
+    ("tool", "line", "kernel"),
+    [
+        ("llamafactory", "flash_attn: fa3", "flash_3"),
+        ("llamafactory", "flash_attn: fa2", None),
+        ("axolotl", "attn_implementation: flash_attention_3", "flash_3"),
+        ("axolotl", "attn_implementation: kernels-community/vllm-flash-attn3", "flash_3"),
+        ("axolotl", "attn_implementation: flash_attention_4", "flash_4"),
+        ("axolotl", "attn_implementation: flex_attention", None),
+    ],
+)
+def test_a_newer_attention_kernel_is_taken_where_a_job_names_it(
+    tool: str, line: str, kernel: str | None
+) -> None:
+    found = read(tool, "bf16: true", f"bf16: true\n{line}")
+    assert settings(found).get("kernels.attention") == kernel
+    assert "training.flash_attention" not in settings(found)

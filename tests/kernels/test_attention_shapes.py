@@ -113,6 +113,15 @@ def test_a_window_and_documents_leave_few_keys() -> None:
     assert found == pytest.approx(flops / (H100 * 0.5) * (1 + 100 / 126), rel=1e-12)
 
 
+def test_models_of_transformers_run_flash_attention_2_under_deepspeed() -> None:
+    """Their layers import flash_attn, though other frameworks take cuDNN on an H100."""
+    use = "use catalog.frameworks.deepspeed\n"
+    study = study_of(table=use, device="", training="framework = deepspeed")
+    # 137.44 GFLOP at 989 TFLOPS x 36 % x 2048 / 2211; 343.6 GFLOP x 31.8 % x 2048 / 2448
+    assert core_seconds(study) == pytest.approx(416.7e-6, rel=1e-3)
+    assert core_seconds(study, "B") == pytest.approx(1306e-6, rel=1e-3)
+
+
 def test_attention_in_both_directions_meets_all_keys() -> None:
     study = study_of("causal = off")
     flops = 2 * core_flops(32, 128, 4096)

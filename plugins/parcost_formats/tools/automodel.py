@@ -16,7 +16,7 @@ from parcost_formats.tools.collector import (
     read_configuration,
 )
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
-from parcost_formats.tools.hub import read_hub_model
+from parcost_formats.tools.hub import read_attention, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import find_lacking
@@ -364,9 +364,7 @@ def _rest(found: SettingCollector) -> None:
             found.set("routing", "dispatcher", kind, sends)
         elif found.switch(old):
             found.set("routing", "dispatcher", "deepep", old)
-    kernel = "model.attn_implementation"
-    if found.value(kernel) == "eager":
-        found.set("training", "flash_attention", "off", kernel)
+    read_attention(found, "model.attn_implementation")
     loss = "loss_fn._target_"
     if any(word in str(found.value(loss, "")) for word in ("FusedLinear", "Chunked")):
         found.leave_open(loss, "a loss that never stores logits: `training { loss_chunks = 8 }`")

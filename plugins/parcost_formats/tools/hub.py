@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from parcost_formats.tools.collector import SettingCollector
 from parcost_formats.tools.tables import table
 
 _EXAMPLE = "--use catalog.models.llama31_8b"
+#: Kernels of attention other than FlashAttention 2: flash_attention_3, fa3, vllm-flash-attn3.
+_FLASH = re.compile(r"(?:flash[-_]att(?:entio)?n[-_]?|\bfa)([34])\b")
+FUSED = "FlashAttention 2 or a kernel like it is taken: `kernels.attention` names another"
 
 
 def find_entry(name: str) -> tuple[str, str]:
@@ -104,3 +107,17 @@ def vocabulary_of(name: str) -> int | None:
     fitting = (families[one] for one in families if entry.startswith(one))
     found = found if found is not None else next(fitting, None)
     return None if found is None else int(found)
+
+
+def read_attention(
+    found: SettingCollector, key: str, unfused: Collection[str] = ("eager",)
+) -> None:
+    """Read the attention of a model of transformers; the *unfused* ones write their scores."""
+    kind = str(found.value(key, "")).lower()
+    version = _FLASH.search(kind)
+    if kind in unfused:
+        found.set("training", "flash_attention", "off", key)
+    elif version is not None:
+        found.set("kernels", "attention", f"flash_{version[1]}", key)
+    elif kind:
+        found.ignore(key, FUSED)

@@ -10,6 +10,7 @@ from parcost_formats.tools.finetuning.adapters import BLOCK, reject_quantized_mo
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.llamafactory_mca import is_megatron_job, read_megatron_job
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
+from parcost_formats.tools.hub import FUSED
 from parcost_formats.tools.lacking import PROGRAM, lacking_sentence
 from parcost_formats.tools.tables import table
 
@@ -130,7 +131,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         keys.ask_for_narrow("fp8", "torchao")
     for key in ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention"):
         if found.switch(key):
-            found.ignore(key, "a fused attention: `kernels.attention` names another")
+            found.ignore(key, FUSED)
     if found.switch("eager_attention"):
         found.set("training", "flash_attention", "off", "eager_attention")
     _read_plugins(keys)

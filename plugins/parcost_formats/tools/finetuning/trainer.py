@@ -31,7 +31,7 @@ from parcost_formats.tools.deepspeed import DeepSpeed
 from parcost_formats.tools.deepspeed_keys import FRAMEWORK, RING_FRAMEWORK, DeepSpeedKeys
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
-from parcost_formats.tools.hub import ask_for_model, read_hub_model
+from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
@@ -421,12 +421,7 @@ class TrainerKeys:
                 found.set("training", "flash_attention", "off", key)
             elif fused:
                 found.ignore(key, "a fused attention, as assumed")
-        key = self.key("attention")
-        kind = str(found.value(key, "")).lower()
-        if kind in self.rules["attention"]["unfused"]:
-            found.set("training", "flash_attention", "off", key)
-        elif kind:
-            found.ignore(key, "a fused attention: `kernels.attention` names another")
+        read_attention(found, self.key("attention"), self.rules["attention"]["unfused"])
 
     def _compiler(self) -> None:
         """Read whether layers are compiled: a compiler that is named turns it on as well."""

@@ -10,7 +10,7 @@ from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
 from parcost_formats.tools.finetuning.trainer import list_optimizer, read_devices
-from parcost_formats.tools.hub import ask_for_model, read_hub_model
+from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_model
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.tables import table
 
@@ -68,9 +68,7 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
         _read_layout(found)
         _read_execution(found)
     list_optimizer(found, "optim.optimizer")
-    kernel = "model.override_config.attn_implementation"
-    if found.value(kernel) == "eager":
-        found.set("training", "flash_attention", "off", kernel)
+    read_attention(found, "model.override_config.attn_implementation")
     read_devices(found, entries, job)
     each = found.whole("trainer.n_gpus_per_node")
     if each is not None and not found.has("cluster", "devices"):  # ranks that Ray starts
