@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,42 @@ def test_every_option_of_its_own_is_documented() -> None:
     for name in ("--select", "--write-specs", "--fail-over", "--worst"):
         assert name in PAGE
         assert any(name in option.opts for option in command.params)
+
+
+def _rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [
+        [cell.replace("\\*", "").strip() for cell in line.strip("| ").split("|")] for line in lines
+    ]
+
+
+def test_the_readme_has_the_errors_of_the_page() -> None:
+    """Its table has the rows of "By source" with 4 runs or more, after the one of all."""
+    page = ACCURACY.read_text(encoding="utf-8")
+    (every,) = [row for row in _rows(page) if row[0] == "all rows" and len(row) == 8]
+    sources = _rows(page.partition("## By source")[2].partition("## By device")[0])[2:]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## How accurate it is")[2]
+    shown = _rows(readme.partition("## From Python")[0])[2:]
+    expected = [every, *(row for row in sources if int(row[1]) >= 4)]
+    assert [row[1:] for row in shown] == [[row[i] for i in (1, 2, 4, 6)] for row in expected]
+
+
+def test_the_readme_has_the_figures_of_the_page() -> None:
+    page = ACCURACY.read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## How accurate it is")[2]
+    sentences = " ".join(readme.partition("## From Python")[0].split())
+    (experts,) = [row for row in _rows(page) if row[0] == "MoE" and len(row) == 8]
+    ranking = _rows(page.partition("| regret |")[2])
+    (ranked,) = [row for row in ranking if row[0] == "all" and len(row) == 7]
+    (half_width,) = re.findall(r"step time hold .* half-width of ([\d.]+) %", page)
+    assert f"For MoE models the error is {experts[2]}" in sentences
+    assert f"median half-width is {half_width} %" in sentences
+    assert f"takes {ranked[3]} longer than the best measured one; {ranked[6]} of pairs" in sentences
+    (every,) = [row for row in _rows(page) if row[0] == "all rows" and len(row) == 8]
+    assert (every[7], "Two runs that completed are predicted not to fit" in sentences) == (
+        "2",
+        True,
+    )
 
 
 @pytest.mark.slow
