@@ -70,25 +70,61 @@ def test_a_fused_product_accumulates_for_nothing_and_a_lookup_does_not(
     for kernels in ("fused_accumulation = on", ""):
         (lookup,) = accumulation(study_with(kernels))
         assert lookup.name == "gradient accumulation, embedding"
-        assert lookup.bytes_ == 10 * 128_256 * 4096  # 2 in bf16, 4 and 4 in fp32
+        # 2 in bf16, 4 and 4 in fp32, of 7 in 8 micro-batches: the first is kept as the sum
+        assert lookup.bytes_ == 10 * 128_256 * 4096 * 7 / 8
 
 
 def test_else_each_micro_batch_reads_both_gradients_and_writes_the_sum(
     study_with: StudyWith,
 ) -> None:
-    # 2 read in bf16, 4 read and 4 written in fp32
+    # 2 read in bf16, 4 read and 4 written in fp32, from the second of 8 micro-batches on
     off = "model = constant, fused_accumulation = off, memory_efficiency = 50 %"
     found = accumulation(study_with(off))
     assert {(term.pass_, term.resource) for term in found} == {("W", "hbm")}
     bytes_ = sum(term.bytes_ * sum(term.count) for term in found)
-    assert bytes_ == pytest.approx(10 * LLAMA3_8B)
+    assert bytes_ == pytest.approx(10 * LLAMA3_8B * 7 / 8)
     seconds = sum(term.seconds * sum(term.count) for term in found)
-    assert seconds == pytest.approx(10 * LLAMA3_8B / (3.35e12 * 0.5))
+    assert seconds == pytest.approx(10 * LLAMA3_8B * 7 / 8 / (3.35e12 * 0.5))
 
 
-@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 1), (2, 8), (3, 8)])
-def test_a_rank_accumulates_the_gradients_that_it_keeps(bind: Bind, zero: int, shards: int) -> None:
-    study = bind({"layout.zero": zero, "kernels.fused_accumulation": "off"}, parameters=one_billion)
-    (operator,) = study.operators
+@pytest.mark.parametrize(
+    ("values", "bytes_"),
+    [
+        # A whole gradient of 2 B is added to 4 B that are read and written; a shard has 4 B too.
+        ({}, 10e9),
+        ({"layout.zero": 1}, 10e9),
+        ({"layout.zero": 2}, 12e9 / 8),
+        ({"layout.zero": 3}, 12e9 / 8),
+        ({"mixed.weights": 4}, 12e9),  # autocast: the gradient of a weight in fp32
+        ({"mixed.weights": 1, "mixed.wide_weights": 2}, 10e9),  # parameters in 8 bits
+        ({"mixed.gradients": 2}, 6e9),
+    ],
+)
+@pytest.mark.parametrize(("micro_batches", "share"), [(1, 0), (2, 1 / 2), (4, 3 / 4)])
+def test_a_rank_accumulates_the_gradients_that_it_keeps(
+    bind: Bind, values: dict[str, Any], bytes_: float, micro_batches: int, share: float
+) -> None:
+    off = {"kernels.fused_accumulation": "off", "training.global_batch": 8 * micro_batches}
+    (operator,) = bind({**off, **values}, parameters=one_billion).operators
     assert operator.name == "gradient accumulation, matrix"
-    assert operator.bytes_ == pytest.approx(10e9 / shards)
+    assert operator.bytes_ == pytest.approx(share * bytes_)
+    assert operator.kernels == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("framework", "values", "bytes_"),
+    [
+        # Into a buffer of zeros the first gradient is added as well.
+        ("zeroes_gradients = on", {}, 10e9),
+        # BF16_Optimizer casts 2 B to 4 B (6 B), and adds those to 4 B (12 B), every time.
+        ("", {"mixed.gradient_copies": 2}, 18e9),
+        ("fused_accumulation = on", {}, None),
+    ],
+)
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_frameworks_differ_in_how_gradients_are_added(
+    bind: Bind, framework: str, values: dict[str, Any], bytes_: float | None, micro_batches: int
+) -> None:
+    given = {"training.framework": "ours", "training.global_batch": 8 * micro_batches, **values}
+    study = bind(given, f"framework ours {{ {framework} }}\n", parameters=one_billion)
+    assert [one.bytes_ for one in study.operators] == ([] if bytes_ is None else [bytes_])

@@ -153,17 +153,22 @@ def test_context_parallel_ranks_share_the_update(bind: Bind) -> None:
     assert state == pytest.approx(12e9 / 8)
 
 
-@pytest.mark.parametrize(("accumulate", "shards"), [("shard", 8), ("whole", 1)])
+@pytest.mark.parametrize(
+    ("accumulate", "bytes_"),
+    # Of 3 in 4 micro-batches: 4 B three times of a shard, or 2 B read to add them to 4 B.
+    [("shard", 0.75 * 12e9 / 8), ("whole", 0.75 * 10e9)],
+)
 def test_a_rank_accumulates_whole_gradients_where_it_keeps_them(
-    bind: Bind, accumulate: str, shards: int
+    bind: Bind, accumulate: str, bytes_: float
 ) -> None:
     values = {
+        "training.global_batch": 32,
         "layout.zero": 2,
         "sharding.accumulate": accumulate,
         "kernels.fused_accumulation": "off",
     }
     (operator,) = bind(values, parameters=[parameters_record(1e9)]).operators
-    assert operator.bytes_ == pytest.approx(10e9 / shards)
+    assert operator.bytes_ == pytest.approx(bytes_)
 
 
 def test_a_sweep_to_no_clipping_adds_up_no_norm(bind: Bind) -> None:
@@ -202,8 +207,17 @@ def test_the_device_skips_updates_of_the_host(bind: Bind, where: str, bytes_: fl
 def test_gradients_that_no_product_adds_are_read_added_and_written(
     bind: Bind, fused: str, expected: dict[str, int], zero: int, shards: int, of_experts: int
 ) -> None:
-    """In 3 B the gradient of a micro-batch, in 5 B the sum, read and written."""
-    values = {"mixed.gradients": 5, "mixed.activation": 3, "layout.ep": 4, "layout.zero": zero}
+    """In 3 B the gradient of a micro-batch, in 5 B the sum, read and written.
+
+    A shard comes in the 5 B of the sum. One of two micro-batches is added to another.
+    """
+    values = {
+        "training.global_batch": 16,
+        "mixed.gradients": 5,
+        "mixed.activation": 3,
+        "layout.ep": 4,
+        "layout.zero": zero,
+    }
     parts = [
         Parameters(name=name, elements=n, total=n, count=(1.0,), place=place, expert=expert)  # type: ignore[arg-type]
         for name, n, place, expert in (
@@ -213,8 +227,9 @@ def test_gradients_that_no_product_adds_are_read_added_and_written(
         )
     ]  # fmt: skip
     study = bind({**values, "kernels.fused_accumulation": fused}, parameters=parts)
-    found = {op.name.partition(", ")[2]: op.bytes_ for op in study.operators}
-    assert found == {
-        name: bytes_ / (of_experts if name == "experts" else shards)
+    found = {op.name.partition(", ")[2]: 2 * op.bytes_ for op in study.operators}
+    expected_bytes = {
+        name: bytes_ * (15 / 13 if zero > 1 else 1) / (of_experts if name == "experts" else shards)
         for name, bytes_ in expected.items()
     }
+    assert found == pytest.approx(expected_bytes)

@@ -162,8 +162,6 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"extra": {"liger": True}, **MODERN}, "framework.norm", "fused"),
     ({"extra": {"loss_chunks": 4}}, "training.loss_chunks", "4"),
     ({}, "kernels.cuda_graphs", None),
-    ({}, "kernels.fused_accumulation", None),
-    (TITAN, "kernels.fused_accumulation", "off"),
     ({}, "training.dropout", "on"),
     (GATED, "training.dropout", None),
     (BRIDGE, "training.dropout", None),

@@ -43,7 +43,6 @@ class Profile:
     vocabulary_multiple: int = 1
     dropout: bool = False
     sharded_master: bool = False
-    fused_accumulation: bool = True
     splits_products: bool = False
     gradient_check: bool | None = None
     writes_scores: bool = False

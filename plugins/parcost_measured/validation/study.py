@@ -582,13 +582,6 @@ def _offloaded(facts: Facts) -> Value:
     return None
 
 
-def _fused_accumulation(facts: Facts) -> Value:
-    if facts.profile.fused_accumulation:
-        return None
-    why = f"gradients are added by a pass of their own, as in {facts.profile.title}"
-    return Assumption("off", why)
-
-
 def _gradient_average(facts: Facts) -> Value:
     """Return how gradients are averaged in NVIDIA's code of MLPerf v6.0, by its files.
 
@@ -704,7 +697,6 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("kernels", "mode", _mode),
     StudyAttribute("kernels", "cuda_graphs", _cuda_graphs),
     StudyAttribute("kernels", "launch_blocking", _launch_blocking),
-    StudyAttribute("kernels", "fused_accumulation", _fused_accumulation),
     StudyAttribute("overlap", "gradients", _gradients),
     StudyAttribute("overlap", "parameters", _parameters),
     StudyAttribute("overlap", "bucket", _bucket),

@@ -55,6 +55,8 @@ from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts
 from parcost_plugins.vocabulary.run_choices import (
+    accumulating_share,
+    fuses_accumulation,
     groups_experts,
     open_window,
     shards_gradients,
@@ -179,11 +181,11 @@ def _sums(study: Study) -> Real:
     Without fused accumulation each weight has one, and each of its biases and vectors of norms.
     """
     training = study[Training]
-    if study[KernelChoice].fused_accumulation or shards_gradients(study):
+    if fuses_accumulation(study) or shards_gradients(study):
         return 0.0
     weights, model = training.framework.weight_kernels, training.model
     vectors = model.norms * model.norm_vectors + weights * (1.0 if model.biases else 0.0)
-    return where(weights > 0, weights + vectors, 0.0)
+    return where(weights > 0, weights + vectors, 0.0) * accumulating_share(study)
 
 
 def _calls(study: Study) -> tuple[Real, Real, Real]:

@@ -28,6 +28,7 @@ from parcost_plugins.vocabulary.attention_reach import attended_tokens
 from parcost_plugins.vocabulary.clocks import clock, explain_held_share, held_share
 from parcost_plugins.vocabulary.context import blocks_of_keys
 from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
+from parcost_plugins.vocabulary.run_choices import fuses_accumulation
 
 
 class Rate(NamedTuple):
@@ -61,11 +62,13 @@ class KernelMachine(NamedTuple):
     device: Device
     choice: KernelChoice
     precision: Precision
+    fused_accumulation: bool
 
     @classmethod
     def of(cls, study: Study) -> KernelMachine:
         """Return the machine of *study*."""
-        return cls(study[Cluster].device, study[KernelChoice], study[Training].precision)
+        device, precision = study[Cluster].device, study[Training].precision
+        return cls(device, study[KernelChoice], precision, fuses_accumulation(study))
 
 
 class Sizes(NamedTuple):
@@ -101,14 +104,14 @@ def result_traffic(gemm: Gemm, machine: KernelMachine) -> Real:
 
     A fused weight gradient reads the accumulated gradient, and writes it back.
     """
-    if sums_gradients(gemm, machine.choice):
+    if sums_gradients(gemm, machine):
         return 2.0 * machine.precision.gradients
     return sizes(gemm, machine.precision).result
 
 
 def explain_result_traffic(gemm: Gemm, machine: KernelMachine) -> Real | Formula:
     """Return :func:`result_traffic` with its formula."""
-    if not sums_gradients(gemm, machine.choice):
+    if not sums_gradients(gemm, machine):
         return result_traffic(gemm, machine)
     return formula(
         "2 w, a sum of gradients that is read and written",
@@ -116,14 +119,14 @@ def explain_result_traffic(gemm: Gemm, machine: KernelMachine) -> Real | Formula
     )
 
 
-def sums_gradients(gemm: Gemm, choice: KernelChoice) -> bool:
+def sums_gradients(gemm: Gemm, machine: KernelMachine) -> bool:
     """Return whether *gemm* adds its result to the gradients of earlier micro-batches."""
-    return gemm.pass_ == "W" and gemm.role != "attention" and choice.fused_accumulation
+    return gemm.pass_ == "W" and gemm.role != "attention" and machine.fused_accumulation
 
 
 def matmul(gemm: Gemm, machine: KernelMachine) -> Rate:
     """Return the rate of a matrix product in the type that it runs in."""
-    device, choice, precision = machine
+    device, choice, precision, _ = machine
     chosen = choice.gemm_efficiency
     held = device.matmul_efficiency * choice.shape_efficiency
     held = held * held_share(device, choice, precision.compute)
@@ -138,7 +141,7 @@ def matmul(gemm: Gemm, machine: KernelMachine) -> Rate:
 
 def explain_matmul(gemm: Gemm, machine: KernelMachine) -> tuple[Formula, Formula]:
     """Return the peak and the efficiency of :func:`matmul` with their formulas."""
-    device, choice, precision = machine
+    device, choice, precision, _ = machine
     if choice.gemm_efficiency is not None:
         wide = attribute(choice, "gemm_efficiency")
     else:
@@ -167,7 +170,7 @@ def explain_streaming(operator: Stream, machine: KernelMachine) -> tuple[Formula
 
 def explain_memory(bytes_: Real, machine: KernelMachine) -> tuple[Formula, Formula]:
     """Return the bandwidth and the efficiency of :func:`memory` with their formulas."""
-    device, choice, _ = machine
+    device, choice, _, _ = machine
     if choice.streaming:
         share = Formula(
             "between the streaming points of the size",
@@ -185,7 +188,7 @@ def explain_attention(
     operator: FusedAttention, machine: KernelMachine, rate: CoreRate
 ) -> tuple[Formula, Real | Formula]:
     """Return peak and efficiency of a *rate* of :func:`attention` with their formulas."""
-    device, choice, precision = machine
+    device, choice, precision, _ = machine
     name = "backward" if operator.pass_ not in ("F", "R") else "forward"
     chosen = attribute(choice, f"attention_{name}_efficiency")
     low = runs_narrow(operator, precision)
@@ -207,7 +210,7 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
 
     An efficiency given for 16 bits is scaled to low precision like that of matrix products.
     """
-    device, choice, precision = KernelMachine.of(study)
+    device, choice, precision, _ = KernelMachine.of(study)
     backward = operator.pass_ not in ("F", "R")
     low = runs_narrow(operator, precision)
     chosen = (
@@ -276,7 +279,7 @@ def _padded_size(size: Real, sizes: Sequence[int]) -> Real:
 
 def memory(bytes_: Real, machine: KernelMachine) -> Rate:
     """Return the rate of streaming *bytes_* through device memory."""
-    device, choice, _ = machine
+    device, choice, _, _ = machine
     if choice.streaming:
         return Rate(device.memory_bandwidth, _rate_at_size(choice.streaming, bytes_))
     chosen = choice.memory_efficiency
@@ -293,7 +296,7 @@ def streaming(operator: Stream, machine: KernelMachine) -> Rate:
 
 def _narrow_ratio(machine: KernelMachine) -> Real:
     """Return the fraction of peak of low-precision products, over that of 16-bit products."""
-    device, choice, precision = machine
+    device, choice, precision, _ = machine
     by_block = precision.scale_block > 1
     best = where(by_block, device.block_matmul_efficiency, device.fp8_matmul_efficiency)
     if precision.narrow == "fp4":

@@ -122,6 +122,7 @@ def _product(
     device: Device,
     choice: KernelChoice,
     precision: Precision,
+    fused: bool,
     m: Real,
     n: Real,
     k: Real,
@@ -132,7 +133,7 @@ def _product(
     kernels: Real,
     vectors: bool,
 ) -> Formula:
-    machine = KernelMachine(device, choice, precision)
+    machine = KernelMachine(device, choice, precision, fused)
     gemm = Gemm(name="", m=m, n=n, k=k, batch=batch, pass_=pass_, role=role, wide=wide, count=())
     operand, result, width = sizes(gemm, precision)
     traffic, each = result_traffic(gemm, machine), batch / kernels

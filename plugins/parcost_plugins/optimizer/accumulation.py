@@ -1,19 +1,25 @@
 """Accumulation of the gradients of one micro-batch into the sum.
 
 A weight-gradient product with fused accumulation writes into the sum without extra cost. Otherwise
-the product writes the type of activations. A kernel per tensor reads that, and reads and writes the
+the product writes a gradient of its own. A kernel per tensor reads that, and reads and writes the
 sum. The gradient of a lookup is as large as its table. It is not a product, so a kernel always adds
-it.
+it. PyTorch keeps the first gradient as the sum, so that one micro-batch of m adds nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Study
-from parcost_plugins.vocabulary import KernelChoice, Stream, Training
+from parcost import Pass, Real, Study
+from parcost.numeric import maximum, where
+from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.adapters import is_trained
-from parcost_plugins.vocabulary.run_choices import shards_gradients
+from parcost_plugins.vocabulary.run_choices import (
+    accumulates_whole,
+    accumulating_share,
+    fuses_accumulation,
+    shards_gradients,
+)
 from parcost_plugins.vocabulary.stage_parameters import spread
 
 BESIDE: Pass = "W"  # the gradient that is added is the one that has just been computed
@@ -24,10 +30,9 @@ def accumulation(study: Study) -> Iterator[Stream]:
 
     From ZeRO 2 on this is its shard after the reduce-scatter.
     """
-    fused = study[KernelChoice].fused_accumulation
-    precision = study[Training].precision
+    fused, share = fuses_accumulation(study), accumulating_share(study)
     shares = shards_gradients(study)
-    traffic = 2.0 * precision.gradients + precision.activation
+    traffic = share * _traffic(study)
     for _, held in study.contributions_by_row("parameters"):
         if not is_trained(study, held) or (fused and held.place != "before"):
             continue
@@ -37,5 +42,21 @@ def accumulation(study: Study) -> Iterator[Stream]:
             bytes_=traffic * held.elements / (shard if shares else 1.0),
             pass_=BESIDE,
             count=held.count,
-            source="reads the gradient, reads and writes the sum",
+            kernels=share,
+            source="reads the gradient, reads and writes the sum; mean of the micro-batches",
         )
+
+
+def _traffic(study: Study) -> Real:
+    """Return the bytes that adding one gradient moves.
+
+    A shard comes from its reduction in the type of the sum. A whole gradient has the type of its
+    weight. DeepSpeed's BF16_Optimizer casts it to the type of the sum ahead of the addition.
+    """
+    precision = study[Training].precision
+    new: Real = maximum(precision.activation, precision.wide_weights)
+    if shards_gradients(study):
+        return 3.0 * precision.gradients
+    total = where(accumulates_whole(study), precision.whole_gradients, precision.gradients)
+    copied = where(precision.gradient_copies != 0, 2.0 * total, 0.0)
+    return 2.0 * total + new + copied

@@ -184,6 +184,10 @@ class Framework:
         default=False,
         doc="gradients accumulate in one buffer, which is zeroed once per step",
     )
+    fused_accumulation: bool = switch(
+        default=False,
+        doc="default of `kernels.fused_accumulation`: weight-gradient products add to gradients",
+    )
     gradient_average: str = word(
         *AVERAGES,
         default="collective",

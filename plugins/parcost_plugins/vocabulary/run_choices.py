@@ -79,6 +79,22 @@ def groups_experts(study: Study) -> bool:
     return study[Training].framework.grouped_experts if chosen is None else chosen
 
 
+def fuses_accumulation(study: Study) -> bool:
+    """Return whether weight-gradient products add to gradients of earlier micro-batches."""
+    chosen = study[KernelChoice].fused_accumulation
+    return study[Training].framework.fused_accumulation if chosen is None else chosen
+
+
+def accumulating_share(study: Study) -> Real:
+    """Return the share of micro-batches whose gradients are added to others by a kernel.
+
+    The first gradients are kept as they are, unless they are added to a buffer of zeros.
+    """
+    training = study[Training]
+    is_zeroed = training.framework.zeroes_gradients or training.precision.gradient_copies != 0
+    return where(is_zeroed, 1.0, 1.0 - 1.0 / training.micro_batches)
+
+
 def runs_experts_apart(study: Study) -> Real:
     """Return 1 if each expert's product is a kernel of its own, and 0 if they share one."""
     if not groups_experts(study):
@@ -278,6 +294,7 @@ _BY_FRAMEWORK: tuple[tuple[type, str, Callable[[Study], Any]], ...] = (
     (KernelChoice, "misaligned_heads", _framework_value("misaligned_heads")),
     (KernelChoice, "cuda_graphs", _framework_value("cuda_graphs")),
     (KernelChoice, "grouped_experts", _framework_value("grouped_experts")),
+    (KernelChoice, "fused_accumulation", fuses_accumulation),
     (Context, "algorithm", algorithm),
     (Routing, "dispatcher", _framework_value("dispatcher")),
     (Training, "loss", kept_of_logits),

@@ -562,8 +562,10 @@ class KernelChoice:
     memory_bound: bool = switch(
         default=True, doc="time of norms, activations and other streaming operators is counted"
     )
-    fused_accumulation: bool = switch(
-        doc="weight-gradient products add to the gradients of earlier micro-batches themselves"
+    fused_accumulation: bool | None = switch(
+        default=None,
+        doc="weight-gradient products add to the gradients of earlier micro-batches themselves; "
+        "by default as the framework does",
     )
 
 

@@ -17,6 +17,7 @@ from parcost_plugins.vocabulary.partition import must_divide
 from parcost_plugins.vocabulary.run_choices import (
     blocks_on_transfers,
     checks_gradients,
+    fuses_accumulation,
     gradient_average,
     hides_gradients,
     hides_parameters,
@@ -385,7 +386,7 @@ def _kernels(job: Job, same: dict[str, str]) -> Flags:
         flags["cuda_graph_impl"] = ["local"]
         scope = "full_iteration" if job.graphs == "iteration" else "full"
         flags["cuda_graph_scope"] = [scope]
-    if not job.kernels.fused_accumulation:
+    if not fuses_accumulation(job.study):
         flags["no_gradient_accumulation_fusion"] = []
     if job.loss == "gradient":
         flags["cross_entropy_loss_fusion"] = []
