@@ -251,6 +251,37 @@ training { precision = wide, sequence = 8192, micro_batch = 1, global_batch = 8 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "loss", "enabled", "parts"),
+    [
+        ("compiled", "logits", True, None),
+        ("compiled", "eager", True, ["model"]),
+        ("eager", "logits", True, ["loss"]),
+        ("eager", "eager", False, None),
+    ],
+)
+def test_torchtitan_compiles_the_model_and_the_loss_apart(
+    run_command: Run, mode: str, loss: str, enabled: bool, parts: list[str] | None
+) -> None:
+    job = f"""
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.frameworks.torchtitan
+use catalog.models.llama31_8b
+use catalog.precisions.bf16_fsdp
+cluster {{ devices = 8 }}
+layout {{ zero = 3 }}
+kernels {{ mode = {mode} }}
+training {{ sequence = 8192, micro_batch = 1, global_batch = 8 sequences, loss = {loss} }}
+"""
+    found = tomllib.loads(run_command("export", "torchtitan@0.2.2", "job.par", job=job).out)
+    assert found["compile"].get("enable", False) == enabled
+    assert found["compile"].get("components") == parts
+    new = run_command("export", "torchtitan", "job.par", job=job).out
+    assert ("components=" in new) == (parts is not None)
+
+
+@pytest.mark.slow
 def test_deepspeed_gets_numbers(run_command: Run) -> None:
     job = """
 use catalog.devices.h100_sxm

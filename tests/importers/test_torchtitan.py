@@ -316,7 +316,14 @@ def test_recomputation(lines: str, attributes: dict[str, str]) -> None:
             {"training.precision": "fp8_torchao_rows"},
         ),
         ({"compile": "enable = true"}, {"kernels.mode": "compiled"}),
-        ({"compile": 'enable = true\ncomponents = ["loss"]'}, {"kernels.mode": "eager"}),
+        (
+            {"compile": 'enable = true\ncomponents = ["loss"]'},
+            {"kernels.mode": "eager", "training.loss": "logits"},
+        ),
+        (
+            {"compile": 'enable = true\ncomponents = ["model"]'},
+            {"kernels.mode": "compiled", "training.loss": "eager"},
+        ),
         ({"training": "compile = true"}, {"kernels.mode": "compiled"}),
         (
             {"training": "enable_cpu_offload = true"},

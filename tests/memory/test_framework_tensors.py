@@ -244,6 +244,25 @@ def test_a_compiled_layer_keeps_no_outputs_of_norms_and_activations(
     assert found["MLP gate and up"] == 2 * 2 * TOKENS * FFN * LAYERS
 
 
+@pytest.mark.parametrize(
+    ("mode", "training", "width"),
+    [("eager", "", HIDDEN), ("compiled", "", 0), ("compiled", "dropout = on", HIDDEN)],
+)
+def test_a_compiled_layer_keeps_the_output_of_its_mlp_only_if_backward_reads_it(
+    mode: str, training: str, width: int
+) -> None:
+    """The residual addition needs none of its inputs in backward; a mask of dropout is applied."""
+    study = study_of(
+        f"recompute = full, {training}",
+        f"""kernels {{ mode = {mode} }}
+        framework own {{ remakes_elementwise = on, stops_early = on }}
+        recompute {{ alternate = on }}""",
+    )
+    assert terms(study).get("MLP output", 0.0) == 2 * TOKENS * width * LAYERS
+    assert terms(study)["MLP gate"] == 2 * TOKENS * FFN * LAYERS
+    assert not [o for o in study.operators if o.pass_ == "R" and o.name == "MLP down projection"]
+
+
 # --- Recomputation of named operators ------------------------------------------------------------
 
 INPUT = 2 * TOKENS * HIDDEN * LAYERS

@@ -213,12 +213,13 @@ class Rank:
 
     @property
     def stops_early(self) -> bool:
-        """Whether the last addition of a dense layer to the stream is not recomputed.
+        """Whether the last addition of a dense layer to the stream is not recomputed."""
+        return stops_early(self.study) and not self._reads_output
 
-        Backward reads it where dropout masks it or a norm follows it.
-        """
-        read = self.training.dropout or self.model.norms > 2
-        return stops_early(self.study) and not read
+    @property
+    def _reads_output(self) -> bool:
+        """Whether backward reads the output of an MLP: dropout masks it or a norm follows it."""
+        return self.training.dropout or self.model.norms > 2
 
     @property
     def reruns_down(self) -> bool:
@@ -231,7 +232,12 @@ class Rank:
         return not (self.keeps("down") or (self.stops_early and is_last))
 
     def keeps(self, part: str) -> bool:
-        """Return whether fully recomputed layers keep this *part*."""
+        """Return whether fully recomputed layers keep this *part*.
+
+        A compiled layer keeps no output that its backward pass does not read.
+        """
+        if part == "down" and self.remakes_outputs and not self._reads_output:
+            return False
         chosen = self.study.get(Recompute) if self.training.recompute == "full" else None
         return chosen is not None and chosen.keeps(part, gated=self.model.gated)
 

@@ -223,14 +223,18 @@ def _kind_of_converter(name: str) -> str:
 def _kernels(options: TitanOptions, pp: int) -> None:
     draft = options.draft
     option, parts = options.get("compile.enable"), options.get("compile.components")
+    enabled = option is not None and option.text != "false"
+    words = parts.texts if parts is not None else ("model", "loss")
     if option is not None:
-        words = parts.texts if parts is not None else ("model", "loss")
-        compiled = option.text != "false" and "model" in words
+        compiled = enabled and "model" in words
         draft.set("kernels.mode", "compiled" if compiled else "eager", option)
-    if parts is not None and option is not None and option.text != "false":
-        draft.ignore(parts, f"read with {option.key}: a compiled loss is modeled as an eager one")
-    elif parts is not None:
+    if parts is not None and not enabled:
         draft.ignore(parts, "nothing is compiled")
+    elif parts is not None and ("model" in words) != ("loss" in words):
+        # A compiled loss keeps the logits as they are.
+        draft.set("training.loss", "logits" if "loss" in words else "eager", parts)
+    elif parts is not None:
+        draft.ignore(parts, f"read with {option.key if option is not None else parts.key}")
     off = options.get("training.disable_cuda_graphs")
     if off is not None:
         draft.set("kernels.cuda_graphs", "none" if off.text != "false" else "iteration", off)

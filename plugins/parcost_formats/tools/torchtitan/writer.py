@@ -28,6 +28,8 @@ from parcost_plugins.vocabulary.run_choices import reshards, tensor_overlap
 Fields = dict[str, Any]
 
 _TABLE = table("torchtitan")
+#: Whether the loss is compiled, by the tensors that it keeps.
+_COMPILED_LOSS = {"logits": True, "eager": False}
 _NEEDS = (
     "the run: training.steps, optimizer.lr, lr_scheduler, checkpoint",
     "a tokenizer and data: hf_assets_path, training.dataset or dataloader",
@@ -43,8 +45,8 @@ class _TorchtitanWriter(JobWriter):
 
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the configuration of a job."""
-        if job.mode == "compiled":
-            same["training.loss"] = "a compiled loss keeps the logits"
+        if job.loss in _COMPILED_LOSS:
+            same["training.loss"] = "a compiled loss keeps the logits, and an eager one does not"
         text = self.text_of(job, _fields(job, same))
         return ToolSettings(text=text, same=same, needs=[*launcher(job), *_NEEDS])
 
@@ -203,7 +205,11 @@ def _execution(job: Job) -> Fields:
         if recipe == "fp8_torchao_rows":
             wide = job.precision.wide_weight_gradients
             fields["quantize.linear.float8.recipe_name"] = WIDE_GRADIENTS if wide else "rowwise"
-    fields["compile.enable"] = job.mode == "compiled"
+    model = job.mode == "compiled"
+    loss = _COMPILED_LOSS.get(job.loss, model)
+    fields["compile.enable"] = model or loss
+    if model != loss:
+        fields["compile.components"] = ["model"] if model else ["loss"]
     if job.training.loss_chunks > 1:
         fields["loss"] = job.training.loss_chunks
     if float(job.offload.optimizer) == 1.0:
@@ -255,6 +261,8 @@ def _python(job: Job, fields: Fields) -> str:
         elif section == "training":
             training[name] = value
     compiled = [f"enable={fields['compile.enable']}"]
+    if "compile.components" in fields:
+        compiled.append(f"components={_literal(fields['compile.components'])}")
     if fields.get("parallelism.enable_async_tensor_parallel"):
         compiled.append("enable_async_tensor_parallel=True")
     spec, imports = f'model_registry("{fields["model.flavor"]}")', []
