@@ -132,6 +132,7 @@ class DeviceMemory:
         self._known: dict[tuple[Moment, int], Sequence[Real]] = {}  # weights
         self._alike: dict[Any, Sequence[Real]] = {}  # those that moments share
         self._alive: dict[Any, Sequence[Real]] = {}
+        self._peaks: dict[int, Sequence[tuple[float, Sequence[tuple[float, ...]]]]] = {}
         self._copies: dict[int, Sequence[Sequence[int]]] = {}
 
     def moments(self, d: int) -> Sequence[Real]:
@@ -141,8 +142,14 @@ class DeviceMemory:
         if alike not in self._steady_bytes:
             self._steady_bytes[alike] = self._steady(held)
         found = list(self._steady_bytes[alike])
+        kept: dict[Any, Real] = {}
         for i, moment in enumerate(_LIVING):
-            found[i] = found[i] + self.activations(d, moment) * (1.0 + self.added)
+            same = tuple(map(id, self._own_weights(d, moment)))  # often those of another moment
+            if same not in kept:
+                bytes_ = self.activations(d, moment)
+                added = is_array(self.added) or self.added
+                kept[same] = bytes_ * (1.0 + self.added) if added else bytes_
+            found[i] = found[i] + kept[same]
         return found
 
     def at(self, d: int, moment: Moment, alive: AliveCounts) -> Real:
@@ -173,12 +180,15 @@ class DeviceMemory:
 
     def _steady(self, held: Sequence[int]) -> Sequence[Real]:
         """Return the bytes at each moment that do not depend on the micro-batches in flight."""
-        found: dict[Moment, Real] = dict.fromkeys(MOMENTS, 0.0)
+        sums: dict[Sequence[Moment], Real] = {}  # most terms have the same moments
         for term in self.steady:
+            moments = tuple(term.moments)
             amount = term.bytes_ * self._count_memory(term, held)
-            for moment in term.moments:
-                found[moment] = found[moment] + amount
-        return list(found.values())
+            sums[moments] = sums[moments] + amount if moments in sums else amount
+        return [
+            total(amount for moments, amount in sums.items() if moment in moments)
+            for moment in MOMENTS
+        ]
 
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the number of occurrences of *term* on device *d* at a *moment*."""
@@ -234,8 +244,7 @@ class DeviceMemory:
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
         found: Sequence[Real] = ()
-        for m, order in self.plan.orders:
-            vectors = list(dict.fromkeys(self._counts(d, peak) for peak in order.peaks[d]))
+        for m, vectors in self._vectors(d):
             most: Sequence[Real] = vectors[0]
             if len(vectors) > 1:
                 weights = self._weights(d, moment)
@@ -244,6 +253,15 @@ class DeviceMemory:
             here = self.plan.pipeline.micro_batches == m
             found = [where(here, a, b) for a, b in zip(most, found, strict=True)] if found else most
         return found
+
+    def _vectors(self, d: int) -> Sequence[tuple[float, Sequence[tuple[float, ...]]]]:
+        """Return the distinct counts at the peaks of device *d*, by number of micro-batches."""
+        if d not in self._peaks:
+            self._peaks[d] = [
+                (m, list(dict.fromkeys(self._counts(d, peak) for peak in order.peaks[d])))
+                for m, order in self.plan.orders
+            ]
+        return self._peaks[d]
 
     def _counts(self, d: int, alive: AliveCounts) -> tuple[float, ...]:
         """Return the counts of *alive* in use on device *d*, by field and kind of its copies."""
