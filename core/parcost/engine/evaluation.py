@@ -6,8 +6,7 @@ consists of its calculations alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from attrs import evolve
@@ -21,6 +20,7 @@ from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
 from parcost.engine import reduce
 from parcost.engine.attribute_reads import unread_checks
+from parcost.engine.details import Details
 from parcost.engine.rules import (
     Rules,
     by_effect,
@@ -76,23 +76,17 @@ def evaluate(
     if study.trains and not any_of((ends := duration_check(study)).holds):
         return refuse(study, [*warnings, ends], at)  # before it is added up to what is not a number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
-    known: list[Stamped[Figure]] = []
-
-    def more() -> Stamped[Figure]:
-        if not known:
-            known.append(_quiet_details(study, outcome))
-        return known[0]
-
+    details = Details(study, outcome)
     shown, intervals = _figures(study, outcome)
-    failed = [*failed, *unread_checks(study, failed, more)]
+    failed = [*failed, *unread_checks(study, failed, details.every)]
     shown += _bounds(shown, intervals)
     undefined = gather([*number_checks(figure for _, figure in shown)], study)
     if outcome is not None and undefined.failed:
         failed = [*failed, *undefined.failed]
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
-        known.clear()
+        details = Details(study, outcome)
     figures = [*shown, *calculation_figures(study)]
-    judged = expectations(claims, _known_figures(study, more, figures, intervals))
+    judged = expectations(claims, _known_figures(study, details, figures, intervals))
     found = [diagnose_points(check, study, at) for check in by_effect(failed)]
     feasible = True if outcome is None else outcome.feasible
     judged = [_claim_at_points(claim, study, at, feasible) for claim in judged]
@@ -108,7 +102,8 @@ def evaluate(
         expectations=judged,
         diagnostics=found,
         at=at,
-        make_details=more,
+        make_details=details.every,
+        find_details=details.named,
         make_missing=lambda: missing_figures(study),
         make_sections=lambda brief: sections(study, outcome, brief=brief),
         make_charts=lambda: charts(study, outcome),
@@ -133,7 +128,7 @@ def _claim_at_points(
     return evolve(claim, diagnostic=found)
 
 
-def check_claims(claims: Claims, study: Study) -> None:
+def check_claims(claims: Claims, study: SpecStudy) -> None:
     """Check that the *claims* name existing figures in the right unit; do not compare values.
 
     Raises:
@@ -147,19 +142,20 @@ def check_claims(claims: Claims, study: Study) -> None:
         outcome = reduce.evaluate(study)
     shown, intervals = _figures(study, outcome)
     figures = [*shown, *_bounds(shown, intervals), *calculation_figures(study)]
-    more = partial(details, study, outcome)
-    expectations(claims, _known_figures(study, more, figures, intervals))
+    known = _known_figures(study, Details(study, outcome), figures, intervals)
+    expectations(claims, known)
 
 
 def _known_figures(
     study: Study,
-    more: Callable[[], Stamped[Figure]],
+    details: Details,
     figures: list[tuple[Plugin, Figure]],
     intervals: Stamped[Interval],
 ) -> KnownFigures:
     return KnownFigures(
         figures,
-        more,
+        details.every,
+        details.named,
         study.faults,
         intervals,
         missing=lambda: missing_figures(study),
@@ -172,24 +168,10 @@ def calculation_figures(study: Study) -> list[tuple[Plugin, Figure]]:
     return [(p, f) for p, f in study.contributions("calculations") if isinstance(f, Figure)]
 
 
-def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
-    """Return the figures of a step that are computed on demand."""
-    if outcome is None:
-        return ()
-    asked = study.plugins.ask("details", study.faults, study=study, outcome=outcome)
-    return valid_answers(study, "details", asked)
-
-
 def missing_figures(study: Study) -> Mapping[str, str]:
     """Return the figures that the study lacks, by name, each with its requirement."""
     asked = study.plugins.ask("missing_figures", study.faults, study=study)
     return {missing.name: missing.needs for _, missing in asked}
-
-
-def _quiet_details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
-    """Return the figures of :func:`details`, without warnings of NumPy."""
-    with quiet():
-        return details(study, outcome)
 
 
 def sections(

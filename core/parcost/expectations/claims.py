@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import field
-
 from parcost.binding.binder import Binder
 from parcost.binding.definitions import kinds_having
 from parcost.binding.modules import Module
@@ -36,18 +34,17 @@ _MOST_ERRORS = 100
 class KnownFigures:
     """The figures that claims may name: *shown* ones, and *more* that are computed on demand.
 
-    *more* is called at most once, when a claim names none of the shown figures. A figure of *more*
-    that a claim names is shown as well.
+    *find* returns some of those, among them the ones with the given names. One that a claim names
+    is shown as well.
     """
 
     shown: list[tuple[Plugin, Figure]]
     more: Callable[[], Sequence[tuple[Plugin, Figure]]]
+    find: Callable[[Sequence[str]], Sequence[tuple[Plugin, Figure]]]
     faults: Sequence[Fault] = ()
     intervals: Sequence[tuple[Plugin, Interval]] = ()
     missing: Callable[[], Mapping[str, str]] = dict
     absences: Sequence[str] = ()  # of plugins without a part, whose figures may be claimed
-    _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
-    _asked: list[bool] = field(factory=list, init=False)
 
     @property
     def notes(self) -> list[str]:
@@ -62,8 +59,7 @@ class KnownFigures:
         for _, figure in self.shown:
             if figure.name == name:
                 return figure
-        self._ask()
-        for by, figure in self._made:
+        for by, figure in self.find([name]):
             if figure.name == name:
                 self.shown.append((by, figure))
                 return figure
@@ -75,13 +71,7 @@ class KnownFigures:
 
     def names(self) -> list[str]:
         """Return the names of all figures."""
-        self._ask()
-        return list(dict.fromkeys(figure.name for _, figure in (*self.shown, *self._made)))
-
-    def _ask(self) -> None:
-        if not self._asked:
-            self._asked.append(True)
-            self._made.extend(self.more())
+        return list(dict.fromkeys(figure.name for _, figure in (*self.shown, *self.more())))
 
 
 @frozen(eq=False)

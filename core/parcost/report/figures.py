@@ -20,8 +20,9 @@ def figures_by_name(result: Result) -> Mapping[str, Figure]:
 
 def select(result: Result, names: Sequence[str]) -> Sequence[Figure]:
     """Return the figures of a result called *names*, in that order; missing ones are skipped."""
-    headlines = {figure.name: figure for _, figure in result.figures}
-    known = headlines if all(name in headlines for name in names) else figures_by_name(result)
+    known = {figure.name: figure for _, figure in result.figures}
+    if others := [name for name in names if name not in known]:
+        known |= {figure.name: figure for _, figure in result.find_details(others)}
     return [known[name] for name in names if name in known]
 
 

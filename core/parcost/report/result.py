@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,7 @@ class Result:
     at: Mapping[str, Any] = {}
     infeasible: Sequence[Infeasible] = ()
     make_details: Callable[[], Sequence[tuple[Plugin, Figure]]] = tuple
+    find_details: Callable[[Collection[str]], Sequence[tuple[Plugin, Figure]]] = lambda _: ()
     make_missing: Callable[[], Mapping[str, str]] = dict
     make_sections: Callable[[bool], Sequence[tuple[Plugin, Section]]] = lambda _: ()
     make_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
@@ -95,7 +96,7 @@ class Result:
         for _, figure in self.figures:
             if figure.name == name:
                 return figure.value
-        for _, figure in self.details:
+        for _, figure in self.find_details([name]):
             if figure.name == name:
                 return figure.value
         if name in self.missing:

@@ -1,0 +1,91 @@
+"""The figures of a step that plugins compute on demand, such as volumes, counts and bounds.
+
+They may take ten times as long as the step. Who needs some of them by name gets them from the
+plugins that gave figures of these names before, in any study. All plugins are called if a name is
+still missing, as for the first study of a batch. Either way the same faults are reported: those of
+plugins that give the named figures, or of all plugins if some name is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from parcost.contract.queries import pure_function
+from parcost.engine.shapes import valid_answers
+from parcost.numeric import quiet
+
+if TYPE_CHECKING:
+    from parcost.contract.figures import Figure
+    from parcost.contract.outcome import Outcome
+    from parcost.contract.plugin import Fault, Plugin
+    from parcost.engine.study import SpecStudy
+
+_Figures: TypeAlias = "Sequence[tuple[Plugin, Figure]]"
+
+
+class Details:
+    """The detailed figures of a step; none without an outcome."""
+
+    def __init__(self, study: SpecStudy, outcome: Outcome | None) -> None:
+        self.study, self.outcome = study, outcome
+        self._every: _Figures | None = () if outcome is None else None
+        self._some: dict[str, _Figures] = {}  # by plugin
+        self._faults: dict[str, list[Fault]] = {}  # that are reported if a plugin is needed
+
+    def every(self) -> _Figures:
+        """Return the figures of all plugins."""
+        found = self._all()
+        for faults in self._faults.values():
+            self._report(faults)
+        return found
+
+    def named(self, names: Collection[str]) -> _Figures:
+        """Return figures that include those called *names*, as far as there are any."""
+        givers = self.study.query(_givers)
+        found = self._every
+        if found is None:
+            likely = {plugin for name in names for plugin in givers.get(name, ())}
+            for position, plugin in enumerate(self.study.plugins.implementing("details")):
+                if plugin.name in likely and plugin.name not in self._some:
+                    self._some[plugin.name] = self._ask(position)
+            found = [pair for figures in self._some.values() for pair in figures]
+            if not {figure.name for _, figure in found}.issuperset(names):
+                found = self._all()
+                for plugin, figure in found:
+                    givers.setdefault(figure.name, set()).add(plugin.name)
+        gave = {figure.name: plugin.name for plugin, figure in found}
+        if not gave.keys() >= set(names):
+            return self.every()
+        for plugin_name in {gave[name] for name in names}:
+            self._report(self._faults.get(plugin_name, []))
+        return found
+
+    def _all(self) -> _Figures:
+        if self._every is None:
+            self._faults.clear()
+            self._every = self._ask(None)
+        return self._every
+
+    def _ask(self, only: int | None) -> _Figures:
+        """Return the valid figures of one plugin, or of all, and keep their faults apart."""
+        study, before = self.study, len(self.study.faults)
+        with quiet():
+            asked = study.plugins.ask(
+                "details", study.faults, only=only, study=study, outcome=self.outcome
+            )
+            found = valid_answers(study, "details", asked)
+        for fault in study.faults[before:]:
+            self._faults.setdefault(fault.plugin.name, []).append(fault)
+        del study.faults[before:]
+        return found
+
+    def _report(self, faults: Sequence[Fault]) -> None:
+        known = self.study.faults
+        known.extend([fault for fault in faults if not any(fault is one for one in known)])
+
+
+@pure_function
+def _givers() -> dict[str, set[str]]:
+    """Return the plugins that gave figures so far, by name of the figure; studies add to it."""
+    return {}
