@@ -286,10 +286,51 @@ def test_tokens_of_a_pipeline_are_those_of_a_micro_batch() -> None:
             'mode = "selective"\nselective_ac_option = "3"',
             {"recompute.every": "3", "recompute.first": "2"},
         ),
+        ('mode = "full"\nearly_stop = true', {"recompute.stops_early": "on"}),
+        ('mode = "full"\nearly_stop = false', {"recompute.stops_early": "off"}),
     ],
 )
 def test_recomputation(lines: str, attributes: dict[str, str]) -> None:
     assert attributes.items() <= values(read(toml(activation_checkpoint=lines))).items()
+
+
+@pytest.mark.parametrize(
+    ("sections", "reason"),
+    [
+        ({"activation_checkpoint": 'mode = "none"'}, "nothing is recomputed"),
+        ({"compile": "enable = true"}, "the compiler leaves out what backward does not read"),
+    ],
+)
+def test_an_early_stop_without_effect_is_not_set(sections: dict[str, str], reason: str) -> None:
+    own = sections.get("activation_checkpoint", 'mode = "full"')
+    found = read(toml(**sections | {"activation_checkpoint": f"{own}\nearly_stop = true"}))
+    assert "recompute.stops_early" not in values(found)
+    ignored = {one.name: one.reason for one in found.ignored}
+    assert ignored["activation_checkpoint.early_stop"] == reason
+
+
+@pytest.mark.parametrize(
+    ("key", "compiled", "early"),
+    [
+        ("batch_size", "false", True),  # 0.1 takes the default of PyTorch
+        ("local_batch_size", "false", False),
+        ("local_batch_size", "true", True),
+    ],
+)
+def test_recomputation_stops_early_as_in_its_release(
+    run_command: Run, key: str, compiled: str, early: bool
+) -> None:
+    text = toml(
+        activation_checkpoint='mode = "full"',
+        compile=f"enable = {compiled}",
+        training=f"{key} = 1\nseq_len = 4096",
+    )
+    outputs = []
+    for stops in ([], ["--set", "recompute.stops_early=on"]):
+        options = [*MACHINE, "--set", "cluster.devices=8", *stops, "--format", "jsonl"]
+        done = run_command("eval", *options, "run.toml", files={"run.toml": text})
+        outputs.append(json.loads(done.out)["results"][0]["figures"]["step_time_seconds"]["value"])
+    assert (outputs[0] == outputs[1]) == early
 
 
 @pytest.mark.parametrize(

@@ -378,8 +378,8 @@ class Framework:
         default=False,
         doc=(
             "compiled layers do not keep outputs of norms and activations, as the backward "
-            "kernels recompute them, and under recomputation no MLP output, unless backward reads "
-            "it"
+            "kernels recompute them, and under recomputation, which stops early, no MLP output, "
+            "unless backward reads it"
         ),
     )
     keeps_gathers: bool = switch(

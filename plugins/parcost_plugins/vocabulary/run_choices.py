@@ -111,10 +111,15 @@ def recomputed_modules(study: Study) -> Recompute:
 
 
 def stops_early(study: Study) -> bool:
-    """Return whether recomputation of a layer ends with the last tensor that backward reads."""
-    chosen = study.get(Recompute)
-    stated = None if chosen is None else chosen.stops_early
-    return study[Training].framework.stops_early if stated is None else stated
+    """Return whether recomputation of a layer ends with the last tensor that backward reads.
+
+    A compiler that decides what backward makes again leaves out what it does not read.
+    """
+    chosen, framework = study.get(Recompute), study[Training].framework
+    if chosen is not None and chosen.stops_early is not None:
+        return chosen.stops_early
+    mode = study[KernelChoice].mode or framework.mode
+    return framework.stops_early or (framework.remakes_elementwise and mode == "compiled")
 
 
 def tensor_overlap(study: Study) -> str:

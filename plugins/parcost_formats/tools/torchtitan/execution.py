@@ -26,6 +26,7 @@ def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
     draft.use(f"catalog.frameworks.{options.framework}")
     draft.assume("training.framework", options.framework, options.why("keys of this release"))
     _recompute(options)
+    _early_stop(options)
     _precision(options, degrees)
     _kernels(options, degrees.pp)
     chunks = options.whole("loss", 1)
@@ -94,6 +95,20 @@ def _recompute(options: TitanOptions) -> None:
             draft.set(path, value, kind)
         else:
             options.default(choice, path, value, why)
+
+
+def _early_stop(options: TitanOptions) -> None:
+    """Read whether recomputation of a layer ends with the last tensor that backward reads."""
+    draft, early = options.draft, options.get("activation_checkpoint.early_stop")
+    if early is None:
+        return
+    mode = options.get("activation_checkpoint.mode")
+    if mode is not None and mode.text == "none":
+        draft.ignore(early, "nothing is recomputed")
+    elif _compiles_layers(options):
+        draft.ignore(early, "the compiler leaves out what backward does not read")
+    else:
+        draft.set("recompute.stops_early", "off" if early.text == "false" else "on", early)
 
 
 #: A recipe of the catalogue, the option that decides it, and why if none does.
@@ -220,14 +235,19 @@ def _kind_of_converter(name: str) -> str:
     return "float8" if name == "float8" or name.endswith(".float8") else name
 
 
+def _compiles_layers(options: TitanOptions) -> bool:
+    option, parts = options.get("compile.enable"), options.get("compile.components")
+    words = parts.texts if parts is not None else ("model", "loss")
+    return option is not None and option.text != "false" and "model" in words
+
+
 def _kernels(options: TitanOptions, pp: int) -> None:
     draft = options.draft
     option, parts = options.get("compile.enable"), options.get("compile.components")
     enabled = option is not None and option.text != "false"
     words = parts.texts if parts is not None else ("model", "loss")
     if option is not None:
-        compiled = enabled and "model" in words
-        draft.set("kernels.mode", "compiled" if compiled else "eager", option)
+        draft.set("kernels.mode", "compiled" if _compiles_layers(options) else "eager", option)
     if parts is not None and not enabled:
         draft.ignore(parts, "nothing is compiled")
     elif parts is not None and ("model" in words) != ("loss" in words):
