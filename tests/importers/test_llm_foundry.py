@@ -38,6 +38,21 @@ fsdp_config:
 """
 
 
+@pytest.mark.parametrize(
+    ("lines", "stops"),
+    [
+        ("activation_checkpointing: true", "off"),  # Composer's checkpoints enter autograd again
+        ("activation_checkpointing: true\n  activation_checkpointing_reentrant: true", "off"),
+        ("activation_checkpointing: true\n  activation_checkpointing_reentrant: false", "on"),
+        ("activation_checkpointing: false\n  activation_checkpointing_reentrant: true", None),
+    ],
+)
+def test_reentrant_checkpoints_do_not_stop_early(lines: str, stops: str | None) -> None:
+    found = LlmFoundry().translate("run.yaml", JOB.replace("activation_checkpointing: true", lines))
+    assert settings(found).get("recompute.stops_early") == stops
+    assert not found.unknown
+
+
 def test_a_model_of_mpt_under_fsdp_is_read() -> None:
     found = LlmFoundry().translate("run.yaml", JOB)
     expected = {

@@ -22,6 +22,7 @@ from parcost_formats.tools.tables import is_listed, table
 TOOL = "llm_foundry"
 _VERSION = "LLM Foundry 0.22"
 _COMPOSER = "Composer 0.32"
+_REENTRANT = "activation_checkpointing_reentrant is true"
 #: Numbers of experts, which are 1 unless they are stated.
 _EXPERTS = {
     "moe_num_experts": ("model mpt", "experts"),
@@ -243,6 +244,11 @@ def _sharding(found: SettingCollector) -> None:
         found.assume("training", "recompute", "none", f"{_COMPOSER}: no activation_checkpointing")
     else:
         found.set("training", "recompute", "full" if on else "none", recompute)
+    enters = found.switch(key := f"{recompute}_reentrant")
+    if on and enters is None:
+        found.assume("recompute", "stops_early", "off", f"{_COMPOSER}: {_REENTRANT}")
+    elif on:
+        found.set("recompute", "stops_early", "off" if enters else "on", key)
 
 
 def _precision(found: SettingCollector) -> None:
