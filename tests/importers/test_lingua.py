@@ -51,6 +51,24 @@ def test_a_model_of_lingua_under_fsdp_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("degrees", "devices", "shard"),
+    [
+        ("dp_replicate: 4, dp_shard: 8, tp_size: 2", "64", "8"),
+        ("dp_replicate: 16, dp_shard: 1, tp_size: 1", "16", None),  # sharded over all of them
+        ("dp_shard: 8", "8", "8"),
+        ("tp_size: 1", None, None),
+    ],
+)
+def test_the_degrees_of_lingua_make_the_device_count(
+    degrees: str, devices: str | None, shard: str | None
+) -> None:
+    text = JOB.replace("  tp_size: 1\n", "".join(f"  {one}\n" for one in degrees.split(", ")))
+    found = settings(Lingua().translate("run.yaml", text))
+    assert found.get("cluster.devices") == devices
+    assert found.get("sharding.shard") == shard
+
+
+@pytest.mark.parametrize(
     ("old", "new", "path", "value"),
     [
         ("fsdp_type: full_shard", "fsdp_type: no_shard", "layout.zero", "0"),

@@ -1,6 +1,6 @@
 """The YAML of Meta Lingua: a Llama-like model under FSDP2 of PyTorch.
 
-It describes the whole run except the device count, which its launcher sets.
+It describes the whole run: the product of its degrees has to be the device count.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def _batch(found: SettingCollector) -> None:
 def _sharding(found: SettingCollector) -> None:
     """Read FSDP, its shard group, and what is recomputed."""
     key, group = "distributed.fsdp_type", "distributed.dp_shard"
+    copies = "distributed.dp_replicate"
     kind = found.word(key, table(TOOL)["strategies"])
     shard = found.whole(group) or 1
     if kind is not None:
@@ -101,6 +102,9 @@ def _sharding(found: SettingCollector) -> None:
         if kind == "3" and shard > 1:
             found.set("sharding", "shard", digits(shard), group)
     degree = found.whole("distributed.tp_size")
+    if copies in found or group in found:
+        count = (found.whole(copies) or 1) * shard * (degree or 1)
+        found.set("cluster", "devices", digits(count), copies if copies in found else group)
     if degree is not None and degree > 1:
         why = f"{_VERSION}: tensor parallelism shards norms (SequenceParallel)"
         found.assume("layout", "sequence_parallel", "on", why)
