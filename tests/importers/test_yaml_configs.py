@@ -445,6 +445,51 @@ def nemo(text: str) -> Translation:
     return NeMo().translate("run.yaml", text)
 
 
+_TIMING = "nemo.utils.exp_manager.TimingCallback"
+_OVERLAPS = "nemo.lightning.pytorch.callbacks.megatron_comm_overlap.MegatronCommOverlapCallback"
+
+
+@pytest.mark.parametrize(
+    ("base", "old", "new", "transfers"),
+    [
+        (NEMO_1, "", "", "blocking"),  # the default of its code
+        (NEMO_1, "sequence_parallel: True", "overlap_p2p_comm: True", "overlapped"),
+        (NEMO_1, "sequence_parallel: True", "overlap_p2p_comm: False", "blocking"),
+        (NEMO_1, "virtual_pipeline_model_parallel_size: 4", "overlap_p2p_comm: True", None),
+        (NEMO_2, "", "", None),
+        (NEMO_2, "cross_entropy_fusion_impl: te", "overlap_p2p_comm: false", "blocking"),
+        (NEMO_2, _TIMING, f"{_OVERLAPS}\n    overlap_p2p_comm: false", "blocking"),
+    ],
+)
+def test_messages_of_a_pipeline_of_nemo_wait_unless_overlapped(
+    base: str, old: str, new: str, transfers: str | None
+) -> None:
+    text = base.replace("parallel_size: null", "parallel_size: 2").replace(old, new, 1)
+    assert settings(nemo(text)).get("schedule.transfers") == transfers
+
+
+def test_a_callback_of_nemo_2_replaces_what_its_model_says_of_messages() -> None:
+    text = NEMO_2.replace("parallel_size: null", "parallel_size: 2")
+    text = text.replace("cross_entropy_fusion_impl: te", "overlap_p2p_comm: false")
+    assert "schedule.transfers" not in settings(nemo(text.replace(_TIMING, _OVERLAPS)))
+
+
+@pytest.mark.parametrize(
+    ("base", "old", "new", "loss"),
+    [
+        (NEMO_1, "", "", "softmax"),
+        (NEMO_2, "", "", "gradient"),
+        (NEMO_2, "fusion_impl: te", "fusion_impl: native", "softmax"),
+        (NEMO_2, "entropy_fusion_impl: te", "entropy_loss_fusion: false", "softmax"),
+        (NEMO_2, "entropy_fusion_impl: te", "entropy_loss_fusion: true", None),
+    ],
+)
+def test_the_cross_entropy_of_nemo_keeps_what_its_implementation_keeps(
+    base: str, old: str, new: str, loss: str | None
+) -> None:
+    assert settings(nemo(base.replace(old, new, 1))).get("training.loss") == loss
+
+
 def test_a_recipe_of_hyperpod_is_one_of_nemo() -> None:
     assert NeMo().recognizes("run.yaml", HYPERPOD)
     assert not Megatron().recognizes("run.yaml", HYPERPOD)
@@ -481,6 +526,8 @@ def test_nemo_1_is_read() -> None:
         "training.global_batch": "128 sequences",
         "training.dropout": "on",
         "training.recompute": "full",
+        "schedule.transfers": "blocking",
+        "training.loss": "softmax",
         "recompute.layers": "3",
         "overlap.gradients": "on",
         "overlap.bucket": "200 MiB",
@@ -696,6 +743,7 @@ def test_nemo_2_is_read() -> None:
         "cluster.devices": "2 * 8",
         "layout.tp": "1",
         "layout.cp": "2",
+        "training.loss": "gradient",
         "layout.sequence_parallel": "off",
         "layout.zero": "1",
         "sharding.gradient_average": "scaled",

@@ -138,6 +138,7 @@ class _NeMoReader:
         self._batch()
         self._model()
         self._recompute()
+        self._loss()
         self._optimizer()
         self._attention()
         read_precision(found, exported=self._exported)
@@ -240,6 +241,40 @@ class _NeMoReader:
             key = self._key(name, ("model.", "model.config.", *_CALLBACKS))
             if key is not None and found.switch(key):
                 found.set("overlap", "tensor", "pipelined", key)
+        self._transfers()
+
+    def _transfers(self) -> None:
+        """Read whether stages with several chunks wait for messages; others do in any case.
+
+        A callback of NeMo 2 replaces the key of its model, and by default overlaps.
+        """
+        found, name = self._found, "overlap_p2p_comm"
+        if not found.has("schedule", "kind"):
+            return
+        overlaps = any(
+            str(found.value(f"{prefix}_target_", "")).endswith("MegatronCommOverlapCallback")
+            for prefix in _CALLBACKS
+        )
+        key = self._key(name, _CALLBACKS if overlaps else _MODELS)
+        on = None if key is None else found.switch(key)
+        if key is not None and on is not None:
+            found.set("schedule", "transfers", "overlapped" if on else "blocking", key)
+        elif not self._exported and f"model.{name}" not in self._unread:
+            found.assume("schedule", "transfers", "blocking", f"NeMo 1: {name} is False")
+
+    def _loss(self) -> None:
+        """Read the cross entropy: Transformer Engine's keeps a gradient, others a softmax."""
+        found, name = self._found, "cross_entropy_loss_fusion"
+        kind, fused = self._key("cross_entropy_fusion_impl", _MODELS), self._key(name, _MODELS)
+        is_fused = None if fused is None else found.switch(fused)
+        word = None if kind is None else found.word(kind, {"te": "gradient", "native": "softmax"})
+        if fused is not None and is_fused is False:
+            found.set("training", "loss", "softmax", fused)
+        elif kind is not None and word is not None:
+            found.set("training", "loss", word, kind)
+        elif not self._exported:
+            why = "NeMo 1: the cross entropy of Megatron-Core keeps its softmax"
+            found.assume("training", "loss", "softmax", why)
 
     def _batch(self) -> None:
         """Read sequence length and batch sizes."""
