@@ -147,6 +147,90 @@ def test_a_script_that_is_not_followed_is_an_error(old: str, new: str, message: 
     assert any(message in one for one, _ in found)
 
 
+BUILT = "model = TransformerConfig.olmo2_7B(vocab_size=tokenizer.padded_vocab_size())"
+
+
+def changed(*statements: str, model: str = "olmo2_7B") -> str:
+    """Return the job with statements that change its model."""
+    lines = "".join(f"\n    model.{one}" for one in statements)
+    return JOB.replace(BUILT, BUILT.replace("olmo2_7B", model) + lines)
+
+
+def window(pattern: str, more: str = "") -> str:
+    return f"block.attention.sliding_window = SlidingWindowAttentionConfig(pattern={pattern}{more})"
+
+
+@pytest.mark.parametrize(
+    ("statement", "attributes"),
+    [
+        ("block.attention.n_kv_heads = 8", {"model.kv_heads": "8"}),
+        ("block.sequence_mixer.n_kv_heads = 8", {"model.kv_heads": "8"}),
+        ("block.feed_forward.hidden_size = 16384", {"model.ffn": "16_384"}),
+        ("block.attention.use_head_qk_norm = True", {"model.qk_norm_whole": "off"}),
+        (
+            window("[512, 512, 512, -1]", ", force_full_attention_on_first_layer=False"),
+            {"model.window": "512", "model.full_every": "4"},
+        ),
+        (  # the pattern starts behind the first layer, and the last one is full as well
+            window(f"{[512] * 15 + [-1]}"),
+            {"model.window": "512", "model.full_layers": "[0, 16, 31]"},
+        ),
+    ],
+)
+def test_a_statement_changes_a_part_of_the_model(
+    statement: str, attributes: dict[str, str]
+) -> None:
+    found = OlmoCore().translate("train.py", changed(statement))
+    assert attributes.items() <= settings(found).items()
+    assert not found.questions
+
+
+def test_a_size_that_code_computes_is_a_question() -> None:
+    found = OlmoCore().translate("train.py", changed("block.attention.n_kv_heads = pick()"))
+    assert "model.kv_heads" in {one.attribute for one in found.questions}
+
+
+def test_a_window_that_a_statement_takes_away_is_none() -> None:
+    text = changed("block.attention.sliding_window = None", model="olmo3_7B")
+    assert settings(OlmoCore().translate("train.py", text))["model.window"] == "0"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        window("[512, 1024, -1]"),
+        window("pick()"),
+        "block.attention.qk_norm = None",
+        "block.name = TransformerBlockType.default",
+        "block_overrides = {0: other}",
+    ],
+)
+def test_a_statement_that_changes_the_model_otherwise_is_a_question(statement: str) -> None:
+    found = OlmoCore().translate("train.py", changed(statement))
+    assert "model" in {one.attribute for one in found.questions}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "block.attention.use_flash = True",
+        "block.attention.backend = AttentionBackendName.flash_2",
+        "block.attention.rope = RoPEConfig(theta=8000000)",
+    ],
+)
+def test_a_statement_without_a_cost_changes_nothing(statement: str) -> None:
+    plain, found = (OlmoCore().translate("train.py", one) for one in (JOB, changed(statement)))
+    assert settings(found) == settings(plain)
+    assert not found.questions
+
+
+def test_a_fused_loss_is_listed() -> None:
+    text = changed("lm_head.loss_implementation = LMLossImplementation.fused_linear")
+    more = "from olmo_core.nn.lm_head import LMLossImplementation\n"
+    found = OlmoCore().translate("train.py", more + text)
+    assert "model.lm_head.loss_implementation" in {one.name for one in found.missing}
+
+
 PARSER = """
 def parse():
     parser = argparse.ArgumentParser()

@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.answers import answer_to, asked_attribute
 from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.huggingface.layers import settings_of_full
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.recipe_code import (
@@ -56,6 +57,12 @@ _ASSUMED = "assumed"  # a cell of an object that no argument states
 # Configurations that a function of another file may change, and sections that it may add.
 _PARTS = (_JOB, "TrainModuleConfig", "TransformerConfig", "DataLoaderConfig")
 _OF_SETATTR = 3  # arguments
+#: An object within a configuration of the library's own, that statements of the file change.
+_PART = "part"
+_NOTHING = "None"  # what a statement takes away from such an object
+_WINDOWS = tuple(f"block.{one}.sliding_window" for one in ("attention", "sequence_mixer"))
+_HEAD_NORMS = tuple(f"block.{one}.use_head_qk_norm" for one in ("attention", "sequence_mixer"))
+_FIRST, _LAST = (f"force_full_attention_on_{one}_layer" for one in ("first", "last"))
 _ABSENT = ("ac_config", "float8_config", "tp_config", "cp_config", "pp_config", "dp_config")
 
 
@@ -303,8 +310,11 @@ def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
     for name, cell in entity.cells.items():
         value = cell.value
         if isinstance(value, Entity):
-            yield f"{prefix}{name}", Cell(value.kind, cell.node, name)
+            if value.kind != _PART:
+                yield f"{prefix}{name}", Cell(value.kind, cell.node, name)
             yield from _flatten(f"{prefix}{name}.", value)
+        elif value is None and entity.kind == _PART:
+            yield f"{prefix}{name}", Cell(_NOTHING, cell.node, name)
         elif isinstance(value, DottedName):
             yield f"{prefix}{name}", Cell(value.name.rpartition(".")[2], cell.node, name)
         else:
@@ -434,7 +444,7 @@ class _OlmoLibrary(CodeLibrary):
             return owner
         return UnreadValue(f"`{dotted(node.func) or name}` is code, and none is run")
 
-    def attribute(self, follower: Follower, owner: Entity, node: Any) -> Any:  # noqa: ARG002
+    def attribute(self, follower: Follower, owner: Entity, node: Any) -> Any:
         """Return an attribute of an object, or the default of an option of the command line."""
         if owner.kind == _OPTIONS:
             if self._options is None:
@@ -444,6 +454,9 @@ class _OlmoLibrary(CodeLibrary):
             if isinstance(found, int) and not isinstance(found, bool):
                 return DefaultNumber(found, f"`{node.attr}` has this default in the file")
             return found
+        whole = owner.kind.partition(".")[0] in ("TransformerConfig", _PART)
+        if whole and node.attr in table(TOOL)["parts"]["names"] and node.attr not in owner.cells:
+            follower.put(owner, node.attr, Cell(Entity(_PART, node), node, node.attr))
         cell = owner.cells.get(node.attr)
         return cell.value if cell else UnreadValue(f"`{node.attr}` has no value in this file")
 
@@ -465,10 +478,14 @@ def _model(found: SettingCollector) -> None:
     key = "model"
     name = str(found.value(key, "")).rpartition(".")[2]
     own = rules["models"].get(name)
+    count = None if own is None else _count_layers(found, own)
+    windows = {one: _read_window(found, f"model.{one}", count) for one in _WINDOWS}
+    known = (*rules["sizes"], *rules["harmless"], *_HEAD_NORMS)
+    known += tuple(f"{one}.*" for one, read in windows.items() if read)
     strange = [
         one
         for one in found.keys_below("model")
-        if one != key and one.removeprefix("model.") not in (*rules["sizes"], *rules["harmless"])
+        if one != key and not is_listed(one.removeprefix("model."), known)
     ]
     if own is None or strange:
         place = strange[0] if strange else key
@@ -488,7 +505,43 @@ def _model(found: SettingCollector) -> None:
         number = found.whole(f"model.{one}")
         if number is not None:
             found.set(block, attribute, digits(number), f"model.{one}")
+    for one, read in windows.items():
+        for attribute, text in read.items():
+            found.set(block, attribute, text, f"model.{one}")
+    for one in _HEAD_NORMS:
+        if found.switch(f"model.{one}"):
+            found.set(block, "qk_norm_whole", "off", f"model.{one}")
     found.assume("training", "model", "olmo", f"{_VERSION}: {name}")
+
+
+def _count_layers(found: SettingCollector, own: Mapping[str, Any]) -> int | None:
+    """Return the layer count of a model: of the file, or of its class function."""
+    return found.whole("model.n_layers") or own.get("layers") or own["sizes"]["layers"]
+
+
+def _read_window(found: SettingCollector, key: str, count: int | None) -> Mapping[str, str]:
+    """Return what a window of attention sets: its length, and the layers without it.
+
+    The pattern starts behind a first layer that it does not reach. Windows of several lengths are
+    not in the language.
+    """
+    if found.value(key) == _NOTHING:
+        return {"window": "0", "full_every": "0"}
+    pattern = found.value(f"{key}.pattern")
+    if count is None or not isinstance(pattern, list) or not pattern:
+        return {}
+    lengths = {one for one in pattern if one != -1}
+    if len(lengths) != 1 or not all(isinstance(one, int) and one > 0 for one in lengths):
+        return {}
+    first, last = (found.value(f"{key}.{one}", True) is True for one in (_FIRST, _LAST))
+    full = [
+        layer
+        for layer in range(count)
+        if (first and not layer)
+        or (last and layer == count - 1)
+        or pattern[(layer - first) % len(pattern)] == -1
+    ]
+    return {"window": digits(lengths.pop()), **dict(settings_of_full(full, count))}
 
 
 def _batch(found: SettingCollector) -> None:
