@@ -185,6 +185,16 @@ def test_a_statement_changes_a_part_of_the_model(
     assert not found.questions
 
 
+def test_the_width_of_an_mlp_is_a_multiple_of_a_part_of_the_model() -> None:
+    """1.2 x 10,922 is 13,106, and 13,312 as a multiple of 1,024."""
+    both = "hidden_size_multiplier=1.2, hidden_size_multiple_of=1024"
+    text = JOB.replace("olmo2_7B(", f"olmo2_7B(n_kv_heads=8, {both}, ")
+    found = OlmoCore().translate("train.py", text)
+    assert {"model.ffn": "13_312", "model.kv_heads": "8"}.items() <= settings(found).items()
+    one = OlmoCore().translate("train.py", JOB.replace("olmo2_7B(", f"olmo2_7B({both[:26]}, "))
+    assert "model" in {question.attribute for question in one.questions}
+
+
 def test_a_size_that_code_computes_is_a_question() -> None:
     found = OlmoCore().translate("train.py", changed("block.attention.n_kv_heads = pick()"))
     assert "model.kv_heads" in {one.attribute for one in found.questions}
@@ -446,6 +456,9 @@ def test_a_batch_that_grows_raises_a_question() -> None:
         "--set 'training.global_batch=512 sequences'",
         "--set 'training.global_batch=1024 sequences'",
     )
+    once = plain.replace("Y()", "BatchSizeSchedulerCallback(batch_sizes=[3 * 2**21])")
+    found = settings(OlmoCore().translate("train.py", once))
+    assert found["training.global_batch"] == "6_291_456 tokens"
 
 
 def test_a_power_is_computed_and_a_vast_one_raises_a_question() -> None:

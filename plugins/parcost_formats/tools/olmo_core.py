@@ -62,6 +62,7 @@ _PART = "part"
 _NOTHING = "None"  # what a statement takes away from such an object
 _WINDOWS = tuple(f"block.{one}.sliding_window" for one in ("attention", "sequence_mixer"))
 _HEAD_NORMS = tuple(f"block.{one}.use_head_qk_norm" for one in ("attention", "sequence_mixer"))
+_WIDTH = ("hidden_size_multiplier", "hidden_size_multiple_of")
 _FIRST, _LAST = (f"force_full_attention_on_{one}_layer" for one in ("first", "last"))
 _ABSENT = ("ac_config", "float8_config", "tp_config", "cp_config", "pp_config", "dp_config")
 
@@ -480,7 +481,8 @@ def _model(found: SettingCollector) -> None:
     own = rules["models"].get(name)
     count = None if own is None else _count_layers(found, own)
     windows = {one: _read_window(found, f"model.{one}", count) for one in _WINDOWS}
-    known = (*rules["sizes"], *rules["harmless"], *_HEAD_NORMS)
+    width = None if own is None else _read_width(found, own)
+    known = (*rules["sizes"], *rules["harmless"], *_HEAD_NORMS, *(_WIDTH if width else ()))
     known += tuple(f"{one}.*" for one, read in windows.items() if read)
     strange = [
         one
@@ -505,6 +507,8 @@ def _model(found: SettingCollector) -> None:
         number = found.whole(f"model.{one}")
         if number is not None:
             found.set(block, attribute, digits(number), f"model.{one}")
+    if width is not None:
+        found.set(block, "ffn", digits(width), f"model.{_WIDTH[0]}")
     for one, read in windows.items():
         for attribute, text in read.items():
             found.set(block, attribute, text, f"model.{one}")
@@ -517,6 +521,15 @@ def _model(found: SettingCollector) -> None:
 def _count_layers(found: SettingCollector, own: Mapping[str, Any]) -> int | None:
     """Return the layer count of a model: of the file, or of its class function."""
     return found.whole("model.n_layers") or own.get("layers") or own["sizes"]["layers"]
+
+
+def _read_width(found: SettingCollector, own: Mapping[str, Any]) -> int | None:
+    """Return the width of an MLP that two arguments make of two thirds of 4 x d_model."""
+    hidden = own.get("hidden") or own.get("sizes", {}).get("hidden")
+    factor, multiple = found.value(f"model.{_WIDTH[0]}"), found.whole(f"model.{_WIDTH[1]}")
+    if not isinstance(factor, int | float) or not multiple or hidden is None:
+        return None
+    return -(-int(factor * int(8 * hidden / 3)) // multiple) * multiple
 
 
 def _read_window(found: SettingCollector, key: str, count: int | None) -> Mapping[str, str]:
@@ -554,15 +567,17 @@ def _batch(found: SettingCollector) -> None:
             )
         return
     found.set("training", "sequence", digits(sequence), _SEQUENCE)
-    sizes = found.value(_SIZES)
-    if _SIZES in found:
+    sizes, batch = found.value(_SIZES), _BATCH
+    if isinstance(sizes, list) and len(sizes) == 1 and isinstance(sizes[0], int):
+        batch = _SIZES
+    elif _SIZES in found:
         known = [one for one in sizes if isinstance(one, int)] if isinstance(sizes, list) else []
         counts = [digits(one // sequence) for one in known] or ["512"]
         answers = [f"--set 'training.global_batch={one} sequences'" for one in counts]
         reason = "the batch changes within the run, and parcost evaluates one batch size"
         found.ask("training.global_batch", reason, answers, _SIZES)
-    for key, path in ((_MICRO, "micro_batch"), (_BATCH, "global_batch")):
-        tokens = found.whole(key)
+    for key, path in ((_MICRO, "micro_batch"), (batch, "global_batch")):
+        tokens = sizes[0] if key == _SIZES else found.whole(key)
         if tokens is None:
             if not found.keys_below(key):
                 ways = {"micro_batch": "1", "global_batch": "512 sequences"}
