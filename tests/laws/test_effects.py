@@ -471,8 +471,8 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "softmax": ("dense", "", "softmax = eager", "kernels { attention = unfused }"),
             "router": ("experts", "", "router = fused", ""),
             "permutation": ("experts", "", "permutation = fused", ""),
-            "gather_copy": ("sharded", "", "gather_copy = 64 B", ""),
-            "reduction_copy": ("sharded", "", "reduction_copy = 64 B", ""),
+            "gather_copies": ("sharded", "", "gather_copies = 16", ""),
+            "reduction_copies": ("sharded", "", "reduction_copies = 16", ""),
             "router_weights": ("experts", "", "router_weights = output", ""),
             "remakes_elementwise": (
                 "dense",

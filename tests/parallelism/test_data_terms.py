@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 import parcost
 from parcost import Formula, Once, Study, Work
@@ -346,8 +347,13 @@ def test_a_tied_embedding_is_kept_only_where_both_ends_are_one_stage(bind: Bind)
     assert ("leading parameter all-gather, stage 0", "B") in apart
 
 
+def _copies(study: Study) -> list[Stream]:
+    streams = [op for op in study.operators if isinstance(op, Stream)]
+    return [op for op in streams if op.name.startswith("copies of ")]
+
+
 def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> None:
-    framework = "framework ours { gather_copy = 6 B, reduction_copy = 10 B }"
+    framework = "framework ours { gather_copies = 1, reduction_copies = 2 }"
     parameters = [
         parameters_record(3.0, (4.0, 4.0)),
         parameters_record(5.0, (4.0, 4.0)),
@@ -356,20 +362,21 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
 
     def numbers_of(values: dict[str, Any], text: str = framework) -> dict[tuple[str, str], Any]:
         study = bind({**FOUR, "layout.pp": 2, **values}, text, parameters=parameters)
-        streams = [op for op in study.operators if isinstance(op, Stream)]
+        streams = _copies(study)
         return {
             (op.name.split(":")[0], f"{op.pass_} {tuple(op.count)}"): op.bytes_ for op in streams
         }
 
     gathered, reduced = "copies of gathered parameters", "copies of gradients to be reduced"
     every, last = "(4.0, 4.0)", "(0.0, 1.0)"
+    # Gathered in 2 B, which are read and written; gradients of 2 B are joined in 4 B, and divided.
     whole = {
-        (gathered, f"F {every}"): 48.0,
-        (gathered, f"F {last}"): 42.0,
-        (gathered, f"B {every}"): 48.0,
-        (gathered, f"B {last}"): 42.0,
-        (reduced, f"B {every}"): 80.0,
-        (reduced, f"B {last}"): 70.0,
+        (gathered, f"F {every}"): 8 * 4.0,
+        (gathered, f"F {last}"): 7 * 4.0,
+        (gathered, f"B {every}"): 8 * 4.0,
+        (gathered, f"B {last}"): 7 * 4.0,
+        (reduced, f"B {every}"): 8 * 14.0,
+        (reduced, f"B {last}"): 7 * 14.0,
     }
     assert numbers_of({"layout.zero": 3}) == whole
     assert numbers_of({"layout.zero": 2}) == {}
@@ -378,9 +385,49 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
     late = numbers_of(  # once per step, spread over 20 / 2 micro-batches
         {"layout.zero": 3, "sharding.accumulate": "whole", "training.global_batch": 20}
     )
-    assert late == {key: n / 10 if key[0] == reduced else n for key, n in whole.items()}
-    one = "framework ours { gather_copy = 1 B }"
+    spread = {key: n / 10 if key[0] == reduced else n for key, n in whole.items()}
+    assert late == pytest.approx(spread)
+    one = "framework ours { gather_copies = 2 }"
     assert set(numbers_of({"layout.zero": 3}, one)) == {key for key in whole if key[0] == gathered}
+
+
+def test_copies_have_the_type_of_the_message_and_gradients_are_of_what_is_trained(
+    bind: Bind,
+) -> None:
+    """A layer of 600 frozen elements in 4.5 bits, 50 frozen ones in 2 B and an adapter of 7."""
+    text = """
+      quantization nf4 { element = 0.5 B, scale = 4 B, scale_block = 64 }
+      adapters { rank = 1, base = nf4, weights = 2 B }
+      framework ours { gather_copies = 1, reduction_copies = 1 }
+    """
+    held = [
+        evolve(parameters_record(600.0, (4.0,)), linear=True),
+        parameters_record(50.0, (4.0,)),
+        evolve(parameters_record(7.0, (4.0,)), adapter=True),
+    ]
+    study = bind({**FOUR, "layout.zero": 3, "mixed.reduction": 2}, text, parameters=held)
+    found = {(op.name.partition(":")[0], op.pass_): op.bytes_ for op in _copies(study)}
+    gathered = 2 * (600 * 0.5625 + 50 * 2 + 7 * 2)
+    assert found["copies of gathered parameters", "F"] == pytest.approx(gathered)
+    assert found["copies of gathered parameters", "B"] == pytest.approx(gathered)
+    assert found["copies of gradients to be reduced", "B"] == pytest.approx(7 * (2 + 2))
+
+
+def test_a_narrow_gather_is_copied_as_it_came(bind: Bind) -> None:
+    """Linear layers gathered in fp8, the head in bf16; gradients are joined in bf16."""
+    text = "framework ours { gather_copies = 1, reduction_copies = 1 }"
+    held = [parameters_record(600.0, (4.0,)), parameters_record(50.0, (1.0,), "after")]
+    narrow = {"mixed.gather": 1, "mixed.wide_gather": 2, "layout.zero": 3}
+    study = bind({**FOUR, **narrow}, text, parameters=held)
+    found = [(op.pass_, tuple(op.count), op.bytes_) for op in _copies(study)]
+    assert found == [
+        ("F", (4.0,), 600 * 2),
+        ("F", (1.0,), 50 * 4),
+        ("B", (4.0,), 600 * 2),
+        ("B", (1.0,), 50 * 4),
+        ("B", (4.0,), 600 * 6),
+        ("B", (1.0,), 50 * 6),
+    ]
 
 
 # --- volumes ------------------------------------------------------------------------------

@@ -133,13 +133,16 @@ def weight_bytes(study: Study, holding: Holding) -> tuple[Real, Real]:
     return each, each
 
 
-def gathered_bytes(study: Study, holding: Holding) -> Real:
-    """Return the bytes of a weight in an all-gather, by how ranks hold their shards of it.
+def gathered_bytes(study: Study, parameters: Parameters) -> Real:
+    """Return the bytes of one of *parameters* in an all-gather of sharded weights.
 
     Frozen weights travel as they are stored, or cast if the recipe gathers narrower ones.
     """
-    gather = study[Training].precision.gather
-    return gather if holding == "trained" else minimum(weight_bytes(study, holding)[0], gather)
+    precision, holding = study[Training].precision, holding_of(study, parameters)
+    if holding != "trained":
+        return minimum(weight_bytes(study, holding)[0], precision.gather)
+    linear = parameters.adapter or parameters.in_linear_layer
+    return precision.gather if linear else precision.wide_gather
 
 
 def passes_of(study: Study, counted: ModelFlops) -> float:

@@ -322,18 +322,17 @@ class Framework:
         doc="queries, keys and values, gate and up are made by layers of their own, and the "
         "gradients of their common input are added up",
     )
-    gather_copy: Real = quantity(
-        BYTES,
-        default=0.0,
-        doc="memory traffic of copying a gathered parameter out of its buffer (ZeRO 3)",
+    gather_copies: Real = integer(
+        default=0,
+        minimum=0,
+        doc="kernels that copy what is gathered out of its buffer, in the type of the message "
+        "(ZeRO 3)",
     )
-    reduction_copy: Real = quantity(
-        BYTES,
-        default=0.0,
-        doc=(
-            "memory traffic of copying a gradient into the buffer that is reduced, and of "
-            "dividing it there (ZeRO 3)"
-        ),
+    reduction_copies: Real = integer(
+        default=0,
+        minimum=0,
+        doc="kernels that copy gradients into the buffer that is reduced, in the type of the "
+        "message, and that divide them there (ZeRO 3)",
     )
     loss: str = word(
         *LOSSES,

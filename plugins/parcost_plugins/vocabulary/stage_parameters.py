@@ -191,7 +191,7 @@ def _wire(study: Study, held: Sequence[Parameters], counts: Sequence[Real]) -> M
     for p, count in zip(held, counts, strict=True):
         size = p.elements * count
         elements[p.place] = elements[p.place] + size
-        bytes_[p.place] = bytes_[p.place] + size * gathered_bytes(study, holding_of(study, p))
+        bytes_[p.place] = bytes_[p.place] + size * gathered_bytes(study, p)
     return {part: ratio(bytes_[part], elements[part]) for part in parts}
 
 
