@@ -98,6 +98,50 @@ def test_backward_holds_the_copies_that_it_reads(
     assert list(found.values()) == [2 * held, 2 * behind]
 
 
+@pytest.mark.parametrize(
+    ("more", "settings", "bytes_"),
+    [
+        # Seven adapters with 6 inputs of 256 and one of 512: a cast to 4 B and one back, 12 B.
+        ("", {}, 12 * 2048),
+        # A norm with a weight in float32 makes 4 B: only autocast's own cast is left of 5 inputs.
+        ("weights = 4 B", {}, 6 * 5 * 256 + 12 * (256 + 512)),
+        ("weights = 4 B, cast_inputs = off", {}, 6 * 5 * 256),
+        ("cast_inputs = off", {}, 0),
+        ("base = nf4", {}, 0),  # PEFT's layers of 4 bits leave it to autocast
+        ("", {"weights": "2 B"}, 0),
+        ("", {"zero": 3}, 0),  # gathered in bf16
+        ("key = off, down = off", {}, 12 * 5 * 256),
+    ],
+)
+def test_inputs_of_adapters_are_cast_to_their_type_and_back(
+    more: str, settings: dict[str, Any], bytes_: int
+) -> None:
+    """Of 128 tokens in each of two layers, in every pass."""
+    text = f"use catalog.quantizations.nf4\nadapters {{ rank = 8, {more} }}"
+    study = read(recompute="full", more=text, **settings)
+    found = dict.fromkeys("FBR", 0.0)
+    for one in study.operators:
+        if one.name.endswith("cast of input"):
+            found[one.pass_] += one.bytes_ * sum(one.count)
+    assert found == dict.fromkeys("FBR", 2 * 128 * bytes_)
+
+
+@pytest.mark.parametrize(
+    ("mode", "casts", "dropped"),
+    # Dropout reads and writes the wide input, and writes a mask.
+    [("eager", 12, 4 + 4 + 1), ("compiled", 0, 2 + 2 + 1)],
+)
+def test_a_compiler_joins_the_casts_of_inputs(mode: str, casts: int, dropped: int) -> None:
+    more = f"adapters {{ rank = 8, dropout = on }}\nframework ours {{ mode = {mode} }}"
+    found = {"cast of input": 0.0, "dropout": 0.0}
+    for one in read(more=more).operators:
+        kind = one.name.rpartition(", ")[2]
+        if kind in found and one.pass_ == "F":
+            found[kind] += one.bytes_ * sum(one.count)
+    elements = 2 * 128 * 2048
+    assert found == {"cast of input": casts * elements, "dropout": dropped * elements}
+
+
 def test_two_narrow_copies_of_a_weight_are_not_a_wide_one() -> None:
     """Parameters in MXFP8 are held along rows and along columns: 2.0625 B, more than bf16 has."""
     text = SPEC.format(weights="2.0625 B, wide_weights = 2 B", zero=1, recompute="none", more="")

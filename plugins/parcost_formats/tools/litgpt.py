@@ -9,7 +9,7 @@ import re
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
-from parcost_formats.tools.finetuning.adapters import read_adapters
+from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.litgpt_command import LitGptCommand, is_command, read_command
@@ -55,7 +55,11 @@ class LitGpt(JobImporter):
         found.use("frameworks.pytorch_fsdp")
         _model(found)
         _batch(found)
-        _read_sharding(found, adapted=read_adapters(found, table(TOOL)))
+        adapted = read_adapters(found, table(TOOL))
+        if adapted:
+            why = "LitGPT, lora.py: LoRALinear casts no input"
+            found.assume(BLOCK, "cast_inputs", "off", why)
+        _read_sharding(found, adapted=adapted)
         _precision(found)
         found.read_table()
         return found.translation()

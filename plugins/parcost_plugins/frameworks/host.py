@@ -56,6 +56,7 @@ from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts
 from parcost_plugins.vocabulary.run_choices import (
     accumulating_share,
+    adapter_casts,
     fuses_accumulation,
     groups_experts,
     open_window,
@@ -294,12 +295,14 @@ def _adapters(study: Study, framework: Framework) -> Iterator[Work]:
     dense = layer_counts(study, moe=False) if model.experts else both
     again = layer_counts(study, recomputed=True)
     again_dense = layer_counts(study, moe=False, recomputed=True) if model.experts else again
-    for part, found, matrices, every, rerun in (
-        ("attention", len(attention), 4.0, both, again),
-        ("MLP", len(groups) - len(attention), 3.0 if model.gated else 2.0, dense, again_dense),
+    others = [targets for targets in groups if targets not in attention]
+    for part, own, matrices, every, rerun in (
+        ("attention", attention, 4.0, both, again),
+        ("MLP", others, 3.0 if model.gated else 2.0, dense, again_dense),
     ):
-        dequantized = each * matrices
-        rest = found * (ADAPTER_KERNELS + dropout) + dequantized
+        dequantized, found = each * matrices, len(own)
+        casts: Real = sum((adapter_casts(study, targets[0]) for targets in own), 0.0)
+        rest = found * (ADAPTER_KERNELS + dropout) + casts + dequantized
         passes: list[tuple[Pass, Real, Sequence[float]]] = [
             ("F", rest, every),
             ("R", rest, rerun),

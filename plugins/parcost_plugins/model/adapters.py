@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Memory, Real, Study, block_name, hookimpl, record
-from parcost.numeric import all_of, maximum
+from parcost.numeric import all_of, any_of, maximum, where
 from parcost_plugins.model.elementwise import (
     ADDED,
     DROPOUT,
+    FP32,
     Passes,
     Traffic,
     elementwise,
@@ -35,10 +36,13 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.operators import ENDS
+from parcost_plugins.vocabulary.run_choices import adapter_casts
 
 LORA = "Hu et al. 2021 (LoRA), section 4.1"
 QLORA = "Dettmers et al. 2023 (QLoRA), section 3"
 
+#: A cast of the input between the type of activations and float32, and of its gradient.
+_CAST = Passes(Traffic(1, 1, 1), Traffic(1, 1, 1))
 #: The output is scaled, and added to that of the frozen matrix; the gradient is scaled back. A
 #: compiled layer has one kernel for both, and scales the gradient in the product.
 _SCALED = {
@@ -51,6 +55,8 @@ _SCALED = {
 class _Adapter:
     """An adapter with *reads* inputs and *writes* outputs per token, in the layers of *span*.
 
+    It is that of *target*, or of several that are fused.
+
     Recomputation may leave out its output, as *outputs* says: backward reads only what is ahead.
     """
 
@@ -59,6 +65,7 @@ class _Adapter:
     writes: Real
     span: LayerSpan
     outputs: LayerSpan
+    target: str
     place: str = "layer"
 
     def elements(self, rank: Real) -> Real:
@@ -122,10 +129,14 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     mode = study[KernelChoice].mode or rank.training.framework.mode
     tokens, e = rank.tokens, rank.element
     for each in _adapters(rank, adapters):
-        name, span = each.name, each.span
+        name, span, read = each.name, each.span, tokens * each.reads
+        casts = adapter_casts(study, each.target)
+        if any_of(casts > 0):
+            moved = casts * read
+            yield from elementwise(f"{name}, cast of input", _CAST, moved, e, span, times=casts)
         if adapters.dropout:
-            dropped = tokens * each.reads
-            yield from elementwise(f"{name}, dropout", DROPOUT["eager"], dropped, e, span)
+            dropped = where(casts > 0, FP32, e)
+            yield from elementwise(f"{name}, dropout", DROPOUT["eager"], read, dropped, span)
         for matrix, n, k, layers in (
             ("A", r, each.reads, span),
             ("B", each.writes, r, each.outputs),
@@ -135,9 +146,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             )
         written = tokens * each.writes
         yield from elementwise(f"{name}, scaled and added", _SCALED[mode], written, e, each.outputs)
-        yield traffic_stream(
-            f"{name}, sum of input gradients", ADDED, tokens * each.reads, e, "B", span.count
-        )
+        yield traffic_stream(f"{name}, sum of input gradients", ADDED, read, e, "B", span.count)
     if adapters.base is not None:
         dequantized = Traffic(1, adapters.base.bytes_ / e + 1.0)
         for frozen in _frozen(rank):
@@ -255,10 +264,10 @@ def _adapters(rank: Rank, adapters: Adapters) -> Iterator[_Adapter]:
         if any(span.count):
             writes: Real = sum((shapes[target][1] for target in targets), 0.0)
             name = f"adapter of {' and '.join(targets)}"
-            yield _Adapter(name, reads, writes, span, span.rerun_none(ends))
+            yield _Adapter(name, reads, writes, span, span.rerun_none(ends), targets[0])
     if adapters.head:
         end = single_run(on_last(rank.study))
-        yield _Adapter("adapter of head", h, rank.vocabulary, end, end, "after")
+        yield _Adapter("adapter of head", h, rank.vocabulary, end, end, "head", "after")
 
 
 def _frozen(rank: Rank) -> Iterator[_Frozen]:

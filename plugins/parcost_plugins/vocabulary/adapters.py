@@ -73,6 +73,11 @@ class Adapters:
         default="training.precision.activation",
         doc="bytes of a frozen parameter that is not quantized",
     )
+    cast_inputs: bool = switch(
+        default=True,
+        doc="inputs are cast to the type of the adapters' matrices, if that is wider, and autocast "
+        "casts them back, as PEFT does beside a base that is not quantized",
+    )
     base: Quantization | None = reference(
         "quantization",
         default=None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost import Mask, Real, block_name, resolver
 from parcost.numeric import all_of, maximum, where
+from parcost_plugins.vocabulary.adapters import Adapters
 from parcost_plugins.vocabulary.context import Context, algorithm
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
@@ -217,6 +218,27 @@ def gradient_shards(study: Study, shards: Real) -> Real:
 def shards_weights(study: Study) -> bool:
     """Return whether a rank holds only its shard of the weights, and gathers the others."""
     return zero_stage(study) == 3
+
+
+#: Targets of adapters whose input is the output of a norm.
+_NORMED = ("query", "key", "value", "gate", "up", "head")
+
+
+def adapter_casts(study: Study, target: str) -> Real:
+    """Return the casts of the input of the adapter of *target*, in forward and in backward.
+
+    PEFT casts it to float32 for matrices in float32, and autocast back to the type of products. A
+    norm with a weight in float32 makes float32 itself. A compiler joins the casts to others.
+    """
+    adapters, precision = study[Adapters], study[Training].precision
+    if (study[KernelChoice].mode or study[Training].framework.mode) == "compiled":
+        return 0.0
+    narrow, trained, frozen = precision.activation, precision.wide_weights, adapters.weights
+    if shards_weights(study):
+        trained, frozen = precision.gather, narrow
+    peft = adapters.cast_inputs and adapters.base is None
+    casts = where(trained > narrow, 2.0, 0.0) if peft else 0.0
+    return where(frozen > narrow, 1.0, casts) if target in _NORMED else casts
 
 
 def copies_buckets(study: Study) -> bool:
