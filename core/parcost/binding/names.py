@@ -133,8 +133,11 @@ class NameResolver:
         if len(kinds) == 1:
             return kinds[0]
         if len(labelled) + len(kinds) > 1:
-            names = ", ".join(f"`{d.called}`" for d in labelled or kinds)
-            raise error_at("ambiguous-name", f"`{word}` may be one of {names}", node.span)
+            message = (
+                f"`{word}` may be one of {', '.join(f'`{d.called}`' for d in labelled or kinds)}"
+            )
+            help = "keep one of them; `--set` changes single attributes of the other"
+            raise error_at("ambiguous-name", message, node.span, help=help)
         found = find_block(s.Path((node.parts[0],), node.span), module)
         return self.binder.definitions.definition_of(*found) if found else None
 

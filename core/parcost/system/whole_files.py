@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EISDIR, ENXIO
+from errno import EISDIR, ELOOP, ENXIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
@@ -48,7 +48,10 @@ class WholeFile(WholeTarget):
     """
 
     def __init__(self, path: Path) -> None:
-        path = path.resolve() if path.is_symlink() else path
+        if path.is_symlink():
+            path = Path(os.path.realpath(path))
+            if path.is_symlink():  # a loop of links
+                raise OSError(ELOOP, os.strerror(ELOOP), str(path))
         self.path = path
         self._beside: Temporary | None = None
         if path.is_dir():

@@ -37,6 +37,7 @@ class OutputFile(WholeTarget):
         self._interrupts = interrupts
         self._file: WholeFile | None = None
         if name is not None:
+            _check_no_input(name)
             with self._complaining():
                 self._file = WholeFile(Path(name))
 
@@ -114,6 +115,23 @@ class OutputFolder(WholeTarget):
         """Remove the incomplete folder."""
         if self._beside is not None:
             self._beside.remove()
+
+
+def _check_no_input(name: str) -> None:
+    """Reject an output file that the command reads: an argument of its own names it."""
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else {n: v for n, v in context.params.items() if n != "out"}
+    for value in given.values():
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, str) and _is_same_file(one, name):
+                raise click.UsageError(f"`--out {name}` is read by this command: name another file")
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 @contextmanager

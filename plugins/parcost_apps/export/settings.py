@@ -180,6 +180,7 @@ def _spec_text(
     """Return a spec of the job in *found* on the machine of *study*."""
     texts = spec_blocks(study)
     kinds = {one.kind for one in found.blocks}
+    alone = {one.kind for one in found.blocks if not one.label}
     values = resolved_attributes(study, ())
     own = {p: values[p].text for p in writer.outside if p in values and values[p].text}
     written = {one.kind: one.label.partition(" ")[0] for one in found.blocks if one.label}
@@ -192,6 +193,7 @@ def _spec_text(
         outside = one.kind in writer.outside
         if one.label:
             used = (one.is_referred or outside) and (one.kind, one.label) not in labels
+            used = used and one.kind not in alone  # a system's cluster, which the tool's replaces
         else:
             used = outside and one.kind not in kinds
         if used:
@@ -214,7 +216,7 @@ def _completed(
     found = {
         name: stand_in.get(kind, label)
         for text in texts
-        if text.kind == block.kind and not text.label
+        if text.kind == block.kind
         for name, (kind, label) in text.references.items()
     }
     for path, value in own.items():

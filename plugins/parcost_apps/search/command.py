@@ -185,11 +185,14 @@ def command(
     scenario: Scenario | None = None
     try:
         writer = writer_of(session, emit) if emit is not None else None
-        scenario = only_study(session, path, given.study, given.values, given.reading)
+        values = _parse_over(over)
+        chosen = {name: each[0] for name, each in values.items() if isinstance(each[0], str)}
+        chosen = {name: word for name, word in chosen.items() if "." in name}
+        scenario = only_study(session, path, given.study, {**chosen, **given.values}, given.reading)
         _check_trains(scenario, path)
         wanted = layout_search(
             scenario,
-            over=_parse_over(over),
+            over=values,
             axes=[name.strip() for name in axes.split(",")] if axes else (),
             objective=objective,
             top=top,

@@ -159,7 +159,7 @@ def _row(base: Cure, cure: Cure) -> tuple[Any, ...]:
         (cure.step_seconds, "s"),
         f"{change:+.1%}".replace("%", " %"),
         (cure.host_bytes, "GiB"),
-        "" if cure.fits else "tight",
+        "" if cure.fits else "tight" if cure.runs else "does not fit",
     )
 
 
