@@ -89,15 +89,13 @@ def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
     )
 
 
-def _names_only(type_: BlockType, node: s.Expr) -> bool:
+def _names_only(type_: BlockType, node: s.Expr | s.Item) -> bool:
     """Return whether all names in an expression are attributes of *type_*."""
     match node:
         case s.Path(parts=[name]):
             return name.text in type_.fields
-        case s.Chain(operands=inner) | s.FunctionCall(arguments=inner):
-            return all(_names_only(type_, part) for part in inner)
-        case s.Unary(operand=part):
-            return _names_only(type_, part)
+        case s.Chain() | s.FunctionCall() | s.Unary():
+            return all(_names_only(type_, part) for part in s.parts_of(node))
     return isinstance(node, s.Number)
 
 
@@ -306,10 +304,9 @@ def _qualified(
     units = {item.unit if isinstance(item, s.Number) else "" for item in items}
     said += [unit for unit in sorted(units) if unit in field.qualifiers]
     if len(said) > 1:
+        message = f"`{name}` cannot be both {said[0]} and {said[1]}"
         raise error_at(
-            "duplicate",
-            f"`{name}` cannot be both {said[0]} and {said[1]}",
-            node.qualifiers[-1].span if node.qualifiers else node.value.span,
+            "duplicate", message, node.qualifiers[-1].span if node.qualifiers else node.value.span
         )
     if not said:
         if field.must_qualify and value.literal and not isinstance(node.value, SetValue):

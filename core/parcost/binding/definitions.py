@@ -325,18 +325,17 @@ def _unknown_attribute(
         help = f"write `{child} NAME {{ ... }}` inside"
         return problem("unknown-attribute", message, item.name.span, help=help)
     known = [n for n, f in fields.items() if f.kind != "children"]
-    return problem(
-        "unknown-attribute",
-        f"`{kind}` has no attribute `{name}`",
-        item.name.span,
-        help=types[kind].former.get(name)
+    message = f"`{kind}` has no attribute `{name}`"
+    help = (
+        types[kind].former.get(name)
         or alias_hint(name, kind, types)
         or _by_registry(name, fields)
         or _elsewhere(name, types)
         or _as_block(name, types)
         or did_you_mean(name, known)
-        or _all(known),
+        or _all(known)
     )
+    return problem("unknown-attribute", message, item.name.span, help=help)
 
 
 def alias_hint(name: str, kind: str, types: Mapping[str, BlockType]) -> str | None:

@@ -211,10 +211,8 @@ def _is_constant(node: Any) -> bool:
     match node:
         case s.Number() | s.Text():
             return True
-        case s.Unary(operand=operand):
-            return _is_constant(operand)
-        case s.List(items=parts) | s.FunctionCall(arguments=parts):
-            return all(_is_constant(part) for part in parts)
+        case s.Unary() | s.List() | s.FunctionCall():
+            return all(map(_is_constant, s.parts_of(node)))
     return False
 
 

@@ -238,11 +238,10 @@ class NameResolver:
             missing = node.parts[0].text
             type_ = self.binder.types.get(missing)
             example = (type_.example if type_ is not None else "") or f"{missing} {{ ... }}"
+            message = f"the study has no `{missing}`, which the default of `{scope.name}` needs"
+            help = f"write `{example}`"
             return Diagnostic(
-                "missing-block",
-                f"the study has no `{missing}`, which the default of `{scope.name}` needs",
-                place=self.binder.module.source.name,
-                help=f"write `{example}`",
+                "missing-block", message, place=self.binder.module.source.name, help=help
             )
         known = [*scope.module.lets, *scope.module.aliases, *self.binder.study_lets]
         for (kind, label), definition in self.binder.definitions.table.items():

@@ -207,11 +207,7 @@ def check_branches(then: Value, otherwise: Value, node: s.Conditional) -> None:
 
 def axes_of(values: list[Value]) -> frozenset[int]:
     """Return the sweeps that any of *values* depends on."""
-    axes = NO_AXES
-    for value in values:
-        if value.axes:
-            axes |= value.axes
-    return axes
+    return NO_AXES.union(*(value.axes for value in values))
 
 
 def _divide(a: Any, b: Any) -> Any:

@@ -101,16 +101,12 @@ class Formula:
     @property
     def text(self) -> str:
         """The expression, or the name of the algorithm."""
-        if self.explain is not None:
-            self._take_explanation()
-        return self.own_text
+        return self._explained().own_text
 
     @property
     def is_expression(self) -> bool:
         """Whether the text is an expression that :func:`formula` computes."""
-        if self.explain is not None:
-            self._take_explanation()
-        return self.computes
+        return self._explained().computes
 
     @property
     def inputs(self) -> Mapping[str, tuple[Any, str]]:
@@ -133,10 +129,8 @@ class Formula:
 
     def symbols(self) -> Sequence[tuple[str, Any, str]]:
         """Return each symbol with its input and its unit."""
-        if self.explain is not None:
-            self._take_explanation()
         found = []
-        for symbol, given in self.raw.items():
+        for symbol, given in self._explained().raw.items():
             value, unit = given if given.__class__ is tuple else (given, "")
             kind = value.__class__
             if kind is dict:
@@ -147,14 +141,16 @@ class Formula:
                 found.append((symbol, value, unit))
         return found
 
-    def _take_explanation(self) -> None:
-        """Replace the text and the inputs by those of the explanation, once."""
-        explain: Any = self.explain
-        object.__setattr__(self, "explain", None)
-        found: Formula = explain()
-        object.__setattr__(self, "own_text", found.text)
-        object.__setattr__(self, "raw", found.raw)
-        object.__setattr__(self, "computes", found.is_expression)
+    def _explained(self) -> Formula:
+        """Return the formula itself, with the text and the inputs of the explanation."""
+        explain = self.explain
+        if explain is not None:
+            object.__setattr__(self, "explain", None)
+            found = explain()
+            object.__setattr__(self, "own_text", found.text)
+            object.__setattr__(self, "raw", found.raw)
+            object.__setattr__(self, "computes", found.is_expression)
+        return self
 
 
 def formula(

@@ -8,8 +8,8 @@ identities without a tolerance.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Literal, Protocol, cast
+from functools import cached_property, partial
+from typing import Literal, Protocol
 
 from attrs import field
 
@@ -127,20 +127,16 @@ class Outcome:
     run: StepReplay | None = field(default=None, repr=False)
     kernels: Callable[[], Sequence[Real]] | None = field(default=None, repr=False)
     faults: Sequence[Fault] = ()
-    _step_formula: Formula | None = field(default=None, init=False, repr=False)
 
-    @property
+    @cached_property
     def step_formula(self) -> Formula:
         """The step time as the sum of the ledger; always one object, which pages print once."""
-        if self._step_formula is None:
-            made = Formula(
-                text="sum of the ledger",
-                source="exposed time of each term",
-                value=self.step_seconds,
-                explain=partial(_step_formula, self.ledger),
-            )
-            object.__setattr__(self, "_step_formula", made)
-        return cast("Formula", self._step_formula)
+        return Formula(
+            text="sum of the ledger",
+            source="exposed time of each term",
+            value=self.step_seconds,
+            explain=partial(_step_formula, self.ledger),
+        )
 
     @property
     def seconds_by_cause(self) -> Mapping[str, Real]:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from parcost.contract.study import Collective
     from parcost.numeric import Real
 
+    #: An operation, its bytes and its group.
+    Asked = tuple[str, Real | Formula, Group]
+
 _MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing
 _ROUNDING = 1e-9
 _BY_NAME = "by the arithmetic of the algorithm"
@@ -45,7 +48,7 @@ def price(
     Its text is rendered on the first read.
     """
     if best.__class__ is not float and getattr(best, "size", 1) > _MOST_POINTS:
-        return _by_name(operation, n, group, offered, best)
+        return _by_name((operation, n, group), offered, best)
     if len(offered) == 1:
         return explain(operation, n, group, offered[0], best)
     each = [
@@ -54,27 +57,25 @@ def price(
     ]
     parts = {one.name: (found, "s") for one, found in zip(offered, each, strict=True)}
     explain_minimum = partial(formula, f"min({', '.join(parts)})", parts)
-    return _by_name(operation, n, group, offered, best, explain_minimum)
+    return _by_name((operation, n, group), offered, best, explain_minimum)
 
 
 def explain(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return *seconds*, the time of one algorithm, as a formula."""
-    explain = partial(_explanation, operation, n, group, algorithm, seconds)
-    return _by_name(operation, n, group, (algorithm,), seconds, explain)
+    asked = operation, n, group
+    explain = partial(_explanation, asked, algorithm, seconds)
+    return _by_name(asked, (algorithm,), seconds, explain)
 
 
-def _explanation(
-    operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
-) -> Formula:
+def _explanation(asked: Asked, algorithm: Collective, seconds: Real) -> Formula:
     """Return an expression with the value *seconds*, or else the name of the algorithm."""
-
     text = _BY_NAME
 
     def expression() -> Formula | None:
         for closed_text, symbols in chain(
-            _closed_form(operation, n, group, algorithm), _phases(operation, n, group, algorithm)
+            _closed_form(asked, algorithm), _phases(asked, algorithm)
         ):
             with suppress(FormulaError, KeyError):  # it is no expression, or lacks a symbol
                 found = formula(
@@ -89,20 +90,17 @@ def _explanation(
             return found
     except CallError as error:
         text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error.cause)}"
-    return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
+    return evolve(_by_name(asked, (algorithm,), seconds), text=text)
 
 
 def _by_name(
-    operation: str,
-    n: Real | Formula,
-    group: Group,
+    asked: Asked,
     offered: Sequence[Collective],
     seconds: Real,
     explain: Callable[[], Formula] | None = None,
 ) -> Formula:
-    names = offered[0].name
-    if len(offered) > 1:
-        names = " or ".join([algorithm.name for algorithm in offered])
+    operation, n, group = asked
+    names = " or ".join(algorithm.name for algorithm in offered)
     inputs = {"P": group.ranks, "n": (n, "B")}
     title = f"{operation} by {names}"
     return Formula(
@@ -125,10 +123,9 @@ def _same(found: Real, seconds: Real) -> bool:
     return all_of(near | (found == seconds))
 
 
-def _closed_form(
-    operation: str, n: Real | Formula, group: Group, algorithm: Collective
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _closed_form(asked: Asked, algorithm: Collective) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the closed form of an algorithm, if it has one and reduction takes no time."""
+    operation, n, group = asked
     found = algorithm.closed_form(operation, group)
     if found is None or any_of(group.reduction > 0):
         return
@@ -159,12 +156,10 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
     return {"g": g, "G": below, "alpha": (alpha, "s"), "B": (B, "B/s")}
 
 
-def _phases(
-    operation: str, n: Real | Formula, group: Group, algorithm: Collective
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _phases(asked: Asked, algorithm: Collective) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the sum over the phases of an algorithm: by alpha and B, then by measured times."""
-    size = plain_of(n)
-    phases = algorithm.phases(operation, size, group)
+    operation, n, group = asked
+    phases = algorithm.phases(operation, plain_of(n), group)
     if phases is None:
         return
     rounds: dict[str, Real] = {}

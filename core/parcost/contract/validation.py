@@ -33,8 +33,8 @@ from parcost.contract.figures import Section
 from parcost.contract.formulas import Formula
 from parcost.contract.searches import Goal, Objective
 from parcost.contract.terms import Edge, Names
-from parcost.language.diagnostics import Diagnostic, quote, type_name
-from parcost.language.errors import ParcostError, PluginError, SpecError
+from parcost.language.diagnostics import quote, type_name
+from parcost.language.errors import ParcostError, PluginError
 from parcost.numeric import INFINITY, all_of, array_kind, array_rank, where
 from parcost.records import frozen
 
@@ -76,12 +76,6 @@ def expectation(hook: str) -> str:
     """Return the valid types of answers to a hook, in words."""
     types = answer_types(hook)
     return "a number of bytes" if types == (float,) else " or ".join(t.__name__ for t in types)
-
-
-def has_diagnostics(error: SpecError) -> bool:
-    """Return whether *error* reports a mistake in a spec."""
-    found = error.diagnostics
-    return bool(found) and all(isinstance(d, Diagnostic) for d in found)
 
 
 @frozen

@@ -16,8 +16,8 @@ from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError, error_at
-from parcost.language.numbers import DECIMAL, quantity
-from parcost.language.units import BITS, BYTES, ONE, unit
+from parcost.language.numbers import quantity
+from parcost.language.units import BITS, BYTES, DECIMAL, ONE, unit
 from parcost.numeric import all_of
 from parcost.records import frozen
 from parcost.report.figures import interval_of

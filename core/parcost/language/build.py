@@ -12,6 +12,10 @@ from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.lalr import Token
 from parcost.language.text import Source, Span
 
+#: The levels that a token opens or closes; the last tokens of operands.
+BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
+BRACES = {"LBRACE": 1, "RBRACE": -1}
+OPERANDS = {"NAME", "NUMBER", "QUANTITY", "STRING", "RPAR", "RSQB"}
 _UNIT = ascii_letters + "/%µμ"
 _COMPOUND = (s.Chain, s.Unary, s.Conditional)
 

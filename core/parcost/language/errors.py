@@ -61,23 +61,14 @@ class FaultError(PluginError):
     """A plugin failed that a study depends on; the message names it."""
 
 
-def reraise_interrupt(error: BaseException) -> None:
-    """Raise *error* again if it is a KeyboardInterrupt, after errors of foreign code are caught.
-
-    No other exception of foreign code, such as ``SystemExit`` or ``asyncio.CancelledError``, may
-    end a run.
-    """
-    if isinstance(error, KeyboardInterrupt):
-        raise error
-
-
 def error_text(error: BaseException) -> str:
     """Return the type and the message of an error in one line, even if its ``str`` fails."""
     kind = type_name(error)
     try:
         text = one_line(f"{error}")
-    except BaseException as other:  # noqa: BLE001  the error itself is foreign code
-        reraise_interrupt(other)
+    except BaseException as other:
+        if isinstance(other, KeyboardInterrupt):
+            raise
         return kind
     return f"{kind}: {text}" if text else kind
 

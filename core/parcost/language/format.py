@@ -14,16 +14,13 @@ from collections.abc import Sequence
 
 from attrs import field
 
-from parcost.language.build import split_quantity
+from parcost.language.build import BRACES, BRACKETS, OPERANDS, split_quantity
 from parcost.language.parse import parse, tables
 from parcost.language.text import Source
 from parcost.records import define
 
 WIDEST = 100
-_BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
-_BRACES = {"LBRACE": 1, "RBRACE": -1}
 _CLOSERS = {"RPAR", "RSQB", "RBRACE"}
-_OPERANDS = {"NAME", "NUMBER", "QUANTITY", "STRING", "RPAR", "RSQB"}
 _TIGHT_AFTER = {"LPAR", "LSQB", "_DOT", "AT", "NOT"}
 _TIGHT_BEFORE = {"RPAR", "RSQB", "_DOT", "_COMMA"}
 _TIGHT_PAIRS = {("NAME", "LPAR"), ("LBRACE", "RBRACE")}
@@ -101,7 +98,7 @@ class _Layout:
         brackets = at = 0
         while at < len(self.tokens):
             kind, text = self.tokens[at]
-            brackets += _BRACKETS.get(kind, 0)
+            brackets += BRACKETS.get(kind, 0)
             if kind == "COMMENT":
                 self.line.remark = f"{self.line.remark} {text}".lstrip()
             elif kind == "_NL":
@@ -128,7 +125,7 @@ class _Layout:
         depth = 0
         for end in range(at, min(at + room, len(self.tokens))):
             kind, _ = self.tokens[end]
-            depth += _BRACES.get(kind, 0)
+            depth += BRACES.get(kind, 0)
             if kind in {"_NL", "COMMENT"}:
                 break
             if depth == 0:
@@ -201,6 +198,6 @@ def _spaced(tokens: Sequence[_Token]) -> str:
         if not tight and kind not in _TIGHT_BEFORE and (previous, kind) not in _TIGHT_PAIRS:
             text += " "
         text += written
-        tight = kind in _TIGHT_AFTER or (kind == "MINUS" and previous not in _OPERANDS)
+        tight = kind in _TIGHT_AFTER or (kind == "MINUS" and previous not in OPERANDS)
         previous = kind
     return text

@@ -7,7 +7,7 @@ mistake is another. They are called in the order of `MISTAKES`.
 from __future__ import annotations
 
 from parcost.language import syntax as s
-from parcost.language.build import split_quantity
+from parcost.language.build import OPERANDS, split_quantity
 from parcost.language.lalr import Token
 from parcost.language.repair import InsertedToken, Stop
 from parcost.language.text import Span
@@ -15,7 +15,6 @@ from parcost.language.wording import begins_with_digit, describe_stray
 
 _CLOSERS = {"LPAR": ")", "LSQB": "]"}
 _VALUES = {"NUMBER", "QUANTITY", "LPAR", "LSQB", "MINUS", "NOT"}
-_OPERANDS = {"NAME", "NUMBER", "QUANTITY", "STRING", "RPAR", "RSQB"}
 _ENDS = {"_NL", "_COMMA", "RBRACE", "END"}
 
 
@@ -178,7 +177,7 @@ def _no_separator(stop: Stop) -> int | None:
     if stop.kind not in {"EQUAL", "LBRACE", "RELATION"} or not stop.machine.accepts("_NL"):
         return None
     begin = at
-    while stop.kind_at(begin - 1) == "NAME" and stop.kind_at(begin - 2) in _OPERANDS:
+    while stop.kind_at(begin - 1) == "NAME" and stop.kind_at(begin - 2) in OPERANDS:
         begin -= 1
         if stop.kind != "LBRACE":
             break

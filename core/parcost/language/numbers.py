@@ -12,23 +12,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from parcost.language.units import ONE, Dimension, known_units, unit
+from parcost.language.units import BINARY, DECIMAL, ONE, Dimension, known_units, unit
 from parcost.numeric import is_array
 
-DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
 _SMALL = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 
 # Memory is measured in powers of two, everything else in powers of ten.
 PREFIXES: Mapping[str, Mapping[str, float]] = {
     "B": BINARY,
-    "B/s": DECIMAL,
-    "bit": DECIMAL,
-    "bit/s": DECIMAL,
-    "FLOP": DECIMAL,
-    "FLOP/s": DECIMAL,
-    "J": DECIMAL,
-    "W": DECIMAL,
+    **dict.fromkeys(("B/s", "bit", "bit/s", "FLOP", "FLOP/s", "J", "W"), DECIMAL),
     "s": _SMALL,
 }
 _CALLED = {"J/s": "W", "a plain number": ""}

@@ -13,7 +13,7 @@ from itertools import islice
 
 import parcost_grammar
 from parcost.language import syntax as s
-from parcost.language.build import Builder
+from parcost.language.build import BRACKETS, Builder
 from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.lalr import ParserState, ParserTables, Token
 from parcost.language.recover import recover
@@ -21,7 +21,6 @@ from parcost.language.text import Source, Span
 
 MOST_TOKENS = 100_000
 _BATCH = 4096
-_NESTING = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
 _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL"}
 
 
@@ -63,8 +62,8 @@ def read_tokens(text: str) -> list[Token]:
             kind = match.lastgroup
             if kind in ignored:
                 continue
-            if kind in _NESTING:
-                depth = max(depth + _NESTING[kind], 0)
+            if kind in BRACKETS:
+                depth = max(depth + BRACKETS[kind], 0)
             elif depth:
                 if kind == "_NL":
                     continue

@@ -9,12 +9,10 @@ error of a file, and the rest of the file has a tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from attrs import evolve
 
 from parcost.language import syntax as s
-from parcost.language.build import Builder
+from parcost.language.build import BRACES, BRACKETS, Builder
 from parcost.language.diagnostics import problem
 from parcost.language.lalr import ParserState, Token
 from parcost.language.mistakes import MISTAKES
@@ -25,8 +23,6 @@ from parcost.language.wording import describe_expected, describe_token, way_out
 MOST_ERRORS = 100
 DEEPEST = 100
 _ROOM = 10 * DEEPEST  # a level of nesting takes one to five symbols
-_BRACES = {"LBRACE": 1, "RBRACE": -1}
-_BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
 _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL", "_NL"}
 
 
@@ -102,8 +98,8 @@ def _deep_bracket(tree: s.Block, tokens: list[Token]) -> Span | None:
     braces = brackets = 0
     for token in tokens:
         kind = token.lastgroup or ""
-        brackets = 0 if kind in _ENDS_BRACKETS else max(brackets + _BRACKETS.get(kind, 0), 0)
-        braces = max(braces + _BRACES.get(kind, 0), 0)
+        brackets = 0 if kind in _ENDS_BRACKETS else max(brackets + BRACKETS.get(kind, 0), 0)
+        braces = max(braces + BRACES.get(kind, 0), 0)
         if braces + brackets > DEEPEST:
             return Span(tree.span.source, token.start(), token.end())
     return None
@@ -112,21 +108,5 @@ def _deep_bracket(tree: s.Block, tokens: list[Token]) -> Span | None:
 def _deep_node(tree: s.Block) -> Span | None:
     level: list[s.Item | s.Expr] = list(tree.items)
     for _ in range(DEEPEST):
-        level = [part for node in level for part in _parts(node)]
+        level = [part for node in level for part in s.parts_of(node)]
     return level[0].span if level else None
-
-
-def _parts(node: s.Item | s.Expr) -> Iterator[s.Item | s.Expr]:
-    match node:
-        case s.Block(items=parts) | s.List(items=parts):
-            yield from parts
-        case s.Chain(operands=parts) | s.FunctionCall(arguments=parts):
-            yield from parts
-        case s.Unary(operand=part) | s.Attribute(value=part):
-            yield part
-        case s.Claim(value=value, tolerance=tolerance):
-            yield value
-            if tolerance is not None:
-                yield tolerance
-        case s.Conditional(condition=condition, then=then, otherwise=otherwise):
-            yield from (condition, then, otherwise)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from attrs import field
 
 from parcost.language.text import Span
@@ -171,3 +173,20 @@ class Block:
 
 
 Item = Attribute | Claim | Statement | Block
+
+
+def parts_of(node: Item | Expr) -> Iterator[Item | Expr]:
+    """Yield the parts of a node: items of a block, operands, arguments, value"""
+    match node:
+        case Block(items=parts) | List(items=parts):
+            yield from parts
+        case Chain(operands=parts) | FunctionCall(arguments=parts):
+            yield from parts
+        case Unary(operand=part) | Attribute(value=part):
+            yield part
+        case Claim(value=value, tolerance=tolerance):
+            yield value
+            if tolerance is not None:
+                yield tolerance
+        case Conditional(condition=condition, then=then, otherwise=otherwise):
+            yield from (condition, then, otherwise)

@@ -61,16 +61,17 @@ BIT_RATE = BITS / SECONDS
 FLOPS = FLOP / SECONDS
 WATTS = JOULES / SECONDS
 
-_LARGE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {f"{p}i": 1024.0**n for n, p in enumerate("KMGTP", start=1)}
+DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_LARGE = {"": 1.0} | DECIMAL
+BINARY = {f"{p}i": 1024.0**n for n, p in enumerate("KMGTP", start=1)}
 _SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12}
 _NONE = {"": 1.0}
 
 # unit: (size in base units, dimension, the prefixes it takes)
 _UNITS: dict[str, tuple[float, Dimension, dict[str, float]]] = {
-    "B": (1.0, BYTES, _LARGE | _BINARY),
-    "b": (1.0, BITS, _LARGE | _BINARY),
-    "bit": (1.0, BITS, _LARGE | _BINARY),
+    "B": (1.0, BYTES, _LARGE | BINARY),
+    "b": (1.0, BITS, _LARGE | BINARY),
+    "bit": (1.0, BITS, _LARGE | BINARY),
     "bps": (1.0, BIT_RATE, _LARGE),
     "FLOP": (1.0, FLOP, _LARGE),
     "FLOPS": (1.0, FLOPS, _LARGE),
@@ -87,7 +88,7 @@ _UNITS: dict[str, tuple[float, Dimension, dict[str, float]]] = {
     "%": (0.01, ONE, _NONE),
 }
 # Plain counts: `16 Mi` tokens, `70 G` parameters.
-_COUNTS = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | _BINARY
+_COUNTS = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | BINARY
 
 
 @cache

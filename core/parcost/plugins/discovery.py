@@ -23,8 +23,8 @@ from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.contract.terms import Work
-from parcost.contract.validation import has_diagnostics, items_of, validate
-from parcost.language.diagnostics import did_you_mean, quote
+from parcost.contract.validation import items_of, validate
+from parcost.language.diagnostics import Diagnostic, did_you_mean, quote
 from parcost.language.errors import (
     FaultError,
     ParcostError,
@@ -187,7 +187,8 @@ class Plugins:
             except SpecError as error:
                 if plugin.distribution == OWN_DISTRIBUTION:
                     raise
-                if has_diagnostics(error):
+                listed = error.diagnostics
+                if listed and all(isinstance(one, Diagnostic) for one in listed):
                     note = f"plugin {plugin} was asked for `{hook}`"
                     notes = [evolve(d, notes=(*d.notes, note)) for d in error.diagnostics]
                     raise SpecError(notes) from error
@@ -244,7 +245,7 @@ class Plugins:
     @property
     def blocks(self) -> Mapping[str, BlockType]:
         """Every block of the language, by keyword."""
-        return self.registry.blocks
+        return {kind: type_ for kind, (_, type_) in self.registry.offers["blocks"].items()}
 
 
 def load(

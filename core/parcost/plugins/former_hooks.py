@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pluggy
-
-if TYPE_CHECKING:
-    from parcost.contract.charts import Chart, PassTimeline, PointTable
-    from parcost.contract.figures import Interval
-    from parcost.contract.outcome import Outcome
-    from parcost.contract.study import Study
 
 hookspec = pluggy.HookspecMarker("parcost")
 
@@ -23,22 +16,7 @@ NEW_NAMES: Mapping[str, str] = {
     "point_charts": "charts",
 }
 
-
-@hookspec
-def intervals(study: Study, outcome: Outcome) -> Iterable[Interval]:  # type: ignore[empty-body]
-    """The prediction intervals of figures."""
-
-
-@hookspec
-def calculation_charts(study: Study) -> Iterable[Chart]:  # type: ignore[empty-body]
-    """Pictures of calculations."""
-
-
-@hookspec
-def timeline_charts(timeline: PassTimeline) -> Iterable[Chart]:  # type: ignore[empty-body]
-    """Pictures of a pipeline over time."""
-
-
-@hookspec
-def point_charts(points: PointTable) -> Iterable[Chart]:  # type: ignore[empty-body]
-    """Pictures of a sweep or a search."""
+intervals = hookspec(lambda study, outcome: ())
+calculation_charts = hookspec(lambda study: ())
+timeline_charts = hookspec(lambda timeline: ())
+point_charts = hookspec(lambda points: ())

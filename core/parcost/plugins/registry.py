@@ -80,11 +80,6 @@ class Registry:
     offers: Mapping[str, Mapping[str, tuple[Plugin, Any]]] = field(repr=False)
     faults: tuple[Fault, ...] = ()
 
-    @property
-    def blocks(self) -> Mapping[str, BlockType]:
-        """The blocks of the language, by keyword."""
-        return {kind: type_ for kind, (_, type_) in self.offers["blocks"].items()}
-
 
 def register(plugins: Sequence[Plugin]) -> Registry:
     """Return the registry of *plugins*."""

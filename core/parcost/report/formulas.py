@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.formulas import Formula, compute_text, in_numbers
@@ -93,11 +94,7 @@ def fractions(text: str, factor: re.Pattern[str] = _SYMBOL) -> str:
 
 def _joins(text: str) -> bool:
     """Return whether the text has a sum, a comparison or a choice outside of brackets."""
-    depth, outside = 0, ""
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        outside += character if not depth else ""
-    return bool(_JOINING.search(outside))
+    return bool(_JOINING.search("".join(c for c, depth in _depths(text) if not depth)))
 
 
 def _is_enclosed(text: str) -> bool:
@@ -105,9 +102,10 @@ def _is_enclosed(text: str) -> bool:
     name, bracket, _ = text.partition("(")
     if not bracket or not (name.isidentifier() or not name) or not text.endswith(")"):
         return False
-    depth = 0
-    for i, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if not depth and character == ")":
-            return i == len(text) - 1
-    return False
+    ends = (i for i, (c, depth) in enumerate(_depths(text)) if not depth and c == ")")
+    return next(ends, 0) == len(text) - 1
+
+
+def _depths(text: str) -> Iterator[tuple[str, int]]:
+    """Return each character with the number of brackets that are open behind it."""
+    return zip(text, accumulate((c == "(") - (c == ")") for c in text), strict=True)

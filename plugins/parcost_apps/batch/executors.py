@@ -34,10 +34,11 @@ from attrs import field
 
 from parcost.contract.calls import CallError, call
 from parcost.language.diagnostics import did_you_mean
-from parcost.language.errors import ParcostError, error_text, reraise_interrupt
+from parcost.language.errors import ParcostError, error_text
 from parcost.records import define, frozen
 from parcost_apps.cli.process import changed_state, protect_process
 from parcost_apps.cli.threads import print_failures
+from parcost_formats.rendering.rejection import reraise_interrupt
 
 GROUP = "parcost.executors"
 _ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")

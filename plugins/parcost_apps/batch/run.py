@@ -17,7 +17,7 @@ from attrs import field
 
 from parcost.contract.entries import Entry
 from parcost.language.diagnostics import Diagnostic
-from parcost.language.errors import ParcostError, error_text, reraise_interrupt
+from parcost.language.errors import ParcostError, error_text
 from parcost.records import define
 from parcost.system.files import current_folder
 from parcost.system.garbage import rare_collections
@@ -25,7 +25,7 @@ from parcost_apps.batch.cache import Cache, CachedResult
 from parcost_apps.batch.files import Spec
 from parcost_apps.batch.fingerprints import Environment, Question
 from parcost_apps.batch.worker import Task, Worker, answers
-from parcost_formats.rendering.rejection import FAULT, Rejection
+from parcost_formats.rendering.rejection import FAULT, Rejection, reraise_interrupt
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -15,7 +15,8 @@ from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
 from parcost.contract.page import Line as TextLine
 from parcost.contract.terms import Cause, Edge, Memory, Once, Work
-from parcost.language.numbers import BINARY, DECIMAL, quantity, round_significant
+from parcost.language.numbers import quantity, round_significant
+from parcost.language.units import BINARY, DECIMAL
 from parcost.numeric import Real, all_of, any_of, where
 from parcost.records import record
 from parcost.report.figures import interval_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from parcost.language.diagnostics import Diagnostic
-from parcost.language.errors import ParcostError, SpecError, error_text, reraise_interrupt
+from parcost.language.errors import ParcostError, SpecError, error_text
 from parcost.records import frozen
 
 T = TypeVar("T")
@@ -57,3 +57,13 @@ def internal_error(error: BaseException, place: str = "") -> Diagnostic:
     message = f"internal error: {error_text(error)}{at}"
     help = "this is a bug in parcost; PARCOST_DEBUG=1 prints the traceback"
     return Diagnostic("internal-error", message, place=place, help=help)
+
+
+def reraise_interrupt(error: BaseException) -> None:
+    """Raise *error* again if it is a KeyboardInterrupt, after errors of foreign code are caught.
+
+    No other exception of foreign code, such as ``SystemExit`` or ``asyncio.CancelledError``, may
+    end a run.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
