@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from .finetuning_files import CHUNKS, CUT, FILES, read
-from .translations import names, settings
+from .translations import names, settings, uses
 
 Run = Callable[..., Any]
 
@@ -90,6 +91,34 @@ def test_types_of_fsdp_in_axolotl_are_those_of_the_trainer() -> None:
     found = read("axolotl", "bf16: true", f"bf16: true\n{lines}")
     assert not found.questions
     assert settings(found)["layout.zero"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("lines", "recipe"),
+    [
+        ("bf16: true\nfsdp_version: 2", "precisions.bf16_pure"),
+        ("bf16: true\nfsdp_version: 1", "precisions.bf16_fsdp"),
+        ("fp16: true\nfsdp_version: 2", "precisions.bf16_fsdp"),
+        ("bf16: true\nfsdp_version: 2\nadapter: lora\nlora_r: 8", "precisions.bf16_fsdp"),
+    ],
+)
+def test_shards_of_axolotl_under_fsdp_2_stay_in_bf16(lines: str, recipe: str) -> None:
+    """Its function replaces that of Accelerate, which casts what is trained to float32."""
+    more = "lora_target_linear: true\nfsdp_config: {reshard_after_forward: true}"
+    found = read("axolotl", "bf16: true", f"{lines}\n{more}")
+    assert [one for one in uses(found) if "precisions" in one] == [recipe]
+
+
+def test_the_state_of_axolotl_under_fsdp_2_is_half_of_a_master_in_fp32(run_command: Run) -> None:
+    """8,030,261,248 parameters on 8 ranks, each 2 B and two moments of 2 B: 1.870, 3.739 GiB."""
+    name, text = FILES["axolotl"]
+    text += "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\n"
+    machine = "--use=catalog.systems.dgx_h100"
+    done = run_command("eval", machine, "--format=json", name, files={name: text})
+    (result,) = json.loads(done.out)["reports"][0]["results"]
+    held = {one["name"]: one["bytes"] / 2**30 for one in result["memory"]["lines"]}
+    assert held["weights"] == pytest.approx(1.870, abs=1e-3)
+    assert held["optimizer state"] == pytest.approx(3.739, abs=1e-3)
 
 
 def test_the_mesh_of_axolotl_has_the_devices() -> None:

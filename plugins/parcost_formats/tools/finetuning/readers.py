@@ -20,6 +20,11 @@ _SWITCHES = ("use_peft", "use_lora", "lora_enable", "use_qlora", "q_lora", "lora
 #: The type of adapters beside a frozen model in 16 bits, or quantized.
 _ADAPTERS = "PEFT keeps adapters in float32 (autocast_adapter_dtype), whatever the model is in"
 
+#: What axolotl puts in the place of Accelerate's function, which casts trained weights to float32.
+_AXOLOTL_SHARDS = (
+    "axolotl 0.19: its fsdp2_prepare_model shards weights as they were loaded, in bf16"
+)
+
 #: Switches of the plugin of Liger, the first of which is the loss.
 _LIGER = ("liger_fused_linear_cross_entropy", "liger_rms_norm", "liger_layer_norm")
 #: Fused kernels of adapters in axolotl.
@@ -103,7 +108,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
         _list_adapter_kernels(keys)
-    keys.sharding(weights, why)
+    keys.sharding(weights, why, _AXOLOTL_SHARDS)
     value = str(found.value("gradient_checkpointing", "")).lower()
     if value in ("offload", "offload_disk"):
         found.set("training", "recompute", "full", "gradient_checkpointing")

@@ -258,15 +258,17 @@ class TrainerKeys:
                 name = stated or self.rules["names"]["packing"][0]
                 found.lack(name, reason, "" if known else "training.sequence")
 
-    def sharding(self, weights: str | None, why: str) -> None:
+    def sharding(self, weights: str | None, why: str, unchanged: str = "") -> None:
         """Read the sharding, and the data types of weights.
 
         *weights* is the size of a weight as the script loads it (``"2 B"``), None if unknown; *why*
-        is the reason.
+        is the reason. *unchanged* is the reason that FSDP 2 shards weights of bf16 as they are.
         """
         found = self.found
         for name in ("bf16", "fp16", "fsdp"):  # other keys are read in their place
             found.value(self.key(name))
+        if self.switch("fp16")[0] and not self.has("bf16"):  # before which a default gives way
+            self.rules["defaults"]["bf16"] = False
         narrow = [key for on, key in map(self.switch, ("bf16", "fp16")) if on]
         if len(narrow) > 1:
             for key in narrow:
@@ -278,7 +280,7 @@ class TrainerKeys:
             self._deepspeed()
         elif kind == "FSDP":
             read_fsdp(found, by_trainer=self._starts_fsdp)
-            self._fsdp_precision(weights, why)
+            self._fsdp_precision(weights, why, unchanged)
         elif kind in ("", "MULTI_GPU", "NO"):
             self._ask_for_types()
             if self._replicas():
@@ -763,9 +765,15 @@ class TrainerKeys:
         recipe = {"bf16": "bf16_zero_paper", "fp16": "fp16"}.get(narrow, "fp32")
         found.use(f"precisions.{recipe}", key, "" if key else self.default("bf16")[1])
 
-    def _fsdp_precision(self, weights: str | None, why: str) -> None:
-        """Set the precision of FSDP; with mixed precision Accelerate keeps the shards in fp32."""
+    def _fsdp_precision(self, weights: str | None, why: str, unchanged: str) -> None:
+        """Set the precision of FSDP; with mixed precision Accelerate keeps the shards in fp32.
+
+        *unchanged* is the reason that a trainer does not, with FSDP 2 and weights of bf16.
+        """
         narrow, key = self._narrow()
+        if narrow == "bf16" and weights == "2 B" and self.fsdp_version == 2 and unchanged:
+            self.found.use("precisions.bf16_pure", key, unchanged)
+            return
         if not narrow:
             self._plain_precision(weights, why)
             return
