@@ -65,6 +65,15 @@ def test_an_anchor_moves_another_layout_by_its_weight_and_not_the_catalogue() ->
     assert interval.high / catalogue == pytest.approx(exp(0.9 * log(1.2) + 2 * sd))
 
 
+def test_time_and_cost_of_a_run_say_that_they_are_not_anchored() -> None:
+    run = "run { tokens = 1e12 }\nprice { device_hour = 2 USD/h }\n"
+    said = "by the predicted step time, not the anchored one"
+    for text, is_said in ((run + anchor(1.2), True), (run, False)):
+        result = evaluate(text, FOUR).result
+        notes = {one.name: one.brief or "" for _, one in result.figures}
+        assert (said in notes["days"], said in notes["cost"]) == (is_said, is_said)
+
+
 def test_values_from_outside_do_not_change_what_an_anchor_is_compared_with() -> None:
     text = anchor(1.2)
     (written,) = compare(text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from parcost import Figure, Formula, MissingFigure, Real, Study, attribute, formula
 from parcost.numeric import minimum, ratio
-from parcost_plugins.vocabulary import Cluster, Energy, Price, Run
+from parcost_plugins.vocabulary import Anchor, Cluster, Energy, Price, Run
 
 if TYPE_CHECKING:
     from parcost_plugins.operations.speed import Speed
@@ -43,9 +43,9 @@ def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
     seconds: Real | None = None
     if run is not None:
         seconds = ratio(run.tokens, speed.tokens)
-        headline += _length(run, speed)
+        headline += _length(run, speed, _kind_of_time(study))
     if price is not None:
-        headline += _cost(price, speed, seconds)
+        headline += _cost(price, speed, seconds, _kind_of_time(study))
     if energy is not None:
         drawn = draw(study, energy, speed.busy)
         if drawn is not None:
@@ -133,15 +133,21 @@ def _wall_rate(speed: Speed) -> Formula:
     )
 
 
-def _length(run: Run, speed: Speed) -> Iterator[Figure]:
+def _kind_of_time(study: Study) -> str:
+    """Return what a run's time follows from, if its step is anchored as well; else ""."""
+    return "by the predicted step time, not the anchored one" if study.all(Anchor) else ""
+
+
+def _length(run: Run, speed: Speed, kind: str) -> Iterator[Figure]:
+    of_time = ", ".join(filter(None, ("of wall time", kind)))
     inputs = {"D": (run.tokens, ""), "r": (_wall_rate(speed), "")}
     yield Figure(
         name="days",
         title="training time",
         value=formula("D / r, D tokens at r per second of wall time", inputs),
         unit="day",
-        note="of wall time",
-        brief="of wall time",
+        note=of_time,
+        brief=of_time,
     )
     yield Figure(
         name="gpu_hours",
@@ -151,7 +157,7 @@ def _length(run: Run, speed: Speed) -> Iterator[Figure]:
     )
 
 
-def _cost(price: Price, speed: Speed, seconds: Real | None) -> Iterator[Figure]:
+def _cost(price: Price, speed: Speed, seconds: Real | None, kind: str) -> Iterator[Figure]:
     hourly = {"N": (speed.devices, ""), "c": (price.device_hour, "USD/h")}
     if seconds is not None:
         yield Figure(
@@ -159,7 +165,7 @@ def _cost(price: Price, speed: Speed, seconds: Real | None) -> Iterator[Figure]:
             title="training cost",
             value=formula("N c T", {**hourly, "T": (seconds, "s")}),
             unit="USD",
-            brief="",
+            brief=kind,
         )
     yield Figure(
         name="cost_per_million_tokens",
