@@ -194,6 +194,21 @@ THIN = 41_943_040
             4 * THIN,
             12 * THIN,
         ),
+        # Scales of bitsandbytes are whole on every rank: 1 B for 64 elements, 4 B for 64 x 256
+        (
+            "use catalog.quantizations.nf4_double\nadapters { rank = 16, base = nf4_double }",
+            "zero = 3",
+            LINEAR * (0.5 / 8 + 1 / 64 + 4 / 16_384) + (2 * (FROZEN - LINEAR) + 2 * THIN) / 8,
+            4 * THIN / 8,
+            12 * THIN / 8,
+        ),
+        (
+            "use catalog.quantizations.nf4_torchao\nadapters { rank = 16, base = nf4_torchao }",
+            "zero = 3",
+            (LINEAR * (0.5 + 1 / 64 + 4 / 16_384) + 2 * (FROZEN - LINEAR) + 2 * THIN) / 8,
+            4 * THIN / 8,
+            12 * THIN / 8,
+        ),
         (
             "adapters { rank = 16, weights = 4 B }",
             "",
@@ -290,7 +305,7 @@ def test_gradients_of_adapters_alone_are_reduced() -> None:
 
 @try_each(
     "base, bytes_",
-    [("", 2 * FROZEN), (", base = nf4", LINEAR * 4.5 / 8 + 2 * (FROZEN - LINEAR))],
+    [("", 2 * FROZEN), (", base = nf4", LINEAR * 0.5 + 2 * (FROZEN - LINEAR))],
 )
 def test_full_sharding_gathers_frozen_weights_as_they_are_stored(base: str, bytes_: float) -> None:
     adapters = f"adapters {{ rank = 16{base} }}"

@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary.adapters import (
     holdings,
     trains_model,
     weight_bytes,
+    whole_scales,
 )
 from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
 from parcost_plugins.vocabulary.run_choices import (
@@ -47,6 +48,8 @@ def memory(study: Study) -> Iterator[Memory]:
     for holding in holdings(study):
         for kind in stage_kinds(study, holding):
             yield _weights(kind, study, holding)
+            if holding == "quantized" and any_of(whole_scales(study) != 0):
+                yield _scales(kind, study)
     for kind in trained_kinds(study):
         yield from _state(kind, study)
         if any_of(study[Training].precision.gradient_copies != 0):
@@ -79,6 +82,12 @@ def _weights(kind: StageKind, study: Study, holding: Holding) -> Memory:
         study[Offload].parameters,
         None if holding == "quantized" else partial(_size_of_element, owner, "weights"),
     )
+
+
+def _scales(kind: StageKind, study: Study) -> Memory:
+    """Return the scales of quantized weights, if every rank holds them all, and on the device."""
+    name, each = f"scales of quantized {WEIGHTS}", whole_scales(study)
+    return _share(kind, (name, WEIGHTS, "weights"), (each, each), 1.0, 0.0, None)
 
 
 def _state(kind: StageKind, study: Study) -> Iterator[Memory]:

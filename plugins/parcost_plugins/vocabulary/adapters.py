@@ -35,12 +35,25 @@ class Quantization:
     )
     outer_block: Real = integer(default=1, doc="scales that share an outer scale")
     kernels: Real = integer(default=1, doc="kernels that dequantize one matrix for a product")
+    shards_scales: bool = switch(
+        default=True,
+        doc="ZeRO 3 shards and gathers scales with the elements; otherwise every rank holds all",
+    )
+
+    @property
+    def scales(self) -> Real:
+        """Bytes of an element's share of the scales."""
+        return (self.scale + self.outer_scale / self.outer_block) / self.scale_block
 
     @property
     def bytes_(self) -> Real:
         """Bytes of an element, with its share of the scales."""
-        scales = self.scale + self.outer_scale / self.outer_block
-        return self.element + scales / self.scale_block
+        return self.element + self.scales
+
+    @property
+    def sharded(self) -> Real:
+        """Bytes of an element that ZeRO 3 shards."""
+        return self.bytes_ if self.shards_scales else self.element
 
 
 @block("adapters", label="none")
@@ -128,14 +141,24 @@ def holdings(study: Study) -> tuple[Holding, ...]:
 
 
 def weight_bytes(study: Study, holding: Holding) -> tuple[Real, Real]:
-    """Return the bytes of a weight by how it is held: in linear layers, and elsewhere."""
+    """Return the bytes of a weight by how it is held: in linear layers, and elsewhere.
+
+    Scales that every rank holds are left out.
+    """
     adapters, precision = study.get(Adapters), study[Training].precision
     if adapters is None or holding == "trained":
         return precision.weights, precision.wide_weights
     each = adapters.weights
     if holding == "quantized" and adapters.base is not None:
-        each = adapters.base.bytes_
+        each = adapters.base.sharded
     return each, each
+
+
+def whole_scales(study: Study) -> Real:
+    """Return the bytes of scales for a quantized weight that every rank holds."""
+    adapters = study.get(Adapters)
+    base = None if adapters is None else adapters.base
+    return 0.0 if base is None or base.shards_scales else base.scales
 
 
 def gathered_bytes(study: Study, parameters: Parameters) -> Real:
