@@ -916,3 +916,69 @@ def test_what_would_do_in_place_of_a_meeting_that_is_too_long(bind: Bind) -> Non
         "an exchange of 4 steps does not end before the next one: 3 fragments are exchanged in 10 steps"
     )
     assert complaints(bind, workers(3))["workers-divide"].help == "take 2 or 4 workers"
+
+
+H2, H = 2048**2, 2048  # elements of a square matrix, and of a norm
+
+
+@pytest.mark.parametrize(
+    ("zero", "bucket", "reduction", "expected"),
+    [
+        # q, k, v and output have a bucket each, gate, up and down fit in none; two norms share
+        (3, H2, 2, 4 * H2 * 8 + 12 * H2 * 4 + 2 * H * 12),
+        (2, H2, 2, 4 * H2 * 8 + 12 * H2 * 4 + 2 * H * 12),
+        (3, 500_000_000, 2, (16 * H2 + 2 * H) * 12),
+        # in fp32 each is cast, 6 B, and divided, 8 B, behind a copy in bf16, 4 B
+        (3, H2, 4, 4 * H2 * 18 + 12 * H2 * 14 + 2 * H * 18),
+        # once in two micro-batches; division is a term of the end of the step
+        (1, H2, 2, (4 * H2 * 4 + 2 * H * 8) / 2),
+        (0, H2, 2, None),
+    ],
+)
+@pytest.mark.parametrize("overlap", [True, False])
+def test_gradients_are_copied_through_the_buckets_of_deepspeed(
+    zero: int, bucket: int, reduction: int, expected: float | None, overlap: bool
+) -> None:
+    size = f"bucket = {bucket * reduction} B" if overlap else ""
+    staged = 1 if overlap else bucket
+    text = f"""
+      use catalog.devices.h100_sxm
+      use catalog.fabrics.hgx_h100
+      use catalog.precisions.bf16
+      precision own extends bf16 {{ reduction = {reduction} B }}
+      framework ours {{ bucket_copies = on, gradient_staging = {staged}, separate_projections = on }}
+      model m {{ layers = 4, hidden = {H}, heads = 16, ffn = 8192, vocabulary = 32_000 }}
+      cluster {{ devices = 8 }}
+      layout {{ zero = {zero} }}
+      overlap {{ gradients = on, {size} }}
+      training {{
+        sequence = 1024, micro_batch = 1, global_batch = 16 sequences
+        precision = own, model = m, framework = ours
+      }}
+    """
+    (study,) = parcost.load_text(text)[0].studies()
+    found = [
+        op.bytes_
+        for op in study.operators
+        if op.name.startswith("copies of gradients to be reduced") and list(op.count) == [4]
+    ]
+    assert found == ([] if expected is None else [expected])
+
+
+def test_one_buffer_of_gradients_is_reduced_in_place() -> None:
+    text = """
+      use catalog.devices.h100_sxm
+      use catalog.fabrics.hgx_h100
+      use catalog.models.llama3_8b
+      use catalog.frameworks.deepspeed
+      use catalog.precisions.bf16
+      precision own extends bf16 { gradient_copies = COPIES }
+      cluster { devices = 8 }
+      layout { zero = 1 }
+      training { sequence = 1024, micro_batch = 1, global_batch = 16 sequences, precision = own }
+    """
+    found = []
+    for each in ("0 B", "2 B"):
+        (study,) = parcost.load_text(text.replace("COPIES", each))[0].studies()
+        found.append(any("gradients to be reduced" in op.name for op in study.operators))
+    assert found == [True, False]

@@ -222,7 +222,7 @@ class DeepSpeedKeys:
         elif elements == usual:
             found.ignore(bucket, "as the framework has it")
         changes: dict[str, tuple[str, str]] = {}
-        if self._bucket[0] and stage < 3:
+        if self._bucket[0] and (stage < 3 or not hides):
             block = f"framework {_OWN}_file extends {self._framework}"
             found.assume(block, "gradient_staging", *self._bucket)
             found.assume("training", "framework", f"{_OWN}_file", self._bucket[1])

@@ -63,6 +63,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         total=h * all_columns,
         count=count,
         linear=True,
+        matrices=3.0 if rank.fusion.separate_projections else 1.0,
         source=SPLIT,
     )
     if model.has_qkv_biases:

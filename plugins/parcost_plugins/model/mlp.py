@@ -38,6 +38,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         total=ups * h * f,
         count=count,
         linear=True,
+        matrices=float(ups) if rank.fusion.separate_projections else 1.0,
         source=SPLIT,
     )
     yield Parameters(

@@ -410,7 +410,13 @@ class Framework:
     gradient_staging: Real = integer(
         default=0,
         minimum=0,
-        doc="elements of a buffer that gradients are copied into to be reduced, without ZeRO 3",
+        doc="elements of a buffer that gradients are copied into to be reduced; ZeRO 3 has no "
+        "memory of its own for it",
+    )
+    bucket_copies: bool = switch(
+        default=False,
+        doc="under ZeRO gradients are copied into a bucket that has room for them, joined and "
+        "divided before they are reduced",
     )
     update_gradients: Real = quantity(
         BYTES,

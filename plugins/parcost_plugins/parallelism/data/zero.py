@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from parcost import Check, Memory, Once, Outcome, Section, Study, Work, formula, hookimpl
-from parcost.numeric import ceil_div, maximum
-from parcost_plugins.parallelism.data import zero_memory, zero_rules
+from parcost.numeric import any_of, ceil_div, maximum
+from parcost_plugins.parallelism.data import bucket_copies, zero_memory, zero_rules
 from parcost_plugins.parallelism.data.replicas import hybrid_reduction, reduction_name
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, times, trained_groups
 from parcost_plugins.vocabulary import Sharding, Stream, Training
@@ -42,11 +42,15 @@ def blocks() -> list[type]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Stream]:
-    """Yield the device copies around the collectives of ZeRO 3."""
+    """Yield the device copies around the collectives of ZeRO 3, and of gradients in buckets."""
     if shards_weights(study):
         from parcost_plugins.parallelism.data import zero3_copies
 
         yield from zero3_copies.copies(study)
+    training = study[Training]
+    apart = any_of(training.precision.gradient_copies != 0)  # one buffer, reduced in place
+    if training.framework.bucket_copies and shards_states(study) and not apart:
+        yield from bucket_copies.copies(study)
 
 
 @hookimpl
