@@ -76,7 +76,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     "--budget",
     metavar="SECONDS",
     type=click.FloatRange(min=0.0),
-    help="Time limit of the search, 60 by default; the remaining optimality gap is printed.",
+    help="Time limit of scoring, 60 by default; what is begun is finished, and the gap printed.",
 )
 @click.option(
     "--sample",
