@@ -472,7 +472,7 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "router": ("experts", "", "router = fused", ""),
             "permutation": ("experts", "", "permutation = fused", ""),
             "gather_copies": ("sharded", "", "gather_copies = 16", ""),
-            "reduction_copies": ("sharded", "", "reduction_copies = 16", ""),
+            "reduction_copy": ("sharded", "", "reduction_copy = divided", ""),
             "bucket_copies": ("sharded", "", "bucket_copies = on", ""),
             "router_weights": ("experts", "", "router_weights = output", ""),
             "remakes_elementwise": (

@@ -353,7 +353,7 @@ def _copies(study: Study) -> list[Stream]:
 
 
 def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> None:
-    framework = "framework ours { gather_copies = 1, reduction_copies = 2 }"
+    framework = "framework ours { gather_copies = 1, reduction_copy = divided }"
     parameters = [
         parameters_record(3.0, (4.0, 4.0)),
         parameters_record(5.0, (4.0, 4.0)),
@@ -369,14 +369,14 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
 
     gathered, reduced = "copies of gathered parameters", "copies of gradients to be reduced"
     every, last = "(4.0, 4.0)", "(0.0, 1.0)"
-    # Gathered in 2 B, which are read and written; gradients of 2 B are joined in 4 B, and divided.
+    # Gathered in 2 B, which are read and written; gradients of 2 B are joined and divided.
     whole = {
         (gathered, f"F {every}"): 8 * 4.0,
         (gathered, f"F {last}"): 7 * 4.0,
         (gathered, f"B {every}"): 8 * 4.0,
         (gathered, f"B {last}"): 7 * 4.0,
-        (reduced, f"B {every}"): 8 * 14.0,
-        (reduced, f"B {last}"): 7 * 14.0,
+        (reduced, f"B {every}"): 8 * 8.0,
+        (reduced, f"B {last}"): 7 * 8.0,
     }
     assert numbers_of({"layout.zero": 3}) == whole
     assert numbers_of({"layout.zero": 2}) == {}
@@ -398,7 +398,7 @@ def test_copies_have_the_type_of_the_message_and_gradients_are_of_what_is_traine
     text = """
       quantization nf4 { element = 0.5 B, scale = 4 B, scale_block = 64 }
       adapters { rank = 1, base = nf4, weights = 2 B }
-      framework ours { gather_copies = 1, reduction_copies = 1 }
+      framework ours { gather_copies = 1, reduction_copy = joined }
     """
     held = [
         evolve(parameters_record(600.0, (4.0,)), linear=True),
@@ -415,7 +415,7 @@ def test_copies_have_the_type_of_the_message_and_gradients_are_of_what_is_traine
 
 def test_a_narrow_gather_is_copied_as_it_came(bind: Bind) -> None:
     """Linear layers gathered in fp8, the head in bf16; gradients are joined in bf16."""
-    text = "framework ours { gather_copies = 1, reduction_copies = 1 }"
+    text = "framework ours { gather_copies = 1, reduction_copy = joined }"
     held = [parameters_record(600.0, (4.0,)), parameters_record(50.0, (1.0,), "after")]
     narrow = {"mixed.gather": 1, "mixed.wide_gather": 2, "layout.zero": 3}
     study = bind({**FOUR, **narrow}, text, parameters=held)

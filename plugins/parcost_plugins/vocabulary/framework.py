@@ -328,11 +328,13 @@ class Framework:
         doc="kernels that copy what is gathered out of its buffer, in the type of the message "
         "(ZeRO 3)",
     )
-    reduction_copies: Real = integer(
-        default=0,
-        minimum=0,
-        doc="kernels that copy gradients into the buffer that is reduced, in the type of the "
-        "message, and that divide them there (ZeRO 3)",
+    reduction_copy: str = word(
+        "none",
+        "joined",
+        "divided",
+        default="none",
+        doc="how gradients reach the buffer that is reduced (ZeRO 3): made in it; joined there, in "
+        "the type of the message; or joined and then divided, in the type of the products",
     )
     loss: str = word(
         *LOSSES,

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from parcost import Pass, Real, Study
-from parcost.numeric import minimum
 from parcost_plugins.vocabulary import Parameters, Stream, Training
 from parcost_plugins.vocabulary.adapters import gathered_bytes
 from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards
@@ -33,10 +32,12 @@ def copies(study: Study) -> Iterator[Stream]:
     framework, precision = study[Training].framework, study[Training].precision
     gathered: list[Pass] = ["F", "B"] if reshards(study) else ["F"]
     share = 1.0 if reduces_each_micro_batch(study) else 1.0 / study[Training].micro_batches
-    out, into = framework.gather_copies, framework.reduction_copies
-    sent = precision.reduction
-    # The first kernel reads the type of the products, and all others that of the message.
-    moved = 2.0 * into * sent + minimum(into, 1.0) * (precision.wide_gather - sent)
+    out, made = framework.gather_copies, precision.wide_gather
+    into, moved = {
+        "none": (0.0, 0.0),
+        "joined": (1.0, made + precision.reduction),
+        "divided": (2.0, 4.0 * made),
+    }[framework.reduction_copy]
 
     def each_gathered(parameters: Parameters) -> Real:
         return 2.0 * out * gathered_bytes(study, parameters)
