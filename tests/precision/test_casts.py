@@ -134,6 +134,7 @@ def test_each_expert_of_a_rank_has_kernels_of_its_own() -> None:
         (ALL, {"memory_bound": "off"}, {"amax all-reduce"}),
         ("cast = 4 B", {}, {"cast for"}),
         ("weight_cast = 4 B", {}, {"weight cast"}),
+        ("weight_cast = 4 B, weight_casts = pass", {"memory_bound": "off"}, set()),
         ("amax_group = tp", {}, {"amax all-reduce"}),
         ("cast = 1 B, weight_cast = 1 B", {}, {"cast for", "weight cast"}),
     ],
@@ -143,6 +144,36 @@ def test_unset_parts_of_a_recipe_cost_nothing(
 ) -> None:
     found = {name.split(" for ")[0] for name, _ in own_terms(study(recipe, **more))}
     assert found == {name.removesuffix(" for") for name in names}
+
+
+@pytest.mark.parametrize(
+    ("gather", "zero", "reshard", "each"),
+    [
+        # A cast of whole weights ahead of each product that reads them.
+        ("2 B", 3, "on", {"F": 5, "R": 5, "B": 5}),
+        ("1 B", 0, "on", {"F": 5, "R": 5, "B": 5}),
+        # A shard of a half reads 2 B and writes 1; backward transposes 1 B of each weight.
+        ("1 B", 3, "on", {"F": 3 / 2, "R": 0, "B": 3 / 2 + 2}),
+        ("1 B", 3, "off", {"F": 3 / 2, "R": 0, "B": 2}),
+    ],
+)
+def test_weights_are_cast_in_the_passes_that_read_them(
+    gather: str, zero: int, reshard: str, each: dict[str, float]
+) -> None:
+    of = study(
+        f"weight_cast = 5 B, weight_casts = pass, gather = {gather}, wide_gather = 2 B",
+        devices=2,
+        layout=f"zero = {zero} }}, sharding {{ reshard = {reshard} }}, recompute {{ mlp = on",
+    )
+    found = {key: t for key, t in own_terms(of).items() if key[0].startswith("weight cast")}
+    assert {name for name, _ in found if "QKV" in name} == {"weight cast for QKV projection"}
+    for pass_ in ("F", "B"):
+        cast = found["weight cast for QKV projection", pass_]
+        assert cast.bytes_ == each[pass_] * QKV
+        assert tuple(cast.count) == (5,)
+    again = found["weight cast for MLP gate and up projection", "R"]
+    assert again.bytes_ == each["R"] * UP
+    assert again.seconds == pytest.approx(each["R"] * UP / 1e12 + (3 if each["R"] else 0))
 
 
 def test_weights_of_unequal_stages_are_cast_and_copied_by_stage() -> None:

@@ -303,6 +303,7 @@ def failures(of: Study) -> list[tuple[str, str]]:
         ("scale", "4 B", "there is nothing to scale"),
         ("cast", "4 B", "there is nothing to cast"),
         ("weight_cast", "4 B", "there is nothing to cast weights to"),
+        ("weight_casts", "pass", "there is nothing to cast weights to"),
         ("weight_copies", "2 B", "there is nothing to keep copies in"),
     ],
 )

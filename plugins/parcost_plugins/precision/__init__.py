@@ -1,7 +1,7 @@
 """Low precision: costs of FP8 or FP4 beside the products that it speeds up.
 
-The kernel models run products in the type of the recipe. This package adds casts, the cast of
-weights once per step, the amax all-reduce, and copies of weights. The recipe states which tensor
+The kernel models run products in the type of the recipe. This package adds casts of
+tensors and weights, the amax all-reduce, and copies of weights. The recipe states which tensor
 classes shrink; gradients, sums over ranks and messages between pipeline stages keep their type.
 """
 

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from parcost import Formula, Memory, Once, Real, Study, Work, formula
+from parcost.numeric import where
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -21,14 +22,18 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
-from parcost_plugins.vocabulary.run_choices import shards_weights
-from parcost_plugins.vocabulary.stage_parameters import slots, stage_range
+from parcost_plugins.vocabulary.run_choices import reshards, shards_weights
+from parcost_plugins.vocabulary.stage_parameters import slots, spread, stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of an amax value
 OPERANDS = 3.0  # of a linear layer: its input, its weights, the gradient of its output
 
 SOURCE = "Transformer Engine: operands are read wide and written narrow"
+TORCHAO = (
+    "torchao, float8/float8_linear.py: hp_tensor_to_float8_dynamic in forward and backward; "
+    "fsdp_utils.py: fsdp_pre_all_gather of a shard; float8_ops.py transposes a weight for backward"
+)
 AMAX = "Transformer Engine: one greatest value per tensor, over the amax group, once per step"
 
 
@@ -99,13 +104,45 @@ def _narrow_operators(study: Study) -> Iterator[Gemm | FusedAttention]:
             yield evolve(one, count=counts)
 
 
-def weights(study: Study) -> Iterator[Once]:
+def weights(study: Study) -> Iterator[Work | Once]:
+    """Yield the casts of weights: of updated ones, or of those that a pass reads."""
+    precision = study[Training].precision
+    if _nothing(precision.weight_cast) or not study[KernelChoice].memory_bound:
+        return
+    cast = _read_weights if precision.weight_casts == "pass" else _updated_weights
+    yield from cast(study)
+
+
+def _read_weights(study: Study) -> Iterator[Work]:
+    """Yield the casts of weights ahead of the products that read them.
+
+    If they are gathered narrow, a rank casts its shard ahead of each gather. Backward reads them
+    along the other dimension: from a cast of its own, or a transposed copy of what was gathered.
+    """
+    precision = study[Training].precision
+    gathered = precision.gather < precision.wide_gather if shards_weights(study) else False
+    shard = (precision.weights + precision.gather) / spread(study)[2]
+    again = shard if reshards(study) else 0.0
+    narrow = {"F": shard, "R": 0.0, "B": again + 2.0 * precision.gather}
+    for operator in _narrow_operators(study):
+        if isinstance(operator, Gemm):
+            traffic = where(gathered, narrow[operator.pass_], precision.weight_cast)
+            cast = Stream(
+                name=f"weight cast for {operator.name}",
+                bytes_=traffic * operator.batch * operator.k * operator.n,
+                kernels=where(traffic > 0, precision.cast_kernels, 0.0),
+                pass_=operator.pass_,
+                count=operator.count,
+                source=TORCHAO,
+            )
+            yield cast_work(cast, study)
+
+
+def _updated_weights(study: Study) -> Iterator[Once]:
     """Yield the cast of updated weights; every replica casts all of them."""
     traffic = study[Training].precision.weight_cast
-    if _nothing(traffic) or not study[KernelChoice].memory_bound:
-        return
     each = study[Training].precision.cast_kernels
-    for where, elements, matrices, on in _linear(study):
+    for stages, elements, matrices, on in _linear(study):
         bytes_ = traffic * elements
         cast = Stream(
             name="weight cast",
@@ -116,7 +153,7 @@ def weights(study: Study) -> Iterator[Once]:
             source=SOURCE,
         )
         yield Once(
-            name=f"weight cast{where}",
+            name=f"weight cast{stages}",
             cause=OPTIMIZER,
             seconds=_estimate_seconds(cast, study),
             when="end",
@@ -151,9 +188,9 @@ def copies(study: Study) -> Iterator[Memory]:
     each = study[Training].precision.copies(study[Cluster].device)
     if _nothing(each) or shards_weights(study):
         return
-    for where, elements, _, on in _linear(study):
+    for stages, elements, _, on in _linear(study):
         yield Memory(
-            name=f"narrow weights{where}",
+            name=f"narrow weights{stages}",
             cause=WEIGHTS,
             bytes_=formula(
                 "psi e, psi parameters of linear layers",
@@ -191,9 +228,9 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
         kinds.setdefault(counts, []).append(stage)
     for counts, stages in kinds.items():
         if any(counts):
-            where = "" if len(stages) == of else f", {stage_range(tuple(stages))}"
+            where_ = "" if len(stages) == of else f", {stage_range(tuple(stages))}"
             on = tuple(float(stage in stages) for stage in range(of))
-            yield where, *_sizes(held, counts), on
+            yield where_, *_sizes(held, counts), on
 
 
 def _linear_parameters(parameters: Iterable[Any]) -> Sequence[Parameters]:

@@ -16,6 +16,7 @@ _NEEDS = {
     "cast": "there is nothing to cast",
     "cast_transpose": "there is nothing to transpose",
     "weight_cast": "there is nothing to cast weights to",
+    "weight_casts": "there is nothing to cast weights to",
     "weight_copies": "there is nothing to keep copies in",
     "weight_transpose": "there is nothing to transpose",
 }
@@ -80,5 +81,5 @@ def _without_narrow_type(precision: Precision) -> Iterator[Check]:
 
 
 def _is_absent(value: object) -> bool:
-    """Return whether an attribute is zero; for a sweep, at all points."""
-    return not any_of(value != 0)
+    """Return whether an attribute is unset or zero; for a sweep, at all points."""
+    return value is None or not any_of(value != 0)

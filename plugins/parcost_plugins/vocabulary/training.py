@@ -127,6 +127,14 @@ class Precision:
     weight_cast: Real = quantity(
         BYTES, default=0.0, doc="the same for a parameter of a linear layer, once per step"
     )
+    weight_casts: str | None = word(
+        "step",
+        "pass",
+        default=None,
+        doc="weights are cast once per step, the default, or in each pass of a micro-batch that "
+        "reads them: if ZeRO 3 gathers them narrow, as shards ahead of that, and backward "
+        "transposes them",
+    )
     weight_copies: Real = quantity(
         BYTES, default=0.0, doc="narrow copies held beside a parameter of a linear layer"
     )
