@@ -38,6 +38,7 @@ rdzv_backend: c10d
 FSDP_2 = """\
 distributed_type: FSDP
 fsdp_config:
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
   fsdp_version: 2
   fsdp_reshard_after_forward: false
 mixed_precision: 'no'
@@ -103,6 +104,19 @@ def test_fsdp_1_gathers_ahead_in_backward_if_it_is_asked(
     assert found.get("overlap.gradients") == gradients
 
 
+@pytest.mark.parametrize(
+    ("lines", "is_listed"),
+    [
+        ("fsdp_version: 2", True),
+        ("fsdp_auto_wrap_policy: no_wrap", True),
+        ("fsdp_auto_wrap_policy: SIZE_BASED_WRAP", False),
+    ],
+)
+def test_a_model_that_fsdp_does_not_wrap_is_listed(lines: str, is_listed: bool) -> None:
+    found = translate(f"distributed_type: FSDP\nfsdp_config:\n  {lines}\n")
+    assert ("fsdp_config.fsdp_auto_wrap_policy" in names(found.missing)) == is_listed
+
+
 def test_fsdp_2_with_a_mesh_is_read() -> None:
     """2 replicas of shards over 2 x 2 ranks, which split sequences in 2, and layers in 2."""
     found = translate(FSDP_2)
@@ -120,7 +134,8 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
         "layout.sequence_parallel": "off",
     }
     assert uses(found) == ["frameworks.pytorch_fsdp", "precisions.fp32"]
-    assert names(found.ignored) == {"fsdp_config.fsdp_version", "num_machines"}
+    wrap = "fsdp_config.fsdp_auto_wrap_policy"
+    assert names(found.ignored) == {"fsdp_config.fsdp_version", wrap, "num_machines"}
 
 
 @pytest.mark.parametrize(

@@ -422,6 +422,16 @@ def test_a_trainer_that_starts_fsdp_gathers_ahead_by_its_version(
     assert ("fsdp_config.fsdp_backward_prefetch" in missing) == open_
 
 
+@pytest.mark.parametrize(
+    ("words", "is_listed"), [("full_shard", True), ("full_shard auto_wrap", False)]
+)
+def test_a_trainer_that_does_not_wrap_layers_is_listed(words: str, is_listed: bool) -> None:
+    script = f'torchrun --nproc_per_node 8 {BATCHES} --bf16 True --fsdp "{words}"\n'
+    found = read_file("trl", ImportFile("run.sh", script))
+    assert settings(found)["layout.zero"] == "3"
+    assert ("fsdp" in {one.name for one in found.missing}) == is_listed
+
+
 def test_options_of_fsdp_in_another_file_leave_the_stated_sharding() -> None:
     """The words of `fsdp` have it, so that only what the file may add is listed."""
     script = "torchrun --nproc_per_node 8 my.py --model_name_or_path Qwen/Qwen3-4B --bf16 \\\n"

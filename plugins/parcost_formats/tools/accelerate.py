@@ -21,6 +21,7 @@ _FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have on
 _SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
 _EACH = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
 _NO_SYNC = "Accelerate 1.12: no_sync keeps whole gradients up to the last micro-batch"
+GATHERED_WHOLE = "a model that is gathered as a whole cannot be written"
 _NO_ORDER = "Accelerate 1.15, transformers 5.24: fsdp_backward_prefetch is NO_PREFETCH"
 _NO_PREFETCH = "PyTorch, fsdp/api.py: without prefetch, backward overlaps no communication"
 _OLD_TRAINER = (
@@ -93,8 +94,10 @@ def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
         for name in ("parameters", "optimizer"):
             found.set("offload", name, "1", f"{_FSDP}offload_params")
     wrap = f"{_FSDP}auto_wrap_policy"
-    if found.value(wrap) == "NO_WRAP":
-        found.leave_open(wrap, "a model that is gathered as a whole cannot be written")
+    if str(found.value(wrap)).upper() == "NO_WRAP":
+        found.leave_open(wrap, GATHERED_WHOLE)
+    elif wrap not in found and not by_trainer:
+        found.lack(wrap, f"Accelerate 1.15: it is NO_WRAP, and {GATHERED_WHOLE}", "")
     _prefetch(found, by_trainer=by_trainer)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from parcost import ImportFile
 from parcost_formats.tools.accelerate import (
+    GATHERED_WHOLE,
     Accelerate,
     assume_fsdp_types,
     read_compiler,
@@ -95,6 +96,7 @@ class TrainerKeys:
             {k: v for k, v in one.items() if k not in ("recognized", "rejected")} for one in parts
         ]
         self.rules = merge_tables(*keys)
+        self.rules["costs"] = {**own.get("costs", {}), **self.rules["costs"]}  # own patterns first
         for section in ("numbers", "switches"):
             self.rules[section] = dict(own.get(section, {}))
         self._version = {
@@ -280,6 +282,9 @@ class TrainerKeys:
             self._deepspeed()
         elif kind == "FSDP":
             read_fsdp(found, by_trainer=self._starts_fsdp)
+            words = str(found.value("fsdp", "auto_wrap")).lower()
+            if self._starts_fsdp and "auto_wrap" not in words and "shard" in words:
+                found.leave_open("fsdp", f"transformers 4 needs auto_wrap: {GATHERED_WHOLE}")
             self._fsdp_precision(weights, why, unchanged)
         elif kind in ("", "MULTI_GPU", "NO"):
             self._ask_for_types()
