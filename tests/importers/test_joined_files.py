@@ -270,6 +270,16 @@ def test_a_file_of_an_engine_beside_a_job_of_trainer_is_read_as_one_that_it_name
     assert study[Training].global_batch * study[Training].sequence == 131_072
 
 
+def test_a_stage_of_accelerate_and_a_file_of_deepspeed_have_to_agree(run_command: Run) -> None:
+    texts = {"run.yaml": JOB, "a.yaml": ENGINES["zero"], "b.json": ENGINES["json"]}
+    done = run_command("import", "run.yaml", "a.yaml", "b.json", files=texts)
+    assert (done.code, "zero = 3" in done.out) == (0, True)
+    texts["b.json"] = texts["b.json"].replace("3", "2")
+    done = run_command("import", "run.yaml", "a.yaml", "b.json", files=texts)
+    assert done.code == 2
+    assert "`layout.zero` is 3 in `run.yaml`, and 2 in `b.json`" in done.err
+
+
 def test_replicas_of_a_launcher_beside_a_job_of_trainer_are_replicas(run_command: Run) -> None:
     texts = {"run.yaml": JOB, "ddp.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\n"}
     done = run_command("import", "run.yaml", "ddp.yaml", files=texts)

@@ -513,7 +513,8 @@ class TrainerKeys:
         other = "deepspeed_config.deepspeed_config_file"
         if other in self._entries:
             self._entries.setdefault("deepspeed", self._entries[other])
-        self._name_given("deepspeed")
+        if "deepspeed_config.zero_stage" not in self._entries:  # with which there is no such file
+            self._name_given("deepspeed")
         self._add_deepspeed()
         self._add_fsdp()
         for key in self.rules["names"]["checkpoint_options"]:
