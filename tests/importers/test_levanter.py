@@ -55,6 +55,16 @@ def test_the_tokenizer_of_gpt_neox_has_its_vocabulary() -> None:
     assert settings(found)["model.vocabulary"] == "50_277"
 
 
+@pytest.mark.parametrize("key", ["quantization: {fp8: true}", "quantization: {int8: true}"])
+def test_products_in_8_bits_are_listed(key: str) -> None:
+    text = JOB.replace("trainer:\n", f"trainer:\n  {key}\n")
+    found = Levanter().translate("run.yaml", text)
+    assert any(one.name.startswith("trainer.quantization") for one in found.missing)
+    off = Levanter().translate("run.yaml", text.replace("true", "false"))
+    assert not any(one.name.startswith("trainer.quantization") for one in off.missing)
+    assert not off.unknown
+
+
 @pytest.mark.parametrize(
     ("files", "why"),
     [

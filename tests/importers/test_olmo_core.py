@@ -195,6 +195,13 @@ def test_the_width_of_an_mlp_is_a_multiple_of_a_part_of_the_model() -> None:
     assert "model" in {question.attribute for question in one.questions}
 
 
+def test_a_function_that_code_chooses_has_no_name() -> None:
+    text = JOB.replace("rank_microbatch_size=2 * 4096", "rank_microbatch_size=pick()()")
+    found = OlmoCore().translate("train.py", text)
+    (why,) = (one.reason for one in found.questions if one.attribute == MICRO)
+    assert "``" not in why
+
+
 def test_a_size_that_code_computes_is_a_question() -> None:
     found = OlmoCore().translate("train.py", changed("block.attention.n_kv_heads = pick()"))
     assert "model.kv_heads" in {one.attribute for one in found.questions}

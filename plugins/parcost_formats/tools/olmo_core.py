@@ -414,7 +414,8 @@ class _OlmoLibrary(CodeLibrary):
         for one in given:
             if isinstance(one, Entity) and one.kind.partition(".")[0].endswith(_PARTS):
                 self._doubt(follower, one, node, f"`{name}` may change it, and is in another file")
-        return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
+        shown = f"`{name}`" if name else "a function that code chooses"
+        return UnreadValue(f"{shown} comes from another file, which parcost does not read")
 
     def _doubt(self, follower: Follower, entity: Entity, node: Any, why: str) -> None:
         """Mark what a configuration has, and what it may get, as uncertain."""
