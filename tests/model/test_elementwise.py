@@ -51,12 +51,12 @@ def memory_terms(study: Study) -> Mapping[str, Memory]:
         ("eager", [4], [6, 4]),
         # to fp32, square, mean, product with the root, back to bf16, times the gain;
         # gain: dy in, out, and dy and what it multiplied in, product out, and in to be summed;
-        # to fp32; product with the root, product for the root, its sum, mean spread; twice x,
-        # product, sum of both; to bf16
+        # to fp32; product with the root, product for the root, its sum, mean spread; x to the
+        # power of 1, twice that, product, sum of both; to bf16
         (
             "composite",
             [2 + 4, 8, 4, 8, 4 + 2, 4],
-            [4, 6, 2, 2 + 4, 8, 12, 4, 4, 8, 12, 12, 4 + 2],
+            [4, 6, 2, 2 + 4, 8, 12, 4, 4, 8, 8, 12, 12, 4 + 2],
         ),
     ],
 )
