@@ -79,7 +79,7 @@ def test_fsdp_1_is_read() -> None:
         "sharding.accumulate": "whole",
         "cluster.devices": "16",
     }
-    assert uses(found) == ["frameworks.pytorch_fsdp", "precisions.bf16_fsdp"]
+    assert uses(found) == ["frameworks.transformers", "precisions.bf16_fsdp"]
     assert not found.unknown
     assert not found.missing
     assert len(found.ignored) == 18 - 5  # all keys but those that set something
@@ -133,7 +133,7 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
         "training.recompute": "none",
         "layout.sequence_parallel": "off",
     }
-    assert uses(found) == ["frameworks.pytorch_fsdp", "precisions.fp32"]
+    assert uses(found) == ["frameworks.transformers", "precisions.fp32"]
     wrap = "fsdp_config.fsdp_auto_wrap_policy"
     assert names(found.ignored) == {"fsdp_config.fsdp_version", wrap, "num_machines"}
 

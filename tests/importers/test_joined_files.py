@@ -261,7 +261,7 @@ def test_a_file_of_an_engine_beside_a_job_of_trainer_is_read_as_one_that_it_name
     assert "bucket_copy" not in spec
     assert ("stops_early = on" in spec) == (engine == "fsdp2")
     is_fsdp = engine.startswith("fsdp")
-    assert ("catalog.frameworks.pytorch_fsdp" in spec) == is_fsdp
+    assert ("catalog.frameworks.transformers" in spec) == is_fsdp
     assert ("catalog.precisions.bf16_zero_paper" in spec) != is_fsdp
     assert spec.count("catalog.precisions.") == 1
     machine = "" if "devices = 8" in spec else "cluster { devices = 8 }\n"

@@ -238,7 +238,7 @@ def test_tensor_parallelism_of_deepspeed_is_read() -> None:
 @pytest.mark.parametrize(
     ("recipe", "framework", "gradients"),
     [
-        ("bf16_fsdp", "frameworks.pytorch_fsdp", "whole"),
+        ("bf16_fsdp", "frameworks.transformers", "whole"),
         ("bf16_zero_paper", "frameworks.deepspeed", None),
     ],
 )

@@ -140,7 +140,7 @@ torchrun --standalone --nnodes=1 --nproc_per_node=8 -m verl.trainer.fsdp_sft_tra
     assert values["layout.zero"] == "3"
     assert values["layout.cp"] == "2"
     assert values["cluster.devices"] == "8"
-    assert {"precisions.bf16_fsdp", "frameworks.pytorch_fsdp"} <= set(uses(found))
+    assert {"precisions.bf16_fsdp", "frameworks.transformers"} <= set(uses(found))
     asked = read("verl", VERL, script.replace("=True", "_of_tomorrow=True")).questions
     assert {one.attribute for one in asked} == {"training.recompute"}
 

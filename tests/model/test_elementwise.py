@@ -116,6 +116,16 @@ def test_rotary_embeddings(study_of: StudyOf, rotary: str, kernels: list[int]) -
     assert found["rotary embedding", "F"] == found["rotary embedding", "B"] == sum(kernels) * both
 
 
+def test_slices_of_rotary_embeddings_have_padded_gradients(study_of: StudyOf) -> None:
+    """As transformers has them; bytes of an element in bf16, counted in the operators of PyTorch."""
+    found = stream_bytes(study_with(study_of, "rotary = sliced"))
+    both = (A + K) * D
+    assert found["rotary embedding", "F"] == (4 + 2 + 4 + 4 + 6) * both
+    # times sine; negated half; twice zeros and a half copied into them; their sum; times cosine;
+    # the sum of both; a copy in the order of the projection
+    assert found["rotary embedding", "B"] == (4 + 2 + 2 * (2 + 2) + 6 + 4 + 6 + 4) * both
+
+
 def test_dropout_and_additions(study_of: StudyOf) -> None:
     fused, eager = (
         stream_bytes(study_with(study_of, f"dropout = {word}", training="dropout = on"))
@@ -240,7 +250,16 @@ def test_every_kind_of_kernel_has_an_efficiency() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["deepspeed", "fsdp_composer", "maxtext", "nemo", "torchtitan", "torchtitan_0_1"]
+    "name",
+    [
+        "deepspeed",
+        "fsdp_composer",
+        "maxtext",
+        "nemo",
+        "torchtitan",
+        "torchtitan_0_1",
+        "transformers",
+    ],
 )
 def test_frameworks_change_streams_and_no_product(study_of: StudyOf, name: str) -> None:
     generic = study_of("llama3_8b")

@@ -85,7 +85,7 @@ def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) 
 
 def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
     """Read the settings of FSDP 1 and 2. A launcher starts it, or *by_trainer* Trainer itself."""
-    found.use("frameworks.pytorch_fsdp", "distributed_type")
+    found.use("frameworks.transformers", "distributed_type")
     if _strategy(found) == "3":
         read_reduction(found)
     if found.switch(f"{_FSDP}activation_checkpointing"):
@@ -246,7 +246,7 @@ def read_replicas(found: SettingCollector) -> None:
     """Set the layout of DistributedDataParallel: gradients all-reduced, nothing sharded."""
     ddp = table(TOOL)["ddp"]
     key = "distributed_type" if "distributed_type" in found else ""
-    found.use("frameworks.pytorch_fsdp", key, "DistributedDataParallel of PyTorch")
+    found.use("frameworks.transformers", key, "DistributedDataParallel of PyTorch")
     found.assume("layout", "zero", "0", "replicas hold all of the state")
     for name in ("bucket", "first_bucket"):
         found.assume("overlap", name, ddp[name], ddp["source"])

@@ -108,6 +108,11 @@ ROTARY: Mapping[str, Passes] = {
     "eager": Passes(
         Traffic(10, 10, kind="eager_rotary"), Traffic(10, 10, kind="eager_rotary")
     ),
+    # The same, whose halves are slices: the gradient of each is padded with zeros, and both are
+    # added up, in an order of its own that is copied back.
+    "sliced": Passes(
+        Traffic(10, 10, kind="eager_rotary"), Traffic(20, 17, kind="eager_rotary")
+    ),
     # A cast to fp32, the product of complex numbers, and a cast back.
     "complex": Passes(
         Traffic(6, 2, 4, kind="complex"), Traffic(6, 2, 4, kind="complex")

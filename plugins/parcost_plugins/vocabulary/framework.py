@@ -267,10 +267,11 @@ class Framework:
         "fused",
         "compiled",
         "eager",
+        "sliced",
         "complex",
         default="fused",
-        doc="rotary embeddings: a kernel for queries and one for keys, an operator for each step, "
-        "or a product of complex numbers in fp32 between casts",
+        doc="rotary embeddings: a kernel for queries and one for keys, an operator for each step "
+        "on chunks or on slices, or a product of complex numbers in fp32 between casts",
     )
     dropout: str = word(
         "fused",

@@ -74,7 +74,7 @@ def _read_batch(keys: TrainerKeys) -> None:
 def _read_fsdp(keys: TrainerKeys) -> None:
     """Read the sharding of FSDP2, over weights in the type of the checkpoint."""
     found, version = keys.found, keys.rules["version"]
-    found.use("frameworks.pytorch_fsdp", _ENGINE)
+    found.use("frameworks.transformers", _ENGINE)
     key = f"{_DIST}reshard_after_forward"
     reshard = found.switch(key)
     if reshard is None:

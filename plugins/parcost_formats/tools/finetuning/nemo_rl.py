@@ -169,7 +169,7 @@ def _read_job(found: SettingCollector) -> None:
 
 def _read_dtensor(found: SettingCollector) -> None:
     """Read the layout of FSDP2, whose shards are fp32 and whose reductions are fp32."""
-    found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
+    found.use("frameworks.transformers", why=f"{_VERSION}: FSDP2 of PyTorch")
     found.assume("layout", "zero", "3", f"{_VERSION}: fully_shard of each layer")
     degrees = {"tensor_parallel_size": "tp", "context_parallel_size": "cp"}
     for name, attribute in {**degrees, "expert_parallel_size": "ep"}.items():

@@ -319,7 +319,7 @@ class TrainerKeys:
             if any("bf16_zero_paper" in one for one in options.uses):
                 found.use(FRAMEWORK, why="DeepSpeed, whose precision --use has")
                 return not is_open
-            found.use("frameworks.pytorch_fsdp", why="FSDP of PyTorch, for --set layout.zero")
+            found.use("frameworks.transformers", why="FSDP of PyTorch, for --set layout.zero")
             read_reduction(found)
         elif not is_open:
             fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"

@@ -118,7 +118,7 @@ def _read_engine(found: SettingCollector) -> None:
         kind = str(found.value(key, "fsdp"))
         if kind not in ("fsdp", "fsdp2"):
             found.problem(key, f"the engine {kind} of verl is not read", "fsdp is")
-    found.use("frameworks.pytorch_fsdp", why=f"{_ENGINE}: FSDP of PyTorch")
+    found.use("frameworks.transformers", why=f"{_ENGINE}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
     _read_ulysses(found, _ULYSSES)
     ranks = found.value("engine.fsdp_size", -1)
@@ -144,7 +144,7 @@ def _read_engine(found: SettingCollector) -> None:
 
 def _read_layout(found: SettingCollector) -> None:
     """Read the sharding of FSDP, its ranks, and its data types."""
-    found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP of PyTorch")
+    found.use("frameworks.transformers", why=f"{_VERSION}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
     _read_ulysses(found, "ulysses_sequence_parallel_size")
     _read_types(found, _MODEL_TYPE[False])
