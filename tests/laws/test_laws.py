@@ -218,7 +218,7 @@ def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_collective_of_a_step_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not list(below_their_bounds(23, range(20), monkeypatch))
+    assert not list(below_their_bounds(23, range(40), monkeypatch))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ Two layers of width 256 with an MLP of 512 that has a gate, and a head of 1,024 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ def test_inputs_of_adapters_are_cast_to_their_type_and_back(
     study = read(recompute="full", more=text, **settings)
     found = dict.fromkeys("FBR", 0.0)
     for one in study.operators:
-        if one.name.endswith("cast of input"):
+        if one.name.startswith("adapter") and one.name.endswith("cast of input"):
             found[one.pass_] += one.bytes_ * sum(one.count)
     assert found == dict.fromkeys("FBR", 2 * 128 * bytes_)
 
@@ -136,10 +137,87 @@ def test_a_compiler_joins_the_casts_of_inputs(mode: str, casts: int, dropped: in
     found = {"cast of input": 0.0, "dropout": 0.0}
     for one in read(more=more).operators:
         kind = one.name.rpartition(", ")[2]
-        if kind in found and one.pass_ == "F":
+        if one.name.startswith("adapter") and kind in found and one.pass_ == "F":
             found[kind] += one.bytes_ * sum(one.count)
     elements = 2 * 128 * 2048
     assert found == {"cast of input": casts * elements, "dropout": dropped * elements}
+
+
+ELEMENTS = 128 * 256  # of the residual stream
+APART = "framework ours { separate_projections = on }"
+
+
+def moved(study: Study, name: str) -> list[float]:
+    """Return the bytes that operators move whose name matches *name*, in forward and in backward."""
+    found = dict.fromkeys("FB", 0.0)
+    for one in study.operators:
+        if re.fullmatch(name, one.name) and one.pass_ in found:
+            found[one.pass_] += one.bytes_ * sum(one.count)
+    return list(found.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "narrow", "wide"),
+    [
+        ("embedding", "", (2 + 2, 0), (4 + 4, 0)),
+        ("layer norms", "", (4 * (2 + 2), 4 * (3 * 2)), (4 * (4 + 4), 4 * (3 * 4))),
+        ("final norm", "", (2 + 2, 3 * 2), (4 + 4, 3 * 4)),
+        # The branch has 2 B; its gradient is cast from the sum's 4 B.
+        (
+            "residual additions",
+            "",
+            (4 * (2 + 2 + 2), 4 * (2 + 2 + 2)),
+            (4 * (4 + 2 + 4), 4 * (4 + 4 + 4 + 4 + 2)),
+        ),
+        # In each of two layers ahead of QKV and of gate and up, or of each of the five; the head.
+        (".*cast of input", "", (0, 0), (5 * 6, 5 * 6)),
+        (".*cast of input", APART, (0, 0), (11 * 6, 11 * 6)),
+        (".*cast of input", "framework ours { mode = compiled }", (0, 0), (0, 0)),
+        ("sum of the gradients.*", APART, (0, 2 * 3 * 6), (0, 2 * 3 * 12)),
+        # Operator by operator: no cast of the input, and none back ahead of the gain.
+        (
+            "final norm",
+            "framework ours { norm = composite }",
+            (4 * 2 + 7 * 4, 8 * 2 + 17 * 4),
+            (2 * 4 + 5 * 4, 6 * 4 + 15 * 4),
+        ),
+    ],
+)
+def test_an_embedding_in_float32_makes_the_residual_stream_so(
+    name: str, more: str, narrow: tuple[int, int], wide: tuple[int, int]
+) -> None:
+    assert moved(read(more=more), name) == [ELEMENTS * one for one in wide]
+    for settings in ({"weights": "2 B"}, {"zero": 3}):  # in bf16, or gathered in bf16
+        assert moved(read(more=more, **settings), name) == [ELEMENTS * one for one in narrow]
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "narrow", "wide"),
+    [
+        ("layer input", "", 2 * 2, 2 * 4),
+        ("MLP norm input", "", 2 * 2, 2 * 4),
+        ("final norm input", "", 2, 4),
+        # Products read copies of 2 B: one that they share, or one of each.
+        ("attention input", "", 2 * 2, 2 * 2),
+        ("attention input", APART, 2 * 2, 2 * 3 * 2),
+        ("MLP input", APART, 2 * 2, 2 * 2 * 2),
+        ("head input", APART, 2, 2),
+    ],
+)
+def test_checkpoints_of_a_wide_residual_stream_are_wide(
+    name: str, more: str, narrow: int, wide: int
+) -> None:
+    for settings, bytes_ in (({}, wide), ({"weights": "2 B"}, narrow), ({"zero": 3}, narrow)):
+        study = read(more=more, **settings)
+        found = [one for _, one in study.contributions("memory") if one.name == name]
+        assert sum(one.bytes_ * sum(one.count) for one in found) == bytes_ * ELEMENTS
+
+
+def test_each_adapter_keeps_its_copy_of_the_input() -> None:
+    for weights, copies in (("4 B", 3), ("2 B", 1)):
+        study = read(weights=weights, more="adapters { rank = 8 }")
+        found = [one for _, one in study.contributions("memory") if one.name == "attention input"]
+        assert sum(one.bytes_ * sum(one.count) for one in found) == 2 * copies * 2 * ELEMENTS
 
 
 def test_two_narrow_copies_of_a_weight_are_not_a_wide_one() -> None:

@@ -152,20 +152,20 @@ def test_a_row_with_experts(row: Make) -> None:
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [
-        ({"compile": True}, "mode               = compiled"),
-        ({"compile": False}, "mode               = eager"),
-        ({"cuda_graph_impl": "full_iteration"}, "cuda_graphs        = iteration"),
+        ({"compile": True}, "mode = compiled"),
+        ({"compile": False}, "mode = eager"),
+        ({"cuda_graph_impl": "full_iteration"}, "cuda_graphs = iteration"),
         (
             {"cuda_graph_impl": "local", "cuda_graph_scope": "full_iteration"},
-            "cuda_graphs        = iteration",
+            "cuda_graphs = iteration",
         ),
         (
             {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "['attn', 'moe_router']"},
-            "cuda_graphs        = layer",
+            "cuda_graphs = layer",
         ),
         (
             {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "['moe_router']"},
-            "cuda_graphs        = none",
+            "cuda_graphs = none",
         ),
     ],
 )

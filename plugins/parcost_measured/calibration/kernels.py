@@ -193,7 +193,7 @@ class Tables:
             if traffic.kind != "plain":
                 share = float(getattr(chosen, f"{traffic.kind}_efficiency"))
             moved += float(traffic.bytes_(element)) * elements / share
-            kernels += traffic.kernels
+            kernels += float(traffic.kernels)
         place = self._constant("memory_efficiency", device)
         constant = self.constants[place]
         rate = float(study[Cluster].device.memory_bandwidth)

@@ -12,6 +12,7 @@ from parcost import Check, Memory, Real, Study, block_name, hookimpl, record
 from parcost.numeric import all_of, any_of, maximum, where
 from parcost_plugins.model.elementwise import (
     ADDED,
+    CAST,
     DROPOUT,
     FP32,
     Passes,
@@ -36,13 +37,11 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.run_choices import adapter_casts
+from parcost_plugins.vocabulary.run_choices import NORMED, adapter_casts
 
 LORA = "Hu et al. 2021 (LoRA), section 4.1"
 QLORA = "Dettmers et al. 2023 (QLoRA), section 3"
 
-#: A cast of the input between the type of activations and float32, and of its gradient.
-_CAST = Passes(Traffic(1, 1, 1), Traffic(1, 1, 1))
 #: The output is scaled, and added to that of the frozen matrix; the gradient is scaled back. A
 #: compiled layer has one kernel for both, and scales the gradient in the product.
 _SCALED = {
@@ -67,6 +66,11 @@ class _Adapter:
     outputs: LayerSpan
     target: str
     place: str = "layer"
+
+    @property
+    def normed(self) -> bool:
+        """Whether its input is the output of a norm."""
+        return self.target in NORMED
 
     def elements(self, rank: Real) -> Real:
         """Return the parameters of both matrices."""
@@ -133,7 +137,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         casts = adapter_casts(study, each.target)
         if any_of(casts > 0):
             moved = casts * read
-            yield from elementwise(f"{name}, cast of input", _CAST, moved, e, span, times=casts)
+            yield from elementwise(f"{name}, cast of input", CAST, moved, e, span, times=casts)
         if adapters.dropout:
             dropped = where(casts > 0, FP32, e)
             yield from elementwise(f"{name}, dropout", DROPOUT["eager"], read, dropped, span)
@@ -144,9 +148,11 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             yield from linear(
                 f"{name}, {matrix}", tokens, n, k, layers, role="adapter", source=LORA, trained=True
             )
-        written = tokens * each.writes
+        written, summed = tokens * each.writes, rank.residual_element if each.normed else e
         yield from elementwise(f"{name}, scaled and added", _SCALED[mode], written, e, each.outputs)
-        yield traffic_stream(f"{name}, sum of input gradients", ADDED, read, e, "B", span.count)
+        yield traffic_stream(
+            f"{name}, sum of input gradients", ADDED, read, summed, "B", span.count
+        )
     if adapters.base is not None:
         dequantized = Traffic(1, adapters.base.bytes_ / e + 1.0)
         for frozen in _frozen(rank):

@@ -19,6 +19,7 @@ from parcost_plugins.model.elementwise import (
     elementwise,
     traffic_stream,
 )
+from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.model.rulebook import RULES
@@ -143,6 +144,8 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         again=sum(made, 0.0),
         trained=rank.trains_model,
     )
+    products = 3 if rank.fusion.separate_projections else 1
+    yield from input_casts(rank, "QKV projection", products, span.rerun_none(not made))
     fusion, turned = rank.fusion, (rank.heads + rank.kv_heads) * d * tokens
     if model.qk_norm:
         norm = NORMS[fusion.norm]
@@ -173,7 +176,7 @@ def _gradient_sums(rank: Rank) -> Iterator[Stream]:
             "sum of the gradients of queries, keys and values",
             added,
             tokens * h,
-            rank.element,
+            rank.residual_element,
             "B",
             span.count,
         )
@@ -210,10 +213,9 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     span = rank.all_layers
     if rank.keeps_input("query", "key", "value"):
-        yield from rank.saved_tensor(
-            "attention input",
-            f"{rank.gathered_elements_text} q",
-            span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
+        again = rank.recompute.norms or rank.remakes_outputs
+        yield from rank.saved_input(
+            "attention input", span.rerun_all(again), "query", "key", "value"
         )
     for part, _ in _projections(rank):
         symbol = "a" if part == "queries" else "k"

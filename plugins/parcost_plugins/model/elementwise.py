@@ -23,9 +23,9 @@ FP32 = 4.0  # bytes of an element in full precision
 class Traffic(NamedTuple):
     """The memory traffic per element of the kernels in one pass, and the number of kernels."""
 
-    kernels: float
+    kernels: Real
     tensors: Real  # elements as wide as activations
-    wide: float = 0.0  # elements in fp32
+    wide: Real = 0.0  # elements in fp32
     masks: float = 0.0  # elements of dropout masks, of a byte each
     kind: StreamKind = "plain"
     steps: float = 0.0  # elements that are made one by one
@@ -119,6 +119,8 @@ ROTARY: Mapping[str, Passes] = {
     ),
 }  # fmt: skip
 
+#: A cast from float32 to the type of activations, and of the gradient on the way back.
+CAST = Passes(Traffic(1, 1, 1), Traffic(1, 1, 1))
 #: The branch and the stream in, their sum out; of backward, the sum of the gradients of both.
 RESIDUAL = Passes(Traffic(1, 3), Traffic(1, 3))
 #: Dropout of the branch, with its mask. Fused with the addition, forward adds the mask alone.
@@ -224,6 +226,35 @@ REORDERED = Passes(COPIED, COPIED)
 SUMMED = Traffic(1, 1)
 #: Zeros, for a gradient that is added to.
 FILLED = Traffic(1, 1)
+
+
+def norm_passes(implementation: str, wide: Real) -> Passes:
+    """Return the kernels of a norm whose input is in fp32 where *wide* is 1.
+
+    Operator by operator such a norm has no casts: of its input, and back ahead of the gain.
+    """
+    passes, spared = NORMS[implementation], 2.0 * wide
+    if implementation != "composite":
+        return passes
+    forward, backward = (
+        one._replace(
+            kernels=one.kernels - spared, tensors=one.tensors - spared, wide=one.wide - spared
+        )
+        for one in passes
+    )
+    return Passes(forward, backward)
+
+
+def residual_passes(wide: Real) -> Passes:
+    """Return the kernels of a residual addition to a stream in fp32 where *wide* is 1.
+
+    The gradient of the branch is then cast to the type of activations.
+    """
+    (forward, backward), narrow = RESIDUAL, 2.0 * wide
+    return Passes(
+        forward._replace(tensors=forward.tensors - narrow, wide=narrow),
+        Traffic(backward.kernels + wide, backward.tensors - narrow, 2.0 * narrow),
+    )
 
 
 def elementwise(

@@ -50,12 +50,12 @@ def operators(study: Study) -> Iterator[Stream]:
     rank = rank_of(study)
     if rank.model.is_nominal:
         return
-    count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.element)
+    count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.residual_element)
     yield traffic_stream("embedding", LOOKUP, *whole, "F", count)
     if rank.trains_model:
         yield traffic_stream("embedding", SCATTER, *whole, "W", count)
         # The gradient of a table is as large as the table, and is made of zeros first.
-        table = (rank.vocabulary * rank.model.hidden, rank.element)
+        table = (rank.vocabulary * rank.model.hidden, rank.residual_element)
         yield traffic_stream("zeros of the embedding's gradient", FILLED, *table, "W", count)
     if rank.training.dropout:
         forward, backward = DROPOUT["eager"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from parcost import Memory, Real, Study, hookimpl
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
+from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
@@ -86,6 +87,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         host=HEAD_COLUMNS,
         trained=rank.trains_model,
     )
+    yield from input_casts(rank, "head", 1, span)
     yield from elementwise(
         "cross entropy",
         LOSS[rank.fusion.loss],

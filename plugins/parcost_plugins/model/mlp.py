@@ -14,6 +14,7 @@ from parcost_plugins.model.elementwise import (
     elementwise,
     traffic_stream,
 )
+from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import KEPT, SAVED, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
@@ -117,6 +118,8 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         again=len(made) * rank.ffn,
         trained=rank.trains_model,
     )
+    products = ups if rank.fusion.separate_projections else 1
+    yield from input_casts(rank, _up_name(rank), products, span.rerun_none(not made))
     activation = GATED[rank.fusion.activation] if rank.model.gated else PLAIN
     yield from elementwise(
         "MLP activation",
@@ -134,7 +137,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             "sum of the gradients of gate and up",
             ADDED,
             tokens * h,
-            rank.element,
+            rank.residual_element,
             "B",
             span.count,
         )
@@ -153,11 +156,8 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.model.is_nominal or not any(span.count):
         return
     if rank.keeps_input("gate", "up"):
-        yield from rank.saved_tensor(
-            "MLP input",
-            f"{rank.gathered_elements_text} q",
-            span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
-        )
+        again = rank.recompute.norms or rank.remakes_outputs
+        yield from rank.saved_input("MLP input", span.rerun_all(again), "gate", "up")
     span = span.rerun_all(rank.recompute.mlp)
     kept = [part for part in _parts(rank) if rank.keeps(part)]
     made = [part for part in _parts(rank) if not rank.keeps(part)]

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from operator import sub
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.elementwise import DROPOUT, NORMS, RESIDUAL, elementwise
+from parcost.numeric import any_of
+from parcost_plugins.model.elementwise import (
+    CAST,
+    DROPOUT,
+    elementwise,
+    norm_passes,
+    residual_passes,
+)
 from parcost_plugins.model.passes import LayerSpan, single_run
 from parcost_plugins.model.rank import KEPT, UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
@@ -57,8 +64,8 @@ def operators(study: Study) -> Iterator[Stream]:
     model, span = rank.model, rank.all_layers
     if model.is_nominal:
         return
-    twice, size = span.times(2), (rank.residual_elements, rank.element)
-    norm = NORMS[rank.fusion.norm]
+    twice, size = span.times(2), (rank.residual_elements, rank.residual_element)
+    norm = norm_passes(rank.fusion.norm, rank.is_residual_wide)
     if model.norms:
         norms = span.times(model.norms).rerun_all(rank.recompute.norms)
         yield from elementwise("layer norms", norm, *size, norms)
@@ -66,7 +73,9 @@ def operators(study: Study) -> Iterator[Stream]:
         yield from elementwise("embedding norm", norm, *size, single_run(on_first(study)))
     yield from elementwise("final norm", norm, *size, single_run(on_last(study)))
     again = span.reruns if rank.stops_early else twice.reruns
-    yield from elementwise("residual additions", RESIDUAL, *size, LayerSpan(twice.count, again))
+    size = (rank.residual_elements, rank.element)
+    added = residual_passes(rank.is_residual_wide)
+    yield from elementwise("residual additions", added, *size, LayerSpan(twice.count, again))
     if rank.training.dropout:
         dropout = DROPOUT[rank.fusion.dropout]
         yield from elementwise("residual dropout", dropout, *size, twice)
@@ -84,7 +93,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if model.is_nominal:
         return
     text, span = rank.residual_text, rank.all_layers
-    formula = rank.formula(f"{text} e")
+    formula = rank.formula(f"{text} z")
     # A norm that keeps its input in fp32 casts it first: no operator reads the narrower one again.
     again = rank.recompute.norms or rank.remakes_outputs
     casts = rank.fusion.norm == "composite" and bool(model.norms) and not again
@@ -93,36 +102,44 @@ def memory(study: Study) -> Iterator[Memory]:
         yield rank.kept_memory("layer input", formula, read)
     if not (model.parallel_residual or casts):
         yield from rank.saved_tensor(
-            "MLP norm input", f"{text} e", span.rerun_none(rank.keeps("output"))
+            "MLP norm input", f"{text} z", span.rerun_none(rank.keeps("output"))
         )
     if model.norms > 2 and not casts:
         inputs = model.norms - 2
         yield from rank.saved_tensor(
             "inputs of norms behind attention and MLP",
-            f"{inputs} {text} e",
+            f"{inputs} {text} z",
             span,
             source=KEPT,
         )
     if rank.training.framework.keeps_stage_outputs:
         share = "s b h / t" if stage_messages(study) == "partitioned" else text
-        sent = rank.formula(f"{share} e", source=KEPT)
+        sent = rank.formula(f"{share} z", source=KEPT)
         yield rank.kept_memory("stage output", sent, before_last(study), freed=1.0, tag=ENDS)
     if rank.fusion.norm == "composite" and model.norms:
         # The square and the product read the input in fp32, the gain what it multiplies.
         yield from rank.saved_tensor(
             "what norms keep in fp32 and behind it",
-            f"{model.norms} {text} (4 + e)",
+            f"{model.norms} {text} (4 + z)",
             span.rerun_all(again),
             source=KEPT,
         )
     if rank.training.dropout:
         yield from rank.saved_tensor("residual dropout masks", f"2 {text}", span, freed=1.0)
     if model.embedding_norm:
-        behind = rank.formula(f"{text} e", source=KEPT)
+        behind = rank.formula(f"{text} z", source=KEPT)
         yield rank.kept_memory("embedding norm input", behind, on_first(study), tag=ENDS)
     yield rank.kept_memory(
         "final norm input", formula, on_last(study), freed=1.0, moments=UNTIL_LAYERS, tag=ENDS
     )
+
+
+def input_casts(rank: Rank, name: str, products: float, span: LayerSpan) -> Iterator[Stream]:
+    """Yield the casts of a normed input in fp32 to the type of products, one for each product."""
+    if any_of(rank.casts_inputs > 0):
+        times, whole = rank.casts_inputs * products, rank.tokens * rank.model.hidden
+        name = f"{name}, cast of input"
+        yield from elementwise(name, CAST, times * whole, rank.element, span, times=times)
 
 
 def norm_parameters(rank: Rank) -> Real:

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Formula, Memory, Moment, Real, Study, attribute, formula, symbols_of
-from parcost.numeric import all_of, is_array, maximum
+from parcost.numeric import all_of, any_of, is_array, maximum, where
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import LayerSpan
 from parcost_plugins.vocabulary import (
@@ -26,7 +26,12 @@ from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_s
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
-from parcost_plugins.vocabulary.run_choices import recomputed_modules, stops_early
+from parcost_plugins.vocabulary.run_choices import (
+    adapter_casts,
+    recomputed_modules,
+    residual_bytes,
+    stops_early,
+)
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Source of tensors outside of the layers in that paper.
@@ -129,6 +134,22 @@ class Rank:
     def element(self) -> Real:
         """Bytes per element of an activation."""
         return self.training.precision.activation
+
+    @cached_property
+    def residual_element(self) -> Real:
+        """Bytes per element of the residual stream."""
+        return residual_bytes(self.study)
+
+    @cached_property
+    def is_residual_wide(self) -> Real:
+        """1 if the residual stream is wider than other activations, else 0."""
+        return where(self.residual_element > self.element, 1.0, 0.0)
+
+    @cached_property
+    def casts_inputs(self) -> Real:
+        """1 if autocast casts the normed input of each product in a kernel of its own, else 0."""
+        mode = self.study[KernelChoice].mode or self.training.framework.mode
+        return 0.0 if mode == "compiled" else self.is_residual_wide
 
     @property
     def saved_element_size(self) -> Real:
@@ -287,6 +308,25 @@ class Rank:
                 moments=("backward",),
             )
 
+    def _input_copies(self, *targets: str) -> Real:
+        """Return the copies of the input of *targets* that their products keep: one, if shared."""
+        adapters = self.study.get(Adapters)
+        here = [target for target in targets if target != "gate" or self.model.gated]
+        if adapters is None:
+            count = len(here) if self.fusion.separate_projections else 1
+            return where(self.casts_inputs > 0, float(count), 1.0)
+        groups = [one for one in adapters.groups(gated=self.model.gated) if one[0] in here]
+        casts = adapter_casts(self.study, here[0])
+        return where(casts > 0, float(max(len(groups), 1)), 1.0)
+
+    def saved_input(self, name: str, span: LayerSpan, *targets: str) -> Iterator[Memory]:
+        """Yield the input of the products *targets*, each with its own copy if it casts it."""
+        text, copies = f"{self.gathered_elements_text} q", self._input_copies(*targets)
+        if any_of(copies > 1):
+            yield from self.saved_tensor(name, f"c {text}, c copies", span, {"c": (copies, "")})
+        else:
+            yield from self.saved_tensor(name, text, span)
+
     def kept_memory(
         self,
         name: str,
@@ -363,6 +403,7 @@ _ATTRIBUTES: dict[str, tuple[Callable[[Rank], object], str, str]] = {
     "v": (lambda r: r.model, "head_dim", ""),
     "e": (lambda r: r.training.precision, "activation", "B"),
     "q": (lambda r: r.training.precision, "activation", "B"),
+    "z": (lambda r: r.training.precision, "activation", "B"),
 }
 _SYMBOLS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "s": lambda r: (r.sequence, ""),
@@ -384,6 +425,7 @@ _SYMBOLS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "u": lambda r: (r.layout.etp, ""),
     "e": lambda r: (r.element, "B"),
     "q": lambda r: (r.saved_element_size, "B"),
+    "z": lambda r: (r.residual_element, "B"),
     "n": lambda r: (r.model.saved, "B"),
     "o": lambda r: (r.core_output_size, "B"),
     "g": lambda r: (r.activation_input_size, "B"),

@@ -220,8 +220,21 @@ def shards_weights(study: Study) -> bool:
     return zero_stage(study) == 3
 
 
+def residual_bytes(study: Study) -> Real:
+    """Return the bytes of an element of the residual stream.
+
+    Autocast leaves an embedding in float32 as it is, so that all sums with it are in float32.
+    """
+    adapters, precision = study.get(Adapters), study[Training].precision
+    narrow = precision.activation
+    held = precision.wide_weights if adapters is None else adapters.weights
+    if shards_weights(study):
+        held = precision.gather if adapters is None else narrow
+    return maximum(narrow, held)
+
+
 #: Targets of adapters whose input is the output of a norm.
-_NORMED = ("query", "key", "value", "gate", "up", "head")
+NORMED = ("query", "key", "value", "gate", "up", "head")
 
 
 def adapter_casts(study: Study, target: str) -> Real:
@@ -233,12 +246,11 @@ def adapter_casts(study: Study, target: str) -> Real:
     adapters, precision = study[Adapters], study[Training].precision
     if (study[KernelChoice].mode or study[Training].framework.mode) == "compiled":
         return 0.0
-    narrow, trained, frozen = precision.activation, precision.wide_weights, adapters.weights
-    if shards_weights(study):
-        trained, frozen = precision.gather, narrow
+    narrow = precision.activation
+    trained = precision.gather if shards_weights(study) else precision.wide_weights
     peft = adapters.cast_inputs and adapters.base is None
     casts = where(trained > narrow, 2.0, 0.0) if peft else 0.0
-    return where(frozen > narrow, 1.0, casts) if target in _NORMED else casts
+    return where(residual_bytes(study) > narrow, 1.0, casts) if target in NORMED else casts
 
 
 def copies_buckets(study: Study) -> bool:
