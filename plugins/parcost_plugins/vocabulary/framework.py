@@ -334,7 +334,7 @@ class Framework:
         "joined",
         "divided",
         default="none",
-        doc="how gradients reach the buffer that is reduced (ZeRO 3): made in it; joined there, in "
+        doc="way of gradients to the buffer that is reduced (ZeRO 3): made in it; joined there, in "
         "the type of the message; or joined and then divided, in the type of the products",
     )
     loss: str = word(
@@ -418,7 +418,7 @@ class Framework:
     )
     bucket_copies: bool = switch(
         default=False,
-        doc="under ZeRO gradients are copied into a bucket that has room for them, joined and "
+        doc="gradients under ZeRO are copied into a bucket that has room for them, joined and "
         "divided before they are reduced",
     )
     update_gradients: Real = quantity(
