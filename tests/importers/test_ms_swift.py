@@ -27,12 +27,12 @@ def test_ms_swift_accumulates_to_sixteen_sequences(run_command: Run) -> None:
     text = SWIFT.replace("--gradient_accumulation_steps 4", "").replace("=8", "=2")
     text = text.replace("batch_size 1", "batch_size 3").replace("Qwen3-8B", "Qwen3-0.6B")
     done = run_command(
-        "eval", "run.sh", "--use", "catalog.systems.dgx_h100", files={"run.sh": text}
+        "eval", "run.sh", "--full", "--use", "catalog.systems.dgx_h100", files={"run.sh": text}
     )
     assert done.code == 0, done.err
     shown = " ".join(done.out.split())
-    assert "training.global_batch = 18 sequences" in shown
-    assert "training.micro_batches = 3 " in shown
+    assert "training.global_batch 18 sequences" in shown
+    assert "training.micro_batches 3 " in shown
 
 
 def test_two_names_of_a_batch_with_other_values_are_an_error() -> None:
