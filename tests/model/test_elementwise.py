@@ -13,7 +13,7 @@ import pytest
 from parcost import Memory, Study, block_type
 from parcost_plugins.model import elementwise
 from parcost_plugins.model.elementwise import Passes
-from parcost_plugins.vocabulary import Framework, Gemm, KernelChoice, Stream
+from parcost_plugins.vocabulary import Framework, Gemm, KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.operators import STEP_KINDS, STREAM_KINDS
 
 StudyOf = Callable[..., Study]
@@ -220,6 +220,25 @@ def test_kernels_of_an_eager_layer_are_as_many_as_its_code_calls(study_of: Study
         if isinstance(op, Stream) and op.pass_ in issued and max(op.count) >= 32:
             issued[op.pass_] += op.kernels * max(op.count) / 32  # type: ignore[operator]
     assert issued == {"F": 2 + 6 + 2 + 2, "B": 4 + 6 + 3 + 2 + 3}
+
+
+@pytest.mark.parametrize("name", ["transformers", "deepspeed"])
+def test_a_layer_of_transformers_issues_the_kernels_of_its_streams(
+    study_of: StudyOf, name: str
+) -> None:
+    """Norms 2 x 8, rotary 2 x 5, activation and product, additions 2; and their gradients."""
+    study = study_of(
+        "llama3_8b", training=f"framework = {name}", extra=f"use catalog.frameworks.{name}"
+    )
+    issued = {"F": 0.0, "B": 0.0}
+    for op in study.operators:
+        if isinstance(op, Stream) and op.pass_ in issued and max(op.count) >= 32:
+            issued[op.pass_] += op.kernels * max(op.count) / 32  # type: ignore[operator]
+    assert issued == {"F": 16 + 10 + 2 + 2, "B": 32 + 20 + 3 + 2 + 3}
+    framework = study[Training].framework
+    # with seven products and the core; twice as many products, and three kernels of the core
+    assert framework.forward_kernels == issued["F"] + 7 + 1
+    assert framework.backward_kernels == issued["B"] + 14 + 3
 
 
 @pytest.mark.parametrize(
