@@ -93,7 +93,7 @@ def accumulating_share(study: Study) -> Real:
     """
     training = study[Training]
     is_zeroed = training.framework.zeroes_gradients or training.precision.gradient_copies != 0
-    return where(is_zeroed, 1.0, 1.0 - 1.0 / training.micro_batches)
+    return where(is_zeroed, 1.0, 1.0 - 1.0 / maximum(training.micro_batches, 1.0))
 
 
 def runs_experts_apart(study: Study) -> Real:
