@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.plugins.discovery import load_selection
+from parcost.plugins.discovery import load
 from parcost.plugins.selection import PluginSelection
 from parcost_apps.batch.fingerprints import Environment
 from parcost_apps.cli import main
@@ -172,10 +172,7 @@ def test_plugins_of_one_name_do_not_mix() -> None:
         (package / "__init__.py").write_text(text, encoding="utf-8")
         costs = LOADER.replace("3.0", f"{stall}")
         (package / "costs.py").write_text(costs, encoding="utf-8")
-    session, other = (
-        parcost.Session(load_selection(PluginSelection(files=[f"{folder}/lazy"])))
-        for folder in ("one", "two")
-    )
+    session, other = (parcost.Session(load(files=[f"{folder}/lazy"])) for folder in ("one", "two"))
     (one,), (two,) = (s.load("specs/a.par") for s in (session, other))
     times = [scenario.evaluate().result.outcome for scenario in (two, one)]
     assert times[0] is not None

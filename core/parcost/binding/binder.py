@@ -60,7 +60,9 @@ class Binder(Binding):
         self._read_study()
         self.definitions.build(preludes, self.module, self.study)
         self.diagnostics += self.definitions.diagnostics
-        self._imply()
+        for type_ in self.types.values():  # blocks that need neither a label nor an attribute
+            if type_.may_be_implied:
+                self.definitions.table.setdefault((type_.kind, ""), Definition(type_, "", None))
         self._apply_overrides()
         blocks: dict[type, tuple[Any, ...]] = {}
         for definition in self.definitions.table.values():
@@ -94,12 +96,6 @@ class Binder(Binding):
     def _is_set(self, definition: Definition) -> bool:
         given = any((id(definition), name) in self._given for name in definition.type.fields)
         return given or any(self._is_set(child) for child in definition.children.values())
-
-    def _imply(self) -> None:
-        """Create the blocks that need neither a label nor an attribute."""
-        for type_ in self.types.values():
-            if type_.may_be_implied and (type_.kind, "") not in self.definitions.table:
-                self.definitions.table[type_.kind, ""] = Definition(type_, "", None)
 
     def _apply_overrides(self) -> None:
         for path, node in self.overrides.items():

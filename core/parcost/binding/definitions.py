@@ -299,7 +299,7 @@ def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
             return None
         named = other.labelled(rest[0])
         return (other, named) if named is not None else None
-    for one in module.scope():
+    for one in module.scope:
         own = one.labelled(first)
         if own is not None:
             return one, own
@@ -325,6 +325,8 @@ def _unknown_attribute(
         help = f"write `{child} NAME {{ ... }}` inside"
         return problem("unknown-attribute", message, item.name.span, help=help)
     known = [n for n, f in fields.items() if f.kind != "children"]
+    more = f", and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    listed = f"it has {', '.join(f'`{n}`' for n in known[:_MOST_NAMES])}{more}"
     message = f"`{kind}` has no attribute `{name}`"
     help = (
         types[kind].former.get(name)
@@ -333,7 +335,7 @@ def _unknown_attribute(
         or _elsewhere(name, types)
         or _as_block(name, types)
         or did_you_mean(name, known)
-        or _all(known)
+        or listed
     )
     return problem("unknown-attribute", message, item.name.span, help=help)
 
@@ -393,9 +395,3 @@ def _as_block(name: str, types: Mapping[str, BlockType]) -> str | None:
         return None
     called = "" if types[name].label == "none" else " NAME"
     return f"`{name}` is a block of its own: write `{name}{called} {{ ... }}`"
-
-
-def _all(names: Sequence[str]) -> str:
-    listed = ", ".join(f"`{name}`" for name in names[:_MOST_NAMES])
-    more = len(names) - _MOST_NAMES
-    return f"it has {listed}" + (f", and {more} more" if more > 0 else "")

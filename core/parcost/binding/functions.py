@@ -30,6 +30,7 @@ from parcost.numeric import maximum, minimum
 
 if TYPE_CHECKING:
     from parcost.language.text import Span
+    from parcost.numeric import Real
 
 LONGEST_LIST = 1_000_000
 
@@ -57,10 +58,9 @@ def functions() -> list[str]:
     return sorted(_FUNCTIONS)
 
 
-def _extreme(name: str) -> Callable[[s.FunctionCall, list[Value]], Value]:
+def _extreme(pick: Callable[[Real, Real], Real]) -> Callable[[s.FunctionCall, list[Value]], Value]:
     def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
 
-        pick = minimum if name == "min" else maximum
         numbers = [number(a, n.span) for a, n in zip(arguments, node.arguments, strict=True)]
         result = numbers[0].number
         for operand, argument in zip(numbers[1:], node.arguments[1:], strict=True):
@@ -72,19 +72,18 @@ def _extreme(name: str) -> Callable[[s.FunctionCall, list[Value]], Value]:
     return apply
 
 
-def _elementwise(name: str, *, plain: bool) -> Callable[[s.FunctionCall, list[Value]], Value]:
+def _elementwise(name: str) -> Callable[[s.FunctionCall, list[Value]], Value]:
     def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
         operand = number(arguments[0], node.arguments[0].span)
-        if plain and operand.dimension != ONE:
+        if operand.dimension != ONE:
             message = f"`{name}` takes a plain number"
             raise error_at(
                 "wrong-dimension", message, node.arguments[0].span, f"this is {describe(operand)}"
             )
         import numpy as np
 
-        function = {"ceil": np.ceil, "floor": np.floor, "log2": np.log2, "sqrt": np.sqrt}[name]
         with np.errstate(invalid="ignore", divide="ignore"):
-            result = function(operand.number)
+            result = getattr(np, name)(operand.number)
         if not np.ndim(result):
             result = float(result)
         return evolve(operand, number=finite(result, node.span))
@@ -176,12 +175,12 @@ def _scalar(value: Quantity, span: Span) -> float:
 _ONE = "write one number here, or a study for each value"
 _MANY = 10_000
 _FUNCTIONS: dict[str, tuple[int, int, Callable[[s.FunctionCall, list[Value]], Value]]] = {
-    "min": (1, _MANY, _extreme("min")),
-    "max": (1, _MANY, _extreme("max")),
-    "ceil": (1, 1, _elementwise("ceil", plain=True)),
-    "floor": (1, 1, _elementwise("floor", plain=True)),
-    "log2": (1, 1, _elementwise("log2", plain=True)),
-    "sqrt": (1, 1, _elementwise("sqrt", plain=True)),
+    "min": (1, _MANY, _extreme(minimum)),
+    "max": (1, _MANY, _extreme(maximum)),
+    "ceil": (1, 1, _elementwise("ceil")),
+    "floor": (1, 1, _elementwise("floor")),
+    "log2": (1, 1, _elementwise("log2")),
+    "sqrt": (1, 1, _elementwise("sqrt")),
     "bytes": (1, 1, _bytes),
     "range": (2, 3, _range),
     "divisors": (1, 1, _divisors),

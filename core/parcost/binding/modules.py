@@ -9,6 +9,7 @@ imports bring the one block that they name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,11 @@ class Module:
     beside: Mapping[Path, str] = Factory(dict)  # texts of other files that it is read from
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     laid: dict[int, Any] = Factory(dict)  # definitions of a catalogue's inner blocks, by their id
-    _labelled: dict[str, s.Block] = Factory(dict)
-    _scope: list[Module] = Factory(list)
 
+    @cached_property
     def scope(self) -> list[Module]:
-        """Return this file and those merged into it, each once, in the order of lookup."""
-        if not self._scope:
-            self._scope = _reached(self, lambda one: one.merged)
-        return self._scope
+        """This file and those merged into it, each once, in the order of lookup."""
+        return _reached(self, lambda one: one.merged)
 
     def closure(self) -> list[Module]:
         """Return this file and every file that it imports, each once."""
@@ -105,10 +103,11 @@ class Module:
 
     def labelled(self, label: str) -> s.Block | None:
         """Return the first block of the file that carries *label*."""
-        if len(self._labelled) == 0:
-            for block in reversed(self.blocks):
-                self._labelled[label_of(block)] = block
         return self._labelled.get(label) if label else None
+
+    @cached_property
+    def _labelled(self) -> Mapping[str, s.Block]:
+        return {label_of(block): block for block in reversed(self.blocks)}
 
 
 def _reached(module: Module, inner: Callable[[Module], Sequence[Module]]) -> list[Module]:
@@ -317,7 +316,8 @@ class Loader:
         """Merge the measured runs that the command line adds, as blocks or as files of runs."""
         for number, given in enumerate(module.reading.anchors, 1):
             if "=" in given and not Path(given).exists():
-                for item in _anchor_items(given, number):
+                text = f"{_ANCHOR} given_{number} {{ {given} }}\n"
+                for item in _parse_whole(Source(f"--anchor {given}", text)).items:
                     self._item(item, module, root)
                 continue
             tool = self.tool_of(given, _ANCHOR)
@@ -567,18 +567,15 @@ def use_items(reading: ImportOptions) -> Sequence[s.Statement]:
     if not reading.uses:
         return ()
     text = "".join(f"use {entry}\n" for entry in reading.uses)
-    tree, found = parse(Source("--use", text))
-    if found:
-        raise SpecError(found)
+    tree = _parse_whole(Source("--use", text))
     return [item for item in tree.items if isinstance(item, s.Statement)]
 
 
-def _anchor_items(given: str, number: int) -> Sequence[s.Item]:
-    """Return the block of a measured run whose attributes the command line gives."""
-    tree, found = parse(Source(f"--anchor {given}", f"{_ANCHOR} given_{number} {{ {given} }}\n"))
+def _parse_whole(source: Source) -> s.Block:
+    tree, found = parse(source)
     if found:
         raise SpecError(found)
-    return tree.items
+    return tree
 
 
 def _several_blocks(target: s.Text, alias: s.Name, kinds: Sequence[str]) -> SpecError:

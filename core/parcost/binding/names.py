@@ -84,7 +84,7 @@ class NameResolver:
         """Return the let that *word* names in *module*, and the file that has it."""
         if module is self.binder.module and word in self.binder.study_lets:
             return self.binder.study_lets[word], module
-        for other in module.scope():
+        for other in module.scope:
             if word in other.lets:
                 return other.lets[word], other
         return None

@@ -85,43 +85,6 @@ class Entry:
     text: str = field(repr=False)
     remembered: bool = False
 
-    @classmethod
-    def of(cls, head: Mapping[str, Any], text: str) -> Entry:
-        """Return the entry of a *head* and a text, read from a cache or a shard.
-
-        Raises:
-            KeyError, TypeError, ValueError: The head is not that of an entry.
-        """
-        name = head["name"]
-        return cls(
-            path=str(head["path"]),
-            name=None if name is None else str(name),
-            exit_code=int(head["exit_code"]),
-            reasons=tuple(map(str, head["reasons"])),
-            problems=tuple(
-                Problem(text=str(full), line=str(one), shown=bool(shown))
-                for full, one, shown in head["problems"]
-            ),
-            faults=tuple(map(str, head["faults"])),
-            missing=tuple((str(figure), str(hint)) for figure, hint in head["missing"]),
-            part=head["part"],
-            text=text,
-            remembered=True,
-        )
-
-    def head(self) -> dict[str, Any]:
-        """Return all fields except the text, as plain data."""
-        return {
-            "path": self.path,
-            "name": self.name,
-            "exit_code": self.exit_code,
-            "reasons": list(self.reasons),
-            "problems": [[p.text, p.line, p.shown] for p in self.problems],
-            "faults": list(self.faults),
-            "missing": [list(pair) for pair in self.missing],
-            "part": self.part,
-        }
-
     @property
     def rejected(self) -> bool:
         """Whether there is no report."""

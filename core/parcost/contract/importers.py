@@ -64,12 +64,10 @@ class ImportOptions:
             )
             for name, _ in self.environment
         ]
-        if self.recipe:
-            without.append((f"--recipe {self.recipe}", evolve(self, recipe="")))
-        if self.family:
-            without.append((f"--as {self.family}", evolve(self, family="")))
-        if self.text_only:
-            without.append(("--text-only", evolve(self, text_only=False)))
+        options = {"recipe": f"--recipe {self.recipe}", "family": f"--as {self.family}"}
+        for name, option in {**options, "text_only": "--text-only"}.items():
+            if getattr(self, name):
+                without.append((option, evolve(self, **{name: getattr(PLAIN, name)})))
         for option, other in without:
             if not has_effect(other):
                 yield Diagnostic(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from attrs import field
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.checks import Check
 from parcost.contract.fields import Record, rule
+from parcost.language.errors import ParcostError, PluginError
 from parcost.numeric import Mask, Real, all_of
 from parcost.records import record
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from parcost.contract.entries import Entry, Part
     from parcost.contract.forms import Form, WebPage
     from parcost.contract.page import Paper
+    from parcost.contract.plugin import Plugin
     from parcost.contract.traces import StepTrace
 
 
@@ -200,3 +203,45 @@ class TimelineFileExporter(ABC):
         Raises:
             SpecError: The format cannot show one of them, or it is too large.
         """
+
+
+AnyExporter: TypeAlias = Exporter | FileExporter | TimelineExporter | TimelineFileExporter
+
+
+class ExportTarget(Protocol):
+    """The target of an exporter: a text stream, or a file or folder that the exporter saves."""
+
+    def put(self, text: str) -> None:
+        """Write a piece of text."""
+
+    def save_with(self, save: Callable[[Path], None]) -> None:
+        """Let *save* write a file or a folder."""
+
+
+def write_items(
+    plugin: Plugin,
+    exporter: AnyExporter,
+    items: Iterable[Any],
+    target: ExportTarget,
+    paper: Paper,
+    passing: tuple[type[BaseException], ...] = (),
+) -> None:
+    """Write *items* (entries, or traces) with the *exporter* of a *plugin*.
+
+    Raises:
+        PluginError: The exporter fails. Errors of parcost, of files and of the types *passing* are
+            raised unchanged.
+    """
+
+    def write_all() -> None:
+        if isinstance(exporter, (FileExporter, TimelineFileExporter)):
+            target.save_with(lambda path: exporter.save(items, path))
+            return
+        for piece in exporter.write(items, paper):
+            target.put(piece)
+
+    try:
+        call(write_all, passing=(ParcostError, OSError, *passing))
+    except CallError as error:
+        message = f"plugin {plugin} failed to write `{exporter.name}`: {error.text}"
+        raise PluginError(message) from error

@@ -22,11 +22,10 @@ from parcost.binding.modules import Loader, Module, label_of
 from parcost.binding.requirements import check
 from parcost.binding.sources import SUFFIX
 from parcost.contract.calls import CallError, call
-from parcost.contract.importers import PLAIN, ForeignFile, ForeignSource, ImportOptions
+from parcost.contract.importers import PLAIN, ForeignSource, ImportOptions
 from parcost.engine.scenario import Scenario
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import ParcostError, PluginError, SpecError
-from parcost.language.text import Source
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.plugins.rulebooks import rule_tables
@@ -48,26 +47,22 @@ class Session:
     def __attrs_post_init__(self) -> None:
         catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
         rules = partial(rule_tables, self.plugins)
-        loader = Loader(catalogues, self.plugins.absences, rules, self._read, self._tool_of)
+        read, tool_of = (partial(self._call_reader, name) for name in ("read", "tool_of"))
+        loader = Loader(catalogues, self.plugins.absences, rules, read, tool_of)
         object.__setattr__(self, "loader", loader)
 
-    def _read(self, source: Source, path: Path, options: ImportOptions) -> ForeignFile:
-        found: ForeignFile = self._call_reader(source.name, "read", source, path, options, self)
-        return found
-
-    def _tool_of(self, name: str, kind: str) -> str:
-        found: str = self._call_reader(name, "tool_of", name, kind, self)
-        return found
-
-    def _call_reader(self, name: str, method: str, *arguments: Any) -> Any:
-        """Return the answer of the plugin that reads files of other tools."""
+    def _call_reader(self, method: str, file: Any, *arguments: Any) -> Any:
+        """Return the answer of the plugin that reads files of other tools; *file* or its name."""
         for plugin, reader in self.plugins.offers("file_readers").values():
             try:
                 function = getattr(reader, method)
-                return call(function, *arguments, module=plugin.module, passing=ParcostError)
+                return call(
+                    function, file, *arguments, self, module=plugin.module, passing=ParcostError
+                )
             except CallError as error:
                 message = f"plugin {plugin} failed in `file_readers`: {error}"
                 raise PluginError(message) from error
+        name = file if isinstance(file, str) else file.name
         message = f"`{name}` is not a spec, and no plugin reads other files"
         raise failure("not-a-spec", message, name)
 
@@ -184,9 +179,7 @@ def scenarios_of(
     )
 
 
-@cache
-def _installed() -> Plugins:
-    return load_plugins()
+_installed = cache(load_plugins)
 
 
 def _session(plugins: Plugins | None) -> Session:

@@ -156,12 +156,14 @@ def _judge_claim(
     figure = known.figure(name.text)
     if figure is None:
         names, missing = known.names(), known.missing()
+        last = name.text.rpartition(".")[2]
+        kinds = " and of ".join(kinds_having(last, types)[:3])
+        elsewhere = f"`{last}` is an attribute of {kinds}; " if kinds else ""
         message = missing_message(name.text, missing)
         help = (
             ""
             if name.text in missing
-            else did_you_mean(name.text, [*names, *missing])
-            or _attribute(name.text, types) + _figure_names(names)
+            else did_you_mean(name.text, [*names, *missing]) or elsewhere + _figure_names(names)
         )
         raise error_at("unknown-name", message, name.span, notes=known.notes, help=help)
     dimension = unit(figure.unit)[1] if figure.unit else ONE
@@ -273,13 +275,6 @@ def _figure_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
     rest = f", and {more} more, which `parcost figures` lists" if more > 0 else ""
     return f"figures are {listed}{rest}"
-
-
-def _attribute(name: str, blocks: Mapping[str, BlockType]) -> str:
-    """Return the start of a help line that names the blocks with an attribute *name*, or ""."""
-    last = name.rpartition(".")[2]
-    kinds = kinds_having(last, blocks)[:3]
-    return f"`{last}` is an attribute of {' and of '.join(kinds)}; " if kinds else ""
 
 
 def _absolute_tolerance(

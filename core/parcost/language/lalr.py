@@ -147,9 +147,7 @@ def _gather(values: list[Any], fates: tuple[int, ...]) -> list[Any]:
 
 
 def _rule(builder: type, origin: str, node: str | None, fates: list[int]) -> Rule:
-    make = None if node is None else getattr(builder, node) if node else _children
+    make = (
+        None if node is None else getattr(builder, node) if node else lambda _, children: children
+    )
     return origin, len(fates), make, None if set(fates) <= {_KEPT} else tuple(fates)
-
-
-def _children(_: Any, children: list[Any]) -> list[Any]:
-    return children

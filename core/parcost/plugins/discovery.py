@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import import_module
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import Distribution, entry_points
 from types import ModuleType
 from typing import Any
 
@@ -32,7 +32,7 @@ from parcost.language.errors import (
     SpecError,
 )
 from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, REGISTRIES, Registry, register
-from parcost.plugins.selection import PluginSelection, module_of, name_of
+from parcost.plugins.selection import module_of, name_of
 from parcost.records import define, frozen
 
 MOST_KNOWN = 10_000  # answers that studies have in common
@@ -268,10 +268,13 @@ def load(
         PluginError: Nothing installed has a name in *without*, or a requested plugin has the
             name of another.
     """
-    points = sorted(entry_points(group=GROUP), key=_entry_order) if installed else []
+    points = entry_points(group=GROUP) if installed else ()
     loading = _Loading(skipped=frozenset(without), may_defer=True)
     origin = cache(_origin)  # reading metadata takes longer than importing most plugins
-    for point in points:
+    # Of equal names, that of parcost comes first.
+    for point in sorted(
+        points, key=lambda p: (p.name, not p.value.startswith(_OWN_MODULES), p.value)
+    ):
         loading.names.add(point.name)
         if point.name in loading.skipped:
             continue
@@ -299,15 +302,6 @@ def load(
     )
 
 
-def load_selection(selection: PluginSelection) -> Plugins:
-    """Return the plugins of a *selection*.
-
-    Raises:
-        PluginError: Nothing installed has an excluded name, or two plugins share a name.
-    """
-    return load(without=selection.without, files=selection.files)
-
-
 def names_of_parts(subject: str) -> Sequence[str]:
     """Return the names of the plugins that are parts of an installed one."""
     for point in entry_points(group=GROUP, name=subject):
@@ -315,11 +309,6 @@ def names_of_parts(subject: str) -> Sequence[str]:
         loading.load(point.load, Plugin(subject))
         return sorted(loading.names)
     return ()
-
-
-def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:
-    """Return the sort key of an entry point; of equal names, that of parcost comes first."""
-    return point.name, not point.value.startswith(_OWN_MODULES), point.value
 
 
 def _origin(distribution: Distribution | None) -> tuple[str, str]:

@@ -30,21 +30,9 @@ class CaseOfVersion2:
     chunks: int
     times: Times
     hop: Real
-
-    @property
-    def boundaries(self) -> tuple[Real, ...]:
-        """An empty tuple: all boundaries have the same hop time."""
-        return ()
-
-    @property
-    def hops(self) -> tuple[Real, ...]:
-        """The seconds of a message over each boundary of neighbouring devices."""
-        return (self.hop,) * (self.stages - 1)
-
-    @property
-    def virtual_stages(self) -> int:
-        """The number of virtual stages: *stages* times *chunks*."""
-        return self.stages * self.chunks
+    hops: tuple[Real, ...]  # over each boundary of neighbouring devices
+    virtual_stages: int
+    boundaries: tuple[Real, ...] = ()  # whose messages differ: none
 
 
 class ScheduleOfVersion2(Schedule):
@@ -102,10 +90,13 @@ def _former(case: Case) -> CaseOfVersion2 | None:
     def expand(row: Sequence[Real]) -> list[Real]:
         return list(chain.from_iterable(map(repeat, row, map(int, case.counts))))
 
+    stages, chunks = int(case.stages), int(case.chunks)
     return CaseOfVersion2(
-        stages=int(case.stages),
+        stages=stages,
         micro_batches=case.micro_batches,
-        chunks=int(case.chunks),
+        chunks=chunks,
         times=Times(expand(case.F), expand(case.B), expand(case.W)),
         hop=case.hop,
+        hops=(case.hop,) * (stages - 1),
+        virtual_stages=stages * chunks,
     )

@@ -14,6 +14,7 @@ If two plugins register one name, one of parcost's own keeps it, or else the fir
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -54,8 +55,8 @@ _FORMER_METHODS: Mapping[str, Sequence[str]] = {
     "kernels": ("price",),
     "exporters": ("write", "save"),
 }
-#: The arguments that optional methods of schedules need at most, themselves included.
-_ONE_ARGUMENT = dict.fromkeys(("limits", "closed_form", "spans", "lower_bound", "for_study"), 2)
+#: Optional methods of schedules, which take one object.
+_ONE_ARGUMENT = ("limits", "closed_form", "spans", "lower_bound", "for_study")
 #: What algorithms of the first version had where ``closed_form`` is now.
 _FORMER_TEXTS = ("formula", "formula_for", "sees")
 #: Earlier versions whose plugins are adapted: hooks under former names, and cases of schedules.
@@ -201,11 +202,8 @@ def _version(plugin: Plugin) -> Any:
 
 def _hook_of(error: pluggy.PluginValidationError) -> str:
     """Return the name of the hook in a validation error."""
-    for line in str(error).splitlines():
-        _, found, rest = line.partition("for hook '")
-        if found:
-            return rest.partition("'")[0]
-    return "registration"
+    found = re.search(r"for hook '([^']*)'", str(error))
+    return found[1] if found else "registration"
 
 
 # --- offers -----------------------------------------------------------------------------
@@ -269,13 +267,15 @@ def _name(hook: str, thing: Any) -> str:
     if isinstance(thing, Record) and (wrong := problem(thing)):
         raise OfferError(wrong)
     for method in _ONE_ARGUMENT if hook == "schedules" else ():
-        if _required(_members(thing)[method]) > _ONE_ARGUMENT[method]:
+        if _required(_members(thing)[method]) > 2:
             now = "now takes one object with stages, chunks, micro-batches and times"
             raise OfferError(_former(thing, f"`{method}` {now}"))
     for former in _FORMER_TEXTS if hook == "collectives" else ():
         if former in _members(thing):
             raise OfferError(_former(thing, f"`{former}` is now part of `closed_form`"))
-    if hook == "collectives" and not _are_words(thing.operations):
+    names = thing.operations if hook == "collectives" else ()
+    is_list = isinstance(names, (frozenset, set, tuple, list))
+    if not is_list or not all(isinstance(one, str) for one in names):
         raise OfferError(f"returned `{name}`, whose `operations` are not a set of names")
     return name
 
@@ -303,12 +303,6 @@ def _required(method: Any) -> int:
     if not isinstance(method, FunctionType):
         return 0
     return method.__code__.co_argcount - len(method.__defaults__ or ())
-
-
-def _are_words(names: Any) -> bool:
-    return isinstance(names, (frozenset, set, tuple, list)) and all(
-        isinstance(name, str) for name in names
-    )
 
 
 def _word(name: Any) -> str:

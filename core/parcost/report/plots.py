@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.entries import Entry
-from parcost.contract.exporter_calls import write_items
-from parcost.contract.offers import Exporter
+from parcost.contract.offers import Exporter, write_items
 from parcost.contract.page import Paper
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.json_encoding import encode

@@ -201,3 +201,10 @@ def meets_claims(result: Result) -> bool:
 def point_count(result: Result) -> int:
     """Return the number of points of a result."""
     return len(result.study.axes[0][1]) if result.study.axes else 1
+
+
+def at(value: Any, point: int) -> Any:
+    """Return the value of a number or array at one point, as a plain number."""
+    if not hasattr(value, "ndim") or value.ndim == 0:
+        return value.item() if hasattr(value, "item") else value
+    return value[point].item()

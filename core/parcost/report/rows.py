@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 from parcost.contract.checks import check_message
 from parcost.language.diagnostics import Severity
 from parcost.report.figures import select
-from parcost.report.points import at
-from parcost.report.result import Result, point_count
+from parcost.report.result import Result, at, point_count
 from parcost.report.verdict import INVALID, verdict
 
 #: Swept attributes by name, with their values.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parcost.report.points import at
+from parcost.report.result import at
 
 if TYPE_CHECKING:
     from parcost.contract.checks import Check

@@ -35,6 +35,7 @@ from parcost.records import define, frozen
 from parcost.system.files import CACHED, SPEC, read_bytes, read_text
 from parcost_apps.batch.files import Spec
 from parcost_apps.batch.fingerprints import Environment, Import, Question, digest, location
+from parcost_apps.batch.saved_entries import entry_head, read_entry
 
 T = TypeVar("T")
 
@@ -241,7 +242,7 @@ def pack(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> bytes:
     *key* is hashed into it, so that :func:`unpack` rejects a file under another key.
     """
     texts = [entry.text.encode("utf-8", "surrogatepass") for entry in entries]
-    heads = [{**e.head(), "size": len(text)} for e, text in zip(entries, texts, strict=True)]
+    heads = [{**entry_head(e), "size": len(text)} for e, text in zip(entries, texts, strict=True)]
     head = {"imports": [[i.name, i.package, i.place, i.digest] for i in needed], "entries": heads}
     line = json.dumps(head).encode()
     return _with_digest(line + b"\n" + b"".join(texts), key)
@@ -258,7 +259,7 @@ def unpack(data: bytes, key: str) -> tuple[list[Import], list[Entry]] | None:
     start = 0
     for one in head["entries"]:
         end = start + one["size"]
-        entries.append(Entry.of(one, texts[start:end].decode("utf-8", "surrogatepass")))
+        entries.append(read_entry(one, texts[start:end].decode("utf-8", "surrogatepass")))
         start = end
     return [Import(*one) for one in head["imports"]], entries
 

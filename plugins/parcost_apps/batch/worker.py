@@ -68,9 +68,10 @@ class Worker:
     _imports: Imports = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        from parcost.plugins.discovery import load_selection
+        from parcost.plugins.discovery import load
 
-        self._begin(load_selection(self.environment.selection))
+        selection = self.environment.selection
+        self._begin(load(without=selection.without, files=selection.files))
 
     def _begin(self, plugins: Plugins) -> None:
         from parcost.engine.session import Session

@@ -20,7 +20,7 @@ from parcost_apps.cli.pages import paper
 from parcost_apps.cli.streams import ClosedPipeError, put
 
 if TYPE_CHECKING:
-    from parcost.contract.exporter_calls import AnyExporter
+    from parcost.contract.offers import AnyExporter
     from parcost.contract.page import Paper
     from parcost.contract.plugin import Plugin
 
@@ -155,7 +155,7 @@ def write_with(
     target: OutputFile | OutputFolder,
 ) -> None:
     """Write *items* with the *exporter* of a *plugin*; an error names the plugin."""
-    from parcost.contract.exporter_calls import write_items
+    from parcost.contract.offers import write_items
     from parcost.contract.page import Paper
 
     on = target.paper() if isinstance(target, OutputFile) else Paper()

@@ -43,9 +43,9 @@ def command(tcp: str | None, selection: PluginSelection) -> int:
 
     def make_session() -> Session:
         from parcost.engine.session import Session
-        from parcost.plugins.discovery import load_selection
+        from parcost.plugins.discovery import load
 
-        return Session(load_selection(selection))
+        return Session(load(without=selection.without, files=selection.files))
 
     from parcost_apps.cli.streams import results
     from parcost_apps.editor.server import listen, serve

@@ -252,7 +252,7 @@ def _units(wanted: Dimension | None) -> list[str]:
 def _lets(study: BoundStudy, cursor: Cursor) -> Iterator[Proposal]:
     module = study.scenario.module
     lets = {**module.lets, **study.binder.study_lets}
-    for one in module.scope()[1:]:
+    for one in module.scope[1:]:
         lets = {**one.lets, **lets}
     for name, node in lets.items():
         yield Proposal(name, "let", cursor.start, name, node.value.span.text, rank=1)

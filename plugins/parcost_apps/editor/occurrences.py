@@ -364,7 +364,7 @@ def block_referent(definition: Definition, module: Module) -> Referent | None:
 
 def alias_span(module: Module, name: str) -> Span | None:
     """Return where an import of *module*, or of a file merged into it, gives *name*."""
-    for one in module.scope():
+    for one in module.scope:
         for item in one.tree.items if one.tree is not None else ():
             match item:
                 case s.Statement(words=[_, _, _, s.Path(parts=[alias])]) if alias.text == name:

@@ -23,6 +23,7 @@ from parcost.contract.entries import PARTS, Entry, Part
 from parcost.language.errors import ParcostError
 from parcost.language.json_encoding import encode
 from parcost.records import frozen
+from parcost_apps.batch.saved_entries import entry_head
 from parcost_formats.rendering.view import KINDS, Kind
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class Shard:
         """Yield the lines of *entries*, and the seal."""
         hashed = sha256(self._title)
         for entry in entries:
-            line = encode({**entry.head(), "text": entry.text})
+            line = encode({**entry_head(entry), "text": entry.text})
             hashed.update(line.encode() + b"\n")
             yield line + "\n"
         yield encode({"shard": asdict(evolve(self, digest=hashed.hexdigest()))}) + "\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 from parcost.contract.entries import Entry
 from parcost.language.errors import error_text
 from parcost.system.files import SHARD, read_lines
+from parcost_apps.batch.saved_entries import read_entry
 from parcost_apps.eval.shards import Shard, ShardError
 
 
@@ -46,7 +47,7 @@ def entries_of(path: str) -> Iterator[Entry]:
     for number, line in enumerate(_lines(path), 1):
         try:
             found = json.loads(line)
-            entry = Entry.of(found, str(found["text"]))
+            entry = read_entry(found, str(found["text"]))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ShardError(
                 f"line {number} of `{path}` is not an entry: {error_text(error)}"

@@ -277,9 +277,9 @@ def session(selection: PluginSelection) -> Session:
 def plugins(selection: PluginSelection) -> Plugins:
     """Return the selected plugins; an unknown one is a usage error."""
     check(selection)
-    from parcost.plugins.discovery import load_selection
+    from parcost.plugins.discovery import load
 
-    active = load_selection(selection)
+    active = load(without=selection.without, files=selection.files)
     click.get_current_context().meta.setdefault(_ACTIVE, []).append(active)
     return active
 

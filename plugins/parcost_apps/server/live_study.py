@@ -17,7 +17,7 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line, quote_word
-from parcost.plugins.discovery import Plugins, load_selection
+from parcost.plugins.discovery import Plugins, load
 from parcost.plugins.selection import PluginSelection
 from parcost.search.goals import goal_of
 from parcost.search.layout_evaluation import settings
@@ -84,7 +84,9 @@ class LiveStudy:
     @classmethod
     def of(cls, subject: Subject) -> LiveStudy:
         """Return the study of *subject*, with the plugins that it selects."""
-        return cls(subject, Session(load_selection(subject.selection)))
+        selection = subject.selection
+        plugins = load(without=selection.without, files=selection.files)
+        return cls(subject, Session(plugins))
 
     def page(self) -> Answer:
         """Return the page, without a form and a report.

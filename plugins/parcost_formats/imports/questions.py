@@ -108,7 +108,7 @@ def _stated_names(module: Module) -> set[str]:
     """Return the attributes that specs set, and the kinds of the blocks that they import."""
     found: set[str] = set()
     blocks: list[s.Block] = []
-    for one in module.scope():
+    for one in module.scope:
         if isinstance(one.source, ForeignSource):
             continue
         found |= {block.kind.text for _, block, _ in one.imported_blocks}
@@ -206,7 +206,7 @@ def _lacking(
     """Return the options for the attributes of *needs* that neither a file nor an option sets."""
     blocks = [
         block
-        for one in module.scope()
+        for one in module.scope
         for block in (*one.blocks, *(inner for _, inner, _ in one.imported_blocks))
     ]
     kinds = {block.kind.text for block in blocks}

@@ -7,8 +7,7 @@ from typing import Any
 
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.report.faults import RULES
-from parcost.report.points import at
-from parcost.report.result import Expectation, Result, point_count
+from parcost.report.result import Expectation, Result, at, point_count
 from parcost.report.rows import Axes
 from parcost.report.verdict import deciding_check
 
