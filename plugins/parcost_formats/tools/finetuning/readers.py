@@ -239,19 +239,7 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
         found.ask("model", reason, ["--use config.json"], "config_name")
     keys.batch()
     keys.sequence()
-    key = keys.key("dtype")
-    stated = found.value(key)
-    if stated is not None and str(stated) != "auto":
-        weights = found.word(key, keys.rules["dtypes"])
-        why = f"the script loads weights as {stated}"
-    elif is_trl and stated is None:
-        weights, why = "4 B", keys.default("dtype")[1]
-    else:
-        weights = None
-        why = (
-            f"`{key}` is {stated or 'left out'}: transformers 4 loads weights in float32, "
-            "transformers 5 in the type of the checkpoint"
-        )
+    weights, why = _trl_weights(keys, is_trl=is_trl)
     if not of_trl:
         reject_quantized_model(found, keys.key("model"))
     elif keys.adapters(table("trl")):
@@ -268,6 +256,20 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     keys.kernels()
     keys.devices()
     return found.translation()
+
+
+def _trl_weights(keys: TrainerKeys, *, is_trl: bool) -> tuple[str | None, str]:
+    """Return the size of loaded weights and its reason; None where the release decides it."""
+    key = keys.key("dtype")
+    stated = keys.found.value(key)
+    if stated is not None and str(stated) != "auto":
+        return keys.found.word(key, keys.rules["dtypes"]), f"the script loads weights as {stated}"
+    if is_trl and stated is None:
+        return "4 B", keys.default("dtype")[1]
+    return None, (
+        f"`{key}` is {stated or 'left out'}: transformers 4 loads weights in float32, "
+        "transformers 5 in the type of the checkpoint"
+    )
 
 
 def read_swift(file: ImportFile, job: JobKeys) -> Translation:

@@ -560,12 +560,7 @@ class TrainerKeys:
             if places and places[0] != name:
                 notes = dict.fromkeys(other, f"`{places[0]}` beside this file, for `{name}`")
         elif not values and not (values := self._known_parts(name)):
-            changed = script.find_reason(name) if script is not None else ""
-            why = f"and {changed}" if changed else "which is not beside the file"
-            if written is not None and not changed.endswith(MAY_CHANGE):
-                why = "which the script writes with text that a test or a variable decides"
-            reason = f"`{key}` names `{name}`, {why}"
-            self._doubts.append(("layout.zero", reason, key))
+            self._doubt_file(key, name)
             return False
         for one, value in values.items():
             place = f"{ahead}{one}"
@@ -575,6 +570,16 @@ class TrainerKeys:
                 self._job.assumed[place] = reason
             self._entries.setdefault(place, JsonEntry(value, entry.start, entry.end))
         return True
+
+    def _doubt_file(self, key: str, name: str) -> None:
+        """Ask for the sharding, as the file *name* of *key* is not there or not known."""
+        script = self._job.script
+        changed = script.find_reason(name) if script is not None else ""
+        why = f"and {changed}" if changed else "which is not beside the file"
+        is_written = script is not None and script.find_written(name) is not None
+        if is_written and not changed.endswith(MAY_CHANGE):
+            why = "which the script writes with text that a test or a variable decides"
+        self._doubts.append(("layout.zero", f"`{key}` names `{name}`, {why}", key))
 
     def _known_parts(self, name: str) -> dict[str, Any]:
         """Return the values of a file that the script writes, if those that are not known decide
