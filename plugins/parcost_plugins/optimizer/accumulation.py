@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Pass, Real, Study
-from parcost.numeric import maximum, where
+from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.adapters import is_trained
 from parcost_plugins.vocabulary.run_choices import (
@@ -57,6 +57,8 @@ def _traffic(study: Study) -> Real:
     new: Real = maximum(precision.activation, precision.wide_weights)
     if shards_gradients(study):
         return 3.0 * precision.gradients
-    total = where(accumulates_whole(study), precision.whole_gradients, precision.gradients)
+    total, whole = precision.gradients, accumulates_whole(study)
+    if any_of(whole):
+        total = where(whole, precision.whole_gradients, total)
     copied = where(precision.gradient_copies != 0, 2.0 * total, 0.0)
     return 2.0 * total + new + copied
