@@ -69,6 +69,9 @@ _HYBRID = f"{_SHARDED}\nsharding {{ shard = 4 }}"
 #: Adapters beside frozen weights.
 _THIN = "layout {{ tp = 1, sequence_parallel = off }}\nadapters {{ rank = 8{} }}"
 
+#: Trained weights that are wider than activations.
+_WIDE_WEIGHTS = "precision recipe { wide_weights = 4 B }\n"
+
 #: A device that is held to less than it draws.
 _BY_POWER = """
 device weak {{
@@ -145,6 +148,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             ("weights", "4 B"),
         )
     },
+    "adapters.cast_inputs": (
+        "dense",
+        _WIDE_WEIGHTS + _THIN.format(""),
+        _WIDE_WEIGHTS + _THIN.format(", cast_inputs = off"),
+    ),
     "adapters.base": (
         "dense",
         _THIN.format(""),
