@@ -314,6 +314,13 @@ def test_a_folder_below_the_top_is_its_own_start(
     assert "1 study differs, 1 is the same" in run_command("diff", "main", "--", ".").out
 
 
+def test_a_second_revision_apart_is_named(run_command: Run, repository: Path) -> None:
+    assert repository.is_dir()
+    done = run_command("diff", "main", "HEAD")
+    assert done.code == 2
+    assert "two are one word, `main..HEAD`" in done.err
+
+
 def test_a_file_that_a_revision_lacks_is_an_error(run_command: Run, repository: Path) -> None:
     (repository / "specs/c.par").write_text(SPEC)
     done = run_command("diff", "main", "--", "specs/c.par")

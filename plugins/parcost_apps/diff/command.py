@@ -136,6 +136,9 @@ def _sides(
         if not is_revision(revision):
             message = f"`{revision}` is neither a file nor a git revision of this repository"
             raise click.UsageError(message)
+    if rest and not dots and not Path(rest[0]).exists() and is_revision(rest[0]):
+        both = quote_word(f"{first}..{rest[0]}")
+        raise click.UsageError(f"`{rest[0]}` is a revision too; two are one word, `{both}`")
     paths = repository_paths(rest or ["."])
     before = _revision_side(old or "HEAD", paths, values, reading, stack)
     if dots:
