@@ -351,3 +351,21 @@ def test_a_level_of_the_fabric_is_set_where_the_spec_is_evaluated(run_command: R
     assert (done.code, done.out) == (2, "")
     assert "an imported spec has no block `node`" in done.err
     assert run_command("import", name, "--set", "layout.pp=2", files={name: text}).code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("while true; do GPUS=$((GPUS + 1)); done", "$GPUS`: `GPUS` is set inside a loop"),
+        ("GPUS=$((8 / 0))", "$((8 / 0))`: `8 / 0` is not read"),
+    ],
+)
+def test_devices_that_are_not_constant_are_asked_for_with_the_reason(
+    run_command: Run, line: str, why: str
+) -> None:
+    script = f"GPUS=8\n{line}\ntorchrun --nproc_per_node $GPUS --nnodes 8 pretrain_gpt.py --bf16 "
+    script += "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 "
+    script += "--micro-batch-size 1 --global-batch-size 8 --vocab-size 128\n"
+    done = run_command("check", "run.sh", files={"run.sh": script})
+    assert f"`cluster.devices` is not known: `--nproc_per_node {why}" in done.out
+    assert "import-incomplete" not in done.out

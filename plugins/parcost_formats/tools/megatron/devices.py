@@ -21,7 +21,17 @@ _ROLES = {*_NODES, *_RANKS}
 
 
 def read_devices(draft: Draft, line: CommandLine) -> None:
-    """Set the device count of the cluster, if the file states it."""
+    """Set the device count of the cluster, if the file states it; ask if it is not constant."""
+    _read_stated(draft, line)
+    launcher = line.launcher
+    stated = (_first(launcher, _RANKS), _first(launcher, _NODES))
+    unread = next((one for one in stated if one is not None and one.unread), None)
+    if unread is not None and not draft.has("cluster.devices"):
+        why = f"`{unread.key} {unread.text}`: {unread.unread}"
+        draft.ask("cluster.devices", why, ["--set cluster.devices=64"], unread)
+
+
+def _read_stated(draft: Draft, line: CommandLine) -> None:
     launcher = line.launcher
     ranks, nodes = _first(launcher, _RANKS), _first(launcher, _NODES)
     for option in launcher.values():
