@@ -312,12 +312,13 @@ def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     assert done.stdout == first
     expected = {
         "parcost_apps": "batch cli eval options",
-        "parcost_apps.batch": "cache files fingerprints formats run worker",
-        "parcost_apps.cli": "group interrupts messages output_files pages streams",
+        "parcost_apps.batch": "cache files fingerprints formats run saved_entries worker",
+        "parcost_apps.cli": "colors group interrupts messages output_files pages process streams "
+        "threads",
         "parcost_apps.eval": "command",
         "parcost_apps.options": "jobs",
         "parcost_formats": "rendering reports",
-        "parcost_formats.rendering": "json_header view",
+        "parcost_formats.rendering": "json_header rejection view",
         "parcost_formats.reports": "jsonl",
     }
     modules = {f"{package}.{name}" for package, names in expected.items() for name in names.split()}
@@ -986,15 +987,16 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
     assert "the checksum line of `2.jsonl` is damaged" in run("merge", *names).err
 
 
-def test_a_sealed_shard_without_entries_is_not_joined(run: Run) -> None:
+def test_a_sealed_shard_without_entries_is_not_joined(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parcost_apps.eval import shards
     from parcost_apps.eval.shards import Shard
 
     class Stranger:
         text = "[]"
 
-        def head(self) -> dict[str, str]:
-            return {"path": "a.par"}
-
+    monkeypatch.setattr(shards, "entry_head", lambda _: {"path": "a.par"})
     shard = Shard(number=1, of=1, run="1", format="csv", part="points")
     Path("1.jsonl").write_text("".join(shard.lines([Stranger()])))  # type: ignore[list-item]
     done = run("merge", "1.jsonl")

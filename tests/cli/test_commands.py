@@ -1107,8 +1107,9 @@ packages = {{
 commands = [f"{{package}}.{{name}}" for package, names in packages.items() for name in names]
 known = {{*packages, *commands, *(f"{{name}}.command" for name in commands)}}
 known |= {{f"parcost_apps.cli.{{n}}" for n in ("group", "interrupts", "messages", "output_files")}}
-known |= {{"parcost_apps.cli.pages", "parcost_apps.cli.streams"}}
+known |= {{f"parcost_apps.cli.{{n}}" for n in ("colors", "pages", "process", "streams", "threads")}}
 known |= {{"parcost_apps.options.jobs", "parcost_apps.batch.pictures"}}
+known |= {{"parcost_formats", "parcost_formats.rendering", "parcost_formats.rendering.escapes"}}
 plugins = {{n for n in sys.modules if n.startswith("parcost_") and n != "parcost_grammar"}}
 assert plugins <= known, plugins - known
 """

@@ -96,7 +96,7 @@ def test_fsdp_1_is_read() -> None:
         ("fsdp_version: 2\n  fsdp_backward_prefetch: NO_PREFETCH", None, None),
     ],
 )
-def test_fsdp_1_gathers_ahead_in_backward_if_it_is_asked(
+def test_fsdp_1_gathers_ahead_in_backward_if_a_file_says_so(
     lines: str, prefetch: str | None, gradients: str | None
 ) -> None:
     found = settings(translate(f"distributed_type: FSDP\nfsdp_config:\n  {lines}\n"))

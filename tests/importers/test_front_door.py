@@ -360,9 +360,7 @@ def test_a_level_of_the_fabric_is_set_where_the_spec_is_evaluated(run_command: R
         ("GPUS=$((8 / 0))", "$((8 / 0))`: `8 / 0` is not read"),
     ],
 )
-def test_devices_that_are_not_constant_are_asked_for_with_the_reason(
-    run_command: Run, line: str, why: str
-) -> None:
+def test_a_question_for_devices_has_the_reason(run_command: Run, line: str, why: str) -> None:
     script = f"GPUS=8\n{line}\ntorchrun --nproc_per_node $GPUS --nnodes 8 pretrain_gpt.py --bf16 "
     script += "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 "
     script += "--micro-batch-size 1 --global-batch-size 8 --vocab-size 128\n"

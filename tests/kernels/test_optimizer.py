@@ -70,8 +70,8 @@ def test_a_fused_product_accumulates_for_nothing_and_a_lookup_does_not(
     for kernels in ("fused_accumulation = on", ""):
         (lookup,) = accumulation(study_with(kernels))
         assert lookup.name == "gradient accumulation, embedding"
-        # 2 in bf16, 4 and 4 in fp32, of 7 in 8 micro-batches: the first is kept as the sum
-        assert lookup.bytes_ == 10 * 128_256 * 4096 * 7 / 8
+        # 2 in bf16, 4 and 4 in fp32: each micro-batch adds to the buffer of the fused products
+        assert lookup.bytes_ == 10 * 128_256 * 4096
 
 
 def test_else_each_micro_batch_reads_both_gradients_and_writes_the_sum(

@@ -199,7 +199,7 @@ def test_the_device_skips_updates_of_the_host(bind: Bind, where: str, bytes_: fl
 @pytest.mark.parametrize(
     ("fused", "expected"),
     [
-        ("on", {"table": 2 * 5 + 3}),
+        ("on", {"table": (2 * 5 + 3) * 2}),
         ("off", {"table": 2 * 5 + 3, "matrix": (2 * 5 + 3) * 7, "experts": (2 * 5 + 3) * 11}),
     ],
 )
@@ -209,7 +209,8 @@ def test_gradients_that_no_product_adds_are_read_added_and_written(
 ) -> None:
     """In 3 B the gradient of a micro-batch, in 5 B the sum, read and written.
 
-    A shard comes in the 5 B of the sum. One of two micro-batches is added to another.
+    A shard comes in the 5 B of the sum. One of two micro-batches is added to another, or both to
+    the buffer that fused products have.
     """
     values = {
         "training.global_batch": 16,

@@ -147,7 +147,7 @@ ELEMENTS = 128 * 256  # of the residual stream
 APART = "framework ours { separate_projections = on }"
 
 
-def moved(study: Study, name: str) -> list[float]:
+def traffic_of(study: Study, name: str) -> list[float]:
     """Return the bytes that operators move whose name matches *name*, in forward and in backward."""
     found = dict.fromkeys("FB", 0.0)
     for one in study.operators:
@@ -186,9 +186,9 @@ def moved(study: Study, name: str) -> list[float]:
 def test_an_embedding_in_float32_makes_the_residual_stream_so(
     name: str, more: str, narrow: tuple[int, int], wide: tuple[int, int]
 ) -> None:
-    assert moved(read(more=more), name) == [ELEMENTS * one for one in wide]
+    assert traffic_of(read(more=more), name) == [ELEMENTS * one for one in wide]
     for settings in ({"weights": "2 B"}, {"zero": 3}):  # in bf16, or gathered in bf16
-        assert moved(read(more=more, **settings), name) == [ELEMENTS * one for one in narrow]
+        assert traffic_of(read(more=more, **settings), name) == [ELEMENTS * one for one in narrow]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ class Loader:
     """Reads modules, each once. *catalogues* are the catalogues by name.
 
     *absences* has a sentence for each plugin that is not in use. *rules* returns the table of each
-    rule, which only a file with allowances needs. *read_foreign* reads a file of another tool, and
+    rule, which only a file with allowances needs. *read_foreign* reads a file of another tool.
     *tool_of* returns the importer of a file by the kind of its blocks. *buffers* are unsaved texts
     in place of files, by real path.
 

@@ -101,12 +101,12 @@ class Formula:
     @property
     def text(self) -> str:
         """The expression, or the name of the algorithm."""
-        return self._explained().own_text
+        return self._run_explain().own_text
 
     @property
     def is_expression(self) -> bool:
         """Whether the text is an expression that :func:`formula` computes."""
-        return self._explained().computes
+        return self._run_explain().computes
 
     @property
     def inputs(self) -> Mapping[str, tuple[Any, str]]:
@@ -130,7 +130,7 @@ class Formula:
     def symbols(self) -> Sequence[tuple[str, Any, str]]:
         """Return each symbol with its input and its unit."""
         found = []
-        for symbol, given in self._explained().raw.items():
+        for symbol, given in self._run_explain().raw.items():
             value, unit = given if given.__class__ is tuple else (given, "")
             kind = value.__class__
             if kind is dict:
@@ -141,7 +141,7 @@ class Formula:
                 found.append((symbol, value, unit))
         return found
 
-    def _explained(self) -> Formula:
+    def _run_explain(self) -> Formula:
         """Return the formula itself, with the text and the inputs of the explanation."""
         explain = self.explain
         if explain is not None:

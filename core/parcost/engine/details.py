@@ -1,8 +1,8 @@
 """The figures of a step that plugins compute on demand, such as volumes, counts and bounds.
 
-They may take ten times as long as the step. Who needs some of them by name gets them from the
-plugins that gave figures of these names before, in any study. All plugins are called if a name is
-still missing, as for the first study of a batch. Either way the same faults are reported: those of
+They may take ten times as long as the step. A figure that is asked for by name comes from the
+plugins that gave its name before, in any study. All plugins are called if a name is still missing,
+as for the first study of a batch. Either way the same faults are reported: those of
 plugins that give the named figures, or of all plugins if some name is not found.
 """
 
@@ -33,14 +33,14 @@ class Details:
         self._some: dict[str, _Figures] = {}  # by plugin
         self._faults: dict[str, list[Fault]] = {}  # that are reported if a plugin is needed
 
-    def every(self) -> _Figures:
+    def all_figures(self) -> _Figures:
         """Return the figures of all plugins."""
         found = self._all()
         for faults in self._faults.values():
             self._report(faults)
         return found
 
-    def named(self, names: Collection[str]) -> _Figures:
+    def figures_called(self, names: Collection[str]) -> _Figures:
         """Return figures that include those called *names*, as far as there are any."""
         givers = self.study.query(_givers)
         found = self._every
@@ -56,7 +56,7 @@ class Details:
                     givers.setdefault(figure.name, set()).add(plugin.name)
         gave = {figure.name: plugin.name for plugin, figure in found}
         if not gave.keys() >= set(names):
-            return self.every()
+            return self.all_figures()
         for plugin_name in {gave[name] for name in names}:
             self._report(self._faults.get(plugin_name, []))
         return found

@@ -78,7 +78,7 @@ def evaluate(
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
     details = Details(study, outcome)
     shown, intervals = _figures(study, outcome)
-    failed = [*failed, *unread_checks(study, failed, details.every)]
+    failed = [*failed, *unread_checks(study, failed, details.all_figures)]
     shown += _bounds(shown, intervals)
     undefined = gather([*number_checks(figure for _, figure in shown)], study)
     if outcome is not None and undefined.failed:
@@ -102,8 +102,8 @@ def evaluate(
         expectations=judged,
         diagnostics=found,
         at=at,
-        make_details=details.every,
-        find_details=details.named,
+        make_details=details.all_figures,
+        find_details=details.figures_called,
         make_missing=lambda: missing_figures(study),
         make_sections=lambda brief: sections(study, outcome, brief=brief),
         make_charts=lambda: charts(study, outcome),
@@ -154,8 +154,8 @@ def _known_figures(
 ) -> KnownFigures:
     return KnownFigures(
         figures,
-        details.every,
-        details.named,
+        details.all_figures,
+        details.figures_called,
         study.faults,
         intervals,
         missing=lambda: missing_figures(study),

@@ -1,7 +1,7 @@
 """The rulebooks of the core and of plugins: which rules there are, and whether one may be allowed.
 
-A spec switches a warning off by its id, so the core reads the tables of all rules where a spec does
-so. ``parcost rule`` makes pages of the same tables.
+A spec may switch a warning off by its id: only then the core reads the tables of all rules.
+``parcost rule`` makes pages of the same tables.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _check_no_input(name: str) -> None:
 
 def _is_same_file(one: str, other: str) -> bool:
     try:
-        return Path(one).samefile(other)
+        return Path(one).is_file() and Path(one).samefile(other)
     except (OSError, ValueError, RuntimeError):
         return False
 

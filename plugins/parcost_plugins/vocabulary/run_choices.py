@@ -89,11 +89,14 @@ def fuses_accumulation(study: Study) -> bool:
 def accumulating_share(study: Study) -> Real:
     """Return the share of micro-batches whose gradients are added to others by a kernel.
 
-    The first gradients are kept as they are, unless they are added to a buffer of zeros.
+    The first gradients are kept as they are, unless there is a buffer of sums. Products that add
+    to gradients have one, and so has a framework that zeroes it.
     """
     training = study[Training]
-    is_zeroed = training.framework.zeroes_gradients or training.precision.gradient_copies != 0
-    return where(is_zeroed, 1.0, 1.0 - 1.0 / maximum(training.micro_batches, 1.0))
+    if training.framework.zeroes_gradients or fuses_accumulation(study):
+        return 1.0  # without a look at the micro-batches, which differ by number of stages
+    has_buffer = training.precision.gradient_copies != 0
+    return where(has_buffer, 1.0, 1.0 - 1.0 / maximum(training.micro_batches, 1.0))
 
 
 def runs_experts_apart(study: Study) -> Real:

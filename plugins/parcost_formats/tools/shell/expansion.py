@@ -288,7 +288,7 @@ class WordExpander:
             found += [(char, part.quoted) for char in text_of(value)]
         return found
 
-    def _known(self, part: WordPart, at: int, stop: int) -> Iterator[Piece]:
+    def _split_at_sources(self, part: WordPart, at: int, stop: int) -> Iterator[Piece]:
         """Yield the pieces of *part* from *at* to *stop*, one for each piece of the source."""
         source, start, end = self.source, part.start + at, part.start + stop
         exact = len(part.text) == part.end - part.start
@@ -299,7 +299,7 @@ class WordExpander:
     def _plain(self, part: WordPart) -> list[Piece]:
         """Return a text as pieces; marks in it stand for unknown pieces."""
         if "\0" not in part.text:
-            return [*self._known(part, 0, len(part.text))]
+            return [*self._split_at_sources(part, 0, len(part.text))]
         found: list[Piece] = []
         at = 0
         pieces = self.source.pieces
@@ -307,11 +307,11 @@ class WordExpander:
             if int(mark[1]) >= len(pieces):
                 continue
             if mark.start() > at:
-                found += self._known(part, at, mark.start())
+                found += self._split_at_sources(part, at, mark.start())
             found.append(pieces[int(mark[1])])
             at = mark.end()
         if at < len(part.text) or not found:
-            found += self._known(part, at, len(part.text))
+            found += self._split_at_sources(part, at, len(part.text))
         return found
 
     # Braces

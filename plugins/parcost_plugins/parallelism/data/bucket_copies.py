@@ -1,7 +1,7 @@
 """Device copies of gradients on their way through the buckets of DeepSpeed.
 
-A gradient is copied into a bucket if it fits, gradients that share a bucket are joined in one
-message, and the message is divided by the number of ranks. With gradients and messages in bf16, of
+A gradient is copied into a bucket if it fits. Gradients that share a bucket are joined in one
+message, which is divided by the number of ranks. With gradients and messages in bf16, of
 n elements, and a bucket of B:
 
     n > B          4 n bytes: divided

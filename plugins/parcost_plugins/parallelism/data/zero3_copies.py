@@ -1,9 +1,9 @@
 """Device copies of sharded parameters around the collectives.
 
-A framework that gathers many parameters at once copies them out of a receive buffer, in the type
-that was gathered. It also copies gradients into a send buffer, in the type that is reduced. Both
-occur in every pass with such a collective. No other kernel uses the memory of the device during
-the copy. With a layer of 1000 parameters in bf16, gathered in bf16 and reduced in fp32:
+A framework that gathers many parameters at once copies them out of a receive buffer. They have the
+type that was gathered. It also copies gradients into a send buffer, in the type that is reduced.
+Both occur in every pass with such a collective. No other kernel uses the memory of the device
+during the copy. With a layer of 1000 parameters in bf16, gathered in bf16 and reduced in fp32:
 
     copy out    1000 x (2 + 2) bytes in forward, and again in backward
     copy in     1000 x (2 + 4) bytes
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from parcost import Pass, Real, Study
+from parcost.numeric import any_of
 from parcost_plugins.vocabulary import Parameters, Stream, Training
 from parcost_plugins.vocabulary.adapters import gathered_bytes
 from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards
@@ -31,7 +32,6 @@ def copies(study: Study) -> Iterator[Stream]:
     """
     framework, precision = study[Training].framework, study[Training].precision
     gathered: list[Pass] = ["F", "B"] if reshards(study) else ["F"]
-    share = 1.0 if reduces_each_micro_batch(study) else 1.0 / study[Training].micro_batches
     out, made = framework.gather_copies, precision.wide_gather
     into, moved = {
         "none": (0.0, 0.0),
@@ -42,9 +42,14 @@ def copies(study: Study) -> Iterator[Stream]:
     def each_gathered(parameters: Parameters) -> Real:
         return 2.0 * out * gathered_bytes(study, parameters)
 
-    yield from _streams(
-        "copies of gathered parameters", study.parameters, each_gathered, out, gathered
-    )
+    # Parameters and micro-batches differ by number of stages: without copies neither is read.
+    if any_of(out != 0):
+        yield from _streams(
+            "copies of gathered parameters", study.parameters, each_gathered, out, gathered
+        )
+    if not into:
+        return
+    share = 1.0 if reduces_each_micro_batch(study) else 1.0 / study[Training].micro_batches
     yield from _streams(
         "copies of gradients to be reduced",
         trained_parameters(study),
@@ -65,8 +70,6 @@ def _streams(
 
     *each* is the bytes moved for a parameter.
     """
-    if isinstance(kernels, float | int) and kernels == 0:
-        return
     held: dict[tuple[float, ...], tuple[str, Real]] = {}
     for one in parameters:
         count = tuple(float(n) for n in one.count)
