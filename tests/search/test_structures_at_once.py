@@ -13,6 +13,7 @@ from attrs import evolve
 import parcost
 from parcost import Formula, Once, Study, hookimpl
 from parcost.plugins.discovery import load
+from parcost.search import scored_parts
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import Space, space
 from parcost_plugins.vocabulary import Layout, ScheduleChoice
@@ -87,6 +88,13 @@ def test_a_plugin_may_depend_on_the_structure() -> None:
     with np.errstate(all="ignore"):
         assert any(group.variants.common_answers("terms", i) is None for i in terms)
     assert best_layouts(together) == best_layouts(apart)
+
+
+def test_a_structure_is_scored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = AXES | {"schedule.kind": ["one_f_one_b", "chimera"]}
+    whole = best_layouts(spaces(axes)[0])
+    monkeypatch.setattr(scored_parts, "MOST_LAYOUTS", 16)
+    assert best_layouts(spaces(axes)[0]) == whole
 
 
 def test_devices_are_groups_of_their_own() -> None:

@@ -224,7 +224,7 @@ class Scores:
         places = join_places(
             [self.group.places(p.scored.place, at) for p, at in zip(parts, points, strict=True)]
         )
-        terms = self._all.select_terms(first.place, points[0], places, choices)
+        terms = self._all.select_terms(first.place, np.concatenate(points), places, choices)
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
         terms = merge_terms(terms, self._hosts)
         edges = [(plugin, term) for plugin, term in terms if isinstance(term, Edge)]
