@@ -84,11 +84,11 @@ class Module:
     @cached_property
     def scope(self) -> list[Module]:
         """This file and those merged into it, each once, in the order of lookup."""
-        return _reached(self, lambda one: one.merged)
+        return _modules_behind(self, lambda one: one.merged)
 
     def closure(self) -> list[Module]:
         """Return this file and every file that it imports, each once."""
-        return _reached(
+        return _modules_behind(
             self,
             lambda one: [
                 *one.merged,
@@ -103,14 +103,14 @@ class Module:
 
     def labelled(self, label: str) -> s.Block | None:
         """Return the first block of the file that carries *label*."""
-        return self._labelled.get(label) if label else None
+        return self._blocks_by_label.get(label) if label else None
 
     @cached_property
-    def _labelled(self) -> Mapping[str, s.Block]:
+    def _blocks_by_label(self) -> Mapping[str, s.Block]:
         return {label_of(block): block for block in reversed(self.blocks)}
 
 
-def _reached(module: Module, inner: Callable[[Module], Sequence[Module]]) -> list[Module]:
+def _modules_behind(module: Module, inner: Callable[[Module], Sequence[Module]]) -> list[Module]:
     """Return a file and those that it leads to by *inner*, depth first, each once."""
     found: dict[int, Module] = {}
     left = [module]

@@ -66,7 +66,7 @@ def error_text(error: BaseException) -> str:
     kind = type_name(error)
     try:
         text = one_line(f"{error}")
-    except BaseException as other:
+    except BaseException as other:  # `str` of a plugin's error may raise anything, even SystemExit
         if isinstance(other, KeyboardInterrupt):
             raise
         return kind

@@ -79,7 +79,7 @@ class Scores:
         answers = GroupAnswers(group)
         self._memory = TermTable(group, answers.answers_to("memory"), Windows())
         self._cuts = answers.answers_to("pipelines")
-        self._choice = _scheduling(self._variants, self._cuts)
+        self._choice = _schedule_choice(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
         terms = list(answers.answers_to("terms"))
         self._variants.forget()  # what answers were made of
@@ -543,7 +543,7 @@ def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
         yield from scores.score_layouts((bound, bound.legal) for bound in bounds)
 
 
-def _scheduling(variants: Variants, cuts: Sequence[PluginAnswers]) -> int | None:
+def _schedule_choice(variants: Variants, cuts: Sequence[PluginAnswers]) -> int | None:
     """Return the position of the choice that selects the schedule: the one the pipeline reads."""
     read = {k for answers in cuts for k in answers.read}
     several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing

@@ -52,7 +52,7 @@ class MlPerf(JobImporter):
         _layout(found)
         _experts(found)
         _kernels(found)
-        _averaging(found)
+        _read_averaging(found)
         _precision(found, entry, file.text)
         _recompute(found, known=is_whole and entry in table(TOOL)["recompute_of"]["models"])
         found.read_table()
@@ -230,7 +230,7 @@ def _kernels(found: SettingCollector) -> None:
             found.assume("training", "framework", "mlperf", why)
 
 
-def _averaging(found: SettingCollector) -> None:
+def _read_averaging(found: SettingCollector) -> None:
     """Read how gradients are averaged; pretrain.py of 6.0 checks none for NaN."""
     key = "AVERAGE_IN_COLLECTIVE"
     word = found.switch(key)

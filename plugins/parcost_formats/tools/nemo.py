@@ -461,13 +461,13 @@ class _NeMoReader:
         self._switches({n: f"overlap.{a}" for n, a in pairs.items()}, ddp)
         for key in (f"{prefix}{name}" for prefix in ddp for name in pairs):
             found.value(key)  # which a callback replaces
-        self._averaging(ddp)
+        self._read_averaging(ddp)
         bucket = self._key("bucket_cap_mb", ["model.optim."])
         size = None if bucket is None else found.whole(bucket)
         if bucket is not None and size is not None:
             found.set("overlap", "bucket", f"{size} MiB", bucket)
 
-    def _averaging(self, prefixes: Sequence[str]) -> None:
+    def _read_averaging(self, prefixes: Sequence[str]) -> None:
         """Read how gradients are averaged, and whether they are checked for NaN."""
         found = self._found
         key = self._key("average_in_collective", prefixes)

@@ -34,7 +34,7 @@ def read_llamafactory_v1(file: ImportFile, job: JobKeys) -> Translation:
     if kind == _FSDP:
         _read_fsdp(keys)
     else:
-        keys.sharding("2 B", f"{version}: weights are loaded in the type of the checkpoint")
+        keys.read_sharding("2 B", f"{version}: weights are loaded in the type of the checkpoint")
     keys.recompute()
     modes = [key for key in (f"{_DIST}cp_mode", "cp_mode") if key in found]
     word = str(found.value(modes[0])) if modes else "ulysses"

@@ -53,7 +53,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
         answers = ["--use catalog.precisions.bf16_zero_paper", "--use catalog.precisions.fp32"]
         reason = "without bf16 the weights are in fp32, or in the default of a later release"
         found.ask("precision", reason, answers)
-    keys.sharding("2 B", "DeepSpeed keeps a master copy")
+    keys.read_sharding("2 B", "DeepSpeed keeps a master copy")
     hides = keys.key("overlap")
     if found.switch(hides) and found.value("deepspeed_config.zero_stage") not in (0, "0"):
         found.set("overlap", "gradients", "on", hides)

@@ -50,7 +50,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     keys.adapters()
     pure = found.switch("pure_bf16")
     if pure:
-        keys.sharding("2 B", f"{version}: pure_bf16 keeps weights in bfloat16")
+        keys.read_sharding("2 B", f"{version}: pure_bf16 keeps weights in bfloat16")
         if keys.has_engine and found.switch("bf16.enabled") is not True:
             reason = "the engine of DeepSpeed has another type than `pure_bf16`, as `bf16` is off"
             answers = ("bf16_zero_paper", "bf16_pure", "fp32")
@@ -61,7 +61,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
                 "pure_bf16",
             )
     else:
-        keys.sharding("4 B", f"{version}: weights that are trained are cast to float32")
+        keys.read_sharding("4 B", f"{version}: weights that are trained are cast to float32")
     off = found.switch("disable_gradient_checkpointing")
     on, key = keys.switch("checkpoints")
     if on:
@@ -108,7 +108,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
         _list_adapter_kernels(keys)
-    keys.sharding(weights, why, _AXOLOTL_SHARDS)
+    keys.read_sharding(weights, why, _AXOLOTL_SHARDS)
     value = str(found.value("gradient_checkpointing", "")).lower()
     if value in ("offload", "offload_disk"):
         found.set("training", "recompute", "full", "gradient_checkpointing")
@@ -247,7 +247,7 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
         weights, why = "4 B", _ADAPTERS
         if is_trl and found.has(BLOCK, "base"):
             weights, why = "2 B", "TRL 1.16: adapters beside a quantized model are in bfloat16"
-    keys.sharding(weights, why)
+    keys.read_sharding(weights, why)
     need = f"{keys.rules['version']}: adapters under ZeRO 3 of DeepSpeed need reentrant ones"
     needs = is_trl and found.has_block("adapters") and keys.engine_stage == 3
     keys.recompute(forced=(True, need) if needs else None)
@@ -293,7 +293,7 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
     if keys.adapters():
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
-    keys.sharding(weights, why)
+    keys.read_sharding(weights, why)
     keys.devices()
     alone = found.setting("cluster", "devices") == "1"
     whose = "one process" if alone else "FSDP and DeepSpeed" if keys.is_sharded else "replicas"

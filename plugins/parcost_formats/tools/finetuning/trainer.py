@@ -260,7 +260,7 @@ class TrainerKeys:
                 name = stated or self.rules["names"]["packing"][0]
                 found.lack(name, reason, "" if known else "training.sequence")
 
-    def sharding(self, weights: str | None, why: str, unchanged: str = "") -> None:
+    def read_sharding(self, weights: str | None, why: str, unchanged: str = "") -> None:
         """Read the sharding, and the data types of weights.
 
         *weights* is the size of a weight as the script loads it (``"2 B"``), None if unknown; *why*

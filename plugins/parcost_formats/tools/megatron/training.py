@@ -38,7 +38,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
     _dropout(options)
     _recompute(options)
     _overlap(options)
-    _averaging(options)
+    _read_averaging(options)
     _offload(options)
     _kernels(options, framework)
     _fusions(options)
@@ -164,7 +164,7 @@ def _overlap(options: ToolOptions) -> None:
         draft.set("overlap.bucket", f"{digits(size)} * {width} B", option)
 
 
-def _averaging(options: ToolOptions) -> None:
+def _read_averaging(options: ToolOptions) -> None:
     """Read how gradients are averaged, and whether they are checked for NaN.
 
     The loss of each token is averaged behind the reduction, by a kernel over the whole buffer.
