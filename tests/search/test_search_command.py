@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 import parcost
 from parcost.language.errors import SpecError
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 from parcost_apps.cli import main
+from parcost_apps.search.report import layout_counts
 from parcost_plugins.vocabulary import Cluster
 
 pytestmark = pytest.mark.slow
@@ -411,11 +413,26 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
     assert best["objective"] == pytest.approx(2 * hours / (128 * 8192) * 1e6)
 
 
-def test_a_search_out_of_time_says_what_is_proven(run: Run) -> None:
-    code, out, _ = run(SPEC, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
-    assert code == 0
-    proven = "Proven for the fastest layout, not for the others; continue with --budget 300"
-    assert proven in " ".join(out.split())
+@pytest.mark.parametrize(
+    ("gap", "proven", "sentence"),
+    [
+        (0.0, True, "Proven: no layout has a lower step time than"),
+        (0.0, False, "Proven for the fastest layout, not for the others; continue with --budget"),
+        (
+            0.02,
+            False,
+            "Not proven; continue with --budget 300 (out of time; another layout may be up to 2.00 % better)",
+        ),
+        (None, False, "Not proven; continue with --budget 300 (out of time: 7 of 9 parts done)"),
+    ],
+)
+def test_a_search_says_what_is_proven(gap: float | None, proven: bool, sentence: str) -> None:
+    """What a real search proves in no time depends on its numbers: so the result is set here."""
+    (scenario,) = parcost.load_text(SPEC)
+    found = search(space(scenario, {"layout.tp": [8]}, ["tp"]), SearchRequest())
+    changed = evolve(found, gap=gap, proven=proven, looked=7, structures=9)
+    text = " ".join(line.text for line in layout_counts(changed))
+    assert sentence in text
 
 
 def test_a_search_out_of_time_in_every_part_is_printed(run: Run) -> None:
