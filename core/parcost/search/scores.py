@@ -478,7 +478,7 @@ class Scores:
         The second result has the errors of the counting function, and counts of a wrong length.
         """
         variants = self.group.structures[place].variants
-        by_part, read = variants.counts(row, self._where(index), self._choice)
+        read, by_part = variants.counts(row, self._where(index), self._choice)
         _, stages = self._sizes(place, index)
         found: dict[Any, NDArray[np.bool_]] = {}
         problems: list[Any] = []

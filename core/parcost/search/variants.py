@@ -128,12 +128,22 @@ class Variants:
         Answers are by the indices of these choices alone; equal ones are one object. *legal* has a
         dimension for each choice: the plugin is not called where no layout is legal.
         """
+        return self._by_reads(lambda read, part: self._answer(hook, position, read, part, legal))
+
+    def _by_reads(
+        self, ask: Callable[[Combination, Combination], tuple[T, frozenset[int]]]
+    ) -> tuple[Sequence[int], Mapping[Combination, T]]:
+        """Return the choices that answers depend on, and the answers by the indices of these.
+
+        *ask* gets choices and their indices, and returns an answer and the choices that it read. It
+        is called again with the choices read so far until it reads no other.
+        """
         read: tuple[int, ...] = ()
         while True:
             found = {}
             union = set(read)
             for part in product(*(range(self.shape[k]) for k in read)):
-                found[part], reads = self._answer(hook, position, read, part, legal)
+                found[part], reads = ask(read, part)
                 union |= reads
                 if STAGES in union:
                     return (STAGES,), {}
@@ -162,21 +172,6 @@ class Variants:
         undo()
         return None
 
-    def common_answer(
-        self, hook: str, position: int, legal: NDArray[np.bool_]
-    ) -> Contribution | None:
-        """Return the result of :meth:`one`, or None if it differs between structures."""
-        undo = self._undo()
-        faults = len(self.faults)
-        try:
-            found, reads = self._answer(hook, position, (), (), legal)
-        except ParcostError:
-            reads = frozenset((STAGES,))
-        if STAGES not in reads and len(self.faults) == faults:
-            return found
-        undo()
-        return None
-
     def _undo(self) -> Callable[[], None]:
         """Return a function that removes the faults recorded after this call."""
         plugins: Any = self.base.plugins
@@ -189,10 +184,6 @@ class Variants:
             noted.update(known)
 
         return undo
-
-    def one(self, hook: str, position: int, legal: NDArray[np.bool_]) -> Contribution:
-        """Return the answer of a plugin in some legal variant."""
-        return self._answer(hook, position, (), (), legal)[0]
 
     def schedule(self, combination: Combination) -> tuple[Schedule, frozenset[int]]:
         """Return the schedule for *combination*, and the choices that decide it."""
@@ -261,25 +252,21 @@ class Variants:
 
     def counts(
         self, row: StageCounts, combination: Combination, fixed: int | None
-    ) -> tuple[Mapping[Combination, tuple[Any, str | CallError]], Sequence[int]]:
-        """Return the counts of *row* by virtual stage, and the choices that they depend on.
+    ) -> tuple[Sequence[int], Mapping[Combination, tuple[Any, str | CallError]]]:
+        """Return the choices that the counts of *row* depend on, and its counts by virtual stage.
 
         Counts are by the indices of these choices, without the *fixed* choice. Each has its error,
         or "".
         """
-        read: tuple[int, ...] = ()
-        while True:
-            found = {}
-            union = set(read)
-            for part in product(*(range(self.shape[k]) for k in read)):
-                index = list(combination)
-                for k, i in zip(read, part, strict=True):
-                    index[k] = i
-                found[part], reads = self._trace(tuple(index), row_count, row)
-                union |= reads - {fixed}
-            if len(union) == len(read):
-                return found, read
-            read = tuple(sorted(union))
+
+        def count(read: Combination, part: Combination) -> tuple[Any, frozenset[int]]:
+            index = list(combination)
+            for k, i in zip(read, part, strict=True):
+                index[k] = i
+            found, reads = self._trace(tuple(index), row_count, row)
+            return found, reads - {fixed}
+
+        return self._by_reads(count)
 
     def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would reject an answer, or ""."""
@@ -367,10 +354,10 @@ class Variants:
             return value
         key = (id(value), *(combination[k] for k in inside))
         if key not in self._made:
-            self._made[key] = self._told_block(value, combination)
+            self._made[key] = self._recording_block(value, combination)
         return self._made[key]
 
-    def _told_block(self, value: Any, combination: Combination) -> Any:
+    def _recording_block(self, value: Any, combination: Combination) -> Any:
         values = {name: self._observe(inner, combination) for name, inner in vars(value).items()}
         axes: dict[str, tuple[str, int]] = {}
         for (block, attribute), k in self._chosen.items():
