@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from parcost.search.best_first import SearchRequest
     from parcost.search.layout_search import LayoutSearch
     from parcost.search.result import SearchResult
-    from parcost.search.sensitivity import Neighbour
     from parcost.search.space import Space
     from parcost_apps.batch.formats import Format
     from parcost_apps.export.settings import ExportedSettings
     from parcost_apps.search.report import RankedLayout
+    from parcost_apps.search.sensitivity import Neighbour
 
 _FAULT = 3
 _TABLE, _JSON = _PAGES = ("table", "json")
@@ -323,14 +323,10 @@ def _search(
 
 def _rank(whole: Space, found: SearchResult) -> _Ranking:
     """Return the best layouts with the values in which they differ, and neighbours of the first."""
-    from parcost.search.layout_evaluation import settings
-    from parcost.search.sensitivity import neighbours
     from parcost_apps.search.report import rank_layouts
+    from parcost_apps.search.sensitivity import neighbours
 
-    best = rank_layouts(found)
-    at = settings(found.scenario, found.best[0].values)
-    near = list(neighbours(found.scenario, whole.axes, at, found.best[0]))
-    return _Ranking(whole, found, best, near)
+    return _Ranking(whole, found, rank_layouts(found), list(neighbours(found, whole.axes)))
 
 
 def _print(

@@ -17,9 +17,9 @@ from parcost_apps.search.report import search_page
 if TYPE_CHECKING:
     from parcost.search.best_first import SearchRequest
     from parcost.search.result import SearchResult
-    from parcost.search.sensitivity import Neighbour
     from parcost.search.space import Space
     from parcost_apps.search.report import RankedLayout
+    from parcost_apps.search.sensitivity import Neighbour
 
 _MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
 

@@ -20,8 +20,8 @@ from parcost.report.verdict import verdict
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
 from parcost.search.result import SearchedLayout, SearchResult, plain_value, varying_axes
-from parcost.search.sensitivity import Neighbour
 from parcost.search.space import derived_value
+from parcost_apps.search.sensitivity import Neighbour
 from parcost_formats.rendering.full_report import PASSES, reproduction, section_page
 from parcost_formats.rendering.json_header import header
 

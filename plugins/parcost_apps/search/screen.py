@@ -35,8 +35,8 @@ from parcost_formats.rendering.columns import column
 
 if TYPE_CHECKING:
     from parcost.search.result import SearchResult
-    from parcost.search.sensitivity import Neighbour
     from parcost.search.space import Space
+    from parcost_apps.search.sensitivity import Neighbour
 
 _ROWS = 8  # of the best layouts, unless the user asks for a number
 _ROWS_OF_CUTS = 6  # where the cut of the layers takes a second line

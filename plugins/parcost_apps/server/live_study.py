@@ -20,14 +20,13 @@ from parcost.language.escapes import escape_line, quote_word
 from parcost.plugins.discovery import Plugins, load
 from parcost.plugins.selection import PluginSelection
 from parcost.search.goals import goal_of
-from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import layout_search
-from parcost.search.sensitivity import neighbours
 from parcost.version import __version__
 from parcost_apps.batch.entries import entry_of
 from parcost_apps.batch.scenarios import only_study
 from parcost_apps.search import report as search_report
 from parcost_apps.search.pictures import search_entry, search_for_map
+from parcost_apps.search.sensitivity import neighbours
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS, FormChange, SearchOrder
 from parcost_apps.server.form import BlockOrder, block_order, form_of
 from parcost_formats.rendering.diagnostics import as_data
@@ -161,11 +160,7 @@ class LiveStudy:
         with suppress(KeyboardInterrupt):  # which ends the search, and that has ended
             on_progress("the best layouts are compared and drawn")
         best = search_report.rank_layouts(found)
-        near = list(
-            neighbours(
-                scenario, whole.axes, settings(scenario, found.best[0].values), found.best[0]
-            )
-        )
+        near = list(neighbours(found, whole.axes))
         entry = search_entry(whole, found, best, near)
         return {
             "report": self._exporter.reports([entry], "search"),
