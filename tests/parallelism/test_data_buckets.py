@@ -201,3 +201,39 @@ def test_buckets_that_cost_nothing_have_no_best_number() -> None:
     for name in ("most_count", "bound_count", "contended_count", "best_count"):
         assert found[f"free.{name}"] == float("inf")
     assert found["free.best_cost"] == 0.0  # 20 ms under 200 ms: the last bucket is nothing
+
+
+@pytest.mark.parametrize(
+    ("framework", "late"),
+    [
+        # A layer of 8 experts has 24 matrices of 2^20. Buckets of 4e6 hold two up projections of
+        # 2 x 2^20, or four down projections. One bucket is gathered ahead of each module.
+        ("gathers_in_turn = on, expert_activation = in_product", 20 / 24),
+        ("gathers_in_turn = on", (16 - 4 + 8 - 4) / 24),
+        ("gathers_in_turn = on, grouped_experts = off", 1 / 13),  # 48 x 2^20 in 13 buckets
+        ("gathers_in_turn = off", 1 / 13),
+    ],
+)
+def test_a_module_waits_for_all_but_the_first_of_its_buckets(framework: str, late: float) -> None:
+    text = f"""
+      use catalog.devices.h100_sxm
+      use catalog.fabrics.hgx_h100
+      use catalog.precisions.bf16
+      framework own {{ {framework} }}
+      model m {{
+        layers = 2, hidden = 1024, heads = 8, ffn = 4096, vocabulary = 32_000
+        experts = 16, top_k = 2, expert_ffn = 1024
+      }}
+      cluster {{ devices = 4 }}
+      layout {{ ep = 2, zero = 1 }}
+      overlap {{ bucket = 4e6 * precision.gradients }}
+      training {{ sequence = 1024, micro_batch = 1, global_batch = 4 sequences }}
+    """
+    (scenario,) = parcost.load_text(text)
+    study = scenario.studies()[0]
+    (found,) = [
+        term
+        for _, term in study.contributions("terms")
+        if term.name == "parameter all-gather of experts"
+    ]
+    assert found.tail / found.seconds == pytest.approx(late)

@@ -447,6 +447,11 @@ class Framework:
         doc="parameters are gathered under the forward pass unless the run sets it; under ZeRO 3 "
         "they always are",
     )
+    gathers_in_turn: bool = switch(
+        default=False,
+        doc="one bucket of parameters is gathered ahead of the module that reads it, which then "
+        "waits for each of its other buckets in turn, as grouped experts have (ZeRO 1 and 2)",
+    )
     gather_start: str = word(
         *GATHER_STARTS,
         default="step",

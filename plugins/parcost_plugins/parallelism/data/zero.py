@@ -14,15 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from parcost import Check, Memory, Once, Outcome, Section, Study, Work, formula, hookimpl
-from parcost.numeric import any_of, ceil_div, maximum
+from parcost import Check, Memory, Once, Outcome, Real, Section, Study, Work, formula, hookimpl
+from parcost.numeric import any_of, ceil_div, maximum, ratio
 from parcost_plugins.parallelism.data import bucket_copies, zero_memory, zero_rules
 from parcost_plugins.parallelism.data.replicas import hybrid_reduction, reduction_name
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, times, trained_groups
-from parcost_plugins.vocabulary import Sharding, Stream, Training
+from parcost_plugins.vocabulary import Layout, Sharding, Stream, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import (
     gathers_on_arrival,
+    gradient_bucket,
+    groups_experts,
     hides_gradients,
     hides_parameters,
     replicates_each_micro_batch,
@@ -30,6 +32,7 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_states,
     shards_weights,
 )
+from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 When = Literal["fill", "end"]
 
@@ -93,6 +96,9 @@ def _gather(study: Study) -> Iterator[Once]:
     With ``overlap.parameters`` a stage gathers while the pipeline fills, and, bucket by bucket,
     under the forward pass of its first micro-batch. It starts with the step, or, with
     ``overlap.gather_start = arrival``, when that micro-batch reaches it.
+
+    With ``framework.gathers_in_turn`` modules wait for a share of the buckets, of which one is
+    gathered ahead.
     """
     overlap = hides_parameters(study)
     when: When = "fill" if overlap else "end"
@@ -111,12 +117,35 @@ def _gather(study: Study) -> Iterator[Once]:
             on_arrival=overlap and gathers_on_arrival(study),
             count=wire.kind.count,
             beside=1.0 - 1.0 / buckets,
-            tail=call.seconds,
+            tail=maximum(1.0, buckets * _share_in_turn(study, wire.kind)) * call.seconds,
             slowdown=wire.slowdown,
             bytes_=n,
             latency=buckets * call.latency,
             **wire.on,
         )
+
+
+def _share_in_turn(study: Study, kind: StageKind) -> Real:
+    """Return the share of the parameters of *kind* that a module waits for in turn.
+
+    A module waits for all buckets of its parameters, and only the first of them is on its way.
+    Each expert has matrices of its own, which no bucket splits; those of a layer are in several
+    buckets. A fused MLP is one module; otherwise all up projections are one, and all down.
+    """
+    training = study[Training]
+    framework, model = training.framework, training.model
+    if not (kind.expert and framework.gathers_in_turn and groups_experts(study)):
+        return 0.0
+    up = 2.0 if model.gated else 1.0
+    matrix = kind.matrix / (up + 1.0) / (model.experts / study[Layout].ep)
+    whole = framework.expert_activation == "in_product"
+    parts = [(up, 1.0)] if whole else [(up, up / (up + 1.0)), (1.0, 1.0 / (up + 1.0))]
+    bucket = gradient_bucket(study) / training.precision.gradients
+    late: Real = 0.0
+    for width, share in parts:
+        ahead = ceil_div(bucket, maximum(width * matrix, 1.0)) * width * matrix
+        late = late + maximum(share * kind.matrix - ahead, 0.0)
+    return ratio(late, kind.matrix)
 
 
 def _reductions(study: Study) -> Iterator[Work | Once]:
