@@ -9,7 +9,7 @@ are separate on every stage, with their own replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -112,6 +112,16 @@ def trained_kinds(study: Study) -> Sequence[StageKind]:
 def trained_parameters(study: Study) -> Sequence[Parameters]:
     """Return the parameters with gradients and optimizer state."""
     return [held for held in study.parameters if is_trained(study, held)]
+
+
+def group_by_count(
+    parameters: Iterable[Parameters],
+) -> Mapping[tuple[float, ...], list[Parameters]]:
+    """Return *parameters* in groups of equal counts by virtual stage."""
+    groups: dict[tuple[float, ...], list[Parameters]] = {}
+    for one in parameters:
+        groups.setdefault(tuple(map(float, one.count)), []).append(one)
+    return groups
 
 
 def mean_weight(study: Study) -> Real:

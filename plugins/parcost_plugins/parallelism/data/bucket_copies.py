@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 from parcost import Real, Study
 from parcost.numeric import maximum, where
-from parcost_plugins.vocabulary import Layout, Overlap, Stream, Training
+from parcost_plugins.vocabulary import Layout, Overlap, Parameters, Stream, Training
 from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, zero_stage
-from parcost_plugins.vocabulary.stage_parameters import trained_parameters
+from parcost_plugins.vocabulary.stage_parameters import group_by_count, trained_parameters
 
 SOURCE = (
     "DeepSpeed, runtime/zero/stage_1_and_2.py: average_tensor, allreduce_bucket; stage3.py and "
@@ -40,20 +40,18 @@ def copies(study: Study) -> Iterator[Stream]:
     often = stage >= 2 and reduces_each_micro_batch(study)
     share = where(layout.dp * layout.cp > 1, 1.0 if often else 1.0 / training.micro_batches, 0.0)
     divided = 2.0 * sent if stage >= 2 else 0.0
-    held: dict[tuple[float, ...], tuple[str, Real, Real]] = {}
-    for one in trained_parameters(study):
+
+    def moved(one: Parameters) -> Real:
         each = one.elements / maximum(one.matrices, 1.0)
         copied = where(each <= bucket, 2.0 * own, 0.0)
         joined = where((2.0 * each <= bucket) + (own != sent) > 0, own + sent, 0.0)
-        count = tuple(float(n) for n in one.count)
-        name, bytes_, kernels = held.get(count, (one.name, 0.0, 0.0))
-        bytes_ = bytes_ + one.elements * (copied + joined + divided)
-        held[count] = name, bytes_, kernels + maximum(one.matrices, 1.0)
-    for count, (name, bytes_, kernels) in held.items():
+        return one.elements * (copied + joined + divided)
+
+    for count, group in group_by_count(trained_parameters(study)).items():
         yield Stream(
-            name=f"copies of gradients to be reduced: {name}",
-            bytes_=share * bytes_,
-            kernels=share * kernels,
+            name=f"copies of gradients to be reduced: {group[0].name}",
+            bytes_=share * sum(map(moved, group), start=0.0),
+            kernels=share * sum((maximum(one.matrices, 1.0) for one in group), start=0.0),
             pass_="B",
             count=count,
             source=SOURCE,

@@ -20,7 +20,7 @@ from parcost.numeric import any_of
 from parcost_plugins.vocabulary import Parameters, Stream, Training
 from parcost_plugins.vocabulary.adapters import gathered_bytes
 from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards
-from parcost_plugins.vocabulary.stage_parameters import trained_parameters
+from parcost_plugins.vocabulary.stage_parameters import group_by_count, trained_parameters
 
 SOURCE = "the framework's copies out of and into the buffers of its collectives"
 
@@ -70,16 +70,12 @@ def _streams(
 
     *each* is the bytes moved for a parameter.
     """
-    held: dict[tuple[float, ...], tuple[str, Real]] = {}
-    for one in parameters:
-        count = tuple(float(n) for n in one.count)
-        first, bytes_ = held.get(count, (one.name, 0.0))
-        held[count] = first, bytes_ + one.elements * each(one)
+    groups = group_by_count(parameters)
     for pass_ in passes:
-        for count, (first, bytes_) in held.items():
+        for count, group in groups.items():
             yield Stream(
-                name=f"{name}: {first}",
-                bytes_=bytes_,
+                name=f"{name}: {group[0].name}",
+                bytes_=sum((one.elements * each(one) for one in group), start=0.0),
                 kernels=kernels,
                 pass_=pass_,
                 count=count,
