@@ -282,10 +282,8 @@ def read_mesh(found: SettingCollector) -> None:
             found.set("sharding", "shard", str((shard or 1) * ranks), keys[0])
     if ranks > 1:
         found.set("layout", "cp", str(ranks), context)
-        how = f"{_MESH}cp_comm_strategy"
-        kind = found.word(how, {"allgather": "all_gather", "alltoall": "ring"})
-        if kind is not None:
-            found.set("context", "algorithm", kind, how)
+        words = {"allgather": "all_gather", "alltoall": "ring"}
+        found.copy_word(f"{_MESH}cp_comm_strategy", words, "context", "algorithm")
     heads = found.whole(ulysses) or 1
     if heads > 1:
         found.set("layout", "cp", str(heads), ulysses)

@@ -144,10 +144,7 @@ def _layout(found: SettingCollector) -> int:
     _strategy(found, sizes["dp"], cp)
     if tp > 1:
         key = f"{_MESH}sequence_parallel"
-        on = found.switch(key)
-        if on is not None:
-            found.set("layout", "sequence_parallel", "on" if on else "off", key)
-        else:
+        if found.copy_switch(key, "layout", "sequence_parallel") is None:
             found.assume("layout", "sequence_parallel", "off", _why("sequence_parallel is false"))
     if pp > 1:
         _pipeline(found)
@@ -214,9 +211,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
     steps, loader = "step_scheduler.grad_acc_steps", "dataloader.batch_size"
     if each is None and _LOCAL not in found and loader in found:  # of 2025
         each, key = found.whole(loader), loader
-        count = found.whole(steps)
-        if count is not None:
-            found.set("training", "micro_batches", digits(count), steps)
+        count = found.copy(steps, "training", "micro_batches")
         if count is not None and each is not None and whole is None:
             value = f"({digits(each)} * {digits(count)} * layout.dp) sequences"
             found.assume("training", "global_batch", value, "batch_size x grad_acc_steps x dp")
@@ -244,9 +239,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
         found.problem(_GLOBAL, message, "Automodel rejects this batch")
     for key in ("packed_sequence.packed_sequence_size", "dataset.seq_length", "dataset.seq_len"):
         if key in found and found.value(key) != 0:
-            length = found.whole(key)
-            if length is not None:
-                found.set("training", "sequence", digits(length), key)
+            found.copy(key, "training", "sequence")
             if not key.startswith("packed") and found.value("dataset.padding") != "max_length":
                 reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
                 found.lack("packed_sequence.packed_sequence_size", reason, "")
@@ -359,10 +352,9 @@ def _rest(found: SettingCollector) -> None:
         sends, old = "model.backend.dispatcher", "model.backend.enable_deepep"
         # Without a library, tokens are gathered from all ranks, and results reduced.
         words = {"deepep": "deepep", "hybridep": "hybridep", "torch": "allgather"}
-        kind = found.word(sends, {**words, "alltoall": "alltoall"})
-        if kind is not None:
-            found.set("routing", "dispatcher", kind, sends)
-        elif found.switch(old):
+        words["alltoall"] = "alltoall"
+        kind = found.copy_word(sends, words, "routing", "dispatcher")
+        if kind is None and found.switch(old):
             found.set("routing", "dispatcher", "deepep", old)
     read_attention(found, "model.attn_implementation")
     loss = "loss_fn._target_"

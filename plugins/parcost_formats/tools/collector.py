@@ -167,6 +167,31 @@ class SettingCollector:
             assumption=self._assumed.get(key, ""),
         )
 
+    def copy(
+        self, key: str, block: str, name: str, unit: str = "", *, least: int = 1
+    ) -> int | None:
+        """Set an attribute to the whole number of a key, with a *unit*, and return the number."""
+        number = self.whole(key, least=least)
+        if number is not None:
+            self.set(block, name, f"{digits(number)}{unit}", key)
+        return number
+
+    def copy_switch(
+        self, key: str, block: str, name: str, on: str = "on", off: str = "off"
+    ) -> bool | None:
+        """Set an attribute by whether a key is on, and return that."""
+        state = self.switch(key)
+        if state is not None:
+            self.set(block, name, on if state else off, key)
+        return state
+
+    def copy_word(self, key: str, words: Mapping[str, str], block: str, name: str) -> str | None:
+        """Set an attribute to the entry of *words* for a key's value, and return the entry."""
+        word = self.word(key, words)
+        if word is not None:
+            self.set(block, name, word, key)
+        return word
+
     def assume(self, block: str, name: str, value: str, why: str) -> None:
         """Set an attribute that the file does not state, unless it is set; *why* is the reason."""
         one = ImportedValue(name=name, value=value, assumption=why)
@@ -273,15 +298,11 @@ class SettingCollector:
     def read_table(self, blocks: Mapping[str, str] | None = None) -> None:
         """Set the integers and switches of the table; *blocks* renames blocks of the table."""
         for key, path in self._table.get("numbers", {}).items():
-            if self.is_auto(key):
-                continue
-            number = self.whole(key)
-            if number is not None:
-                self._set_path(path, digits(number), key, blocks or {})
+            if not self.is_auto(key):
+                self.copy(key, *_attribute(path, blocks))
         for key, path in self._table.get("switches", {}).items():
-            on = None if self.is_auto(key) else self.switch(key)
-            if on is not None:
-                self._set_path(path, "on" if on else "off", key, blocks or {})
+            if not self.is_auto(key):
+                self.copy_switch(key, *_attribute(path, blocks))
 
     def is_auto(self, key: str) -> bool:
         """Return whether the value of a key is left to a trainer (``auto``), and list it."""
@@ -348,10 +369,6 @@ class SettingCollector:
             self.ask(attribute, f"`{key}` is not in parcost's table of {title}", [answer], key)
         return ImportedKey(name=key, start=entry.start, end=entry.end, attribute=attribute)
 
-    def _set_path(self, path: str, value: str, key: str, blocks: Mapping[str, str]) -> None:
-        block, _, name = path.partition(".")
-        self.set(blocks.get(block, block), name, value, key)
-
     def _list(self, keys: list[ImportedKey], key: str, reason: str, attribute: str = "") -> None:
         self._results.add(key)
         entry = self._entries[key]
@@ -364,6 +381,12 @@ class SettingCollector:
                 attribute=attribute,
             )
         )
+
+
+def _attribute(path: str, blocks: Mapping[str, str] | None) -> tuple[str, str]:
+    """Return the block and the name of an attribute of a table; *blocks* renames blocks."""
+    block, _, name = path.partition(".")
+    return (blocks or {}).get(block, block), name
 
 
 def _foreign_block(name: str, settings: Iterable[ImportedValue]) -> ImportedBlock:

@@ -101,9 +101,7 @@ class DeepSpeedKeys:
         shard = found.value(self.key("zero_optimization.mics_shard_size"), -1)
         if shard not in (-1, AUTO):
             key = self.key("zero_optimization.mics_shard_size")
-            number = found.whole(key)
-            if number is not None:
-                found.set("sharding", "shard", str(number), key)
+            found.copy(key, "sharding", "shard")
         hpz = self.key("zero_optimization.zero_hpz_partition_size")
         ranks = found.whole(hpz, least=0) or 1
         if ranks > 1:

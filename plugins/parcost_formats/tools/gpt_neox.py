@@ -306,9 +306,7 @@ def _attention(found: SettingCollector) -> None:
 
 def _window(found: SettingCollector) -> None:
     """Set the window of attention whose kernel leaves out what is beyond it."""
-    width = found.whole("sliding_window_width", least=1)
-    if width is not None:
-        found.set(_MODEL, "window", digits(width), "sliding_window_width")
+    found.copy("sliding_window_width", _MODEL, "window", least=1)
 
 
 def _is_list_of_words(found: SettingCollector, key: str) -> bool:

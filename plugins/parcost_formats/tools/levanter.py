@@ -152,9 +152,7 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
     if found.switch("model.use_bias") is False and rules["attributes"]["norm"] == "layer":
         found.set(_MODEL, "norm_weights", "1", "model.use_bias")
     for key, attribute in (("use_bias", "biases"), ("tie_word_embeddings", "tied")):
-        on = found.switch(f"model.{key}")
-        if on is not None:
-            found.set(_MODEL, attribute, "on" if on else "off", f"model.{key}")
+        found.copy_switch(f"model.{key}", _MODEL, attribute)
     _vocabulary(found)
     return rules
 
@@ -201,9 +199,7 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
     if start and "model.seq_len" in found:
         found.ignore("model.seq_len", "use_hf_model_config replaces the model of the file")
     if length:
-        number = found.whole(length)
-        if number is not None:
-            found.set("training", "sequence", digits(number), length)
+        found.copy(length, "training", "sequence")
     elif start:
         reason = "it is the longest sequence of the checkpoint, max_position_embeddings"
         answers = [f"--set training.sequence={one}" for one in (4096, 8192)]

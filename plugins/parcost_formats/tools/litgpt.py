@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
-from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
+from parcost_formats.tools.collector import AUTO, SettingCollector, read_configuration
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
@@ -103,10 +103,7 @@ def _batch(found: SettingCollector) -> None:
     """Read the batch; its defaults depend on the subcommand."""
     pretraining = _is_pretraining(found)
     key, usual = "train.global_batch_size", "512" if pretraining else "16"
-    number = found.whole(key)
-    if number is not None:
-        found.set("training", "global_batch", f"{digits(number)} sequences", key)
-    else:
+    if found.copy(key, "training", "global_batch", " sequences") is None:
         why = f"{_VERSION}: train.global_batch_size is {usual}"
         found.assume("training", "global_batch", f"{usual} sequences", why)
     if found.whole("train.micro_batch_size") is None:

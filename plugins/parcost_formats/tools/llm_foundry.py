@@ -80,9 +80,7 @@ def _model(found: SettingCollector) -> None:
     if found.value("model.peft_config") or found.keys_below("model.peft_config"):
         key = found.keys_below("model.peft_config")[0]
         found.problem(key, "adapters of this tool are not read yet")
-    loss = found.word("model.loss_fn", table(TOOL)["losses"])
-    if loss is not None:
-        found.set("training", "loss", loss, "model.loss_fn")
+    found.copy_word("model.loss_fn", table(TOOL)["losses"], "training", "loss")
     kind = str(found.value("model.name", "mpt_causal_lm"))
     if kind.startswith("hf_"):
         key = "model.pretrained_model_name_or_path"
@@ -106,10 +104,8 @@ def _model(found: SettingCollector) -> None:
         found.set(_MODEL, "ffn", digits(int(ratio * hidden)), "model.expansion_ratio")
     elif ratio is not None:
         found.problem("model.expansion_ratio", "a number is expected")
-    norm = found.word("model.norm_type", rules["norms"])
-    if norm is not None:
-        found.set(_MODEL, "norm", norm, "model.norm_type")
-    elif "model.norm_type" not in found:
+    norm = found.copy_word("model.norm_type", rules["norms"], _MODEL, "norm")
+    if norm is None and "model.norm_type" not in found:
         found.assume(_MODEL, "norm", "layer", f"{_VERSION}: norm_type is low_precision_layernorm")
     key = "model.ffn_config.ffn_type"
     gated = found.word(key, rules["feed_forward"])
@@ -150,9 +146,7 @@ def _experts(found: SettingCollector, kind: str) -> None:
     for name, (block, attribute) in _EXPERTS.items():
         found.assume(block, attribute, "1", f"{_VERSION}: {name} is 1")
     key = f"{section}mlp_type"
-    gated = found.word(key, {"mlp": "off", "glu": "on"})
-    if gated is not None:
-        found.set(_MODEL, "gated", gated, key)
+    found.copy_word(key, {"mlp": "off", "glu": "on"}, _MODEL, "gated")
     found.assume(_MODEL, "gated", "off", f"{_VERSION}: mlp_type is mlp")
     key = f"{section}moe_capacity_factor"
     factor = found.value(key)
@@ -193,17 +187,13 @@ def _attention(found: SettingCollector) -> None:
         found.assume(_MODEL, "positions", "0", f"{_VERSION}: ALiBi and RoPE replace learned ones")
     elif rows is not None:
         found.assume(_MODEL, "positions", digits(rows), f"{_VERSION}: learned_pos_emb is true")
-    keeps = found.word(f"{prefix}attn_impl", table(TOOL)["attention"])
-    if keeps is not None:
-        found.set("training", "flash_attention", keeps, f"{prefix}attn_impl")
+    found.copy_word(f"{prefix}attn_impl", table(TOOL)["attention"], "training", "flash_attention")
 
 
 def _batch(found: SettingCollector) -> None:
     """Read the batch and the devices; ask for a micro-batch of ``auto``, the largest that fits."""
     if "max_seq_len" not in found and "model.max_seq_len" in found:
-        length = found.whole("model.max_seq_len")
-        if length is not None:
-            found.set("training", "sequence", digits(length), "model.max_seq_len")
+        found.copy("model.max_seq_len", "training", "sequence")
     whole = found.whole("global_train_batch_size")
     each = found.whole("device_train_batch_size")
     if whole is not None:

@@ -112,17 +112,13 @@ def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
             why = _why("per_device_batch_size is 12")
             found.assume("training", "global_batch", value, why)
             found.assume("training", "micro_batch", digits(int(micro)), why)
-    length = found.whole("max_target_length")
-    if length is not None:
-        found.set("training", "sequence", digits(length), "max_target_length")
-    elif "max_target_length" not in found:
+    length = found.copy("max_target_length", "training", "sequence")
+    if length is None and "max_target_length" not in found:
         found.assume("training", "sequence", "2048", _why("max_target_length is 2048"))
     rate = _number(found, "dropout_rate", 0.0)
     if rate and found.switch("enable_dropout") is not False:
         found.set("training", "dropout", "on", "dropout_rate")
-    tiles = found.whole("num_vocab_tiling")
-    if tiles is not None:
-        found.set("training", "loss_chunks", str(tiles), "num_vocab_tiling")
+    found.copy("num_vocab_tiling", "training", "loss_chunks")
 
 
 def _number(found: SettingCollector, key: str, usual: float) -> float | None:

@@ -108,9 +108,7 @@ def _model(found: SettingCollector, text: str) -> str:
         answers = [f"--use catalog.models.{one}" for one in dict.fromkeys(x[0] for x in entries)]
         found.ask("model", "the folder determines the benchmark", answers)
     for key in ("ENCODER_SEQ_LENGTH", "SEQ_LENGTH"):
-        stated = found.whole(key)
-        if stated is not None:
-            found.set("training", "sequence", digits(stated), key)
+        found.copy(key, "training", "sequence")
     if entry:
         found.assume("training", "sequence", length, f"MLPerf Training: {entry}")
     elif not found.has("training", "sequence"):
@@ -163,9 +161,7 @@ def _read_sharding(found: SettingCollector) -> None:
         )
     words = table("megatron")["words"]["cp_comm_type"]
     if (found.whole("CONTEXT_PARALLEL") or 1) > 1 and "CP_COMM_TYPE" in found:
-        way = found.word("CP_COMM_TYPE", words)
-        if way is not None:
-            found.set("context", "algorithm", way, "CP_COMM_TYPE")
+        found.copy_word("CP_COMM_TYPE", words, "context", "algorithm")
     if "PIPELINE_LAYOUT" in found:
         reason = "layers of each stage by a layout are not read"
         found.ask("schedule.stages", reason, ["--set 'schedule.stages=[4, 4]'"], "PIPELINE_LAYOUT")
@@ -175,9 +171,8 @@ def _read_overlap(found: SettingCollector) -> None:
     """Read the overlap of communication, the order of ranks and sequence parallelism."""
     if found.switch("TP_COMM_OVERLAP"):
         found.set("overlap", "tensor", "pipelined", "TP_COMM_OVERLAP")
-    bucket = found.whole("BUCKET_SIZE")
-    if bucket is not None:  # pretrain.py: grad_reduce_in_fp32 is False
-        found.set("overlap", "bucket", f"{digits(bucket)} * 2 B", "BUCKET_SIZE")
+    # In pretrain.py the option grad_reduce_in_fp32 is off.
+    found.copy("BUCKET_SIZE", "overlap", "bucket", " * 2 B")
     together = found.switch("ALIGN_PARAM_GATHER")
     if together is not None and (found.whole("PIPELINE_MODEL_PARALLEL") or 1) > 1:
         interleaves = (found.whole("INTERLEAVED_PIPELINE") or 1) > 1  # else it changes nothing
@@ -233,9 +228,7 @@ def _kernels(found: SettingCollector) -> None:
 def _read_averaging(found: SettingCollector) -> None:
     """Read how gradients are averaged; pretrain.py of 6.0 checks none for NaN."""
     key = "AVERAGE_IN_COLLECTIVE"
-    word = found.switch(key)
-    if word is not None:
-        found.set("sharding", "gradient_average", "scaled_experts" if word else "scaled", key)
+    found.copy_switch(key, "sharding", "gradient_average", "scaled_experts", "scaled")
     why = "MLPerf Training 6.0, NVIDIA: average_in_collective is False"
     found.assume("sharding", "gradient_average", "scaled", why)
     why = "MLPerf Training 6.0, NVIDIA: check_for_nan_in_grad is False"

@@ -105,10 +105,8 @@ def _parallelism(found: SettingCollector) -> None:
     """Read the pipeline, tensor parallelism and recomputation."""
     stages = found.whole("parallelism.pp") or 1
     engine, mode = "parallelism.pp_engine", "parallelism.tp_mode"
-    schedule = found.word(engine, {"1f1b": "one_f_one_b", "afab": "gpipe"})
-    if schedule is not None:
-        found.set("schedule", "kind", schedule, engine)
-    elif stages > 1:
+    words = {"1f1b": "one_f_one_b", "afab": "gpipe"}
+    if found.copy_word(engine, words, "schedule", "kind") is None and stages > 1:
         found.assume("schedule", "kind", "gpipe", f"{_CONFIG}: pp_engine is afab")
     shards = found.word(mode, {"reduce_scatter": "on", "all_reduce": "off"})
     tensor = (found.whole("parallelism.tp") or 1) > 1
@@ -122,12 +120,8 @@ def _parallelism(found: SettingCollector) -> None:
         found.set("overlap", "tensor", "weight_gradients" if on else "off", hides)
     elif tensor:
         found.assume("overlap", "tensor", "off", f"{_CONFIG}: {hides.partition('.')[2]}")
-    whole = found.switch("parallelism.recompute_layer")
-    if whole is not None:
-        found.set(
-            "training", "recompute", "full" if whole else "none", "parallelism.recompute_layer"
-        )
-    else:
+    layer = "parallelism.recompute_layer"
+    if found.copy_switch(layer, "training", "recompute", "full", "none") is None:
         _granularity(found)
     gathers = "parallelism.tp_recompute_allgather"
     if found.switch(gathers) is False:
@@ -138,18 +132,14 @@ def _parallelism(found: SettingCollector) -> None:
     elif stage is not None:
         found.set("layout", "zero", str(stage), "optimizer.zero_stage")
     bucket = "model.ddp_bucket_cap_mb"
-    size = found.whole(bucket)
-    if size is not None:
-        found.set("overlap", "bucket", f"{size} MiB", bucket)
+    found.copy(bucket, "overlap", "bucket", " MiB")
 
 
 def _granularity(found: SettingCollector) -> None:
     """Read recomputation in the form of nanotron 0.3."""
     key = "parallelism.recompute_granularity"
     if key in found:
-        word = found.word(key, {"selective": "selective", "full": "full"})
-        if word is not None:
-            found.set("training", "recompute", word, key)
+        found.copy_word(key, {"selective": "selective", "full": "full"}, "training", "recompute")
     else:
         found.assume("training", "recompute", "none", f"{_CONFIG}: recompute_layer is false")
 
@@ -206,9 +196,8 @@ def _experts(found: SettingCollector, model: str) -> None:
             key = f"{prefix}shared_expert_intermediate_size"
             found.set(model, "shared_ffn", digits(width), key)
     sends = f"{prefix}token_dispatcher_type"
-    kind = found.word(sends, {"alltoall": "alltoall", "allgather": "allgather"})
-    if kind is not None:
-        found.set("routing", "dispatcher", kind, sends)
+    words = {"alltoall": "alltoall", "allgather": "allgather"}
+    found.copy_word(sends, words, "routing", "dispatcher")
 
 
 @hookimpl

@@ -502,10 +502,9 @@ class _NeMoReader:
     def _switches(self, paths: Mapping[str, str], prefixes: Sequence[str]) -> None:
         for name, path in paths.items():
             key = self._key(name, prefixes)
-            on = None if key is None else self._found.switch(key)
-            if key is not None and on is not None:
+            if key is not None:
                 block, _, attribute = path.rpartition(".")
-                self._found.set(block, attribute, "on" if on else "off", key)
+                self._found.copy_switch(key, block, attribute)
 
 
 @hookimpl

@@ -505,9 +505,7 @@ def _model(found: SettingCollector) -> None:
             text = digits(value) if isinstance(value, int) else value
             found.assume(block, attribute, text, f"{_VERSION}: {name}")
     for one, attribute in rules["sizes"].items():
-        number = found.whole(f"model.{one}")
-        if number is not None:
-            found.set(block, attribute, digits(number), f"model.{one}")
+        found.copy(f"model.{one}", block, attribute)
     if width is not None:
         found.set(block, "ffn", digits(width), f"model.{_WIDTH[0]}")
     for one, read in windows.items():

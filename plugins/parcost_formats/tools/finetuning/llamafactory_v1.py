@@ -6,7 +6,6 @@ from attrs import evolve
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.accelerate import set_strategy
-from parcost_formats.tools.collector import digits
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
 
@@ -52,15 +51,9 @@ def _read_batch(keys: TrainerKeys) -> None:
     """Read the batch of a device and of a step, and whether sequences have their full length."""
     found, whole = keys.found, "global_batch_size"
     key = keys.key("micro")
-    size = found.whole(key)
-    if size is not None:
-        found.set("training", "micro_batch", digits(size), key)
-    elif key not in found:
+    if found.copy(key, "training", "micro_batch") is None and key not in found:
         found.assume("training", "micro_batch", *map(str, keys.default("micro")))
-    batch = found.whole(whole)
-    if batch is not None:
-        found.set("training", "global_batch", f"{digits(batch)} sequences", whole)
-    elif whole not in found:
+    if found.copy(whole, "training", "global_batch", " sequences") is None and whole not in found:
         why = f"{keys.rules['version']}: {whole} is the batch of a device x the replicas"
         found.assume("training", "global_batch", "(micro_batch * layout.dp) sequences", why)
     strategy = "batching_strategy"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from attrs import evolve
 
 from parcost import ImportedKey, ImportFile, ImportProblem, Translation
-from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.collector import SettingCollector, read_configuration
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys
@@ -155,9 +155,7 @@ def _read_job(found: SettingCollector) -> None:
         ("policy.train_global_batch_size", "global_batch", " sequences"),
         ("policy.max_total_sequence_length", "sequence", ""),
     ):
-        size = found.whole(key)
-        if size is not None:
-            found.set("training", name, f"{digits(size)}{unit}", key)
+        found.copy(key, "training", name, unit)
     each, nodes = found.whole("cluster.gpus_per_node"), found.whole("cluster.num_nodes")
     if each is not None and nodes is not None:
         found.set("cluster", "devices", f"{nodes} * {each}", "cluster.num_nodes")
@@ -173,19 +171,14 @@ def _read_dtensor(found: SettingCollector) -> None:
     found.assume("layout", "zero", "3", f"{_VERSION}: fully_shard of each layer")
     degrees = {"tensor_parallel_size": "tp", "context_parallel_size": "cp"}
     for name, attribute in {**degrees, "expert_parallel_size": "ep"}.items():
-        degree = found.whole(f"{_DTENSOR}{name}")
-        if degree is not None:
-            found.set("layout", attribute, digits(degree), f"{_DTENSOR}{name}")
+        found.copy(f"{_DTENSOR}{name}", "layout", attribute)
     _read_reduction(found)
     key = f"{_DTENSOR}sequence_parallel"
     on = found.switch(key)
     if on is not None and (found.whole(f"{_DTENSOR}tensor_parallel_size") or 1) > 1:
         found.set("layout", "sequence_parallel", "on" if on else "off", key)
     key = f"{_DTENSOR}activation_checkpointing"
-    on = found.switch(key)
-    if on is not None:
-        found.set("training", "recompute", "full" if on else "none", key)
-    else:
+    if found.copy_switch(key, "training", "recompute", "full", "none") is None:
         answers = ("--set training.recompute=full", "--set training.recompute=none")
         found.ask("training.recompute", f"the file has no `{key}`", answers)
     key = f"{_DTENSOR}cpu_offload"

@@ -59,9 +59,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
         found.set("overlap", "gradients", "on", hides)
     keys.recompute()
     keys.ulysses(keys.key("ring"), "llama3")
-    tensor = found.whole(keys.key("tensor"))
-    if tensor is not None:
-        found.set("layout", "tp", digits(tensor), keys.key("tensor"))
+    found.copy(keys.key("tensor"), "layout", "tp")
     keys.kernels()
     list_optimizer(found, "optim.name")
     keys.devices()

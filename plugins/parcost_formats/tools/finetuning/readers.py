@@ -118,9 +118,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     offload = "activation_offloading"
     if found.value(offload) in ("legacy", "disk", "hidden_states") or found.switch(offload):
         found.set("offload", "activations", "100 %", offload)
-    degree = found.whole("tensor_parallel_size")
-    if degree is not None:
-        found.set("layout", "tp", digits(degree), "tensor_parallel_size")
+    found.copy("tensor_parallel_size", "layout", "tp")
     usual = "varlen_llama3" if keys.switch("packing")[0] else "batch_ring"
     function = str(found.value("ring_attn_func") or usual)
     for key in ("context_parallel_size", "sequence_parallel_degree"):

@@ -68,9 +68,7 @@ def _read_batch(found: SettingCollector) -> None:
     if len(sizes) == 2:
         _assume_batch(found, *sizes)
     key, packed = "tokenizer.max_seq_len", "dataset.packed"
-    length = found.whole(key)
-    if length is not None:
-        found.set("training", "sequence", digits(length), key)
+    length = found.copy(key, "training", "sequence")
     if found.switch(packed):
         found.ignore(packed, "every sequence has the full length")
     else:
@@ -88,9 +86,7 @@ def _read_layout(found: SettingCollector) -> None:
     """Read the device mesh, and the sharding of FSDP."""
     found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
     for key, attribute in (("tensor_parallel_dim", "tp"), ("context_parallel_dim", "cp")):
-        degree = found.whole(key)
-        if degree is not None:
-            found.set("layout", attribute, digits(degree), key)
+        found.copy(key, "layout", attribute)
     copies = found.whole("data_parallel_replicate_dim")
     if copies is not None and copies > 1:
         shard = f"layout.dp * layout.cp / {copies}"

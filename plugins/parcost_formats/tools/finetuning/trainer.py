@@ -239,10 +239,8 @@ class TrainerKeys:
     def sequence(self) -> None:
         """Read the sequence length, and whether sequences are packed."""
         found, key = self.found, self.key("sequence")
-        length = found.whole(key)
-        if length is not None:
-            found.set("training", "sequence", digits(length), key)
-        elif "sequence" in self.rules["defaults"] and key not in found:
+        length, usual = found.copy(key, "training", "sequence"), self.rules["defaults"]
+        if length is None and "sequence" in usual and key not in found:
             value, why = self.default("sequence")
             found.assume("training", "sequence", digits(int(value)), why)
         if "packing" in self.rules["names"]:
@@ -370,9 +368,7 @@ class TrainerKeys:
             found.set("recompute", "stops_early", "off" if stated else "on", key)
         for options in self.rules["names"]["checkpoint_options"]:
             key = f"{options}.every_n_layers"
-            every = found.whole(key)
-            if every is not None:
-                found.set("recompute", "every", digits(every), key)
+            every = found.copy(key, "recompute", "every")
             key = f"{options}.offload"
             if found.switch(key) and every not in (None, 1):
                 reason = "checkpoints go to the host, and what other layers keep does not"

@@ -87,10 +87,7 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
             if dynamic in found:
                 found.ignore(dynamic, "micro-batches are counted in tokens")
             continue
-        size = found.whole(key)
-        if size is not None:
-            found.set("training", name, f"{digits(size)}{unit}", key)
-        elif key not in found:
+        if found.copy(key, "training", name, unit) is None and key not in found:
             why = f"{_VERSION}: {key} is {default}"
             found.assume("training", name, f"{digits(default)}{unit}", why)
 
@@ -135,10 +132,7 @@ def _read_engine(found: SettingCollector) -> None:
             for name in names:
                 found.set("offload", name, "1", key)
     key = "model.enable_gradient_checkpointing"
-    on = found.switch(key)
-    if on is not None:
-        found.set("training", "recompute", "full" if on else "none", key)
-    else:
+    if found.copy_switch(key, "training", "recompute", "full", "none") is None:
         found.assume("training", "recompute", "full", f"{_ENGINE}: {key} is True")
 
 
@@ -180,10 +174,7 @@ def _read_types(found: SettingCollector, key: str) -> None:
 def _read_execution(found: SettingCollector) -> None:
     """Read recomputation, whose default differs between releases, and padding."""
     key = "model.enable_gradient_checkpointing"
-    on = found.switch(key)
-    if on is not None:
-        found.set("training", "recompute", "full" if on else "none", key)
-    else:
+    if found.copy_switch(key, "training", "recompute", "full", "none") is None:
         answers = ("--set training.recompute=full", "--set training.recompute=none")
         found.ask("training.recompute", f"`{key}` is left out, and releases differ", answers)
     reason = "`data.max_length` is the longest sequence: batches may be shorter"
