@@ -16,6 +16,7 @@ from parcost import (
     Translation,
     record,
 )
+from parcost_formats.tools.collector import digits
 
 _SWITCHED = ("", "true", "false")
 
@@ -198,6 +199,17 @@ class OptionSet:
         """Return an option, even one whose value is unknown, if the file has it."""
         return self._options.get(name)
 
+    def enabled(self, name: str) -> Option | None:
+        """Return an option whose value is known, if the file has it and it is not off."""
+        option = self.get(name)
+        return None if option is None or option.text == "false" else option
+
+    def ignore(self, names: Iterable[str], reason: str) -> None:
+        """List the options of *names* that the file has as without effect."""
+        for name in names:
+            if option := self.get(name):
+                self.draft.ignore(option, reason)
+
     def skip(self, name: str, reason: str) -> None:
         """List an option as one without effect, whatever its value."""
         option = self._options.get(name)
@@ -276,6 +288,13 @@ class OptionSet:
             self.draft.set(path, digits(found), self._options[name])
         return found
 
+    def copy_switch(self, name: str, path: str, on: str = "on", off: str = "off") -> Option | None:
+        """Set an attribute by whether an option is on, and return the option."""
+        option = self.get(name)
+        if option is not None:
+            self.draft.set(path, off if option.text == "false" else on, option)
+        return option
+
     def default(self, name: str, path: str, value: str, why: str) -> None:
         """Set an attribute to its default if the file does not state it; *name* is its option."""
         option = self._options.get(name)
@@ -286,15 +305,6 @@ class OptionSet:
     def rest(self) -> Sequence[Option]:
         """Return the options that are not read."""
         return [option for name, option in self._options.items() if name not in self._read]
-
-
-def digits(number: int) -> str:
-    """Return an integer as text of a spec.
-
-    >>> digits(128256), digits(8192)
-    ('128_256', '8192')
-    """
-    return f"{number:_}" if number >= 10_000 else str(number)
 
 
 def _key(option: Option, reason: str) -> ImportedKey:

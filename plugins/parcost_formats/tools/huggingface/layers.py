@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from parcost_formats.tools.drafts import digits
+from parcost_formats.tools.collector import digits
 
 #: Returns the value of a key, and the reason for it if the file does not state it.
 ValueOf = Callable[[str], tuple[Any, str]]

@@ -18,8 +18,7 @@ from parcost import (
     ImportQuestion,
     Translation,
 )
-from parcost_formats.tools.collector import cost_of
-from parcost_formats.tools.drafts import digits
+from parcost_formats.tools.collector import cost_of, digits
 from parcost_formats.tools.huggingface.families import SWITCHES, TABLE, ModelFamily, is_set
 from parcost_formats.tools.huggingface.layers import (
     LayerError,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
-from parcost_formats.tools.collector import read_configuration
-from parcost_formats.tools.drafts import Draft, Option, digits
+from parcost_formats.tools.collector import digits, read_configuration
+from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.megatron.bridge import VERSION as BRIDGE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost_formats.tools.drafts import Option, digits
+from parcost_formats.tools.collector import digits
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.patterns import LayerListError, pattern, period
 from parcost_formats.tools.tables import table
@@ -31,10 +31,7 @@ def read_experts(options: ToolOptions) -> None:
         if option is not None and count == 0:
             draft.ignore(option, "a model without experts")
         if draft.has("model."):  # a model that the file describes
-            for name in _OF_EXPERTS:
-                one = options.get(name)
-                if one is not None:
-                    draft.ignore(one, "it has no effect without --num-experts")
+            options.ignore(_OF_EXPERTS, "it has no effect without --num-experts")
             return
     elif option is not None:
         draft.set("model.experts", digits(count), option)
@@ -51,8 +48,7 @@ def read_experts(options: ToolOptions) -> None:
         elif not deepspeed:
             _layers(options)
         _shared(options)
-        bias = options.get("moe_router_enable_expert_bias")
-        if bias is not None and bias.text != "false":
+        if bias := options.enabled("moe_router_enable_expert_bias"):
             draft.set("model.router_bias", "on", bias)
     read_exchange(options)
 
@@ -98,12 +94,12 @@ def _shared(options: ToolOptions) -> None:
     draft = options.draft
     width = options.whole("moe_shared_expert_intermediate_size")
     option = options.get("moe_shared_expert_intermediate_size")
-    gate = options.get("moe_shared_expert_gate")
+    gate = options.enabled("moe_shared_expert_gate")
     if width and option is not None:
         why = "one with the total hidden size, which has the same cost"
         draft.set("model.shared_ffn", digits(width), option)
         draft.assume("model.shared_experts", "1", why, option)
-        if gate is not None and gate.text != "false":
+        if gate is not None:
             draft.set("model.shared_gate", "on", gate)
     elif option is not None and width == 0:
         draft.ignore(option, "a model without shared experts")
@@ -113,29 +109,22 @@ def read_exchange(options: ToolOptions) -> None:
     """Read the dispatch of tokens to experts: the dispatcher and its ranks."""
     draft = options.draft
     _dispatcher(options)
-    grouped = options.get("moe_grouped_gemm")
-    if grouped is not None:
-        draft.set("kernels.grouped_experts", _state(grouped), grouped)
+    options.copy_switch("moe_grouped_gemm", "kernels.grouped_experts")
     _capacity(options)
-    forced = options.get("moe_router_force_load_balancing")
-    if forced is not None and forced.text != "false":
+    if forced := options.enabled("moe_router_force_load_balancing"):
         draft.set("routing.distribution", "uniform", forced)
     for name, attribute in (("moe_permute_fusion", "permutation"), ("moe_router_fusion", "router")):
-        option = options.get(name)
-        if option is not None:
-            word = "eager" if option.text == "false" else "fused"
-            draft.set(f"framework.{attribute}", word, option)
-    shared = options.get("moe_shared_expert_overlap")
-    pair = options.get("overlap_moe_expert_parallel_comm")
-    if pair is not None and pair.text != "false":
+        options.copy_switch(name, f"framework.{attribute}", "fused", "eager")
+    shared = options.enabled("moe_shared_expert_overlap")
+    if pair := options.enabled("overlap_moe_expert_parallel_comm"):
         method = options.get("schedules_method")
         if method is not None and method.text == "dualpipev":
             draft.ignore(pair, "the pairs of DualPipeV hide the exchange")
         else:
             draft.set("routing.hide", "pair", pair)
-        if shared is not None and shared.text != "false":
+        if shared is not None:
             draft.problem(shared, f"it cannot be combined with {pair.key}")
-    elif shared is not None and shared.text != "false":
+    elif shared is not None:
         draft.set("routing.hide", "shared_experts", shared)
 
 
@@ -176,7 +165,3 @@ def _capacity(options: ToolOptions) -> None:
     if factor and option is not None:
         why = "" if padded else "Megatron-LM drops what exceeds it, and pads nothing"
         draft.set("routing.capacity_factor", option.text, option, why)
-
-
-def _state(option: Option) -> str:
-    return "off" if option.text == "false" else "on"

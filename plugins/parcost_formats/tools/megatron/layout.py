@@ -25,12 +25,8 @@ def read_layout(options: ToolOptions) -> None:
     if etp is None and (ep > 1 or draft.has("model.experts") or any(map(options.has, of_experts))):
         why = "expert_tensor_parallel_size equals tensor_model_parallel_size"
         options.default("expert_tensor_parallel_size", "layout.etp", str(tp or 1), why)
-    option = options.get("sequence_parallel")
-    if option is not None:
-        word = "off" if option.text == "false" else "on"
-        draft.set("layout.sequence_parallel", word, option)
-    option = options.get("use_tp_pp_dp_mapping")
-    if option is not None and option.text != "false":
+    options.copy_switch("sequence_parallel", "layout.sequence_parallel")
+    if option := options.enabled("use_tp_pp_dp_mapping"):
         draft.set("layout.order", '"tp-cp-pp-dp"', option)
     _sharding(options)
     _context(options)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from parcost_formats.tools.drafts import Option, digits
+from parcost_formats.tools.collector import digits
+from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.hub import closest_entry, find_entry, vocabulary_of
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.patterns import LayerListError, pattern
@@ -107,8 +108,7 @@ def _attention(options: ToolOptions) -> None:
         draft.ignore(groups, why)
     elif options.copy("num_key_value_heads", "model.kv_heads", 1) is None:  # of Megatron-DeepSpeed
         options.check_default("model.kv_heads")
-    norm = options.get("qk_layernorm")
-    if norm is not None and norm.text != "false":
+    if norm := options.enabled("qk_layernorm"):
         draft.set("model.qk_norm", "on", norm)
 
 
@@ -117,10 +117,8 @@ def _vocabulary(options: ToolOptions) -> None:
     padded = options.get("padded_vocab_size")
     if padded is not None:
         options.copy("padded_vocab_size", "model.vocabulary", 1)
-        for name in ("vocab_size", "make_vocab_size_divisible_by"):
-            option = options.get(name)
-            if option is not None:
-                draft.ignore(option, "--padded-vocab-size is the size of the embedding")
+        why = "--padded-vocab-size is the size of the embedding"
+        options.ignore(("vocab_size", "make_vocab_size_divisible_by"), why)
         return
     why = "rows of the embedding are a multiple of 128 x tp"
     if options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
@@ -174,30 +172,24 @@ def _norms_and_biases(options: ToolOptions) -> None:
         draft.set("model.norm", _WORDS["normalization"][norm], option)
     elif option is None:
         options.default("normalization", "model.norm", "layer", "LayerNorm")
-    option = options.get("disable_bias_linear")
-    if option is not None:
-        draft.set("model.biases", "on" if option.text == "false" else "off", option)
-    else:
+    if options.copy_switch("disable_bias_linear", "model.biases", "off", "on") is None:
         options.default("disable_bias_linear", "model.biases", "on", "linear layers have biases")
-    added = options.get("add_qkv_bias")
-    if added is not None and added.text != "false" and options.on("disable_bias_linear"):
+    added = options.enabled("add_qkv_bias")
+    if added is not None and options.on("disable_bias_linear"):
         draft.set("model.qkv_biases", "on", added)
-    option = options.get("untie_embeddings_and_output_weights")
-    if option is not None:
-        draft.set("model.tied", "on" if option.text == "false" else "off", option)
-    else:
-        why = "one table for both ends"
-        options.default("untie_embeddings_and_output_weights", "model.tied", "on", why)
+    untied = "untie_embeddings_and_output_weights"
+    if options.copy_switch(untied, "model.tied", "off", "on") is None:
+        options.default(untied, "model.tied", "on", "one table for both ends")
 
 
 def _positions(options: ToolOptions) -> None:
     draft = options.draft
     rows = options.get("max_position_embeddings")
     kind = options.get("position_embedding_type")
-    rotary = options.get("use_rotary_position_embeddings")
+    rotary = options.enabled("use_rotary_position_embeddings")
     known = ("learned_absolute", "rope", "rotary", "mrope", "yarn", "alibi", "relative", "none")
     word = options.word("position_embedding_type", *known)
-    if rotary is not None and rotary.text != "false":
+    if rotary is not None:
         word = "rope"
     learned = word in (None, "learned_absolute") and not options.on("multi_latent_attention")
     if learned and rows is not None:
@@ -209,8 +201,7 @@ def _positions(options: ToolOptions) -> None:
         draft.ignore(rows, "no table of positions has them: it is a limit of the sequence")
     if kind is not None and word == "alibi":
         draft.set("model.alibi", "on", kind)
-    norm = options.get("embed_layernorm")
-    if norm is not None and norm.text != "false":
+    if norm := options.enabled("embed_layernorm"):
         draft.set("model.embedding_norm", "on", norm)
     if kind is not None and word in ("mrope", "relative", "none"):
         draft.leave(kind, "positions are assumed to be rotary")

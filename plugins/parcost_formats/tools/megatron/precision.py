@@ -35,7 +35,7 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
     """Return the catalogue entry of the recipe, and the option that names it."""
     draft = options.draft
     wide = [name for name in ("bf16", "fp16") if options.on(name)]
-    narrow = [one for name in _FORMATS if (one := options.get(name)) and one.text != "false"]
+    narrow = [one for name in _FORMATS if (one := options.enabled(name))]
     for one in narrow:
         options.word(one.name, *_FORMATS[one.name])
     if len(wide) > 1:
@@ -50,8 +50,8 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
         return None, None
     recipe = options.get("fp8_recipe") or options.get("fp4_recipe")
     if not narrow:
-        for option in (recipe, options.get("fp8_param_gather")):
-            if option is not None and option.text != "false":
+        for option in (recipe, options.enabled("fp8_param_gather")):
+            if option is not None:
                 draft.ignore(option, "it has no effect without --fp8-format or --fp4-format")
         if not wide:
             return ("fp32", None) if options.check_default("training.precision") else (None, None)
@@ -72,9 +72,9 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
 
 def _gathers(options: ToolOptions, base: str) -> float:
     """Read whether parameters are gathered in low precision; return bytes per parameter."""
-    option = options.get("fp8_param_gather")
+    option = options.enabled("fp8_param_gather")
     usual = 4.0 if base == "fp32" else 2.0
-    if option is None or option.text == "false" or base in ("bf16", "fp16", "fp32"):
+    if option is None or base in ("bf16", "fp16", "fp32"):
         return usual
     changes = table("megatron")["gathers"].get(base)
     if changes is None:
@@ -91,14 +91,14 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
     gradients, optimizer = 4, 8 if base == "fp32" else 12
     changed: Option | None = options.get("fp8_param_gather") if weights not in (2.0, 4.0) else None
     aware = options.on("use_precision_aware_optimizer")
-    reduced = options.get("grad_reduce_in_bf16")
-    wide = options.get("accumulate_allreduce_grads_in_fp32")
+    reduced = options.enabled("grad_reduce_in_bf16")
+    wide = options.enabled("accumulate_allreduce_grads_in_fp32")
     if base == "fp16":
-        if wide is not None and wide.text != "false":
+        if wide is not None:
             draft.set("precision.gradients", "4 B", wide)
             draft.set("precision.reduction", "4 B", wide)
         return
-    if reduced is not None and reduced.text != "false" and base != "fp32":
+    if reduced is not None and base != "fp32":
         gradients, changed = 2, reduced
         draft.set("precision.reduction", "2 B", reduced)
     if aware:
@@ -150,28 +150,25 @@ def _products(options: ToolOptions, base: str) -> None:
     """Read which matrix products stay in 16 bits."""
     draft = options.draft
     narrow = base not in ("bf16", "fp16", "fp32")
-    ends = options.get("first_last_layers_bf16")
+    ends = options.enabled("first_last_layers_bf16")
     edges = {
         "num_layers_at_start_in_bf16": "wide_first",
         "num_layers_at_end_in_bf16": "wide_last",
     }
-    if narrow and ends is not None and ends.text != "false":
+    if narrow and ends is not None:
         for name, attribute in edges.items():
             if options.copy(name, f"precision.{attribute}") is None:
                 why = options.why("one layer at each end with first_last_layers_bf16")
                 draft.assume(f"precision.{attribute}", "1", why, ends)
     else:
-        for name in edges:
-            option = options.get(name)
-            if option is not None:
-                draft.ignore(option, "it has no effect without --first-last-layers-bf16")
+        options.ignore(edges, "it has no effect without --first-last-layers-bf16")
     for name, attribute in (
         ("no_fp8_wgrad", "wide_weight_gradients"),
         ("fp8_dot_product_attention", "narrow_attention"),
         ("fp8_multi_head_attention", "narrow_attention"),
     ):
-        option = options.get(name)
-        if option is None or option.text == "false":
+        option = options.enabled(name)
+        if option is None:
             continue
         if narrow:
             draft.set(f"precision.{attribute}", "on", option)

@@ -43,9 +43,7 @@ def read_schedule(options: ToolOptions) -> None:
     elif pp > 1 and options.on(_ALONE):
         _stages_without_first(options, pp, chunks or 1)
     for name, attribute in ((_EMBEDDING, "count_embedding"), (_LOSS, "count_head")):
-        option = options.get(name)
-        if option is not None:
-            draft.set(f"schedule.{attribute}", _state(option), option)
+        options.copy_switch(name, f"schedule.{attribute}")
     _counts(options)
     _method(options)
     read_zero_bubble(options, pp, chunks)
@@ -215,7 +213,3 @@ def _list(options: ToolOptions, option: Option, layers: Sequence[int]) -> None:
     if len(layers) > 1:
         shown = ", ".join(str(count) for count in layers)
         options.draft.set("schedule.stages", f"[{shown}]", option)
-
-
-def _state(option: Option) -> str:
-    return "off" if option.text == "false" else "on"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from parcost_formats.tools.drafts import Option, digits
+from parcost_formats.tools.collector import digits
+from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.zero_bubble import is_zero_bubble
 from parcost_formats.tools.tables import table
@@ -72,15 +73,14 @@ def _dropout(options: ToolOptions) -> None:
 def _recompute(options: ToolOptions) -> None:
     draft = options.draft
     whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
-    early = options.get("checkpoint_activations")
-    if early is not None and early.text != "false" and whole is None and short is None:
+    early = options.enabled("checkpoint_activations")
+    if early is not None and whole is None and short is None:
         why = "Megatron-LM up to 2022, Megatron-DeepSpeed: all of every layer"
         draft.set("training.recompute", "full", early, why)
         return
     if short is not None and short.text == "false":
         short = None
-    layer = options.get("moe_layer_recompute")
-    if layer is not None and layer.text != "false":
+    if layer := options.enabled("moe_layer_recompute"):
         draft.set("recompute.moe", "on", layer)
     word = options.word("recompute_granularity", "full", "selective") if whole else None
     if whole is not None and short is not None and word == "full":
@@ -144,9 +144,7 @@ def _overlap(options: ToolOptions) -> None:
         ("overlap_grad_reduce", "gradients"),
         ("overlap_param_gather", "parameters"),
     ):
-        switch = options.get(name)
-        if switch is not None:
-            draft.set(f"overlap.{attribute}", _state(switch), switch)
+        options.copy_switch(name, f"overlap.{attribute}")
     option = options.get("no_align_param_gather")
     if option is not None:
         together = option.text == "false"
@@ -154,8 +152,7 @@ def _overlap(options: ToolOptions) -> None:
             draft.set("overlap.gather_start", "arrival", option)
         else:
             draft.ignore(option, "stages with several chunks gather together, as they do here")
-    option = options.get("tp_comm_overlap")
-    if option is not None and option.text != "false":
+    if option := options.enabled("tp_comm_overlap"):
         draft.set("overlap.tensor", "pipelined", option)
     size = options.whole("ddp_bucket_size", 1)
     option = options.get("ddp_bucket_size")
@@ -170,33 +167,26 @@ def _read_averaging(options: ToolOptions) -> None:
     The loss of each token is averaged behind the reduction, by a kernel over the whole buffer.
     """
     draft = options.draft
-    average, tokens = (
-        options.get(name) for name in ("ddp_average_in_collective", "calculate_per_token_loss")
-    )
+    average, tokens = "ddp_average_in_collective", "calculate_per_token_loss"
     checks = {
         "no_check_for_nan_in_loss_and_grad": ("on", "off"),
         "check_for_nan_in_loss_and_grad": ("off", "on"),
     }
     if options.on("use_megatron_fsdp") or options.on("use_torch_fsdp2"):
-        for option in (average, tokens, *map(options.get, checks)):
-            if option is not None:
-                draft.ignore(option, "FSDP averages in the reduction, and has no such check")
+        why = "FSDP averages in the reduction, and has no such check"
+        options.ignore((average, tokens, *checks), why)
         strategy = options.get("data_parallel_sharding_strategy")
         if strategy is not None and strategy.text in ("no_shard", "optim"):
-            why = "Megatron-FSDP averages in the reduction, and has no such check"
+            why = f"Megatron-{why}"
             draft.assume("sharding.gradient_average", "collective", why)
             draft.assume("sharding.gradient_check", "off", why)
         return
-    if tokens is not None and tokens.text != "false":
+    options.copy_switch(average, "sharding.gradient_average", "scaled_experts", "scaled")
+    if option := options.enabled(tokens):
         why = "gradients are divided by the number of tokens"
-        draft.set("sharding.gradient_average", "scaled", tokens, why)
-    elif average is not None:
-        word = "scaled" if average.text == "false" else "scaled_experts"
-        draft.set("sharding.gradient_average", word, average)
-    for name, words in checks.items():
-        option = options.get(name)
-        if option is not None:
-            draft.set("sharding.gradient_check", words[option.text != "false"], option)
+        draft.set("sharding.gradient_average", "scaled", option, why)
+    for name, (off, on) in checks.items():
+        options.copy_switch(name, "sharding.gradient_check", on, off)
 
 
 def _offload(options: ToolOptions) -> None:
@@ -241,10 +231,8 @@ def _kernels(options: ToolOptions, framework: str) -> None:
         draft.ignore(version, "it has no effect without --attention-backend flash")
     _implementation(options, framework)
     _graphs(options)
-    option = options.get("no_gradient_accumulation_fusion")
-    if option is not None:
-        word = "on" if option.text == "false" else "off"
-        draft.set("kernels.fused_accumulation", word, option)
+    separate = "no_gradient_accumulation_fusion"
+    options.copy_switch(separate, "kernels.fused_accumulation", "off", "on")
     option = options.get("cross_entropy_fusion_impl")
     if option is not None and options.word("cross_entropy_fusion_impl", "native", "te") == "te":
         if options.on("cross_entropy_loss_fusion"):
@@ -284,8 +272,7 @@ def _graphs(options: ToolOptions) -> None:
     kind = options.word("cuda_graph_impl", *kinds)
     option, scope = options.get("cuda_graph_impl"), options.get("cuda_graph_scope")
     for name in ("enable_cuda_graph", "external_cuda_graph"):
-        old = options.get(name)
-        if old is not None and old.text != "false":
+        if old := options.enabled(name):
             kind, option = "local", old
     if option is None or kind in (None, "none"):
         if option is not None and kind == "none":
@@ -306,10 +293,5 @@ def _graphs(options: ToolOptions) -> None:
 def _fusions(options: ToolOptions) -> None:
     """Read disabled fusions."""
     for name, (attribute, word) in _SWITCHED_OFF.items():
-        option = options.get(name)
-        if option is not None and option.text != "false":
+        if option := options.enabled(name):
             options.draft.set(f"framework.{attribute}", word, option)
-
-
-def _state(option: Option) -> str:
-    return "off" if option.text == "false" else "on"
