@@ -303,6 +303,20 @@ def test_messages_have_the_type_of_the_model_unless_another_is_stated() -> None:
     assert settings(translate(narrow))["precision.gather"] == "1 B"
 
 
+def test_types_beside_a_precision_of_the_trainer_are_listed_and_ask_for_nothing_else() -> None:
+    auto = {"bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": 1}
+    zero = {"stage": 3, "zero_quantized_weights": False, "zero_quantized_gradients": False}
+    found = translate({**auto, "zero_optimization": zero})
+    assert not found.questions
+    assert "zero_optimization.zero_quantized_weights" not in names(found.missing)
+    zero = {"stage": 3, "zero_quantized_weights": True}
+    found = translate({**auto, "zero_optimization": zero, "communication_data_type": "fp32"})
+    assert not found.questions
+    reasons = {one.name: one.reason for one in found.missing}
+    assert reasons["zero_optimization.zero_quantized_weights"].endswith("{ gather = 1 B }`")
+    assert reasons["communication_data_type"].endswith("{ reduction = 4 B }`")
+
+
 def test_checkpoints_and_pipelines_are_read() -> None:
     found = settings(
         translate(

@@ -353,6 +353,20 @@ def test_a_level_of_the_fabric_is_set_where_the_spec_is_evaluated(run_command: R
     assert run_command("import", name, "--set", "layout.pp=2", files={name: text}).code == 0
 
 
+def test_questions_and_missing_attributes_are_asked_for_in_one_round(run_command: Run) -> None:
+    auto = {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}
+    auto |= {"bf16": {"enabled": "auto"}, "train_batch_size": "auto"}
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    asked = run_command("eval", *machine, "ds.json", files={"ds.json": json.dumps(auto)})
+    assert "`training.micro_batch` is not known" in asked.err
+    missing = "missing: `cluster.devices`, `training.model`, `training.precision`, "
+    assert missing + "`training.sequence`, `training.global_batch`" in asked.err
+    answers = ("--set", "training.micro_batch=1", "--set", "cluster.devices=8")
+    answers += ("--use", "catalog.models.llama31_8b", "--use", "catalog.precisions.bf16")
+    answers += ("--set", "training.sequence=4096", "--set", "training.global_batch=8 sequences")
+    assert run_command("eval", *machine, *answers, "ds.json").code == 0
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
@@ -366,4 +380,4 @@ def test_a_question_for_devices_has_the_reason(run_command: Run, line: str, why:
     script += "--micro-batch-size 1 --global-batch-size 8 --vocab-size 128\n"
     done = run_command("check", "run.sh", files={"run.sh": script})
     assert f"`cluster.devices` is not known: `--nproc_per_node {why}" in done.out
-    assert "import-incomplete" not in done.out
+    assert "missing: `cluster.device`, `cluster.fabric`" in done.out  # and not the devices again

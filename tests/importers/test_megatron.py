@@ -185,6 +185,15 @@ def test_layers_of_a_script_of_a_fork_raise_questions(script: str, asked: set[st
     assert layers == asked
 
 
+def test_a_file_of_a_model_asks_for_the_job_with_its_own_reason() -> None:
+    """The variable of the flag that the question points at is no answer to it."""
+    found = read("MODEL_ARGS=(--hidden-size $WIDTH --num-layers 4 --num-attention-heads 8)")
+    asked = {one.attribute: one for one in found.questions}
+    assert asked["model.hidden"].answers[0] == "--set-env WIDTH=VALUE"
+    assert "the arguments of a model alone" in asked["layout.tp"].reason
+    assert asked["layout.tp"].answers == ("--set layout.tp=1", "--set layout.tp=8")
+
+
 @pytest.mark.parametrize(
     ("flags", "entry"), [("", "megatron_core"), ("--deepspeed", "megatron_deepspeed")]
 )

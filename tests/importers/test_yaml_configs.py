@@ -1134,6 +1134,14 @@ def test_a_configuration_of_nemos_launcher_is_none_of_gpt_neox(run_command: Any)
     assert "ambiguous-format" not in done.err
 
 
+@pytest.mark.parametrize("section", ["ddp", "comm_overlap", "mixed_precision"])
+def test_a_configuration_of_megatron_bridge_is_none_of_nemo(section: str) -> None:
+    """Its sections are those of a ConfigContainer; NeMo has them in a trainer and a strategy."""
+    text = f"model:\n  tensor_model_parallel_size: 2\n{section}:\n  a: 1\n"
+    assert not NeMo().recognizes("job.yaml", text)
+    assert Megatron().recognizes("job.yaml", text)
+
+
 def test_fp16_of_nemo_1_without_o2_keeps_fp32_weights() -> None:
     found = nemo(
         NEMO_1.replace("precision: bf16", "precision: 16").replace("megatron_amp_O2: True", "")

@@ -152,7 +152,8 @@ def scenarios_of(
     errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]
     foreign = [one.source for one in module.closure() if isinstance(one.source, ForeignSource)]
     if foreign and (questions := foreign[0].questions(module, overrides)):
-        raise SpecError([*errors, *questions])
+        asking = SpecError([*errors, *questions])
+        raise foreign[0].explain(asking, module, overrides, session.plugins)
     if not module.studies:
         if errors and not module.blocks:
             raise SpecError(errors)

@@ -25,6 +25,7 @@ from parcost_formats.imports.subjects import is_answered
 from parcost_formats.imports.translation import ImportedFile
 
 _LACKING = {"missing-block", "missing-attribute"}
+_QUESTION = "import-question"
 
 
 @frozen(slots=False, eq=False)
@@ -64,10 +65,20 @@ class ToolSource(ForeignSource):
     def explain(
         self, error: SpecError, module: Module, given: Collection[str], plugins: Plugins
     ) -> SpecError:
-        """Return *error* with one diagnostic for all missing attributes, not one for each."""
-        if not any(one.id in _LACKING for one in error.diagnostics):
+        """Return *error* with one diagnostic for all missing attributes, not one for each.
+
+        Beside questions, it lists the attributes that they leave out: one round is enough.
+        """
+        if not any(one.id in (*_LACKING, _QUESTION) for one in error.diagnostics):
             return error
         lacking = _lacking(self.needs, module, set(given), plugins)
+        if any(one.id == _QUESTION for one in error.diagnostics):
+            asked = [one for source in (self, *self.others) for one in source.unknown]
+            lacking = {
+                path: way
+                for path, way in lacking.items()
+                if not any(is_answered(one, {path, path.partition(".")[2]}) for one in asked)
+            }
         if not lacking:
             return error
         # A name of a block that the file lacks is unknown too.
@@ -156,7 +167,7 @@ def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnost
         message = f"`{one.attribute}` is not known: {one.reason}"
         how = "add" if len(one.answers) == 1 else "choose one:"
         ways = f"{how} {' | '.join(one.answers)}" if one.answers else None
-        return [problem("import-question", message, spans[0], help=ways)]
+        return [problem(_QUESTION, message, spans[0], help=ways)]
     names = list(dict.fromkeys(one.attribute for one, _ in questions))
     first: dict[str, ImportQuestion] = {}
     for one, _ in questions:
@@ -177,7 +188,7 @@ def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnost
     labels = [(span, f"`{one.attribute}`") for span, (one, _) in zip(spans, questions, strict=True)]
     return [
         problem(
-            "import-question",
+            _QUESTION,
             message,
             *labels[0],
             notes=notes,

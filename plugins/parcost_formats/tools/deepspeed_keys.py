@@ -121,7 +121,9 @@ class DeepSpeedKeys:
             for name in narrow:
                 found.problem(f"{name}.enabled", "bf16 and fp16 exclude one another")
             return
-        if is_open and not narrow:
+        if is_open and not narrow:  # the trainer chooses the recipe that these would change
+            for name, (value, source) in self._changes("bf16").items():
+                found.leave_open(source, f"write `precision {{ {name} = {value} }}`")
             return
         kind = {"bfloat16": "bf16"}.get(narrow[0], narrow[0]) if narrow else "fp32"
         recipe, key = self._recipe(kind), f"{narrow[0]}.enabled" if narrow else ""

@@ -51,7 +51,7 @@ _TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
 #: Top keys of tools that have the same words.
 _OTHERS = re.compile(
     r"^(?:policy|grpo|modules|actor_rollout_ref|actor|cluster|peft|recipe|system|"
-    r"distributed_strategy):",
+    r"distributed_strategy|ddp|comm_overlap|mixed_precision):",
     re.MULTILINE,
 )
 

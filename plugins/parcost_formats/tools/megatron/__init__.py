@@ -346,7 +346,8 @@ def _doubts(options: ToolOptions, line: CommandLine) -> None:
     if line.partial:
         first = next(iter(line.options.values()))
         about = [one for one in EVERYTHING if one != "model"]
-        options.doubt(first, "the file has the arguments of a model alone", about)
+        place = first.evolve(answers=())  # another variable than that of the flag
+        options.doubt(place, "the file has the arguments of a model alone", about)
 
 
 def read_options(options: ToolOptions, framework: str, entry: Option | None = None) -> None:
