@@ -14,7 +14,7 @@ need a new class; ``slots=True`` makes a class at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from reprlib import recursive_repr
 from threading import RLock
@@ -68,14 +68,15 @@ def _decorate(make: Callable[..., type], cls: type | None, options: Mapping[str,
         *(["__eq__"] if eq else []),
         *(["__hash__"] if hashed else []),
     ]
-    own = any(name in vars(cls) for name in names)
+    guards = ["__setattr__", "__delattr__"] if make is attrs.frozen else []
+    own = any(name in vars(cls) for name in (*names, *guards))
     if own or options.get("slots") or _covers_property(cls):
         return make(cls, **options)
     # attrs keeps methods that a class has already, unless they are asked for.
     asked = {"slots": False, "init": True, "eq": eq, **({"unsafe_hash": True} if hashed else {})}
     options = {**options, **asked}
-    late = _LateClass(cls, partial(make, **options))
-    for name in names:
+    late = _LateClass(cls, partial(make, **options), guards)
+    for name in (*names, *guards):
         setattr(cls, name, _Placeholder(late, name))
     return cls
 
@@ -91,9 +92,10 @@ class _LateClass:
 
     lock = RLock()  # one for all: to make a class makes its bases
 
-    def __init__(self, cls: type, make: Callable[[type], type]) -> None:
+    def __init__(self, cls: type, make: Callable[[type], type], guards: Sequence[str] = ()) -> None:
         self.cls = cls
         self.make: Callable[[type], type] | None = make
+        self.guards = guards  # members that attrs makes only for classes without them
 
     def finish(self) -> None:
         """Make the class in place, whose members take the place of the placeholders."""
@@ -101,6 +103,9 @@ class _LateClass:
             make, self.make = self.make, None
             if make is not None:
                 try:
+                    for name in self.guards:
+                        if name in vars(self.cls):
+                            delattr(self.cls, name)
                     make(self.cls)
                 except BaseException:
                     self.make = make  # the next use reports the same error

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 import attrs
 import pytest
 
+from parcost.contract.schema import block, block_type, new_block, quantity
+from parcost.language.units import ONE
 from parcost.records import define, frozen, record
 
 
@@ -133,3 +135,26 @@ def test_a_class_that_cannot_be_made_reports_the_cause_at_each_use() -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="No mandatory attributes allowed after"):
             Wrong()
+
+
+def test_a_block_is_frozen_before_its_class_is_made() -> None:
+    @block("shelf")
+    class Shelf:
+        width: float = quantity(ONE, doc="of the shelf", default=2.0)
+
+    @block("rack")
+    class Rack(Shelf):
+        height: float = quantity(ONE, doc="of the rack")
+
+    made = new_block(Shelf, {"width": 3.0, "label": "left"})
+    assert not inspect.isfunction(vars(Shelf)["__init__"])  # the class is not made yet
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        made.width = 4.0  # type: ignore[misc]
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        del made.width
+    assert (made.width, made.label) == (3.0, "left")  # type: ignore[attr-defined]
+    assert attrs.evolve(made, width=5.0).width == 5.0
+    assert Shelf().width == 2.0
+    assert list(block_type(Rack).fields) == ["width", "height"]
+    assert block_type(Rack).defaults == {"width": 2.0}
+    assert Rack(height=1.0) != Rack(height=1.0)

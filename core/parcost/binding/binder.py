@@ -27,6 +27,7 @@ from parcost.binding.names import NameResolver
 from parcost.binding.scope import Binding, BrokenError, Scope
 from parcost.binding.values import BoundValue
 from parcost.contract.origin import Origin
+from parcost.contract.schema import new_block
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
@@ -253,7 +254,7 @@ class Binder(Binding):
             raise BrokenError
         if definition.header is not None:
             origins[""] = Origin("given", definition.header.kind.span)
-        made = type_.schema(label=definition.label, **held)
+        made: Any = new_block(type_.schema, {**held, "label": definition.label})
         self.origins[id(made)] = origins
         return made
 

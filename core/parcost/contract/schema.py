@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, dataclass_transform
 
 import attrs
 
@@ -280,21 +280,24 @@ def block(
     """
 
     def make(cls: type[T]) -> type[T]:
-        cls.__annotations__ = {**cls.__annotations__, "label": "str"}
-        cls.label = attrs.field(default="", metadata={})  # type: ignore[attr-defined]
+        own = {name: part for name, part in vars(cls).items() if _KEY in _metadata(part)}
+        for name in own:  # so that `__getattr__` finds an attribute on an axis
+            delattr(cls, name)
+        these = {**own, "label": attrs.field(default="")}
         cls.__repr__ = _block_text  # type: ignore[method-assign]
         cls.__getattr__ = _on_axis  # type: ignore[attr-defined]
-        made: type[T] = attrs.frozen(kw_only=True, eq=False, slots=False, repr=False)(cls)
-        declared = [a for a in attrs.fields(cast("type[Any]", made)) if _KEY in a.metadata]
-        fields = {a.name: a.metadata[_KEY] for a in declared}
-        defaults = {a.name: a.default for a in declared if a.default is not attrs.NOTHING}
+        made: type[T] = frozen(cls, these=these, kw_only=True, eq=False, repr=False)
+        declared = {name: _metadata(part)[_KEY] for name, part in own.items()}
+        fields = {name: field for name, (field, _) in declared.items()}
+        defaults = {name: value for name, (_, value) in declared.items() if value is not REQUIRED}
+        base: BlockType | None = getattr(cls, "__block__", None)
         made.__block__ = BlockType(  # type: ignore[attr-defined]
             kind=kind,
             label=label,
             inside=inside,
             schema=made,
-            fields=fields,
-            defaults=defaults,
+            fields={**(base.fields if base else {}), **fields},
+            defaults={**(base.defaults if base else {}), **defaults},
             former=former,
             aliases=aliases,
             any_of=any_of,
@@ -304,6 +307,16 @@ def block(
         return made
 
     return make
+
+
+def new_block(schema: type[T], values: Mapping[str, Any]) -> T:
+    """Return a block with *values* for all of its attributes, and its label.
+
+    The class itself is not made for that: a study has many blocks, whose constructors nobody calls.
+    """
+    made = object.__new__(schema)
+    vars(made).update(values)
+    return made
 
 
 def block_type(schema: type) -> BlockType:
@@ -401,4 +414,10 @@ def _block_text(block: object) -> str:
 
 
 def _field(default: Any, field: Field) -> Any:
-    return attrs.field(default=default, metadata={_KEY: field})
+    return attrs.field(default=default, metadata={_KEY: (field, default)})
+
+
+def _metadata(part: Any) -> Mapping[str, Any]:
+    """Return the metadata of a member of a class that is not made yet; empty if it is no field."""
+    found: Mapping[str, Any] = getattr(part, "metadata", {})
+    return found

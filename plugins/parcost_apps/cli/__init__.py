@@ -30,7 +30,7 @@ from parcost_apps.cli.streams import ClosedPipeError, Messages, Results, forget,
 from parcost_apps.cli.threads import print_failures
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
-_BETWEEN_COLLECTIONS = 50_000
+_BETWEEN_COLLECTIONS = 100_000
 _PIPE_CLOSED = 141
 
 
@@ -60,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # never fail to print a name
     with Messages(), Results():
-        return _run(arguments)
+        code = _run(arguments)
+    if arguments is None:
+        gc.freeze()  # a last collection, as the process ends, would visit every object
+    return code
 
 
 def _run(arguments: Sequence[str] | None) -> int:
