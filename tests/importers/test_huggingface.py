@@ -514,7 +514,7 @@ def test_places_of_entries_are_those_of_the_text() -> None:
         read_object("[]")
     with pytest.raises(JsonTextError, match="`a` is defined twice") as error:
         read_object('{"a": 1, "b": 2, "a": 1}')
-    assert error.value.at == 17
+    assert error.value.start == 17
 
 
 @pytest.mark.parametrize(

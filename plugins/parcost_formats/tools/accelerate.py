@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.tables import table
 
@@ -41,11 +42,9 @@ class Accelerate(JobImporter):
         """Return whether the text is YAML with a ``distributed_type``."""
         return name.endswith((".yaml", ".yml")) and "distributed_type:" in text
 
-    def translate(self, name: str, text: str) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(name, text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
+        entries = read_configuration(file.name, file.text)
         found = SettingCollector(entries, table(TOOL))
         kinds = {
             "fsdp": "fsdp", "deepspeed": "deepspeed", "multi_gpu": "ddp", "no": "ddp",
@@ -53,8 +52,7 @@ class Accelerate(JobImporter):
         }  # fmt: skip
         kind = found.word("distributed_type", kinds)
         if "distributed_type" not in found:
-            problem = ImportProblem(message="a `distributed_type` is expected", end=1)
-            return Translation(problems=[problem])
+            raise FileError("a `distributed_type` is expected")
         if kind == "fsdp":
             read_fsdp(found)
             fact = "Accelerate 1.12: fsdp_activation_checkpointing is false"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import (
     AUTO,
     SettingCollector,
@@ -59,11 +59,9 @@ class Automodel(JobImporter):
             and bool(re.search(r"^(?:step_scheduler|distributed|fsdp):", text, re.MULTILINE))
         )
 
-    def translate(self, name: str, text: str) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a recipe."""
-        entries = read_configuration(name, text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
+        entries = read_configuration(file.name, file.text)
         problems = list(find_lacking(entries, _TABLE))
         if problems:
             return Translation(problems=problems)

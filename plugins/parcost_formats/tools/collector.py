@@ -15,9 +15,10 @@ from parcost import (
     Translation,
 )
 from parcost_formats.tools.answers import answer_to, asked_attribute
-from parcost_formats.tools.json_text import JsonEntry, JsonTextError, read_object
+from parcost_formats.tools.file_importer import FileError, Place, error_at
+from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.tables import is_listed, value_of_pattern
-from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
+from parcost_formats.tools.yaml_text import read_mapping
 
 AUTO = "auto"
 #: Words of switches, as the parser of transformers reads them.
@@ -51,15 +52,25 @@ def cost_of(key: str, value: Any, rules: Mapping[str, Any]) -> str:
     return "" if value in OFF else str(rule)
 
 
-def read_configuration(name: str, text: str) -> Mapping[str, JsonEntry] | ImportProblem:
-    """Parse a JSON or YAML file into entries by key, or return its error."""
+def read_configuration(name: str, text: str) -> Mapping[str, JsonEntry]:
+    """Parse a JSON or YAML file into entries by key.
+
+    Raises:
+        FileError: It is no such file.
+    """
+    return read_object(text) if name.endswith(".json") else read_mapping(text)
+
+
+def read_named_configuration(name: str, text: str, place: Place) -> Mapping[str, JsonEntry]:
+    """Parse a file that a word or a key at *place* names.
+
+    Raises:
+        FileError: It is no such file; the error is at the place.
+    """
     try:
-        return read_object(text) if name.endswith(".json") else read_mapping(text)
-    except JsonTextError as error:
-        at = min(error.at, len(text))
-        return ImportProblem(message=str(error), start=at, end=at + 1)
-    except YamlTextError as error:
-        return ImportProblem(message=str(error), start=error.start, end=error.end, help=error.help)
+        return read_configuration(name, text)
+    except FileError as error:
+        raise error_at(place, f"`{name}`: {error}", error.help) from None
 
 
 class SettingCollector:

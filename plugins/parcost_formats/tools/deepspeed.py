@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
-from parcost_formats.tools.collector import SettingCollector, read_configuration
+from parcost import Importer, ImportFile, SettingsWriter, Translation, hookimpl
+from parcost_formats.tools.collector import SettingCollector
 from parcost_formats.tools.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
 from parcost_formats.tools.deepspeed_writer import DeepSpeedWriter
 from parcost_formats.tools.job_importer import JobImporter
-from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.tables import table
 
 TOOL = "deepspeed"
@@ -29,11 +29,9 @@ class DeepSpeed(JobImporter):
         """Return whether the text is JSON with a batch of DeepSpeed or with ZeRO."""
         return name.endswith(".json") and any(mark in text for mark in _MARKS)
 
-    def translate(self, name: str, text: str) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(f"{name}.json", text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
+        entries = read_object(file.text)
         found = SettingCollector(entries, table(TOOL))
         _compare_aliases(found, entries)
         found.use(FRAMEWORK)

@@ -17,12 +17,14 @@ from parcost import (
     Translation,
     hookimpl,
 )
-from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.deepspeed_keys import DeepSpeedKeys
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.yaml_text import read_mapping
 
 TOOL = "gpt_neox"
 _FRAMEWORK = "megatron_deepspeed"
@@ -55,31 +57,24 @@ class GptNeoX(JobImporter):
         is_run = bool(_LAYERS.search(text)) and (bool(_SIGN.search(text)) or _has_parts(text))
         return (is_run or _is_part(name, text)) and not _OTHER.search(text)
 
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the settings of a configuration."""
-        return self.read(ImportFile(name, text))
-
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with the keys of the other files of its run.
 
         The file with the model has the settings of all; a part of the run has none of its own.
         """
         others = {name: text for name, text in file.others.items() if self.recognizes(name, text)}
-        entries = read_configuration("run.yml", file.text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
+        entries = read_mapping(file.text)
         if _is_part(file.name, file.text):
             return _read_part(file, entries, others)
         merged = dict(_rename(entries))
         for name, text in others.items():
-            more = read_configuration("run.yml", text) if _is_part(name, text) else {}
-            if isinstance(more, ImportProblem):
+            try:
+                own = _rename(read_mapping(text) if _is_part(name, text) else {})
+            except FileError:
                 continue  # which its own translation reports
-            own = _rename(more)
             for key in (key for key in own if key in merged):
-                start, end = merged[key].start, merged[key].end
                 message = f"`{key}` is in `{name}` too, and GPT-NeoX takes a key from one file"
-                return Translation(problems=[ImportProblem(message=message, start=start, end=end)])
+                raise error_at(merged[key], message)
             merged |= {key: JsonEntry(one.value, 0, 0) for key, one in own.items()}
         found = SettingCollector(merged, table(TOOL))
         found.use(f"frameworks.{_FRAMEWORK}")

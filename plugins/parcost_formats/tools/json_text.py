@@ -9,18 +9,15 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 from parcost import record
+from parcost_formats.tools.file_importer import FileError
 
 MOST_KEYS = 20_000  # of a configuration
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
-class JsonTextError(ValueError):
+class JsonTextError(FileError):
     """A text is not JSON; the error has the place."""
-
-    def __init__(self, message: str, at: int) -> None:
-        super().__init__(message)
-        self.at = at
 
 
 @record

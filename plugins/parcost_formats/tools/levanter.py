@@ -11,6 +11,7 @@ from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.hub import find_entry, read_hub_model, vocabulary_of
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
@@ -45,14 +46,12 @@ class Levanter(JobImporter):
         """Return whether the text is YAML with the trainer of levanter."""
         return name.endswith((".yaml", ".yml")) and all(sign.search(text) for sign in _SIGNS)
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with files that it includes from its folder."""
         plain = _INCLUDE.sub(
             lambda match: match[0][: -len(match[2])] + " " * len(match[2]), file.text
         )
         entries = read_configuration(file.name, plain)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
         inner: dict[str, JsonEntry] = {}
         problems = list(_include(file, inner))
         if problems:
@@ -87,11 +86,12 @@ def _include(file: ImportFile, found: dict[str, JsonEntry]) -> Iterator[ImportPr
                     help="put it there, or write its section in this file",
                 )
             continue
-        inner = read_configuration(name, text)
-        if isinstance(inner, ImportProblem):
-            line = text.count("\n", 0, inner.start) + 1
-            message = f"`{section}`: line {line} of `{name}` is not read: {inner.message}"
-            yield ImportProblem(message=message, start=start, end=end, help=inner.help)
+        try:
+            inner = read_configuration(name, text)
+        except FileError as error:
+            line = text.count("\n", 0, error.start) + 1
+            message = f"`{section}`: line {line} of `{name}` is not read: {error}"
+            yield ImportProblem(message=message, start=start, end=end, help=error.help)
             continue
         for key, entry in inner.items():
             found[f"{section}.{key}"] = JsonEntry(entry.value, start, end)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.tables import table
@@ -32,11 +32,9 @@ class Lingua(JobImporter):
         """Return whether the text is YAML with the degrees of Lingua."""
         return name.endswith((".yaml", ".yml")) and all(sign.search(text) for sign in _SIGNS)
 
-    def translate(self, name: str, text: str) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(name, text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
+        entries = read_configuration(file.name, file.text)
         stated = {key: entry for key, entry in entries.items() if entry.value is not None}
         found = SettingCollector(stated, table(TOOL))
         found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")

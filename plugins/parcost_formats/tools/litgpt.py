@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import AUTO, SettingCollector, read_configuration
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
@@ -40,12 +40,10 @@ class LitGpt(JobImporter):
             return False
         return all(re.search(sign, text, re.MULTILINE) for sign in _SIGNS)
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, or of the command in a script."""
         is_yaml = file.name.endswith((".yaml", ".yml"))
         read = read_configuration(file.name, file.text) if is_yaml else read_command(file)
-        if isinstance(read, ImportProblem):
-            return Translation(problems=[read])
         entries, assumed = read if isinstance(read, LitGptCommand) else (read, {})
         found = SettingCollector(entries, table(TOOL), assumed)
         for pattern, why in table(TOOL)["rejected"].items():

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from parcost import ImportFile, ImportProblem
-from parcost_formats.tools.collector import read_configuration
+from parcost import ImportFile
+from parcost_formats.tools.collector import read_named_configuration
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.scripts import Script, ShellField, list_places, read_script
-from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
@@ -31,29 +31,26 @@ def is_command(text: str) -> bool:
     return bool(_SIGN.search(text))
 
 
-def read_command(file: ImportFile) -> LitGptCommand | ImportProblem:
-    """Return the keys of the command and of its configuration, or the reason why not."""
-    try:
-        environment = dict(file.options.environment)
-        script = read_script(file.text, environment, file.neighbor, file.name)
-    except ShellTextError as error:
-        return ImportProblem(message=str(error), start=error.start, end=error.end)
+def read_command(file: ImportFile) -> LitGptCommand:
+    """Return the keys of the command and of its configuration.
+
+    Raises:
+        FileError: They are not read.
+    """
+    environment = dict(file.options.environment)
+    script = read_script(file.text, environment, file.neighbor, file.name)
     found = [(call, at) for call in script.commands if (at := _start(call.words)) is not None]
     if len(found) != 1:
         message = f"the script has {len(found)} trainings of LitGPT, and one is expected"
-        return ImportProblem(message=message, end=min(len(file.text), 1))
+        raise FileError(message)
     ((call, at),) = found
     script = script.start_from(call.written, call.folder)
     program = call.words[at + 1]
     if why := _RULES["rejected"].get(program.text):
-        return ImportProblem(
-            message=f"`{program.text}`: {why}", start=program.start, end=program.end
-        )
+        raise error_at(program, f"`{program.text}`: {why}")
     if call.conditional:
         word = call.conditional[0]
-        return ImportProblem(
-            message=f"`{word.text}`: {word.unread}", start=word.start, end=word.end
-        )
+        raise error_at(word, f"`{word.text}`: {word.unread}")
     return _read_words(file, script, call.words[at + 2 :], program.text)
 
 
@@ -67,7 +64,7 @@ def _start(words: Sequence[ShellField]) -> int | None:
 
 def _read_words(
     file: ImportFile, script: Script, words: Sequence[ShellField], program: str
-) -> LitGptCommand | ImportProblem:
+) -> LitGptCommand:
     entries: dict[str, JsonEntry] = {}
     assumed: dict[str, str] = {}
     configurations: list[ShellField] = []
@@ -84,16 +81,14 @@ def _read_words(
             answers = " | ".join(field.answers) or "--set-env NAME=VALUE"
             help = f"give the variable: {answers}"
             message = f"`{key}`: {field.unread}"
-            return ImportProblem(message=message, start=field.start, end=field.end, help=help)
+            raise error_at(field, message, help)
         if key == "config":
             configurations.append(field)
             continue
         entries[key] = JsonEntry(_plain(field.text), word.start, field.end)
         assumed[key] = field.assumption
     for field in configurations:
-        problem = _add_configuration(file, script, field, entries, assumed)
-        if problem is not None:
-            return problem
+        _add_configuration(file, script, field, entries, assumed)
     return LitGptCommand(entries, {key: why for key, why in assumed.items() if why})
 
 
@@ -103,26 +98,20 @@ def _add_configuration(
     field: ShellField,
     entries: dict[str, JsonEntry],
     assumed: dict[str, str],
-) -> ImportProblem | None:
+) -> None:
     """Add the keys of a configuration that the command leaves out."""
     find = script.neighbor(file.neighbor)
     place = next(filter(find, list_places(field.text, script)), "")
     text = find(place) if place else None
     if text is None:
         why = script.find_reason(field.text) or "is not in the folder of the script"
-        message = f"`{field.text}` has the other keys, and {why}"
-        return ImportProblem(message=message, start=field.start, end=field.end)
-    other = read_configuration(field.text, text)
-    if isinstance(other, ImportProblem):
-        message = f"`{field.text}`: {other.message}"
-        return ImportProblem(message=message, start=field.start, end=field.end)
-    for key, entry in other.items():
+        raise error_at(field, f"`{field.text}` has the other keys, and {why}")
+    for key, entry in read_named_configuration(field.text, text, field).items():
         if key not in entries:
             entries[key] = JsonEntry(entry.value, field.start, field.end)
             beside = f"`{place}` beside the script, for `{field.text}`"
             note = script.assumption(place, entry.start, entry.end)
             assumed[key] = field.assumption or note or (beside if place != field.text else "")
-    return None
 
 
 def _plain(text: str) -> Any:

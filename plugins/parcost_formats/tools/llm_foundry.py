@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.accelerate import read_strategy
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
 from parcost_formats.tools.finetuning.trainer import narrow_states
@@ -50,11 +50,9 @@ class LlmFoundry(JobImporter):
         yaml = name.endswith((".yaml", ".yml"))
         return yaml and bool(_BATCH.search(text) and _LOADER.search(text))
 
-    def translate(self, name: str, text: str) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(name, text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
+        entries = read_configuration(file.name, file.text)
         found = SettingCollector(resolve(_flatten(entries)), table(TOOL))
         found.use("frameworks.fsdp_composer")
         _model(found)

@@ -46,12 +46,10 @@ class MaxText(JobImporter):
             return len(set(_MARK.findall(text))) >= _FEWEST
         return name.endswith((".sh", ".bash", ".txt")) and is_command(text)
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with a model file of the same folder."""
         is_yaml = file.name.endswith((".yml", ".yaml"))
         read = read_configuration(file.name, file.text) if is_yaml else read_command(file)
-        if isinstance(read, ImportProblem):
-            return Translation(problems=[read])
         entries, assumed = read if isinstance(read, CommandKeys) else (read, {})
         found = SettingCollector(entries, _TABLE, assumed)
         problems = list(_refused(entries))

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from parcost import ImportFile, ImportProblem
-from parcost_formats.tools.collector import read_configuration
+from parcost import ImportFile
+from parcost_formats.tools.collector import read_named_configuration
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.scripts import list_places, read_script
-from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
@@ -41,22 +41,22 @@ class CommandKeys(NamedTuple):
     assumed: Mapping[str, str] = {}
 
 
-def read_command(file: ImportFile) -> CommandKeys | ImportProblem:
-    """Return the keys of the command and of its configuration file, or the reason why not.
+def read_command(file: ImportFile) -> CommandKeys:
+    """Return the keys of the command and of its configuration file.
 
     ``base.yml`` has the defaults. Another file must be in the folder of the script.
+
+    Raises:
+        FileError: They are not read.
     """
-    try:
-        environment = dict(file.options.environment)
-        script = read_script(file.text, environment, file.neighbor, file.name)
-    except ShellTextError as error:
-        return ImportProblem(message=str(error), start=error.start, end=error.end)
+    environment = dict(file.options.environment)
+    script = read_script(file.text, environment, file.neighbor, file.name)
     calls = [
         call for call in script.commands if any(_COMMAND.search(word.text) for word in call.words)
     ]
     if len(calls) != 1:
         message = f"the script has {len(calls)} commands of MaxText, and one is expected"
-        return ImportProblem(message=message, end=min(len(file.text), 1))
+        raise FileError(message)
     words = [*calls[0].words, *calls[0].conditional]
     entries: dict[str, JsonEntry] = {}
     assumed: dict[str, str] = {}
@@ -67,7 +67,7 @@ def read_command(file: ImportFile) -> CommandKeys | ImportProblem:
             if pair[1] not in _FREE and not is_listed(pair[1], _IGNORED):
                 message = f"`{pair[1]}`: {word.unread}"
                 help = "give the variable: --set-env NAME=VALUE"
-                return ImportProblem(message=message, start=word.start, end=word.end, help=help)
+                raise error_at(word, message, help)
         elif pair is not None:
             entries[pair[1]] = JsonEntry(_plain(pair[2]), word.start, word.end)
             assumed[pair[1]] = word.assumption
@@ -78,14 +78,8 @@ def read_command(file: ImportFile) -> CommandKeys | ImportProblem:
             text = find(name)
             if text is None:
                 why = script.find_reason(name) or "is not in the folder of the script"
-                message = f"`{name}` has the other keys, and {why}"
-                return ImportProblem(message=message, start=word.start, end=word.end)
-            other = read_configuration(name, text)
-            if isinstance(other, ImportProblem):
-                return ImportProblem(
-                    message=f"{name}: {other.message}", start=word.start, end=word.end
-                )
-            for key, entry in other.items():
+                raise error_at(word, f"`{name}` has the other keys, and {why}")
+            for key, entry in read_named_configuration(name, text, word).items():
                 if key not in entries:
                     entries[key] = JsonEntry(entry.value, word.start, word.end)
                     note = script.assumption(name, entry.start, entry.end)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-from parcost import ImportProblem
-from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.yaml_text import read_mapping
 
 _TABLE = table("maxtext")
 _GATED = {("silu", "linear"), ("gelu", "linear"), ("swiglu",)}
@@ -44,9 +46,9 @@ def read_name(
         return None
     for place in (f"models/{name}.yml", f"{name}.yml"):
         text = neighbor(place)
-        entries = read_configuration(place, text) if text is not None else None
-        if entries is not None and not isinstance(entries, ImportProblem):
-            return _of_file(found, entries, place)
+        with suppress(FileError):  # one that is not read is no file of a model
+            if text is not None:
+                return _of_file(found, read_mapping(text), place)
     for start, lacks in _TABLE["lacking_names"].items():
         if name.startswith(start):
             found.problem("model_name", f"the language has no {lacks}")

@@ -9,12 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.scripts import Script, read_script
-from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.update_traffic import COUNTED, NORM_OF_CAST, count_update_traffic
 
@@ -33,14 +32,10 @@ class MlPerf(JobImporter):
         """Return whether a script exports the nodes and the batch of a submission."""
         return name.endswith(".sh") and all(re.search(sign, text, re.MULTILINE) for sign in _SIGNS)
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of the variables; files that it sources may be beside it."""
-        try:
-            environment = dict(file.options.environment)
-            script = read_script(file.text, environment, file.neighbor, file.name)
-        except ShellTextError as error:
-            problem = ImportProblem(message=str(error), start=error.start, end=error.end)
-            return Translation(problems=[problem])
+        environment = dict(file.options.environment)
+        script = read_script(file.text, environment, file.neighbor, file.name)
         found = SettingCollector(_entries(script), table(TOOL))
         is_whole = not script.lacking
         if all(name in found for name in _ADAPTERS):

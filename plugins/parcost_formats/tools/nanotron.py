@@ -6,7 +6,7 @@ constants of nanotron's host.
 
 from __future__ import annotations
 
-from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.tables import table
@@ -29,11 +29,9 @@ class Nanotron(JobImporter):
         marks = ("parallelism:", "model_config:", "tokens:")
         return name.endswith((".yaml", ".yml")) and all(mark in text for mark in marks)
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration; the user may name its model class with `--as`."""
         entries = read_configuration(file.name, file.text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
         found = SettingCollector(entries, table(TOOL))
         family = _family(found, file.options.family)
         model = f"model {family}"

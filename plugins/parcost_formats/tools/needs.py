@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from parcost import Importer, ImportFile, Translation
+from parcost_formats.tools.file_importer import FileImporter
 
 NEEDS: Mapping[str, str] = {
     "cluster.device": "--use catalog.devices.h100_sxm",
@@ -34,14 +34,10 @@ def other_nodes(nodes: int, each: int) -> str:
     return f"nodes of {count}: add --set {NODE_SIZE}={each} if the fabric has others"
 
 
-class IncompleteJobImporter(Importer):
+class IncompleteJobImporter(FileImporter):
     """An importer of files that do not describe the machine."""
 
     needs = NEEDS
-
-    def translate(self, name: str, text: str) -> Translation:
-        """Return the job that a file by itself describes; an importer has this method or `read`."""
-        return self.read(ImportFile(name, text))
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:
         """Return the option for an attribute; the fabric follows from the device of the job.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
+from parcost import Importer, ImportFile, SettingsWriter, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.hub import vocabulary_of
 from parcost_formats.tools.interpolation import MANDATORY, resolve
@@ -22,7 +22,6 @@ from parcost_formats.tools.nemo_command import is_command, read_command
 from parcost_formats.tools.nemo_precision import read_precision
 from parcost_formats.tools.nemo_recipe import read_nemo_recipe
 from parcost_formats.tools.nemo_writer import NeMoWriter
-from parcost_formats.tools.python_values import PythonTextError
 from parcost_formats.tools.tables import table
 
 TOOL = "nemo"
@@ -73,26 +72,15 @@ class NeMo(JobImporter):
             return True
         return bool(_LAYOUT.search(text) and _TOP.search(text) and not _OTHERS.search(text))
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration; `--recipe` chooses one of several recipes."""
         if file.name.endswith(".py"):
-            try:
-                recipe = read_nemo_recipe(file.text, file.options.recipe, file.neighbor)
-            except PythonTextError as error:
-                problem = ImportProblem(
-                    message=str(error), start=error.start, end=error.end, help=error.help
-                )
-                return Translation(problems=[problem])
+            recipe = read_nemo_recipe(file.text, file.options.recipe, file.neighbor)
             return _NeMoReader(recipe.entries, recipe.unread, recipe.assumed).translation()
         if is_command(file.text) and not file.name.endswith((".yaml", ".yml")):
             job = read_command(file)
-            if isinstance(job, ImportProblem):
-                return Translation(problems=[job])
             return _NeMoReader(job.entries, job.unread, job.assumed).translation()
-        entries = read_configuration(file.name, file.text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
-        return _NeMoReader(entries).translation()
+        return _NeMoReader(read_configuration(file.name, file.text)).translation()
 
 
 def _nest_arguments(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:

@@ -13,14 +13,14 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import ImportFile, ImportProblem
-from parcost_formats.tools.collector import read_configuration
+from parcost import ImportFile
+from parcost_formats.tools.collector import read_named_configuration
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.nemo_recipe import NeMoRecipe
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, read_script
 from parcost_formats.tools.shell.values import ShellField
-from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
@@ -38,26 +38,24 @@ def is_command(text: str) -> bool:
     return bool(_PROGRAM.search(text))
 
 
-def read_command(file: ImportFile) -> NeMoRecipe | ImportProblem:
-    """Return the keys of a command and of its configuration, or the reason why they are unknown."""
-    try:
-        environment = {"HOME": "~", **dict(file.options.environment)}
-        script = read_script(file.text, environment, file.neighbor, file.name)
-    except ShellTextError as error:
-        return ImportProblem(message=str(error), start=error.start, end=error.end)
+def read_command(file: ImportFile) -> NeMoRecipe:
+    """Return the keys of a command and of its configuration.
+
+    Raises:
+        FileError: They are unknown.
+    """
+    environment = {"HOME": "~", **dict(file.options.environment)}
+    script = read_script(file.text, environment, file.neighbor, file.name)
     found = [one for one in launches(script) if _PROGRAM.search(one.name)]
     if len({tuple(word.text for word in one.arguments) for one in found}) != 1:
         message = f"the script has {len(found)} commands of NeMo, and one is expected"
         match = _PROGRAM.search(file.text)
-        start, end = match.span() if match else (0, 1)
-        return ImportProblem(message=message, start=start, end=end)
+        raise FileError(message, *(match.span() if match else ()))
     script = script.start_from(found[0].written, found[0].folder)
     return _read_words(evolve(file, neighbor=script.neighbor(file.neighbor)), script, found[0])
 
 
-def _read_words(
-    file: ImportFile, script: Script, launch: ScriptLaunch
-) -> NeMoRecipe | ImportProblem:
+def _read_words(file: ImportFile, script: Script, launch: ScriptLaunch) -> NeMoRecipe:
     """Return the keys in a command, merged over its configuration."""
     made = NeMoRecipe({}, {}, {})
     is_launcher = launch.name.endswith("main.py")
@@ -86,7 +84,8 @@ def _read_words(
         folder = _option(launch.arguments, "config-path")
         folders = [] if folder is None else [f"{folder.text.strip('/')}/"]
         name = _option(launch.arguments, "config-name")
-    return _add_configuration(file, script, launch, made, name, folders) or made
+    _add_configuration(file, script, launch, made, name, folders)
+    return made
 
 
 def _add_configuration(
@@ -96,7 +95,7 @@ def _add_configuration(
     made: NeMoRecipe,
     name: ShellField | None,
     folders: Sequence[str],
-) -> ImportProblem | None:
+) -> None:
     """Add the keys of the configuration called *name* that the command leaves."""
     place, is_launcher = launch.program, launch.name.endswith("main.py")
     plain = (name.text if name is not None else _NAME).removesuffix(".yaml")
@@ -106,11 +105,7 @@ def _add_configuration(
     texts = (file.neighbor(one) for one in names if not changed)
     text = next((one for one in texts if one is not None), None)
     if text is not None:
-        other = read_configuration(f"{plain}.yaml", text)
-        if isinstance(other, ImportProblem):
-            message = f"{plain}.yaml: {other.message}"
-            return ImportProblem(message=message, start=place.start, end=place.end)
-        for key, entry in other.items():
+        for key, entry in read_named_configuration(f"{plain}.yaml", text, place).items():
             made.entries.setdefault(key, JsonEntry(entry.value, place.start, place.end))
     elif plain == _NAME and not is_launcher and not changed:
         tokenizer = any(key.startswith(_TOKENIZER) for key in made.entries)
@@ -120,10 +115,7 @@ def _add_configuration(
                 made.assumed[key] = f"NeMo 1: {_NAME}.yaml"
     else:
         why = changed or "is not in the folder of the script"
-        message = f"`{plain}.yaml` has the other keys, and {why}"
-        at = name or place
-        return ImportProblem(message=message, start=at.start, end=at.end)
-    return None
+        raise error_at(name or place, f"`{plain}.yaml` has the other keys, and {why}")
 
 
 def _option(words: Sequence[ShellField], name: str) -> ShellField | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.accelerate import read_strategy
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.interpolation import resolve
@@ -36,11 +36,9 @@ class Olmo(JobImporter):
         yaml = name.endswith((".yaml", ".yml")) and "train_loader:" not in text
         return yaml and bool(_BATCH.search(text) and _OWN.search(text))
 
-    def translate(self, name: str, text: str) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(name, text)
-        if isinstance(entries, ImportProblem):
-            return Translation(problems=[entries])
+        entries = read_configuration(file.name, file.text)
         stated = {key: one for key, one in resolve(entries).items() if one.value is not None}
         empty = [key for key in entries if key not in stated]
         found = SettingCollector(stated, table(TOOL))

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
-from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.answers import answer_to, asked_attribute
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.huggingface.layers import settings_of_full
@@ -142,15 +142,9 @@ class OlmoCore(JobImporter):
         signs = ("TrainModuleConfig(", f"{_COOKBOOK}(", f"{_BUILDERS[0]}=")
         return name.endswith(".py") and "olmo_core" in text and any(one in text for one in signs)
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a script; `--recipe` chooses one of several functions."""
-        try:
-            entries = dict(_read_entries(file.text, file.options.recipe))
-        except PythonTextError as error:
-            problem = ImportProblem(
-                message=str(error), start=error.start, end=error.end, help=error.help
-            )
-            return Translation(problems=[problem])
+        entries = dict(_read_entries(file.text, file.options.recipe))
         unread = {key: one.value for key, one in entries.items() if _is_unread(one)}
         for key in unread:
             entries[key] = JsonEntry(None, entries[key].start, entries[key].end)

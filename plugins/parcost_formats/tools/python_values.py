@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from parcost import record
+from parcost_formats.tools.file_importer import FileError
 
 _LARGEST = 10**18
 _LONGEST = 100_000  # elements of a list
@@ -45,17 +46,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 
-class PythonTextError(ValueError):
-    """A text is not Python, or its configuration is ambiguous; the error has the place.
-
-    *help* says how to fix it.
-    """
-
-    def __init__(self, message: str, start: int, end: int, help: str = "") -> None:
-        super().__init__(message)
-        self.start = start
-        self.end = end
-        self.help = help
+class PythonTextError(FileError):
+    """A text is not Python, or its configuration is ambiguous; the error has the place."""
 
 
 class UnreadError(ValueError):

@@ -15,15 +15,16 @@ from parcost import (
     ImportedKey,
     ImportedValue,
     Importer,
+    ImportFile,
     ImportProblem,
     Translation,
     hookimpl,
     record,
 )
+from parcost_formats.tools.file_importer import FileError, FileImporter, error_at
 from parcost_formats.tools.hostlist import HostListError, expand, whole_number
 from parcost_formats.tools.slurm_topology import (
     LevelSize,
-    TopologyError,
     TopologyLine,
     levels,
     read_lines,
@@ -38,7 +39,7 @@ _VARIABLE = re.compile(r"^(?:export\s+)?(SLURM\w*)=(.*)$", re.MULTILINE)
 _HOST = re.compile(r"^\s*([\w.\-]+)(?:[ \t]+slots\s*=\s*(\d+)\b.*|:(\d+)|)[ \t]*$")
 
 
-class SlurmFile(Importer):
+class SlurmFile(FileImporter):
     """Topologies, hostfiles and environments."""
 
     name = TOOL
@@ -55,16 +56,11 @@ class SlurmFile(Importer):
         slots = re.search(r"^\s*[\w.\-]+[ \t]+slots\s*=\s*\d", text, re.MULTILINE)
         return bool(_TOPOLOGY.search(text) or slots or _VARIABLE.search(text))
 
-    def translate(self, name: str, text: str) -> Translation:  # noqa: ARG002
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the levels and the devices that a file has."""
-        try:
-            if _TOPOLOGY.search(text):
-                return _topology(text)
-            if _VARIABLE.search(text):
-                return _environment(text)
-            return _hosts(text)
-        except TopologyError as error:
-            return Translation(problems=[error.problem()])
+        if _TOPOLOGY.search(file.text):
+            return _topology(file.text)
+        return _environment(file.text) if _VARIABLE.search(file.text) else _hosts(file.text)
 
 
 def _topology(text: str) -> Translation:
@@ -124,7 +120,7 @@ def _hosts(text: str) -> Translation:
     for host in hosts:
         if host.slots != first.slots:
             message = f"`{host.name}` has {host.slots} slots, and `{first.name}` {first.slots}"
-            raise TopologyError(f"{message}: nodes are of one size", host.line)
+            raise error_at(host.line, f"{message}: nodes are of one size")
     place: dict[str, Any] = {"start": first.line.start, "end": hosts[-1].line.end}
     node = ImportedValue(
         name="size",
@@ -143,7 +139,7 @@ def _read_hosts(text: str) -> Iterator[Host]:
     """Yield the hosts of a file; slots of repeated hosts are added.
 
     Raises:
-        TopologyError: A line is not a host, or a host has no slots.
+        FileError: A line is not a host, or a host has no slots.
     """
     found: dict[str, Host] = {}
     at = 0
@@ -155,10 +151,10 @@ def _read_hosts(text: str) -> Iterator[Host]:
             continue
         match = _HOST.match(plain)
         if match is None:
-            raise TopologyError("a host with its slots is expected: `node1 slots=8`", place)
+            raise error_at(place, "a host with its slots is expected: `node1 slots=8`")
         name, slots = match[1], whole_number(match[2] or match[3] or "1")
         if not slots:
-            raise TopologyError(f"the slots of `{name}` are not a number of at least 1", place)
+            raise error_at(place, f"the slots of `{name}` are not a number of at least 1")
         before = found.get(name)
         found[name] = Host(name, slots + (before.slots if before else 0), place)
     yield from found.values()
@@ -216,7 +212,7 @@ def _environment(text: str) -> Translation:
 def _number(name: str, text: str, start: int, end: int) -> int:
     number = whole_number(text)
     if not number:
-        raise TopologyError(f"{name} is not a number of at least 1", TopologyLine({}, start, end))
+        raise FileError(f"{name} is not a number of at least 1", start, end)
     return number
 
 

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from parcost import ImportedKey, ImportProblem, record
+from parcost import ImportedKey, record
+from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.hostlist import HostListError, expand, whole_number
 from parcost_formats.tools.tables import table
 
@@ -40,18 +41,6 @@ class LevelSize:
     assumption: str = ""
 
 
-class TopologyError(ValueError):
-    """A topology is invalid; the error has the line."""
-
-    def __init__(self, message: str, line: TopologyLine) -> None:
-        super().__init__(message)
-        self.line = line
-
-    def problem(self) -> ImportProblem:
-        """Return the error as a problem of an import."""
-        return ImportProblem(message=str(self), start=self.line.start, end=self.line.end)
-
-
 def read_lines(text: str) -> list[TopologyLine]:
     """Return the lines with fields; comments are left out."""
     return list(_lines(text))
@@ -72,14 +61,14 @@ def levels(lines: Sequence[TopologyLine]) -> tuple[list[LevelSize], list[Importe
     """Return the levels of a topology from the nodes outwards, and the unused fields.
 
     Raises:
-        TopologyError: It contradicts itself.
+        FileError: It contradicts itself.
     """
     switches = [line for line in lines if "switchname" in line.fields]
     blocks = [line for line in lines if "blockname" in line.fields]
     if switches and blocks:
         later = max(switches[0], blocks[0], key=lambda line: line.start)
         message = "switches and blocks are of two plugins, topology/tree and topology/block"
-        raise TopologyError(f"{message}: a cluster has one of them", later)
+        raise error_at(later, f"{message}: a cluster has one of them")
     found = _tree(switches) if switches else _blocks(blocks, lines)
     ignored = [
         ImportedKey(
@@ -95,9 +84,9 @@ def _names(line: TopologyLine, field: str) -> list[str]:
     try:
         names = expand(line.fields[field], table("slurm")["limits"]["hosts"])
     except HostListError as error:
-        raise TopologyError(str(error), line) from None
+        raise error_at(line, str(error)) from None
     if not names:
-        raise TopologyError(f"{_SPELLINGS[field]} has no name", line)
+        raise error_at(line, f"{_SPELLINGS[field]} has no name")
     return names
 
 
@@ -107,7 +96,7 @@ def _tree(switches: Sequence[TopologyLine]) -> list[LevelSize]:
     for line in switches:
         for name in _names(line, "switchname"):
             if name in by_name:
-                raise TopologyError(f"the switch `{name}` is defined twice", line)
+                raise error_at(line, f"the switch `{name}` is defined twice")
             by_name[name] = line
     units: dict[int, list[tuple[int, TopologyLine]]] = {}
     heights: dict[str, int] = {}
@@ -130,21 +119,21 @@ def _height(
     if name in heights:
         return heights[name]
     if name in path:
-        raise TopologyError(f"the switch `{name}` is below itself", line)
+        raise error_at(line, f"the switch `{name}` is below itself")
     if "nodes" in line.fields:
         if "switches" in line.fields:
-            raise TopologyError(f"the switch `{name}` has both nodes and switches", line)
+            raise error_at(line, f"the switch `{name}` has both nodes and switches")
         heights[name] = 1
         return 1
     if "switches" not in line.fields:
-        raise TopologyError(f"the switch `{name}` has neither nodes nor switches", line)
+        raise error_at(line, f"the switch `{name}` has neither nodes nor switches")
     below = _names(line, "switches")
     for other in below:
         if other not in by_name:
-            raise TopologyError(f"the switch `{other}` is not in the file", line)
+            raise error_at(line, f"the switch `{other}` is not in the file")
     inner = {_height(other, by_name, heights, [*path, name]) for other in below}
     if len(inner) > 1:
-        raise TopologyError(f"the switches below `{name}` are of unequal heights", line)
+        raise error_at(line, f"the switches below `{name}` are of unequal heights")
     heights[name] = 1 + inner.pop()
     return heights[name]
 
@@ -166,7 +155,7 @@ def _blocks(blocks: Sequence[TopologyLine], lines: Sequence[TopologyLine]) -> li
         _names(line, "blockname")
     counts = [(len(_names(line, "nodes")), line) for line in blocks if "nodes" in line.fields]
     if not counts:
-        raise TopologyError("no block has nodes", lines[0])
+        raise error_at(lines[0], "no block has nodes")
     inner = _level("block", 1, counts)
     planned = next((line for line in lines if "blocksizes" in line.fields), None)
     if planned is None:
@@ -194,8 +183,8 @@ def _sizes(line: TopologyLine) -> list[int]:
     text = line.fields["blocksizes"]
     sizes = [number for part in text.split(",") if (number := whole_number(part))]
     if len(sizes) != text.count(",") + 1:
-        raise TopologyError(f"`{text[:40]}` are not sizes of blocks", line)
+        raise error_at(line, f"`{text[:40]}` are not sizes of blocks")
     for below, size in pairwise(sizes):
         if size <= below or size % below:
-            raise TopologyError(f"{size} is not a larger multiple of {below}", line)
+            raise error_at(line, f"{size} is not a larger multiple of {below}")
     return sizes

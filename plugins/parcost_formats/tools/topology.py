@@ -13,10 +13,11 @@ from parcost import (
     ImportedKey,
     ImportedValue,
     Importer,
-    ImportProblem,
+    ImportFile,
     Translation,
     hookimpl,
 )
+from parcost_formats.tools.file_importer import FileImporter
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.topology_matrix import Matrix, MatrixError, read_matrix
 
@@ -24,7 +25,7 @@ TOOL = "topology"
 FABRIC = "topology"
 
 
-class TopologyMatrix(Importer):
+class TopologyMatrix(FileImporter):
     """Matrices of ``nvidia-smi topo -m``."""
 
     name = TOOL
@@ -39,16 +40,10 @@ class TopologyMatrix(Importer):
             return False
         return True
 
-    def translate(self, name: str, text: str) -> Translation:  # noqa: ARG002
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the fabric of the node."""
-        try:
-            matrix = read_matrix(text)
-        except MatrixError as error:
-            problem = ImportProblem(message=str(error), start=error.start, end=error.end)
-            return Translation(problems=[problem])
+        matrix = read_matrix(file.text)
         preset = _preset(matrix)
-        if isinstance(preset, ImportProblem):
-            return Translation(problems=[preset])
         ignored = [
             ImportedKey(
                 name=word.text,
@@ -73,12 +68,15 @@ class TopologyMatrix(Importer):
         return Translation(blocks=[*blocks, cluster], uses=[use], ignored=ignored, missing=missing)
 
 
-def _preset(matrix: Matrix) -> dict[str, Any] | ImportProblem:
-    """Return the catalogue fabric that matches the topology, or an error."""
+def _preset(matrix: Matrix) -> dict[str, Any]:
+    """Return the catalogue fabric that matches the topology.
+
+    Raises:
+        MatrixError: The catalogue has none.
+    """
     known = table(TOOL)
     links = {code for code in matrix.links() if code.startswith("NV")}
     groups = matrix.groups()
-    start, end = matrix.header
     count = len(matrix.devices)
     if not links:
         paths = " and ".join(sorted(matrix.links())) or "one device"
@@ -94,13 +92,12 @@ def _preset(matrix: Matrix) -> dict[str, Any] | ImportProblem:
         entry = known["mesh"]["fabric"]
     if entry is not None:
         return {**entry, "code": code}
-    return ImportProblem(
-        message=f"no fabric of the catalogue has {count} devices in {_sizes(groups)} by {code}",
-        start=start,
-        end=end,
-        help="write one: `fabric NAME { level node { size = "
-        f"{len(groups[0])} devices, bandwidth = ..., latency = ... }} ... }}`",
+    message = f"no fabric of the catalogue has {count} devices in {_sizes(groups)} by {code}"
+    help = (
+        "write one: `fabric NAME { level node { size = "
+        f"{len(groups[0])} devices, bandwidth = ..., latency = ... }} ... }}`"
     )
+    raise MatrixError(message, *matrix.header, help)
 
 
 def _is_full(matrix: Matrix, group: list[str]) -> bool:

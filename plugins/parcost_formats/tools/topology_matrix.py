@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product, takewhile
 
 from parcost import record
+from parcost_formats.tools.file_importer import FileError
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _NAME = re.compile(r"(?:GPU|NIC|mlx\d+_|bnxt\w*_|hfi1_)\d+$")
@@ -15,13 +16,8 @@ _TAIL = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")  # columns that are not
 _CLOSE = ("PIX", "PXB")  # behind the same PCIe switches
 
 
-class MatrixError(ValueError):
+class MatrixError(FileError):
     """A text is not a valid matrix; the error has the place."""
-
-    def __init__(self, message: str, start: int = 0, end: int = 1) -> None:
-        super().__init__(message)
-        self.start = start
-        self.end = end
 
 
 @record

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.json_text import JsonEntry
 
 if TYPE_CHECKING:
@@ -23,14 +24,8 @@ _TRUE = ("yes", "true", "on")
 _OF_SPECIFICATION = ("binary", "omap", "pairs", "set")
 
 
-class YamlTextError(ValueError):
-    """A text is not YAML configuration; the error has the place, and *help* says what to do."""
-
-    def __init__(self, message: str, start: int = 0, end: int = 0, help: str = "") -> None:
-        super().__init__(message)
-        self.start = start
-        self.end = max(end, start + 1)
-        self.help = help
+class YamlTextError(FileError):
+    """A text is not YAML configuration; the error has the place."""
 
 
 def read_mapping(text: str) -> Mapping[str, JsonEntry]:

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import evolve
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.finetuning.adapters import decides_adapters
 from parcost_formats.tools.finetuning.job_keys import (
     BY_HAND,
@@ -84,16 +85,13 @@ class TuningTool(IncompleteJobImporter):
             re.search(sign, text) for sign in signs.get("other_commands", ())
         )
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the job that a file describes, or errors for keys that parcost cannot express."""
         if file.name.endswith(_PYTHON):
             message = f"{self.title}: the settings of a Python file are not read"
             help = f"import the command that starts `{file.name}`, or {BY_HAND}"
-            problem = ImportProblem(message=message, start=0, end=1, help=help)
-            return Translation(problems=[problem])
+            raise FileError(message, help=help)
         job = read_job(file, self._table)
-        if isinstance(job, ImportProblem):
-            return Translation(problems=[job])
         lacking = list(find_lacking(job.entries, self._table, whole=not job.problems))
         problems = lacking or [*self._doubts(job), *job.problems]
         if problems:
@@ -102,7 +100,7 @@ class TuningTool(IncompleteJobImporter):
             file = evolve(file, neighbor=job.script.neighbor(file.neighbor))
         reader = _READERS[self.name]
         if reader is None:
-            return reject_trainer(job, self.title)
+            raise reject_trainer(job, self.title)
         return _mark_assumed(reader(file, job), job.assumed)
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import ImportFile, ImportProblem, Translation, record
-from parcost_formats.tools.collector import read_configuration
+from parcost import ImportFile, ImportProblem, record
+from parcost_formats.tools.collector import read_configuration, read_named_configuration
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
@@ -23,7 +24,6 @@ from parcost_formats.tools.shell.scripts import (
     read_script,
 )
 from parcost_formats.tools.shell.values import field_of
-from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import find_shipped, is_listed, table, value_of_pattern
 from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
@@ -53,36 +53,32 @@ class JobKeys:
     script: Script | None = None
 
 
-def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProblem:
-    """Return the keys of a file; *rules* is the table of its tool."""
+def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
+    """Return the keys of a file; *rules* is the table of its tool.
+
+    Raises:
+        FileError: They are not read.
+    """
     if file.name.endswith(CONFIGURATIONS):
         entries = read_configuration(file.name, file.text)
-        if isinstance(entries, ImportProblem):
-            return entries
         return JobKeys(entries=resolve(entries), unread={}, assumed={})
-    try:
-        environment = {"HOME": "~", **dict(file.options.environment)}
-        script = read_script(file.text, environment, file.neighbor, file.name)
-    except ShellTextError as error:
-        return ImportProblem(message=str(error), start=error.start, end=error.end)
+    environment = {"HOME": "~", **dict(file.options.environment)}
+    script = read_script(file.text, environment, file.neighbor, file.name)
     started = launches(script)
     found = [one for one in started if is_launch(one, rules)]
     title = rules["title"]
     if not found:
-        return _reject_program(started[-1], title) if started else _of_text(file, script, rules)
+        if started:
+            raise _reject_program(started[-1], title)
+        return _of_text(file, script, rules)
     training = [one for one in found if any(_key_of(w.text) == "do_train" for w in one.arguments)]
     found = training or found
     texts = {tuple(word.text for word in one.arguments) for one in found}
     if len({_relevant_words(one, rules) for one in found}) > 1:
-        place = found[1].program
         decided = [answer for one in found if one.decision for answer in one.decision.answers]
         help = f"choose one: {' | '.join(dict.fromkeys(decided))}" if decided else ""
-        return ImportProblem(
-            message=f"the script has {len(texts)} commands of {title}, and one is expected",
-            start=place.start,
-            end=place.end,
-            help=help or "keep only one of them in the file",
-        )
+        message = f"the script has {len(texts)} commands of {title}, and one is expected"
+        raise error_at(found[1].program, message, help or "keep only one of them in the file")
     script = script.start_from(found[0].written, found[0].folder)
     file = evolve(file, neighbor=script.neighbor(file.neighbor))
     return _of_launch(file, script, found[0], rules)
@@ -95,20 +91,17 @@ BY_HAND = (
 )
 
 
-def reject_trainer(job: JobKeys, title: str) -> Translation:
+def reject_trainer(job: JobKeys, title: str) -> FileError:
     """Return an error: the trainer in this job or file is not supported."""
     place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
     what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
-    message = f"{what}: trainers of {title} are not read"
-    problem = ImportProblem(message=message, start=place.start, end=place.end, help=BY_HAND)
-    return Translation(problems=[problem])
+    return error_at(place, f"{what}: trainers of {title} are not read", BY_HAND)
 
 
-def _reject_program(launch: ScriptLaunch, title: str) -> ImportProblem:
+def _reject_program(launch: ScriptLaunch, title: str) -> FileError:
     """Return an error: a script starts a program of its own, with arguments of its own."""
-    place = launch.program
     message = f"`{launch.name}` is not a program of {title}, and its arguments are its own"
-    return ImportProblem(message=message, start=place.start, end=place.end, help=BY_HAND)
+    return error_at(launch.program, message, BY_HAND)
 
 
 def _relevant_words(launch: ScriptLaunch, rules: Mapping[str, Any]) -> tuple[str, ...]:
@@ -282,8 +275,10 @@ class _Command:
         """Add the keys of the configuration that *word* names."""
         if self._add_shipped(word):
             return
-        problem = _add_file(self, word)
-        self.problems += [problem] if problem else []
+        try:
+            _add_file(self, word)
+        except FileError as error:
+            self.problems.append(error.problem())
 
     def _add_shipped(self, word: ShellField) -> bool:
         """Add the keys of a configuration that the tool ships; return whether it is one."""
@@ -306,8 +301,12 @@ def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
     return {**found, **launch.environment}
 
 
-def _add_file(command: _Command, word: ShellField) -> ImportProblem | None:
-    """Add the keys of a configuration that a command names; its own arguments win."""
+def _add_file(command: _Command, word: ShellField) -> None:
+    """Add the keys of a configuration that a command names; its own arguments win.
+
+    Raises:
+        FileError: The file is not there, or is not read.
+    """
     name = word.text if word.text.endswith(CONFIGURATIONS) else f"{word.text}.yaml"
     places = list_places(name, command.script)
     place, text = next(
@@ -318,17 +317,9 @@ def _add_file(command: _Command, word: ShellField) -> ImportProblem | None:
         place, text = name, partial.text
     if text is None:
         why = command.script.find_reason(name) or "is not beside the script"
-        return ImportProblem(
-            message=f"`{word.text}` has the keys of the job, and {why}",
-            start=word.start,
-            end=word.end,
-            help="import that file in place of the script",
-        )
-    other = read_configuration(name, text)
-    if isinstance(other, ImportProblem):
-        message = f"`{word.text}`: {other.message}"
-        return ImportProblem(message=message, start=word.start, end=word.end, help=other.help)
-    for key, entry in resolve(other).items():
+        message = f"`{word.text}` has the keys of the job, and {why}"
+        raise error_at(word, message, "import that file in place of the script")
+    for key, entry in resolve(read_named_configuration(name, text, word)).items():
         if key in command.entries:
             continue
         unknown = command.script.find_unknown(place, entry.start, entry.end)
@@ -341,7 +332,6 @@ def _add_file(command: _Command, word: ShellField) -> ImportProblem | None:
         why = why or (f"`{place}` beside the script, for `{name}`" if place != name else "")
         if why:
             command.assumed[key] = why
-    return None
 
 
 def _plain(text: str) -> Any:

@@ -7,9 +7,10 @@ from fnmatch import fnmatchcase
 
 from attrs import evolve
 
-from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation
+from parcost import ImportedBlock, ImportedKey, ImportedValue, Translation
 from parcost_formats.tools.collector import OFF, SettingCollector, digits
 from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.trainer import read_devices
 from parcost_formats.tools.json_text import JsonEntry
@@ -49,8 +50,7 @@ def read_megatron_job(job: JobKeys) -> Translation:
             "`deepspeed`: the job has keys of Megatron-Core, or use_mca, too: one of them trains"
         )
         help = "remove `deepspeed`, or the keys of Megatron-Core and use_mca"
-        problem = ImportProblem(message=message, start=engine.start, end=engine.end, help=help)
-        return Translation(problems=[problem])
+        raise error_at(engine, message, help)
     sections: dict[str, JsonEntry] = {}
     names: dict[str, str] = {}
     assumed = dict(job.assumed)

@@ -7,9 +7,13 @@ from collections.abc import Mapping
 
 from attrs import evolve
 
-from parcost import ImportedKey, ImportFile, ImportProblem, Translation
-from parcost_formats.tools.collector import SettingCollector, read_configuration
+from parcost import ImportedKey, ImportFile, Translation
+from parcost_formats.tools.collector import (
+    SettingCollector,
+    read_named_configuration,
+)
 from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
@@ -41,16 +45,14 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
         place = entries[PROGRAM]
         entries.setdefault(_START, JsonEntry(f"{_SHIPPED}/sft.yaml", place.start, place.end))
     names = [str(entries[key].value) for key in (PROGRAM, _START) if key in entries]
-    problem = _extend(file, entries, job)
-    if problem is not None:
-        return Translation(problems=[problem])
+    _extend(file, entries, job)
     entries = resolve(entries)
     problems = list(find_lacking(entries, _TABLE))
     is_sft = any(key.startswith("sft.") for key in entries) or any(map(_SFT.search, names))
     if not problems and not is_sft:
         place = next(iter(entries.values()), JsonEntry(None, 0, min(1, len(file.text))))
         message = "the configuration has no `sft` section: only supervised fine-tuning is read"
-        problems = [ImportProblem(message=message, start=place.start, end=place.end)]
+        raise error_at(place, message)
     if problems:
         return Translation(problems=problems)
     switches = {key: entries.get(f"{key}enabled") for key in (_DTENSOR, _MEGATRON)}
@@ -83,27 +85,25 @@ def _add_lengths(read: Translation, entries: Mapping[str, JsonEntry]) -> Transla
     return read if read.problems else evolve(read, missing=[*read.missing, key])
 
 
-def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> ImportProblem | None:
-    """Add the keys of the configurations that `defaults` names; return an error if one is missing
-    or the chain is too long.
+def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> None:
+    """Add the keys of the configurations that `defaults` names.
 
     Those that NeMo RL ships have the values of its table, which are assumed.
+
+    Raises:
+        FileError: One is missing, or the chain is too long.
     """
     for _ in range(_DEEPEST):
         start = entries.pop(_START, None)
         if start is None:
-            return None
+            return
         name = str(start.value)
         plain = name.rpartition("/")[2]
         text = next(filter(None, map(file.neighbor, list_places(name, job.script))), None)
         written = job.script.find_written(plain) if job.script is not None else None
         values: Mapping[str, JsonEntry]
         if text is not None:
-            other = read_configuration(plain, text)
-            if isinstance(other, ImportProblem):
-                message = f"`{plain}`: {other.message}"
-                return ImportProblem(message=message, start=start.start, end=start.end)
-            values = other
+            values = read_named_configuration(plain, text, start)
         elif written is None and (keys := find_shipped(_TABLE, _shipped_path(name)))[0]:
             values = {key: JsonEntry(one, 0, 0) for key, one in keys[0].items()}
             job.assumed.update({key: keys[1] for key in values if key not in entries})
@@ -111,17 +111,15 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> Im
             changed = job.script.find_reason(plain) if job.script is not None else ""
             why = f"and {changed}" if changed else "which is not beside the file"
             message = f"`{_START}` names `{name}`, {why}"
-            help = "put that file into the folder of this one"
-            return ImportProblem(message=message, start=start.start, end=start.end, help=help)
+            raise error_at(start, message, "put that file into the folder of this one")
         for key, entry in values.items():
             if not _is_replaced(key, entries):
                 entries[key] = JsonEntry(entry.value, start.start, start.end)
     start = entries.get(_START)
-    if start is None:
-        return None
-    message = f"`{_START}` extends more than {_DEEPEST} files; the next is `{start.value}`"
-    help = "merge some of these files, or remove the one that extends itself"
-    return ImportProblem(message=message, start=start.start, end=start.end, help=help)
+    if start is not None:
+        message = f"`{_START}` extends more than {_DEEPEST} files; the next is `{start.value}`"
+        help = "merge some of these files, or remove the one that extends itself"
+        raise error_at(start, message, help)
 
 
 def _shipped_path(name: str) -> str:

@@ -24,7 +24,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
     """Return the job of ``openrlhf.cli.train_sft``; other programs of OpenRLHF are rejected."""
     place = job.entries.get(PROGRAM, JsonEntry("", 0, 0))
     if "train_sft" not in str(place.value):
-        return reject_trainer(job, "OpenRLHF")
+        raise reject_trainer(job, "OpenRLHF")
     entries = dict(job.entries)
     entries["distributed_type"] = JsonEntry("DEEPSPEED", place.start, place.end)
     for name, (key, value) in _ENGINE.items():

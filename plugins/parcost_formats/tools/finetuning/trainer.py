@@ -30,6 +30,7 @@ from parcost_formats.tools.collector import (
 )
 from parcost_formats.tools.deepspeed import DeepSpeed
 from parcost_formats.tools.deepspeed_keys import FRAMEWORK, RING_FRAMEWORK, DeepSpeedKeys
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_model
@@ -38,6 +39,7 @@ from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_places
 from parcost_formats.tools.tables import find_shipped, is_listed, table
+from parcost_formats.tools.yaml_text import read_mapping
 
 _KIND = "distributed_type"
 #: Options of `accelerate launch` with which it is taken to have no other configuration.
@@ -543,9 +545,12 @@ class TrainerKeys:
         written = script.find_written(name) if script is not None else None
         values, why = find_shipped(self.rules, name) if not text and written is None else ({}, "")
         if text:
-            other = read_configuration(f"{name}.json" if text.lstrip()[:1] == "{" else name, text)
-            if not isinstance(other, Mapping):
-                self._doubts.append(("layout.zero", f"`{name}`: {other.message}", key))
+            try:
+                other = read_configuration(
+                    f"{name}.json" if text.lstrip()[:1] == "{" else name, text
+                )
+            except FileError as error:
+                self._doubts.append(("layout.zero", f"`{name}`: {error}", key))
                 return False
             values = {one: inner.value for one, inner in other.items()}
             if script is not None and places:
@@ -586,8 +591,9 @@ class TrainerKeys:
         if script is None or text is None:
             return {}
         ending = ".json" if text.text.lstrip()[:1] == "{" else ".yaml"
-        other = read_configuration(f"{name}{ending}", text.text)
-        if not isinstance(other, Mapping):
+        try:
+            other = read_configuration(f"{name}{ending}", text.text)
+        except FileError:  # it does not state one of these values
             return {}
         plain = [*self.rules["ignored"]["keys"], *_COUNTS]
         unknown = [k for k, one in other.items() if script.find_unknown(name, one.start, one.end)]
@@ -602,9 +608,10 @@ class TrainerKeys:
         if not isinstance(entry.value, str):
             self._broken[key] = "a table is expected"
             return
-        inner = read_configuration("inline.yaml", entry.value)
-        if not isinstance(inner, Mapping):
-            self._broken[key] = inner.message
+        try:
+            inner = read_mapping(entry.value)
+        except FileError as error:
+            self._broken[key] = str(error)
             return
         for one, each in inner.items():
             added = JsonEntry(each.value, entry.start, entry.end)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from parcost import ImportFile, ImportProblem, Translation
+from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
 from parcost_formats.tools.finetuning.trainer import list_optimizer, read_devices
@@ -39,13 +40,12 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
     program = job.entries.get(PROGRAM)
     name = str(program.value) if program is not None else ""
     if "sft_trainer" not in name:
-        return reject_trainer(job, str(_TABLE["title"]))
+        raise reject_trainer(job, str(_TABLE["title"]))
     if job.strays:  # Hydra reads pairs alone, and ends the job at another word
         first = job.strays[0]
         message = f"`{first.text[:60]}` is not KEY=VALUE: Hydra rejects the command line"
         help = "write keys as `model.lora_rank=32`, without spaces"
-        problem = ImportProblem(message=message, start=first.start, end=first.end, help=help)
-        return Translation(problems=[problem])
+        raise error_at(first, message, help)
     entries = dict(job.entries)
     found = SettingCollector(entries, _TABLE)
     is_engine = "fsdp_sft_trainer" not in name

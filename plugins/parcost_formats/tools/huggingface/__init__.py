@@ -18,7 +18,6 @@ from parcost import (
     Importer,
     ImportFile,
     ImportOptions,
-    ImportProblem,
     Translation,
     hookimpl,
     record,
@@ -29,7 +28,7 @@ from parcost_formats.tools.hub import read_hub_model
 from parcost_formats.tools.huggingface.families import TABLE, is_set, nearest_family
 from parcost_formats.tools.huggingface.model import ABSENT, Configuration, problem_at
 from parcost_formats.tools.job_importer import JobImporter
-from parcost_formats.tools.json_text import JsonEntry, JsonTextError, read_object
+from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.subjects import MODEL_SUBJECTS
 
@@ -59,14 +58,9 @@ class HuggingFace(JobImporter):
             all(f'"{key}"' in text for key in group.split()) for group in TABLE["identify"]
         )
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the model that a configuration describes, read with the options of the user."""
-        try:
-            entries = read_object(file.text)
-        except JsonTextError as error:
-            at = min(error.at, len(file.text))
-            return Translation(problems=[ImportProblem(message=str(error), start=at, end=at + 1)])
-        return _translation(file.name, entries, file.options)
+        return _translation(file.name, read_object(file.text), file.options)
 
 
 @record(kw_only=True)

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
-from parcost_formats.tools.collector import digits, read_configuration
+from parcost import Importer, ImportFile, SettingsWriter, Translation, hookimpl
+from parcost_formats.tools.collector import digits
 from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.megatron.bridge import VERSION as BRIDGE
@@ -48,10 +49,9 @@ from parcost_formats.tools.megatron.tools import (
 from parcost_formats.tools.megatron.training import read_training
 from parcost_formats.tools.megatron.writer import MegatronWriter
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
-from parcost_formats.tools.python_values import PythonTextError
 from parcost_formats.tools.shell.scripts import ARGUMENTS
-from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import is_ignored, is_listed, table, value_of_pattern
+from parcost_formats.tools.yaml_text import read_mapping
 
 TOOL = "megatron"
 _LABELS = {
@@ -128,28 +128,22 @@ class Megatron(JobImporter):
             return False
         return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the job of a file; a script may source files beside it.
 
         `--recipe` chooses one of several recipes.
         """
         draft = Draft(_LABELS)
-        try:
-            if file.name.endswith(".py"):
-                return _of_recipe(draft, read_recipe(file.text, file.options.recipe, file.neighbor))
-            if file.name.endswith((".yaml", ".yml")):
-                if _MATRIX.search(file.text):
-                    return _of_matrix(draft, file)
-                if _has_sections(file.text):
-                    return _of_sections(draft, file)
-                found = yaml_job(file)
-                if isinstance(found, ImportProblem):
-                    return Translation(problems=[found])
-                return _of_tool(draft, found)
+        if file.name.endswith(".py"):
+            return _of_recipe(draft, read_recipe(file.text, file.options.recipe, file.neighbor))
+        if not file.name.endswith((".yaml", ".yml")):
             return _of_command(draft, command_line(file), file)
-        except (PythonTextError, ShellTextError) as error:
-            problem = ImportProblem(message=str(error), start=error.start, end=error.end)
-            return Translation(problems=[problem])
+        entries = read_mapping(file.text)
+        if _MATRIX.search(file.text):
+            return _of_recipe(draft, read_matrix(entries, file.name, file.options.recipe))
+        if _has_sections(file.text):
+            return _of_recipe(draft, read_sections(entries))
+        return _of_tool(draft, yaml_job(file, entries))
 
 
 def _has_sections(text: str) -> bool:
@@ -158,31 +152,11 @@ def _has_sections(text: str) -> bool:
     )
 
 
-def _of_sections(draft: Draft, file: ImportFile) -> Translation:
-    """Return the job of a YAML configuration of Megatron-Bridge."""
-    entries = read_configuration(file.name, file.text)
-    if isinstance(entries, ImportProblem):
-        return Translation(problems=[entries])
-    return _of_recipe(draft, read_sections(entries))
-
-
-def _of_matrix(draft: Draft, file: ImportFile) -> Translation:
-    """Return the run that `--recipe` chooses from a performance matrix of Megatron-Bridge."""
-    entries = read_configuration(file.name, file.text)
-    if isinstance(entries, ImportProblem):
-        return Translation(problems=[entries])
-    found = read_matrix(entries, file.name, file.options.recipe)
-    if isinstance(found, ImportProblem):
-        return Translation(problems=[found])
-    return _of_recipe(draft, found)
-
-
 def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translation:
     if line.problems:
         return Translation(problems=sorted(line.problems, key=lambda one: one.start))
     if not known_flags().intersection(line.options):
-        message = "the file has no arguments of Megatron-LM"
-        return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
+        raise FileError("the file has no arguments of Megatron-LM")
     job = swift_job(line.options) if line.swift else slime_job(draft, line.options)
     if job is None:
         _check_values(draft, line.options)

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from parcost import ImportProblem
-from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.deepspeed_keys import ADAM
 from parcost_formats.tools.drafts import Option
-from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.tables import table
 
@@ -25,9 +24,10 @@ def read_engine(options: ToolOptions, text: str, place: Option) -> None:
     A flag with another value is an error. Keys that may affect cost and are not read are listed.
     """
     draft = options.draft
-    entries = read_configuration("deepspeed.json", text)
-    if isinstance(entries, ImportProblem):
-        draft.problem(place, f"`{place.text}`: {entries.message}")
+    try:
+        entries = read_object(text)
+    except FileError as error:
+        draft.problem(place, f"`{place.text}`: {error}")
         return
     values = {key: entry.value for key, entry in entries.items()}
     stage = values.get(_STAGE, 0)

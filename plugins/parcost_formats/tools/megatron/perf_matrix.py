@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve
 
-from parcost import ImportProblem, did_you_mean
+from parcost import did_you_mean
 from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.bridge import VERSION, BridgeRecipe, read_sections
 from parcost_formats.tools.tables import table
@@ -24,9 +25,7 @@ _CONTAINER = "ConfigContainer."
 _DEVICES = re.compile(r"num_gpus_(\d{1,6})")
 
 
-def read_matrix(
-    entries: Mapping[str, JsonEntry], name: str, choice: str
-) -> BridgeRecipe | ImportProblem:
+def read_matrix(entries: Mapping[str, JsonEntry], name: str, choice: str) -> BridgeRecipe:
     """Return the run *choice*, such as ``h100.num_gpus_64.bf16``, or the only run of a matrix.
 
     *name* is the name of the file: ``llama3_70b_llm_pretrain.yaml``.
@@ -34,7 +33,7 @@ def read_matrix(
     runs = _runs(entries)
     wanted = choice or (runs[0] if len(runs) == 1 else "")
     if wanted not in runs:
-        return _ambiguous(entries, runs, choice)
+        raise _ambiguous(entries, runs, choice)
     scale, _, precision = wanted.rpartition(".")
     found: dict[str, JsonEntry] = {}
     for key, entry in entries.items():
@@ -80,7 +79,7 @@ def read_matrix(
     return evolve(made, devices=devices.evolve(assumption=f"{VERSION}: the name of a run has them"))
 
 
-def _ambiguous(entries: Mapping[str, JsonEntry], runs: Sequence[str], choice: str) -> ImportProblem:
+def _ambiguous(entries: Mapping[str, JsonEntry], runs: Sequence[str], choice: str) -> FileError:
     """Return the error of a *choice* that is not one of the *runs*, or "" for several."""
     message = f"the file has {len(runs)} runs"
     if choice:
@@ -88,7 +87,7 @@ def _ambiguous(entries: Mapping[str, JsonEntry], runs: Sequence[str], choice: st
         message = f"the file has no run `{choice}`{f': {near}' if near else ''}"
     place = next(entry for key, entry in entries.items() if key.startswith(_MATRIX))
     help = f"choose one: {' | '.join(f'--recipe {one}' for one in runs)}"
-    return ImportProblem(message=message, start=place.start, end=place.end, help=help)
+    return error_at(place, message, help)
 
 
 def _runs(entries: Mapping[str, JsonEntry]) -> Sequence[str]:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parcost import ImportFile, ImportProblem
+from parcost import ImportFile
 from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.flags import PATTERNS, known_flags
 from parcost_formats.tools.tables import is_listed, table
+from parcost_formats.tools.yaml_text import read_mapping
 
 _TOOLS = table("megatron_tools")
 #: Maps of arguments, of recipes for runs: with flags as keys, or with their names.
@@ -141,11 +143,12 @@ def swift_job(options: Mapping[str, Option]) -> ToolJob:
     return job
 
 
-def yaml_job(file: ImportFile) -> ToolJob | ImportProblem:
-    """Return the job of a YAML file: of Primus, or a map of arguments."""
-    entries = read_configuration(file.name, file.text)
-    if isinstance(entries, ImportProblem):
-        return entries
+def yaml_job(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
+    """Return the job of a YAML file with these *entries*: of Primus, or a map of arguments.
+
+    Raises:
+        FileError: It is a job of another framework.
+    """
     if any(_ARGUMENTS.match(key) for key in entries):
         job = ToolJob("")
         job.environment = dict(file.options.environment)
@@ -190,13 +193,13 @@ def _own_yaml(entries: Mapping[str, JsonEntry]) -> ToolJob:
     return job
 
 
-def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | ImportProblem:
+def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
     """Return the job of FlagScale: an experiment, the file of its training, or both."""
     job = ToolJob("flagscale")
     backend = entries.get("experiment.task.backend")
     if backend is not None and backend.value != "megatron":
         why = f"backend `{backend.value}` of FlagScale is not supported; `megatron` is"
-        return ImportProblem(message=why, start=backend.start, end=backend.end)
+        raise error_at(backend, why)
     places = {key: (entry.start, entry.end) for key, entry in entries.items()}
     merged = dict(entries)
     for key, entry in entries.items():
@@ -204,10 +207,13 @@ def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | 
             continue
         name = f"train/{entry.value}.yaml"
         text = file.neighbor(name)
-        inner = read_configuration(name, text) if text is not None else None
-        if not isinstance(inner, Mapping):
-            why = inner.message if inner is not None else f"`{name}` is not beside this file"
-            job.doubts.append(_option("", f"train: {entry.value}", entry).evolve(unread=why))
+        try:
+            if text is None:
+                raise error_at(entry, f"`{name}` is not beside this file")
+            inner = read_mapping(text)
+        except FileError as error:
+            unread = _option("", f"train: {entry.value}", entry).evolve(unread=str(error))
+            job.doubts.append(unread)
             continue
         merged |= {one: JsonEntry(it.value, entry.start, entry.end) for one, it in inner.items()}
         places |= dict.fromkeys(inner, (entry.start, entry.end))
@@ -243,7 +249,7 @@ def _widen(job: ToolJob) -> None:
             job.ignored.append(option)
 
 
-def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | ImportProblem:
+def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
     job = ToolJob("primus")
     job.environment = dict(file.options.environment)
     modules = {key.split(".")[1] for key in entries if key.startswith("modules.")}
@@ -251,11 +257,11 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | Imp
     prefix = f"modules.{module}."
     framework = entries.get(f"{prefix}framework")
     if framework is None:
-        return ImportProblem(message="no trainer of Primus is in the file", start=0, end=1)
+        raise FileError("no trainer of Primus is in the file")
     if framework.value != "megatron" or module == "post_trainer":
         shown = f"`{module}` with framework `{framework.value}`"
         why = f"{shown} of Primus is not read: `pre_trainer` with framework `megatron` is"
-        return ImportProblem(message=why, start=framework.start, end=framework.end)
+        raise error_at(framework, why)
     model = entries.get(f"{prefix}model")
     if model is not None:
         named, _ = substitute(_option("", "model", model), job.environment)
@@ -305,9 +311,10 @@ def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: 
         why = "this file is not beside the job, nor in a folder `models` there"
         job.doubts.append(option.evolve(unread=why, texts=()))
         return
-    entries = read_configuration(name, text)
-    if isinstance(entries, ImportProblem):
-        job.doubts.append(option.evolve(unread=entries.message))
+    try:
+        entries = read_configuration(name, text)
+    except FileError as error:
+        job.doubts.append(option.evolve(unread=str(error)))
         return
     for key in _BASES:
         values = entries[key].value if key in entries else []

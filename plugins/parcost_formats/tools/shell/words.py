@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+from parcost_formats.tools.file_importer import FileError
+
 _NAME = r"[A-Za-z_][A-Za-z_0-9]*"
 _TOKEN = re.compile(
     rf"(?P<blank>(?:[ \t\r]|\\\r?\n)+)|(?P<newline>\n)|(?P<escape>\\[\s\S])"
@@ -203,13 +205,8 @@ ShellNode: TypeAlias = (
 )
 
 
-class ShellTextError(ValueError):
+class ShellTextError(FileError):
     """A text is no valid shell text; the error has the place."""
-
-    def __init__(self, message: str, start: int, end: int) -> None:
-        super().__init__(message)
-        self.start = start
-        self.end = end
 
 
 def parse_script(text: str) -> Sequence[ShellNode]:

@@ -21,13 +21,12 @@ from parcost_formats.tools.collector import cost_of
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.megatron.tools import is_titan_of_primus
-from parcost_formats.tools.python_values import PythonTextError
 from parcost_formats.tools.tables import is_ignored, is_listed, table
 from parcost_formats.tools.torchtitan.job import read_job
 from parcost_formats.tools.torchtitan.options import TitanOptions
 from parcost_formats.tools.torchtitan.primus import read_primus
 from parcost_formats.tools.torchtitan.python_text import read_configuration, texts
-from parcost_formats.tools.torchtitan.toml_text import TomlTextError, field_name, read_toml
+from parcost_formats.tools.torchtitan.toml_text import field_name, read_toml
 from parcost_formats.tools.torchtitan.writer import TorchtitanTomlWriter, TorchtitanWriter
 
 TOOL = "torchtitan"
@@ -55,31 +54,20 @@ class Torchtitan(JobImporter):
         sections = set(_SECTION.findall(text)) if name.endswith(".toml") else set()
         return "training" in sections and len(sections & _SECTIONS) >= _FEWEST
 
-    def read(self, file: ImportFile) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the job of the configuration that the options of the user choose."""
         draft = Draft(dict.fromkeys(_KINDS, ""))
         python = file.name.endswith(".py")
-        try:
-            if python:
-                found = read_configuration(file.text, file.options.recipe)
-                for option in found.unread:
-                    draft.leave(option, option.unread)
-                options, place = dict(found.options), f"{file.name}/{found.name}"
-            elif file.name.endswith((".yaml", ".yml")):
-                primus = read_primus(draft, file)
-                if isinstance(primus, ImportProblem):
-                    return Translation(problems=[primus])
-                options, place = primus, file.name
-            else:
-                options, place = _of_toml(draft, file.text), file.name
-        except PythonTextError as error:
-            problem = ImportProblem(
-                message=str(error), start=error.start, end=error.end, help=error.help
-            )
-            return Translation(problems=[problem])
-        except TomlTextError as error:
-            problem = ImportProblem(message=str(error), start=error.start, end=error.end)
-            return Translation(problems=[problem])
+        place = file.name
+        if python:
+            found = read_configuration(file.text, file.options.recipe)
+            for option in found.unread:
+                draft.leave(option, option.unread)
+            options, place = dict(found.options), f"{file.name}/{found.name}"
+        elif file.name.endswith((".yaml", ".yml")):
+            options = read_primus(draft, file)
+        else:
+            options = _of_toml(draft, file.text)
         return _translation(draft, options, place, file.options, python=python)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from parcost import ImportFile, ImportProblem
+from parcost import ImportFile
 from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.tools import substitute
 from parcost_formats.tools.tables import table, value_of_pattern
 from parcost_formats.tools.torchtitan.python_text import texts
 from parcost_formats.tools.torchtitan.toml_text import field_name
+from parcost_formats.tools.yaml_text import read_mapping
 
 _PRIMUS = table("torchtitan")["primus"]
 _VERSION = str(_PRIMUS["version"])
@@ -23,12 +25,9 @@ _NARROW = "-fp8.yaml"
 _NARROW_ATTENTION = f"{_TURBO}.enable_attention_float8"
 
 
-def read_primus(draft: Draft, file: ImportFile) -> dict[str, Option] | ImportProblem:
+def read_primus(draft: Draft, file: ImportFile) -> dict[str, Option]:
     """Return the fields of a job, its model and configuration; overrides take precedence."""
-    entries = read_configuration(file.name, file.text)
-    if isinstance(entries, ImportProblem):
-        return entries
-    return _JobReader(draft, file).read(entries)
+    return _JobReader(draft, file).read(read_mapping(file.text))
 
 
 class _JobReader:
@@ -136,10 +135,11 @@ class _JobReader:
             if found is None:
                 self._draft.problem(place, f"the file `{name}` includes itself")
             return found or {}
-        inner = read_configuration(name, text)
-        if isinstance(inner, ImportProblem):
-            line = text.count("\n", 0, inner.start) + 1
-            self._draft.problem(place, f"line {line} of `{name}` is not read: {inner.message}")
+        try:
+            inner = read_configuration(name, text)
+        except FileError as error:
+            line = text.count("\n", 0, error.start) + 1
+            self._draft.problem(place, f"line {line} of `{name}` is not read: {error}")
             return {}
         self._files[name] = None
         own = {key: _option(key, _entry(one.value, place)) for key, one in inner.items()}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parcost import record
+from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import LONGEST
 
@@ -21,13 +22,8 @@ _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
 _COMMENT = re.compile(r"""^((?:[^"'#]|"(?:[^"\\]|\\.)*"|'[^']*')*)#.*$""")
 
 
-class TomlTextError(ValueError):
+class TomlTextError(FileError):
     """A text is not valid TOML; the error has the place."""
-
-    def __init__(self, message: str, start: int, end: int) -> None:
-        super().__init__(message)
-        self.start = start
-        self.end = end
 
 
 @record

@@ -1,0 +1,60 @@
+"""Errors of files of other tools, and the base class of the importers that raise them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Protocol
+
+from parcost import Importer, ImportFile, ImportProblem, Translation
+
+
+class Place(Protocol):
+    """Anything with a range of characters: an entry, an option, a word of a script."""
+
+    @property
+    def start(self) -> int:
+        """The offset of its first character."""
+
+    @property
+    def end(self) -> int:
+        """The offset behind its last character."""
+
+
+class FileError(ValueError):
+    """A file that is not read, with the characters at fault; *help* says how to fix it."""
+
+    def __init__(self, message: str, start: int = 0, end: int = 0, help: str = "") -> None:
+        super().__init__(message)
+        self.start, self.end, self.help = start, max(end, start + 1), help
+
+    def problem(self) -> ImportProblem:
+        """Return the error as a problem of an import."""
+        return ImportProblem(message=str(self), start=self.start, end=self.end, help=self.help)
+
+
+def error_at(place: Place, message: str, help: str = "") -> FileError:
+    """Return an error at a place of the file."""
+    return FileError(message, place.start, place.end, help)
+
+
+class FileImporter(Importer):
+    """An importer whose subclasses read a file, or raise :class:`FileError`."""
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the blocks of a file by itself."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the blocks of a file, or its error."""
+        try:
+            return self.read_file(file)
+        except FileError as error:
+            return Translation(problems=[error.problem()])
+
+    @abstractmethod
+    def read_file(self, file: ImportFile) -> Translation:
+        """Return the blocks of a file.
+
+        Raises:
+            FileError: It is not in its format, or its job cannot be read.
+        """
