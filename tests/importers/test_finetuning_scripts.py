@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,21 @@ END
     assert settings(known)["layout.zero"] == "0"
     asked = read("trl", TRL, engine.replace("NO_SHARD", "$KIND") + launch).questions
     assert "which the script writes with text" in asked[0].reason
+
+
+def test_an_unknown_value_of_a_key_that_the_tool_lacks_is_an_unknown_key(
+    run_command: Callable[..., Any],
+) -> None:
+    """A name that decides nothing is listed; one that may decide a cost is asked for."""
+    launch = "torchrun --nproc_per_node 2 own.py --model_name_or_path Qwen/Qwen3-4B --bf16 true "
+    launch += "--per_device_train_batch_size 2 --max_length 512 --dtype bfloat16"
+    found = read("trl", TRL, f"{launch} --answers_file $ANSWERS\n")
+    assert "answers_file" in [one.name for one in found.unknown]
+    assert not found.problems
+    assert not found.questions
+    script = f"{launch} --tensor_ranks $RANKS\n"
+    done = run_command("check", "run.sh", files={"run.sh": script})
+    assert "`layout.tp` is not known: `tensor_ranks` may decide it" in done.out
 
 
 def test_files_that_a_script_writes_are_read() -> None:

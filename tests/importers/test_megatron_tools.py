@@ -107,6 +107,15 @@ def test_a_command_of_ms_swift_has_its_defaults() -> None:
     assert not found.questions
 
 
+def test_recomputation_of_ms_swift_may_be_none() -> None:
+    """Its parser has full, selective and none; Megatron-LM leaves the flag out."""
+    text = f"{SWIFT.rstrip()} --recompute_granularity none\n"
+    found = Megatron().translate("train.sh", text)
+    assert not found.problems
+    assert "training.recompute" not in values(found)  # the language records none unless stated
+    assert Megatron().translate("run.sh", "pretrain_gpt.py --recompute-granularity none").problems
+
+
 @pytest.mark.parametrize(
     ("word", "parallel"),
     [("True", "on"), ("False", "off"), ("0", "off"), ("no", "off"), ("1", "on")],

@@ -116,6 +116,24 @@ def test_variables_ahead_of_a_command_are_those_of_the_script_that_it_starts(
     assert [word.text for word in found.commands[0].words[1:]] == words
 
 
+@pytest.mark.parametrize(
+    ("script", "unread"),
+    [
+        ("A=$A; show $A", "`A` is not set in the file"),
+        ('export A="${A}"; show $A', "`A` is not set in the file"),
+        ('A="${A}" show $A', "`A` is not set in the file"),
+        ("A=$A:/lib; show $A", ""),
+        ("A=3; A=$A; show $A", ""),
+    ],
+)
+def test_a_variable_that_keeps_its_value_is_one_of_the_environment(
+    script: str, unread: str
+) -> None:
+    (call,) = read_script(script).commands
+    words = [*call.words[1:], *call.environment.values()]
+    assert words[-1].unread == unread
+
+
 def test_slurm_hands_variables_on() -> None:
     script = "sbatch -N 2 --export=ALL,TP=4,PP=$X run.sh"
     found = read_script(script, neighbor=lambda name: STARTED if name == "run.sh" else None)

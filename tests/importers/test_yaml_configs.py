@@ -179,6 +179,16 @@ def nanotron(text: str) -> Translation:
     return Nanotron().translate("run.yaml", text)
 
 
+def test_evaluation_and_kernels_of_nanotron_ask_for_nothing(run_command: Any) -> None:
+    """`lighteval` has a layout of its own; `use_fa3` is a key of a fork, and is off."""
+    more = "lighteval:\n  parallelism: {dp: 8, tp: 4, recompute_granularity: null}\n"
+    text = LLAMA.replace("    hidden_act: silu\n", "    use_fa3: false\n", 1)
+    done = run_command("import", "run.yaml", files={"run.yaml": text + more})
+    assert done.code == 0, done.err
+    found = nanotron(text.replace("use_fa3: false", "use_fa3: true"))
+    assert "model.model_config.use_fa3" in names(found.missing)
+
+
 def test_a_llama_of_nanotron_is_read() -> None:
     found = nanotron(LLAMA)
     assert settings(found) == {

@@ -64,12 +64,17 @@ def lacking_sentence(part: str) -> str:
     return f"{rules['parts'][part]} not in the language yet"
 
 
+def lacking_help(part: str) -> str:
+    """Return what to do about a feature that is not supported, "" if nothing is known."""
+    return str(table("lacking")["help"].get(part, ""))
+
+
 def _problem(what: str, part: str, entry: JsonEntry) -> ImportProblem:
     return ImportProblem(
         message=f"{what}: {lacking_sentence(part)}",
         start=entry.start,
         end=entry.end,
-        help=str(table("lacking")["help"].get(part, "")),
+        help=lacking_help(part),
     )
 
 

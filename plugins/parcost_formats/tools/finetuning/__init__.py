@@ -33,6 +33,7 @@ from parcost_formats.tools.finetuning.readers import (
 )
 from parcost_formats.tools.finetuning.torchtune import read_torchtune
 from parcost_formats.tools.finetuning.verl import read_verl
+from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.lacking import find_lacking, is_deciding
 from parcost_formats.tools.needs import IncompleteJobImporter
@@ -91,7 +92,7 @@ class TuningTool(IncompleteJobImporter):
             message = f"{self.title}: the settings of a Python file are not read"
             help = f"import the command that starts `{file.name}`, or {BY_HAND}"
             raise FileError(message, help=help)
-        job = read_job(file, self._table)
+        job = self._with_strange_keys(read_job(file, self._table))
         lacking = list(find_lacking(job.entries, self._table, whole=not job.problems))
         problems = lacking or [*self._doubts(job), *job.problems]
         if problems:
@@ -102,6 +103,22 @@ class TuningTool(IncompleteJobImporter):
         if reader is None:
             raise reject_trainer(job, self.title)
         return _mark_assumed(reader(file, job), job.assumed)
+
+    def _with_strange_keys(self, job: JobKeys) -> JobKeys:
+        """Return the job with unread keys that the tool does not have among its entries.
+
+        They are unknown keys, whatever their value: those whose name may decide a cost are asked
+        for.
+        """
+        strange = {
+            key: JsonEntry(word.text, word.start, word.end)
+            for key, word in job.unread.items()
+            if not is_listed(key, [*self.keys])
+            and not is_deciding(key, self._table)
+            and not decides_adapters(key, job.entries, job.unread, self._table)
+        }
+        unread = {key: word for key, word in job.unread.items() if key not in strange}
+        return evolve(job, entries={**job.entries, **strange}, unread=unread)
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:
         """Yield an error for each key that may affect cost and whose value is unknown."""

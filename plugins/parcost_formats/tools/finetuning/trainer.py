@@ -123,8 +123,13 @@ class TrainerKeys:
             if importer.recognizes(name, text)
         }
         self._parts: list[str] = []  # of them, those that are read here
+        self._open: dict[str, ShellField] = {}  # options of the launcher that are not known
         self._add_files()
         self.found = SettingCollector(self._entries, self.rules)
+        for key, word in self._open.items():
+            if key not in _COUNTS:
+                help = f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}"
+                self.found.problem(key, word.unread, help)
         self.found.parts = self._parts
         for key, message in self._broken.items():
             self.found.problem(key, message, "such as '{\"use_reentrant\": false}'")
@@ -495,10 +500,15 @@ class TrainerKeys:
         """Add the keys of the launcher, and of configuration files of Accelerate and DeepSpeed."""
         for flag, target in self.rules["launcher"].items():
             word = self._launcher.get(flag)
-            if word is not None and not word.unread:
-                key, _, value = target.partition(" ")
-                entry = JsonEntry(value or _plain_word(word.text), word.start, word.end)
+            if word is None:
+                continue
+            key, _, value = target.partition(" ")
+            entry = JsonEntry(value or _plain_word(word.text), word.start, word.end)
+            if value or not word.unread:
                 self._entries.setdefault(key, entry)
+            else:  # it wins over a configuration, whatever it is
+                self._entries[key] = entry
+                self._open[key] = word
         for flag in ("config_file", "deepspeed_config_file", "deepspeed_config"):
             word = self._launcher.get(flag)
             if word is None:
@@ -848,6 +858,17 @@ def list_optimizer(found: SettingCollector, key: str) -> None:
 def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys) -> None:
     """Set the device count from the launcher of a job, and add its words to *entries*."""
     options = {**job.environment, **_launcher_options(job.launcher)}
+    stated = ((name, options[name]) for name in (*_RANKS, *_NODES) if name in options)
+    unread = next(((name, word) for name, word in stated if word.unread), None)
+    if unread is not None:
+        name, word = unread
+        for key in _COUNTS:
+            found.value(key)  # which the command decides over
+        key = name if name.isupper() else f"--{name}"
+        entries[key] = JsonEntry(word.text, word.start, word.end)
+        answers = [*word.answers, "--set cluster.devices=8"]
+        found.ask("cluster.devices", f"`{key} {word.text}`: {word.unread}", answers, key)
+        return
     if "num_processes" in found:
         number = found.whole("num_processes")
         factor = _count(options.get("num_nodes"))

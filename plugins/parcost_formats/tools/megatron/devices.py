@@ -29,7 +29,8 @@ def read_devices(draft: Draft, line: CommandLine) -> None:
     unread = next((one for one in stated if one is not None and one.unread), None)
     if unread is not None and not draft.has("cluster.devices"):
         why = f"`{unread.key} {unread.text}`: {unread.unread}"
-        draft.ask("cluster.devices", why, ["--set cluster.devices=64"], unread)
+        answers = [*unread.answers, "--set cluster.devices=64"]
+        draft.ask("cluster.devices", why, answers, unread)
 
 
 def _read_stated(draft: Draft, line: CommandLine) -> None:

@@ -161,6 +161,7 @@ def _ranks(script: Script, call: ScriptCall) -> dict[str, Option]:
                 end=field.end,
                 unread=field.unread,
                 assumption=field.assumption,
+                answers=field.answers,
             )
     return found
 

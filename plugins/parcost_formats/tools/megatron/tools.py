@@ -50,6 +50,7 @@ class ToolJob:
         self.tool = tool
         self.version = str(_TOOLS[tool]["version"]) if tool else ""
         self.options: dict[str, Option] = {}
+        self.off: set[str] = set()  # flags that the file turns off
         self.ignored: list[Option] = []
         self.rejected: list[tuple[Option, str]] = []
         self.doubts: list[Option] = []
@@ -64,7 +65,10 @@ class ToolJob:
         settings = _TOOLS[self.tool] if self.tool else {}
         name = settings.get("renames", {}).get(option.name, option.name)
         rejected = settings.get("rejected", {}).get(name)
-        if rejected is not None:
+        if settings.get("off", {}).get(name) == option.text:
+            self.off.add(name)
+            self.ignored.append(option)
+        elif rejected is not None:
             if option.text not in rejected["keep"]:
                 self.rejected.append((option, str(rejected["why"])))
             else:
@@ -86,6 +90,8 @@ class ToolJob:
             defaults |= {"hidden_dropout": "0.0", "attention_dropout": "0.0"}
         if self.doubts or "num_experts" not in self.options:  # a model with experts has its own
             defaults.pop("moe_token_dispatcher_type", None)
+        for name in self.off:
+            defaults.pop(name, None)
         for name, value in defaults.items():
             fact = f"{self.version}: {name} is {value}"
             one = Option(name=name, key=name, texts=(value,), assumption=fact)

@@ -17,7 +17,13 @@ from parcost_formats.tools.shell.values import (
     text_of,
     unread_piece,
 )
-from parcost_formats.tools.shell.words import Assignment, ShellToken, SimpleCommand, word_parts
+from parcost_formats.tools.shell.words import (
+    Assignment,
+    ShellToken,
+    SimpleCommand,
+    WordPart,
+    word_parts,
+)
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 ASSIGNED = re.compile(r"(?<![\w-])([A-Za-z_]\w*)(?:\[[^]]{0,200}\])?\+?=")
@@ -73,9 +79,7 @@ class VariableAssigner(WordExpander):
         if node.elements is not None:
             self._assign_array(node)
             return
-        self.extended = name
-        value = self.value(node.word.parts)
-        self.extended = ""
+        value = self.assigned_value(name, node.word.parts)
         if node.key:
             self._assign_element(node, value)
             return
@@ -100,6 +104,14 @@ class VariableAssigner(WordExpander):
             part.kind != "text" and name in NAME.findall(part.text) for part in node.word.parts
         )
         self.assign(name, Variable([value]), pinned=not refers or unread_piece(value) is not None)
+
+    def assigned_value(self, name: str, parts: Sequence[WordPart]) -> list[Piece]:
+        """Return the value that an assignment gives to *name*; ``X=$X`` keeps that of outside."""
+        whole = len(parts) == 1 and parts[0].kind != "text" and parts[0].text == name
+        self.extended, self.copied = name, name if whole else ""
+        value = self.value(parts)
+        self.extended = self.copied = ""
+        return value
 
     def _add_to(self, name: str, value: list[Piece]) -> None:
         """Add to the text of a variable, or to the first element of an array: ``NAME+=text``."""

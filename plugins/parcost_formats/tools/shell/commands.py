@@ -107,7 +107,9 @@ class CommandReader(FileEditor):
             return Decision(True)
         if any(value and value[0].unread == ARGUMENTS for value in fields[:1]):
             return UNDECIDED
-        environment = [(one.name, self.value(one.word.parts)) for one in node.assignments]
+        environment = [
+            (one.name, self.assigned_value(one.name, one.word.parts)) for one in node.assignments
+        ]
         return self._call_with(node, fields, environment)
 
     def _call_with(

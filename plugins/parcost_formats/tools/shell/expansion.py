@@ -158,6 +158,7 @@ class WordExpander:
     _depth: int = 0
     _last_default: tuple[Sequence[Piece], Sequence[bool]] = ((), ())
     extended: str = ""  # a variable that is being added to
+    copied: str = ""  # a variable that is being set to its own value: one of the environment
 
     @abstractmethod
     def capture(self, part: WordPart) -> Sequence[Piece]:
@@ -577,10 +578,11 @@ class WordExpander:
         if self._is_known_unset(name) or self.variable(name) is not None:
             return Piece("", *self.source.place(part.start, part.end))
         start, _ = self.source.place(part.start, part.end)
-        if self._first.assigns(name, start) or self.source.assigns(name, part.start):
+        assigned = self._first.assigns(name, start) or self.source.assigns(name, part.start)
+        if assigned and name != self.copied:
             why = f"`{name}` is empty: no executed branch of the script sets it"
             return Piece("", *self.source.place(part.start, part.end), "", why)
-        if name == self.extended:
+        if name == self.extended and name != self.copied:
             why = f"`{name}` is not set in the file before it is extended"
             return Piece("", *self.source.place(part.start, part.end), "", why)
         why = f"`{name}` is not set in the file"
