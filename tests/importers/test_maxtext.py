@@ -399,7 +399,7 @@ def test_what_a_script_does_not_set_is_an_error_at_its_word() -> None:
 def test_the_file_that_a_command_names_is_read() -> None:
     text = SCRIPT.replace("base.yml", "mine.yml").replace("remat_policy=minimal ", "")
     (problem,) = script(text).problems
-    assert "`mine.yml` has the other keys" in problem.message
+    assert "/mine.yml` has the other keys" in problem.message
     values = settings(script(text, "mine.yml", "remat_policy: save_out_proj\nsteps: 3\n"))
     assert values["recompute.keep_output"] == "on"
     assert values["layout.tp"] == "4"

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 
 from parcost import Importer, ImportFile, Translation, hookimpl
-from parcost_formats.tools.collector import AUTO, SettingCollector, read_configuration
+from parcost_formats.tools.collector import AUTO, SettingCollector
+from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
-from parcost_formats.tools.litgpt_command import LitGptCommand, is_command, read_command
+from parcost_formats.tools.litgpt_command import is_command, read_command
 from parcost_formats.tools.tables import is_listed, table
+from parcost_formats.tools.yaml_text import read_mapping
 
 TOOL = "litgpt"
 _VERSION = str(table("litgpt")["version"])
@@ -43,11 +45,10 @@ class LitGpt(JobImporter):
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, or of the command in a script."""
         is_yaml = file.name.endswith((".yaml", ".yml"))
-        read = read_configuration(file.name, file.text) if is_yaml else read_command(file)
-        entries, assumed = read if isinstance(read, LitGptCommand) else (read, {})
-        found = SettingCollector(entries, table(TOOL), assumed)
+        read = CommandKeys(dict(read_mapping(file.text))) if is_yaml else read_command(file)
+        found = SettingCollector(read.entries, table(TOOL), read.assumed)
         for pattern, why in table(TOOL)["rejected"].items():
-            for key in entries:
+            for key in read.entries:
                 if is_listed(key, [pattern]) and found.value(key) is not None:
                     found.problem(key, why)
         found.use("frameworks.pytorch_fsdp")

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from parcost import ImportFile
-from parcost_formats.tools.collector import read_named_configuration
+from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.file_importer import FileError, error_at
-from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.shell.scripts import Script, ShellField, list_places, read_script
+from parcost_formats.tools.shell.scripts import Script, ShellField, read_script
 from parcost_formats.tools.tables import is_listed, table
-from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
 
 _RULES = table("litgpt")["command"]
 _SIGN = re.compile(r"\blitgpt\s+(?:pretrain|finetune\w*)\b")
 _IGNORED: Sequence[str] = table("litgpt")["ignored"]["keys"]
-
-
-class LitGptCommand(NamedTuple):
-    """The *entries* of a command by key; those that are defaults of the script are *assumed*."""
-
-    entries: Mapping[str, JsonEntry]
-    assumed: Mapping[str, str] = {}
 
 
 def is_command(text: str) -> bool:
@@ -31,7 +21,7 @@ def is_command(text: str) -> bool:
     return bool(_SIGN.search(text))
 
 
-def read_command(file: ImportFile) -> LitGptCommand:
+def read_command(file: ImportFile) -> CommandKeys:
     """Return the keys of the command and of its configuration.
 
     Raises:
@@ -64,9 +54,8 @@ def _start(words: Sequence[ShellField]) -> int | None:
 
 def _read_words(
     file: ImportFile, script: Script, words: Sequence[ShellField], program: str
-) -> LitGptCommand:
-    entries: dict[str, JsonEntry] = {}
-    assumed: dict[str, str] = {}
+) -> CommandKeys:
+    found = CommandKeys()
     configurations: list[ShellField] = []
     rest = list(words)
     while rest:
@@ -84,43 +73,8 @@ def _read_words(
             raise error_at(field, message, help)
         if key == "config":
             configurations.append(field)
-            continue
-        entries[key] = JsonEntry(_plain(field.text), word.start, field.end)
-        assumed[key] = field.assumption
+        else:
+            found.add(key, field.text, field, word.start)
     for field in configurations:
-        _add_configuration(file, script, field, entries, assumed)
-    return LitGptCommand(entries, {key: why for key, why in assumed.items() if why})
-
-
-def _add_configuration(
-    file: ImportFile,
-    script: Script,
-    field: ShellField,
-    entries: dict[str, JsonEntry],
-    assumed: dict[str, str],
-) -> None:
-    """Add the keys of a configuration that the command leaves out."""
-    find = script.neighbor(file.neighbor)
-    place = next(filter(find, list_places(field.text, script)), "")
-    text = find(place) if place else None
-    if text is None:
-        why = script.find_reason(field.text) or "is not in the folder of the script"
-        raise error_at(field, f"`{field.text}` has the other keys, and {why}")
-    for key, entry in read_named_configuration(field.text, text, field).items():
-        if key not in entries:
-            entries[key] = JsonEntry(entry.value, field.start, field.end)
-            beside = f"`{place}` beside the script, for `{field.text}`"
-            note = script.assumption(place, entry.start, entry.end)
-            assumed[key] = field.assumption or note or (beside if place != field.text else "")
-
-
-def _plain(text: str) -> Any:
-    """Return a word of the command as a YAML value.
-
-    >>> _plain("512"), _plain("bf16-mixed"), _plain("null")
-    (512, 'bf16-mixed', None)
-    """
-    try:
-        return read_mapping(f"value: {text}")["value"].value
-    except (YamlTextError, KeyError):
-        return text
+        found.add_file(file, script, field)
+    return found

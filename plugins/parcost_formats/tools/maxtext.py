@@ -16,14 +16,15 @@ from parcost_formats.tools.collector import (
     SettingCollector,
     cost_of,
     digits,
-    read_configuration,
 )
+from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.maxtext_command import CommandKeys, is_command, read_command
+from parcost_formats.tools.maxtext_command import is_command, read_command
 from parcost_formats.tools.maxtext_layout import MaxTextLayout, read_layout
 from parcost_formats.tools.maxtext_model import read_model, read_name
 from parcost_formats.tools.tables import is_listed, table
+from parcost_formats.tools.yaml_text import read_mapping
 
 TOOL = "maxtext"
 _TABLE = table(TOOL)
@@ -49,9 +50,8 @@ class MaxText(JobImporter):
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with a model file of the same folder."""
         is_yaml = file.name.endswith((".yml", ".yaml"))
-        read = read_configuration(file.name, file.text) if is_yaml else read_command(file)
-        entries, assumed = read if isinstance(read, CommandKeys) else (read, {})
-        found = SettingCollector(entries, _TABLE, assumed)
+        read = CommandKeys(dict(read_mapping(file.text))) if is_yaml else read_command(file)
+        entries, found = read.entries, SettingCollector(read.entries, _TABLE, read.assumed)
         problems = list(_refused(entries))
         if problems:
             return Translation(problems=problems)

@@ -8,8 +8,7 @@ below ``training``, and name its configuration: ``training=gpt3/5b training.trai
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from attrs import evolve
 
@@ -22,7 +21,7 @@ from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, read_script
 from parcost_formats.tools.shell.values import ShellField
 from parcost_formats.tools.tables import table
-from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
+from parcost_formats.tools.yaml_text import read_value
 
 _PROGRAM = re.compile(
     r"\bmegatron_gpt_(?:pretraining|continue_training|finetuning)\w*\.py\b|\blauncher_scripts/main\.py\b"
@@ -75,7 +74,7 @@ def _read_words(file: ImportFile, script: Script, launch: ScriptLaunch) -> NeMoR
             made.unread[key] = why
             made.entries[key] = JsonEntry(None, word.start, word.end)
         else:
-            made.entries[key] = JsonEntry(_plain(value), word.start, word.end)
+            made.entries[key] = JsonEntry(read_value(value), word.start, word.end)
             if word.assumption:
                 made.assumed[key] = word.assumption
     if is_launcher:
@@ -126,12 +125,3 @@ def _option(words: Sequence[ShellField], name: str) -> ShellField | None:
             following = words[place + 1] if place + 1 < len(words) else None
             return word._replace(text=value) if equals else following
     return None
-
-
-def _plain(text: str) -> Any:
-    """Return a word as a YAML value."""
-    try:
-        found: Mapping[str, JsonEntry] = read_mapping(f"value: {text}")
-    except YamlTextError:
-        return text
-    return found["value"].value if "value" in found else text

@@ -170,3 +170,15 @@ def _scalar(node: Node) -> Any:
     except ValueError:  # octal, sexagesimal, and infinity are not of configurations
         return text
     return text
+
+
+def read_value(text: str) -> Any:
+    """Return a text as a YAML value; the text itself if it is none.
+
+    >>> read_value("512"), read_value("bf16-mixed"), read_value("null"), read_value("")
+    (512, 'bf16-mixed', None, None)
+    """
+    try:
+        return read_mapping(f"value: {text}")["value"].value
+    except (YamlTextError, KeyError):
+        return text

@@ -25,7 +25,7 @@ from parcost_formats.tools.shell.scripts import (
 )
 from parcost_formats.tools.shell.values import field_of
 from parcost_formats.tools.tables import find_shipped, is_listed, table, value_of_pattern
-from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
+from parcost_formats.tools.yaml_text import read_value
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 _PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w./@]*)=(.*)", re.DOTALL)
@@ -346,7 +346,4 @@ def _plain(text: str) -> Any:
         return int(text) if text[:1] != "0" or text == "0" else text
     if _WORD.fullmatch(text) and text.lower() not in _CONSTANTS:
         return text
-    try:
-        return read_mapping(f"value: {text}")["value"].value
-    except (YamlTextError, KeyError):
-        return text
+    return read_value(text)
