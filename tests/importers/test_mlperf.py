@@ -63,10 +63,22 @@ def test_files_that_a_configuration_sources_are_read() -> None:
 def test_stages_gather_together_or_in_turn(value: str, start: str) -> None:
     text = f"{JOB}export ALIGN_PARAM_GATHER={value}\n"
     assert settings(read(text))["overlap.gather_start"] == start
-    whole = text.replace("INTERLEAVED_PIPELINE=8", "INTERLEAVED_PIPELINE=1")  # stages in one piece
-    assert settings(read(whole))["overlap.gather_start"] == "arrival"
-    alone = text.replace("PIPELINE_MODEL_PARALLEL=8", "PIPELINE_MODEL_PARALLEL=1")
-    assert "overlap.gather_start" not in settings(read(alone))
+    # Of stages in one piece, hooks gather in turn, or what a schedule is to gather has to wait.
+    whole = settings(read(text.replace("INTERLEAVED_PIPELINE=8", "INTERLEAVED_PIPELINE=1")))
+    in_turn = value == "False"
+    assert whole.get("overlap.gather_start") == ("arrival" if in_turn else None)
+    assert whole.get("overlap.parameters") == (None if in_turn else "off")
+
+
+@pytest.mark.parametrize(("value", "parameters"), [("True", "off"), ("False", None)])
+def test_without_stages_aligned_gathers_hide_under_nothing(
+    value: str, parameters: str | None
+) -> None:
+    text = JOB.replace("PIPELINE_MODEL_PARALLEL=8", "PIPELINE_MODEL_PARALLEL=1")
+    text = text.replace("INTERLEAVED_PIPELINE=8", "INTERLEAVED_PIPELINE=null")
+    found = settings(read(f"{text}export ALIGN_PARAM_GATHER={value}\n"))
+    assert "overlap.gather_start" not in found
+    assert found.get("overlap.parameters") == parameters
 
 
 def test_buckets_have_elements_of_two_bytes() -> None:

@@ -466,6 +466,11 @@ def test_large_runs_of_bigscience_waited_for_each_kernel(
         ("like config_C880A_8xB300_2x8x2xtp1pp1cp1_8b.sh (one node)", 1, ["bucket "]),
         ("config_GB200_128x4x240xtp2pp4ep32cp1_mxfp8_full_cg.sh", 4, ["gather_start = arrival"]),
         ("config_GB300_2x4x3xtp1pp1cp1ep1_mxfp8.sh", 1, []),
+        (
+            "config_DGXH100_16x8x1xtp2pp1cp1ep4.sh",
+            1,
+            ["bucket     = 768e6 * 2 B", "parameters = off"],
+        ),
     ],
 )
 def test_submissions_to_mlperf_have_the_buckets_of_their_files(
@@ -473,7 +478,7 @@ def test_submissions_to_mlperf_have_the_buckets_of_their_files(
 ) -> None:
     more = {"extra__config": config, "extra__framework": "nemo", "extra__mlperf_round": "v6.0"}
     text = write(row(**more, parallel__pp=pp, parallel__dp=64 // pp)).text
-    for line in ("bucket ", "gather_start"):
+    for line in ("bucket ", "gather_start", "parameters = "):
         assert (line in text) is any(line.strip() in one for one in lines)
     assert all(" ".join(one.split()) in " ".join(text.split()) for one in lines)
 

@@ -168,10 +168,12 @@ def _read_overlap(found: SettingCollector) -> None:
         found.set("overlap", "tensor", "pipelined", "TP_COMM_OVERLAP")
     # In pretrain.py the option grad_reduce_in_fp32 is off.
     found.copy("BUCKET_SIZE", "overlap", "bucket", " * 2 B")
-    together = found.switch("ALIGN_PARAM_GATHER")
-    if together is not None and (found.whole("PIPELINE_MODEL_PARALLEL") or 1) > 1:
-        interleaves = (found.whole("INTERLEAVED_PIPELINE") or 1) > 1  # else it changes nothing
-        start = "step" if together and interleaves else "arrival"
+    together, staged = found.switch("ALIGN_PARAM_GATHER"), found.whole("PIPELINE_MODEL_PARALLEL")
+    if together and (found.whole("INTERLEAVED_PIPELINE") or 1) == 1:
+        # Hooks leave gathers to the schedule, and only the interleaved one has them.
+        found.set("overlap", "parameters", "off", "ALIGN_PARAM_GATHER")
+    elif together is not None and (staged or 1) > 1:
+        start = "step" if together else "arrival"
         found.set("overlap", "gather_start", start, "ALIGN_PARAM_GATHER")
     if found.switch("TP_PP_DP_MAPPING"):
         found.set("layout", "order", '"tp-cp-pp-dp"', "TP_PP_DP_MAPPING")

@@ -410,7 +410,18 @@ def _gradients(facts: Facts) -> Value:
 
 
 def _parameters(facts: Facts) -> Value:
+    """Return whether parameters are gathered under the forward pass.
+
+    gpt-oss on H100, MLPerf v6.0: Cisco's configuration has ALIGN_PARAM_GATHER=True and one stage,
+    so that hooks gather nothing ahead, and neither does the schedule.
+    """
+    if re.match(_CISCO, str(facts.row.extra.get("config"))):
+        return Assumption("off", "`align_param_gather` is on without interleaved stages")
     return "on" if "param all-gather" in facts.row.notes else None
+
+
+#: Configurations of Cisco's gpt-oss on H100, MLPerf v6.0.
+_CISCO = r"config_DGXH100_\d"
 
 
 def _bucket(facts: Facts) -> Value:
@@ -421,7 +432,7 @@ def _bucket(facts: Facts) -> Value:
     """
     config = str(facts.row.extra.get("config") or "")
     nemo = facts.row.extra.get("framework") == "nemo"
-    if nemo and re.search(r"_8b(_|\.|$)|^config_DGXH100_\d", config):
+    if nemo and re.search(rf"_8b(_|\.|$)|^{_CISCO}", config):
         return Assumption("768e6 * 2 B", "buckets of 768 million, as the submission's files set")
     return None
 
