@@ -10,9 +10,9 @@ the group owns there, as with a ring. They ignore the levels of the fabric and a
 
 from __future__ import annotations
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import ClosedForm, Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl, record
 from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
@@ -21,7 +21,7 @@ _WHOLE = "{d} (2 alpha + n / B)"
 _ONCE = f"min({_CUT}, {_WHOLE})".format(d="ceil(log2(P))")
 
 
-@frozen(eq=False)
+@record(eq=False)
 class DoubleTree(PhasedAlgorithm):
     """A broadcast down both trees, a reduction up them; an all-reduce is both.
 

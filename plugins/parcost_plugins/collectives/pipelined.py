@@ -8,9 +8,9 @@ infinitely many chunks without latencies.
 
 from __future__ import annotations
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import ClosedForm, Collective, Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Collective, Group, Phase, Real, hookimpl, record
 from parcost.numeric import maximum, minimum, where
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.phases import phase_seconds
@@ -19,7 +19,7 @@ _BEST = tuple(2.0**exponent for exponent in range(9))
 _HIERARCHY = Hierarchical()
 
 
-@frozen(eq=False)
+@record(eq=False)
 class HierarchicalPipelined(Collective):
     """The best power-of-two number of chunks up to 256, or *pieces* if given."""
 

@@ -7,9 +7,9 @@ owns there; every round waits for the slowest latency on the ring.
 
 from __future__ import annotations
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import ClosedForm, Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl, record
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.collectives.pieces import pieces
 
@@ -20,7 +20,7 @@ _FORMULAS = {
 }
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Ring(PhasedAlgorithm):
     """Rounds of n/P bytes to the next rank; broadcast and reduce are pipelined chains.
 

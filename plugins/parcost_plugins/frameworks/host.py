@@ -21,8 +21,6 @@ from functools import partial
 from operator import add
 from typing import Any
 
-from attrs import frozen
-
 from parcost import (
     Check,
     Formula,
@@ -35,6 +33,7 @@ from parcost import (
     block_name,
     formula,
     hookimpl,
+    record,
 )
 from parcost.numeric import is_array, maximum, where
 from parcost_plugins.frameworks.rulebook import RULES
@@ -79,7 +78,7 @@ _ATTENTION = ("query", "key", "value", "output")
 _BACKWARD = 2  # gradients of each operator outside of a dense layer: of its input and weights
 
 
-@frozen
+@record
 class _Launches:
     """The kernels and collectives that the host issues for one layer or operator."""
 

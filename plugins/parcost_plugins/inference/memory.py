@@ -6,15 +6,13 @@ cache of latent attention has no heads to share: every rank holds all of it.
 
 from __future__ import annotations
 
-from attrs import frozen
-
-from parcost import Real
+from parcost import Real, record
 from parcost.numeric import floor, maximum, minimum, where
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.vocabulary import MemoryBudget
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class ServingMemory:
     """Bytes on one device, except *per_token* and *weights*, which are of the whole model.
 

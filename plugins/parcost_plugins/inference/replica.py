@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import Formula, Real, Study, attribute, formula, plain_of
+from parcost import Formula, Real, Study, attribute, formula, plain_of, record
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -35,7 +35,7 @@ from parcost_plugins.vocabulary.partition import (
 )
 
 
-@frozen(kw_only=True, eq=False, slots=False)
+@record(kw_only=True, eq=False, slots=False)
 class Replica:
     """A *serving* block, with a *study* of a job with the same degrees."""
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import Formula, Real, formula, plain_of
+from parcost import Formula, Real, formula, plain_of, record
 from parcost.numeric import maximum
 from parcost_plugins.inference.memory import attention_over_cache, cache_read
 from parcost_plugins.inference.replica import Replica
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class ServingPhase:
     """One pass through all stages: seconds of each part, and the FLOPs of one group."""
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import Outcome, Section, SpecError, Study, hookimpl
+from parcost import Outcome, Section, SpecError, Study, hookimpl, record
 from parcost.numeric import all_of, is_array
 from parcost_plugins.memory.offload import host_bytes
 from parcost_plugins.vocabulary import (
@@ -45,7 +45,7 @@ _LAST = "cluster.devices"
 _COLUMNS = ("change", "memory", "saved", "step", "vs now", "host", "")
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Cure:
     """A study with some attributes changed, and its step seconds and memory bytes."""
 

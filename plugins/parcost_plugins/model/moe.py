@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import frozen
-
-from parcost import Memory, Real, Study, hookimpl
+from parcost import Memory, Real, Study, hookimpl, record
 from parcost.numeric import where
 from parcost_plugins.model.elementwise import (
     CLAMPED,
@@ -54,7 +52,7 @@ from parcost_plugins.vocabulary.routing import (
 MIXTURE = "Shazeer et al. 2017; Fedus et al. 2021 (Switch Transformer)"
 
 
-@frozen(eq=False)
+@record(eq=False)
 class _Experts:
     """The experts of one rank, and the tokens of the busiest rank."""
 

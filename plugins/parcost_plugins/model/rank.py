@@ -6,9 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from attrs import frozen
-
-from parcost import Formula, Memory, Moment, Real, Study, attribute, formula, symbols_of
+from parcost import (
+    Formula,
+    Memory,
+    Moment,
+    Real,
+    Study,
+    attribute,
+    formula,
+    record,
+    symbols_of,
+)
 from parcost.numeric import all_of, any_of, is_array, maximum, where
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import LayerSpan
@@ -42,7 +50,7 @@ UNTIL_LAYERS: tuple[Moment, ...] = ("forward", "loss")
 _WHILE_ALIVE: tuple[Moment, ...] = ("forward", "loss", "backward")
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Rank:
     """One rank of a tensor-parallel group, with one micro-batch."""
 

@@ -6,16 +6,14 @@ the time: the storage, the busiest node's link to it, and serialisation on the h
 
 from __future__ import annotations
 
-from attrs import frozen
-
-from parcost import Formula, Real, Study, formula
+from parcost import Formula, Real, Study, formula, record
 from parcost.numeric import maximum, minimum
 from parcost_plugins.vocabulary import Checkpoint, Cluster, Training
 from parcost_plugins.vocabulary.run_choices import shards_states
 from parcost_plugins.vocabulary.stage_parameters import mean_weight, trained_parameters
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class CheckpointCost:
     """The cost of one checkpoint. Unknown values are None; rules report the needed ones."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import frozen
-
-from parcost import Figure, Real, Study, formula
+from parcost import Figure, Real, Study, formula, record
 from parcost.numeric import maximum
 from parcost_plugins.operations import failures
 from parcost_plugins.operations.checkpoint import CheckpointCost, checkpoint_cost
@@ -15,7 +13,7 @@ from parcost_plugins.vocabulary import Checkpoint, Cluster, Datacenter, Reliabil
 _SHORTEST = 1e-6  # seconds: the best interval between checkpoints that cost nothing is none
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Rhythm:
     """Checkpoints and failures of a job: *interval* tau, *blocking* C, *restart* R, *mtbf* M.
 

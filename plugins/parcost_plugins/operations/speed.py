@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from attrs import frozen
-
-from parcost import Formula, Outcome, Real, Study, formula
+from parcost import Formula, Outcome, Real, Study, formula, record
 from parcost.numeric import maximum
 from parcost_plugins.operations.goodput import useful_share
 from parcost_plugins.vocabulary import Cluster, Run, Training
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Speed:
     """Throughput in *tokens* per second of wall time, on *devices* devices, with its *source*.
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
-from parcost import Study
+from parcost import Study, record
 from parcost_plugins.topology.decomposition import Decomposition, join
 from parcost_plugins.topology.occupancy import lattices
 from parcost_plugins.topology.tiers import tiers
@@ -20,7 +18,7 @@ from parcost_plugins.vocabulary import Cluster
 DEGREES = ("tp", "cp", "dp", "pp", "etp", "ep", "edp")
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Ranks:
     """All ranks: *groups* by name, as an array with one row of members per group.
 

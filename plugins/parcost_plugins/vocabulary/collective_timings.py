@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
-from attrs import frozen
+from parcost import record
 
 _TYPES = "u?int8|u?int32|u?int64|half|float16|bfloat16|float|double|f8e4m3|f8e5m2|fp8_e4m3|fp8_e5m2"
 _ROW = re.compile(
@@ -45,7 +45,7 @@ _OPERATIONS = {
 }
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Timings:
     """One table: buffer *sizes* in bytes, and *seconds* per call.
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
-from parcost import Real, Study
+from parcost import Real, Study, record
 from parcost_plugins.vocabulary.hardware import Cluster
 from parcost_plugins.vocabulary.training import MemoryBudget
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class MemoryLimits:
     """Limits of the memory of one device, in bytes.
 

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from math import exp, sqrt
 from statistics import fmean, median
 
-from attrs import frozen
+from parcost import record
 
 #: Layouts that lie so many standard deviations of their difference apart contradict each other.
 _FAR = 2.0
 
 
-@frozen(kw_only=True)
+@record(kw_only=True)
 class Spread:
     """Standard deviations of ln(measured / predicted): *between* jobs, and *within* a job."""
 
@@ -32,7 +32,7 @@ class Spread:
     within: float
 
 
-@frozen(kw_only=True)
+@record(kw_only=True)
 class Shrinkage:
     """The correction of another layout of a job, from *layouts* measured layouts.
 

@@ -13,9 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import frozen
-
-from parcost import Curve, Figure, Formula, Outcome, Real, Section, Study, formula
+from parcost import (
+    Curve,
+    Figure,
+    Formula,
+    Outcome,
+    Real,
+    Section,
+    Study,
+    formula,
+    record,
+)
 from parcost_plugins.analysis.advice import changes
 from parcost_plugins.vocabulary import Cluster, Plan, Targets, Training
 
@@ -33,7 +41,7 @@ _WOULD_DO = (
 )
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class LevelUse:
     """A level that the step uses, with seconds per step on the busiest device."""
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attrs import frozen
-
-from parcost import Outcome, Section, SpecError, Study
+from parcost import Outcome, Section, SpecError, Study, record
 from parcost.numeric import all_of
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -27,7 +25,7 @@ from parcost_plugins.vocabulary.run_choices import HIDING
 _MOST = 4096  # micro-batches that are tried
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Attempt:
     """A change of attributes, and the resulting step."""
 

@@ -16,9 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from attrs import frozen
-
-from parcost import Outcome, Real
+from parcost import Outcome, Real, record
 from parcost.numeric import sqrt
 from parcost_plugins.vocabulary.causes import CONTEXT, DATA, EXPERT, HOPS, HOST, TENSOR
 
@@ -43,7 +41,7 @@ def step_parts(outcome: Outcome) -> dict[str, Real]:
     return found
 
 
-@frozen(kw_only=True)
+@record(kw_only=True)
 class CauseFactors:
     """The factor of each part, and the *covariance* of the logarithms of factors."""
 

@@ -11,9 +11,17 @@ from math import exp, log, nan
 from statistics import fmean, median
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
-from parcost import Outcome, ParcostError, SpecError, Study, block_name, block_type
+from parcost import (
+    Outcome,
+    ParcostError,
+    SpecError,
+    Study,
+    block_name,
+    block_type,
+    record,
+)
 from parcost.numeric import all_of, array_kind
 from parcost_plugins.analysis.anchors.causes import (
     CauseFactors,
@@ -51,7 +59,7 @@ def _printable_text(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-@frozen(kw_only=True)
+@record(kw_only=True)
 class Comparison:
     """An anchor and the prediction of its run; one with a *reason* is not used.
 
@@ -74,7 +82,7 @@ class Comparison:
         return None if self.seconds is None else log(self.seconds / self.predicted)
 
 
-@frozen(kw_only=True)
+@record(kw_only=True)
 class Anchoring:
     """The anchors of a study, and the corrections that follow from them.
 

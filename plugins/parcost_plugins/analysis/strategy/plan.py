@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
-from attrs import frozen
-
-from parcost import Outcome, Section, SpecError, Study
+from parcost import Outcome, Section, SpecError, Study, record
 from parcost.numeric import all_of
 from parcost_plugins.vocabulary import Cluster, Plan, Training, memory_limits
 
@@ -30,14 +28,14 @@ _NO_SPLIT: Mapping[str, Any] = {
 }
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class _Strategy:
     title: str
     layout: str
     values: Mapping[str, Any]
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class _StrategyCost:
     strategy: _Strategy
     outcome: Outcome | None

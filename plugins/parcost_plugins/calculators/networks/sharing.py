@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
-from parcost import Check, Figure, Formula, Real, Sheet, block_name
+from parcost import Check, Figure, Formula, Real, Sheet, block_name, record
 from parcost.numeric import is_array
 from parcost_plugins.calculators.rulebook import RULES
 from parcost_plugins.vocabulary import Flow, Sharing
@@ -22,7 +20,7 @@ _MOST = 100_000  # flows times resources: some seconds
 _SOURCE = "Bertsekas and Gallager 1992, 6.5.2: max-min fair shares by progressive filling"
 
 
-@frozen(kw_only=True)
+@record(kw_only=True)
 class ActiveFlow:
     """A flow of *bytes_* over some resources, from *start* (seconds) on."""
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
-from parcost import Formula, Group, Link, Real, Sheet, Study, block_name, formula
+from parcost import Formula, Group, Link, Real, Sheet, Study, block_name, formula, record
 from parcost_plugins.vocabulary import Estimate
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class _EstimateLink(Link):
     """A link of one bandwidth; see :class:`parcost.Link`."""
 

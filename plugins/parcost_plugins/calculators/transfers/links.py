@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from parcost import Curve, Link, Rate, Real, record
 from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary.exchange import AlphaBeta, SlowestLink
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class CurveLink(Link):
     """A link with measured points of message size and time; a rank has the share *ports* of it.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-from parcost import Call, Collective, Group, Real, Study
+from parcost import Call, Collective, Group, Real, Study, record
 from parcost.numeric import INFINITY, maximum, minimum, where
 from parcost_plugins.vocabulary import CollectiveChoice, Transfer
 
@@ -31,7 +31,7 @@ class Movement:
     by_link: dict[str, tuple[Real, Real]] = field(factory=dict)
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class TransferPrice:
     """A transfer on its *group*: *n* bytes of buffer, sent in *chunks* calls.
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from attrs import frozen
-
 from parcost import (
     ClosedForm,
     Collective,
@@ -27,6 +25,7 @@ from parcost import (
     Study,
     formula,
     hookimpl,
+    record,
 )
 from parcost.numeric import INFINITY, any_of, where
 from parcost_plugins.collectives.double_tree import DoubleTree
@@ -95,7 +94,7 @@ def _replays(study: Study) -> bool:
     return (stated or training.framework.cuda_graphs) == "iteration"
 
 
-@frozen(eq=False)
+@record(eq=False)
 class Nccl(Collective):
     """The library on the machine that a study describes; without one, it cannot run."""
 
@@ -137,7 +136,7 @@ class Nccl(Collective):
         return fastest_seconds(self.choices(operation, n, group))
 
 
-@frozen(eq=False)
+@record(eq=False)
 class LibraryPair(PhasedAlgorithm):
     """One pair of algorithm and protocol on the links of a group; it needs a table to run."""
 

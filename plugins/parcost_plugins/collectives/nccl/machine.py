@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import prod
 
-from attrs import field, frozen
+from attrs import field
 
-from parcost import Group, Link, Mask, Real, block_name
+from parcost import Group, Link, Mask, Real, block_name, record
 from parcost.numeric import INFINITY, floor_log2, is_array, log2, maximum, minimum, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -38,7 +38,7 @@ def _rows(table: Tuning) -> Mapping[str, ProtocolTuning]:
     return {block_name(protocol): protocol for protocol in table.protocols}
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class RankSpread:
     """The number of nodes of a group, and its ranks per node (*local*)."""
 
@@ -85,7 +85,7 @@ def host_levels(group: Group) -> int:
     return count
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Machine:
     """A table with its rows for the GPU and the host, and the channels.
 
@@ -168,7 +168,7 @@ class Machine:
         return factor
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class LinkMachine(Machine):
     """The machine from the links of a group, in agreement with measured times of calls.
 
@@ -245,7 +245,7 @@ class LinkMachine(Machine):
         return factor
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class LibraryRelease:
     """The part of a machine that does not depend on the group: the table, and its rows in use.
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from attrs import frozen
-
-from parcost import Group, Mask, Real
+from parcost import Group, Mask, Real, record
 from parcost.numeric import INFINITY, floor_log2, maximum, minimum, where
 from parcost_plugins.collectives.nccl.machine import Machine, RankSpread
 
@@ -32,7 +30,7 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
 }
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class PairCost:
     """The cost of a pair in one call, if the pair is *offered*.
 

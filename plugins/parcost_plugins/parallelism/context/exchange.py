@@ -7,9 +7,9 @@ from functools import cached_property, partial
 from operator import add
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from parcost import Formula, Group, Pass, Real, Study, formula, symbols_of
+from parcost import Formula, Group, Pass, Real, Study, formula, record, symbols_of
 from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -26,7 +26,7 @@ from parcost_plugins.vocabulary.partition import Counts, map_stages
 SIZES = "counted from the tensors that attention reads"
 
 
-@frozen(eq=False, slots=False)
+@record(eq=False, slots=False)
 class ContextExchange:
     """One rank of a context-parallel group with one micro-batch, at one layer.
 

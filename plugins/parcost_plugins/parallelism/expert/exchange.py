@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from parcost import (
     Communication,
@@ -41,6 +41,7 @@ from parcost import (
     hookimpl,
     link_resources,
     plain_of,
+    record,
 )
 from parcost.numeric import any_of, maximum, minimum, ratio, sqrt, where
 from parcost_plugins.vocabulary import (
@@ -73,7 +74,7 @@ KERNELS = "DeepEP, README.md and docs/README_Hybrid-EP.md"
 _WINDOWS = {"none": None, "shared_experts": SHARED_EXPERTS, "pair": ""}
 
 
-@frozen(kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class TokenExchange:
     """The messages of one rank for a layer and micro-batch.
 
