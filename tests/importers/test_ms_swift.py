@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from .finetuning_files import SWIFT, importer_of, read, read_file
 from .translations import settings
 
 Run = Callable[..., Any]
+
+FULL = SWIFT.replace("--deepspeed zero3", "").strip()
 
 
 @pytest.mark.parametrize("program", ["/opt/venv/bin/swift", "$VENV/bin/swift"])
@@ -45,6 +48,40 @@ def test_two_names_of_a_batch_with_other_values_are_an_error() -> None:
     same = one.read(ImportFile("run.sh", both.replace("size 4", "size 1")))
     assert settings(same)["training.micro_batch"] == "1"
     assert not same.unknown
+
+
+@pytest.mark.parametrize("named", ["fsdp2", "conf/own.json"])
+def test_fsdp_of_ms_swift_is_a_word_or_a_file(named: str) -> None:
+    """Both have the words of Trainer and its fsdp_config: FSDP 2 with its own checkpoints."""
+    own = {"fsdp": "full_shard auto_wrap", "_note": "a comment"}
+    own |= {"fsdp_config": {"fsdp_version": 2, "activation_checkpointing": True}}
+    text = f"{FULL} --gradient_checkpointing false --fsdp {named}\n"
+    found = read_file("ms_swift", ImportFile("run.sh", text, PLAIN, {named: json.dumps(own)}.get))
+    assert not found.questions
+    assert not found.unknown
+    values = settings(found)
+    assert values["layout.zero"] == "3"
+    assert values["training.recompute"] == "full"
+    assert not any("backward_prefetch" in one.name for one in found.missing)  # of FSDP 1
+
+
+def test_a_file_of_fsdp_that_is_not_there_is_asked_for() -> None:
+    """It was read as FSDP 1 that shards fully."""
+    found = read_file("ms_swift", ImportFile("run.sh", f"{FULL} --fsdp conf/own.json\n"))
+    reasons = {one.attribute: one.reason for one in found.questions}
+    assert reasons["layout.zero"] == "`fsdp` names `conf/own.json`, which is not beside the file"
+
+
+def test_a_file_is_read_by_the_name_that_the_script_gave_it() -> None:
+    """The date in the path is unknown, and the same in both places."""
+    own = '{"fsdp": "full_shard", "fsdp_config": {"fsdp_version": 2}}'
+    text = f"D=out_$(date +%s)\nF=$D/own.json\ncat > $F <<END\n{own}\nEND\n"
+    found = read_file("ms_swift", ImportFile("run.sh", f"{text}{FULL} --fsdp $F\n"))
+    assert not found.problems
+    assert settings(found)["layout.zero"] == "3"
+    other = text.replace("> $F", "> $D/other.json")
+    found = read_file("ms_swift", ImportFile("run.sh", f"{other}{FULL} --fsdp $F\n"))
+    assert "is a command, and none is run" in found.problems[0].message
 
 
 def test_a_command_of_ms_swift_2_is_read() -> None:

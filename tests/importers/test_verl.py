@@ -121,6 +121,13 @@ def test_offload_of_verl_takes_two_switches(words: str, is_offloaded: bool) -> N
     assert ("offload.parameters" in settings(found)) == is_offloaded
 
 
+@pytest.mark.parametrize("flag", ["--config_path=conf/sft.yaml", "--config conf/sft.yaml"])
+def test_a_configuration_that_a_command_names_is_missing_by_name(flag: str) -> None:
+    command = f"torchrun --nproc_per_node 8 -m verl.trainer.fsdp_sft_trainer {flag}\n"
+    (problem,) = read("verl", VERL, command).problems
+    assert problem.message.startswith("`conf/sft.yaml` has the keys of the job, and is not beside")
+
+
 def test_fine_tuning_of_verl_is_read() -> None:
     """64 sequences of a step over 8 ranks; each sequence on two of them."""
     script = """MODEL=$HOME/hub/models--Qwen--Qwen3-4B/snapshots/0123abc

@@ -257,9 +257,12 @@ class _Command:
         if conditional:
             why = "it is set under a test that the script does not decide"
             self.unread.setdefault(key, values[0]._replace(unread=values[0].unread or why))
-        elif doubt is not None:
+        elif doubt is not None and not (len(values) == 1 and self._is_written(doubt.text)):
             self.unread[key] = doubt
-        elif key == "config" and len(values) == 1:
+        elif len(values) == 1 and (
+            key == "config"
+            or (key.startswith("config") and values[0].text.endswith(CONFIGURATIONS[:2]))
+        ):
             self._add_configuration(values[0])
         else:
             plain = [_plain(one.text) for one in values]
@@ -270,6 +273,11 @@ class _Command:
             given = (one.assumption for one in (self.place, *values) if one.assumption)
             if why := next(given, ""):
                 self.assumed[key] = why
+
+    def _is_written(self, path: str) -> bool:
+        """Return whether the script writes a file of this name, whose folder may be unknown."""
+        file = self.script.find_written(path)
+        return file is not None and not file.unread
 
     def _add_configuration(self, word: ShellField) -> None:
         """Add the keys of the configuration that *word* names."""

@@ -665,9 +665,29 @@ class TrainerKeys:
             return _is_true(entries, stated[0])
         return bool(self.rules["defaults"].get(name, False))
 
+    def _add_fsdp_file(self) -> None:
+        """Replace a file that ``fsdp`` names by its keys: ``fsdp``, and ``fsdp_config``."""
+        entries, ahead = self._entries, "fsdp file."
+        named = entries.get("fsdp")
+        name = str(named.value) if named is not None else ""
+        if not (name.endswith(".json") or find_shipped(self.rules, name)[0]):
+            return
+        if not self._add("fsdp", ahead):
+            return
+        for key in [one for one in entries if one.startswith(ahead)]:
+            plain, entry = key.removeprefix(ahead), entries.pop(key)
+            why = self._job.assumed.pop(key, "")
+            if plain != "fsdp" and plain in entries:
+                continue
+            if not plain.startswith("_"):  # a comment
+                entries[plain] = entry
+                if why:
+                    self._job.assumed[plain] = why
+
     def _add_fsdp(self) -> None:
         """Convert the FSDP arguments of the trainer into keys of Accelerate."""
         entries = self._entries
+        self._add_fsdp_file()
         entry = entries.get("fsdp")
         file = entries.get("fsdp_config")
         is_named = file is not None and isinstance(file.value, str)

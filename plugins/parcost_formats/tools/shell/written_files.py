@@ -74,11 +74,14 @@ class FileWriter(VariableAssigner):
         return None
 
     def _write(self, target: ShellValue, pieces: Sequence[Piece], *, adds: bool) -> None:
-        """Store the text that a command writes into a file; a branch is undone with its layer."""
+        """Store the text that a command writes into a file; a branch is undone with its layer.
+
+        A file whose path is not known has the same unknown parts where a launch names it.
+        """
         name = self._file_name(text_of(target))
         before = self._files.get(name, ()) if adds else ()
         self._files[name] = [*before, *pieces]
-        if unread_piece(target) is not None:
+        if adds and unread_piece(target) is not None:
             return
         known = self.layer.get(name) if adds else None
         first = known.values[0] if known is not None and known.values else []
