@@ -204,7 +204,7 @@ def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> 
 @pytest.mark.parametrize(
     "script",
     [
-        "torchrun --nproc_per_node=8 run_train.py --config-file conf/run.yaml\n",
+        "torchrun --nproc_per_node=8 pretrain.py --config-file conf/run.yaml\n",
         'CONFIG_FILE="conf/run.yaml" NGPU=8 ./run_train.sh --training.local_batch_size 2\n',
         "EXP=conf/run.yaml bash ./run_pretrain.sh\n",
     ],

@@ -189,6 +189,20 @@ def test_evaluation_and_kernels_of_nanotron_ask_for_nothing(run_command: Any) ->
     assert "model.model_config.use_fa3" in names(found.missing)
 
 
+def test_a_launch_script_of_nanotron_is_read_with_its_configuration(run_command: Any) -> None:
+    """The launcher starts the devices that the degrees need; a count that is not known is none."""
+    launch = "#!/bin/bash\nsrun torchrun --nnodes={} --nproc_per_node=8 run_train_x.py --config-file c/run.yaml\n"
+    files = {"go.slurm": launch.format(2), "run.yaml": LLAMA}
+    for nodes in (2, "$NODES"):
+        done = run_command("import", "go.slurm", files=files | {"go.slurm": launch.format(nodes)})
+        assert done.code == 0, done.err
+        assert "devices = 16" in " ".join(done.out.split())
+        assert "global_batch = (3 * 8 * layout.dp) sequences" in " ".join(done.out.split())
+    files["go.slurm"] = launch.format(1)
+    done = run_command("import", "go.slurm", files=files)
+    assert "the degrees need 16 devices, and the launcher starts 8" in done.err
+
+
 def test_a_llama_of_nanotron_is_read() -> None:
     found = nanotron(LLAMA)
     assert settings(found) == {

@@ -1,5 +1,6 @@
 """The YAML configuration of nanotron: model, layout, batch and precision of a run.
 
+A launch script is read with the configuration that it names.
 It describes the whole run except the hardware. The framework is ``generic``: the catalogue has no
 constants of nanotron's host.
 """
@@ -8,7 +9,9 @@ from __future__ import annotations
 
 from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.finetuning.trainer import read_devices, unknown_count
 from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.launched import is_launch_script, read_launched
 from parcost_formats.tools.tables import table
 
 TOOL = "nanotron"
@@ -26,13 +29,21 @@ class Nanotron(JobImporter):
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with the sections of nanotron."""
+        if is_launch_script(TOOL, name, text):
+            return True
         marks = ("parallelism:", "model_config:", "tokens:")
         return name.endswith((".yaml", ".yml")) and all(mark in text for mark in marks)
 
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration; the user may name its model class with `--as`."""
-        entries = read_configuration(file.name, file.text)
-        found = SettingCollector(entries, table(TOOL))
+        if is_launch_script(TOOL, file.name, file.text):
+            job = read_launched(TOOL, file)
+            entries = dict(job.entries)
+            found = SettingCollector(entries, table(TOOL), job.assumed)
+            if "parallelism.dp" not in entries or unknown_count(job) is None:
+                read_devices(found, entries, job)  # and else the degrees have them
+        else:
+            found = SettingCollector(read_configuration(file.name, file.text), table(TOOL))
         family = _family(found, file.options.family)
         model = f"model {family}"
         _size_of_world(found)
@@ -77,7 +88,11 @@ def _size_of_world(found: SettingCollector) -> None:
     product = 1
     for degree in degrees:
         product *= degree
-    if "parallelism.dp" in found:
+    stated = found.setting("cluster", "devices").replace("_", "")
+    if stated and "parallelism.dp" in found and int(stated) != product:
+        message = f"the degrees need {digits(product)} devices, and the launcher starts {stated}"
+        found.problem("parallelism.dp", message)
+    elif "parallelism.dp" in found:
         why = "nanotron 0.4: the product of tp, cp, dp and pp"
         found.assume("cluster", "devices", str(product), why)
 

@@ -875,11 +875,17 @@ def list_optimizer(found: SettingCollector, key: str) -> None:
         found.leave_open(key, f"AdamW with states in fp32 is taken, not {name}")
 
 
+def unknown_count(job: JobKeys) -> tuple[str, ShellField] | None:
+    """Return the option of the launcher, and its value, that leaves the device count unknown."""
+    options = {**job.environment, **_launcher_options(job.launcher)}
+    stated = ((name, options[name]) for name in (*_RANKS, *_NODES) if name in options)
+    return next(((name, word) for name, word in stated if word.unread), None)
+
+
 def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys) -> None:
     """Set the device count from the launcher of a job, and add its words to *entries*."""
     options = {**job.environment, **_launcher_options(job.launcher)}
-    stated = ((name, options[name]) for name in (*_RANKS, *_NODES) if name in options)
-    unread = next(((name, word) for name, word in stated if word.unread), None)
+    unread = unknown_count(job)
     if unread is not None:
         name, word = unread
         for key in _COUNTS:

@@ -1,0 +1,32 @@
+"""Launch scripts of tools whose configurations have the whole job: a script adds its devices."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import evolve
+
+from parcost import ImportFile
+from parcost_formats.tools.file_importer import error_at
+from parcost_formats.tools.finetuning.job_keys import JobKeys, read_job
+from parcost_formats.tools.lacking import PROGRAM
+from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
+from parcost_formats.tools.tables import table
+
+
+def is_launch_script(tool: str, name: str, text: str) -> bool:
+    """Return whether a script starts a tool, by the commands that its table has."""
+    signs = table(tool)["recognized"]["commands"]
+    return name.endswith(SCRIPT_ENDINGS) and any(re.search(one, text) for one in signs)
+
+
+def read_launched(tool: str, file: ImportFile) -> JobKeys:
+    """Return the keys of the configurations that a launch script names.
+
+    Raises:
+        FileError: The command or one of the files is not read.
+    """
+    job = read_job(file, table(tool))
+    for problem in job.problems:
+        raise error_at(problem, problem.message, problem.help)
+    return evolve(job, entries={key: one for key, one in job.entries.items() if key != PROGRAM})
