@@ -60,11 +60,30 @@ def test_gradients_travel_the_other_way_round(mixture: Mixture) -> None:
         assert one.seconds == other.seconds
 
 
-def test_probabilities_indices_and_scales_travel_with_every_copy(mixture: Mixture) -> None:
+def test_scales_travel_with_every_copy_and_its_weight_in_a_second_call(mixture: Mixture) -> None:
     plain = works(mixture("ep = 8", EVEN))["expert dispatch", "F"].bytes_
     more = works(mixture("ep = 8", "distribution = balanced, metadata = 8 B, scales = 224 B"))
-    assert more["expert dispatch", "F"].bytes_ - plain == 4096 * 8 * (8 + 224)
+    assert more["expert dispatch", "F"].bytes_ - plain == 4096 * 8 * 224
     assert more["expert dispatch gradient", "B"].bytes_ == plain
+    assert more["routing weights dispatch", "F"].bytes_ == 4096 * 8 * 8
+    assert more["routing weights dispatch gradient", "B"].bytes_ == 4096 * 8 * 8
+
+
+@pytest.mark.parametrize(
+    ("routing", "framework"),
+    [
+        ("deduplicate = on", "generic"),
+        ("dispatcher = deepep", "generic"),
+        ("distribution = balanced", "torchtitan"),
+        ("distribution = balanced", "deepspeed"),
+    ],
+)
+def test_only_weights_of_an_activation_have_that_call(
+    mixture: Mixture, routing: str, framework: str
+) -> None:
+    extra = f"use catalog.frameworks.{framework}"
+    study = mixture("ep = 8", routing, training=f"framework = {framework}", extra=extra)
+    assert not [name for name, _ in works(study) if "weights" in name]
 
 
 def test_the_low_latency_kernel_of_deepep_sends_seven_and_a_half_megabytes(

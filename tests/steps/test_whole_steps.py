@@ -299,12 +299,12 @@ training { sequence = 1024 tokens, global_batch = 8 sequences }
     model = DenseStep(layers=4)
     products = 2 * s * h * (4 * h + 8) + 2 * (2 * s) * h * 3 * 512  # router and experts with it
     exchange = 2 * s * h * 2 * 3 / 4 / LINK  # two copies of each token, three quarters leave
-    metadata = 2 * s * 8 * 3 / 4 / LINK
+    metadata = 2 * s * 8 * 3 / 4 / LINK  # in a call of their own, whose gradients go back
     counts = 3 * 8 * 4 / LINK  # a number for each expert from each of the others
     head = 2 * s * h * 1000
     read = 24e-6  # the kernel behind the counts, which the host reads before it issues any
     forward = 4 * ((products + model.attention()) / PEAK + 2 * exchange + metadata + counts + read)
-    backward = 4 * ((2 * products + 2.5 * model.attention()) / PEAK + 2 * exchange)
+    backward = 4 * ((2 * products + 2.5 * model.attention()) / PEAK + 2 * exchange + metadata)
     dense = 4 * (4 * h * h + 2 * h + 8 * h) + 2 * 1000 * h + h
     experts = 4 * 2 * 3 * h * 512  # two of them on each device, no copies elsewhere
     expected = (

@@ -131,6 +131,16 @@ class TokenExchange:
         return self.routing.metadata
 
     @property
+    def sends_weights_apart(self) -> bool:
+        """Whether the weights of the copies travel in an exchange of their own, and gradients back.
+
+        Megatron-Core 0.16.1, moe/token_dispatcher.py: token_dispatch, where experts weigh.
+        """
+        plain = self.kind == "alltoall" and not self.routing.deduplicate
+        weighed = self.study[Training].framework.router_weights == "activation"
+        return plain and weighed and any_of(self.routing.metadata > 0)
+
+    @property
     def units(self) -> Real:
         """Units of the fastest level that the group spans."""
         return prod(self.group.shape[1:], start=1.0)
@@ -340,12 +350,14 @@ def _counts(study: Study) -> tuple[Counts, Counts]:
 def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Iterator[Work]:
     study, routing = exchange.study, exchange.routing
     there = exchange.price(exchange.dispatch_bytes)
-    announced = exchange.price(exchange.dispatch_bytes + exchange.metadata)
+    apart = exchange.sends_weights_apart
+    more = 0.0 if apart else exchange.metadata
+    announced = exchange.price(exchange.dispatch_bytes + more) if any_of(more > 0) else there
     back = exchange.price(exchange.combine_bytes, back=True)
     if exchange.kind == "allgather":  # gradients of results are gathered, those of tokens summed
-        weights = exchange.experts * study[Training].precision.activation
+        flags = exchange.experts * study[Training].precision.activation
         tokens, results = (
-            exchange.price(exchange.dispatch_bytes + weights, back=True),
+            exchange.price(exchange.dispatch_bytes + flags, back=True),
             exchange.price(exchange.combine_bytes),
         )
     else:
@@ -364,6 +376,14 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
             ("expert dispatch", "R", announced, again),
             ("expert combine", "R", back, again),
         ]
+    if apart:
+        weights = exchange.price(exchange.metadata)
+        rows += [
+            ("routing weights dispatch", "F", weights, count),
+            ("routing weights dispatch gradient", "B", weights, count),
+        ]
+        if any(again):
+            rows.append(("routing weights dispatch", "R", weights, again))
     for name, pass_, priced, times in rows:
         yield _work(study, name, pass_, priced, times, exchange.group, latency)
     if exchange.kind != "alltoall" or not any_of(routing.counts > 0):
