@@ -128,19 +128,29 @@ def test_transfers_are_listed_with_their_exposure() -> None:
 
 
 @pytest.mark.slow
-def test_a_stage_sends_forward_and_backward_for_each_micro_batch() -> None:
-    text = """
+@pytest.mark.parametrize(
+    ("schedule", "sent"),
+    [
+        # an end of two stages sends one way: 6 activations, or 6 gradients
+        ("kind = one_f_one_b", 6),
+        # four virtual stages: both devices send over two boundaries one way, over one the other
+        ("kind = interleaved, chunks = 2", 3 * 6),
+    ],
+)
+def test_calls_of_stages_are_the_messages_that_the_device_sends(schedule: str, sent: int) -> None:
+    text = f"""
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
 use catalog.models.gpt2_small
 use catalog.precisions.bf16
-cluster { devices = 2 }
-layout { pp = 2 }
-training { sequence = 1024, global_batch = 5 sequences, micro_batch = 1 }
+cluster {{ devices = 2 }}
+layout {{ pp = 2 }}
+schedule {{ {schedule} }}
+training {{ sequence = 1024, global_batch = 6 sequences, micro_batch = 1 }}
 """
     found = parcost.load_text(text)[0].evaluate().result
-    times = [row[3] for row in rows(found, "Communication of a step") if row[3] > 1]
-    assert times == [2 * 5]
+    table = {row[0]: row for row in rows(found, "Communication of a step")}
+    assert table["activation send/recv"][3] == sent
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
                 line.name,
                 line.limit,
                 (term.bytes_, "MB"),
-                line.times if line.kind != "send_recv" else 2 * outcome.pipeline.micro_batches,
+                line.times,
                 (line.exposed + line.hidden, "s"),
                 (line.exposed, "s"),
                 criticality(line.exposed, line.hidden),
@@ -33,7 +33,10 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
             title="Communication of a step",
             columns=("transfer", "link", "message", "calls", "busy", "exposed", "status"),
             rows=rows,
-            notes=["message: the whole buffer of one call; calls: of one device in a step"],
+            notes=[
+                "message: the whole buffer of one call",
+                "calls: of one device in a step; of send/recv, the messages that it sends",
+            ],
         )
 
 
