@@ -40,12 +40,12 @@ else:
         hashed = True if eq else None
         options = {"on_setattr": attrs.setters.NO_OP, "unsafe_hash": hashed, "eq": eq, **options}
 
-        def made(cls: type) -> type:
+        def decorate(cls: type) -> type:
             if repr and "__repr__" not in vars(cls):
                 cls.__repr__ = _text
             return define(cls, repr=False, **options)
 
-        return made if cls is None else made(cls)
+        return decorate if cls is None else decorate(cls)
 
     def define(cls: type | None = None, **options: Any) -> Any:
         """Make a class as ``attrs.define`` does, when it is first used."""

@@ -68,12 +68,12 @@ def _lines(blocks: Mapping[str, list[Block]]) -> Iterator[Item]:
         rows = []
         for name in names:
             said = ", ".join(f"{what} {text}" for b in blocks[name] for what, text, _ in facts(b))
-            rows.append(Row((name.rpartition(".")[2].ljust(width), _shortened(said, room))))
+            rows.append(Row((name.rpartition(".")[2].ljust(width), _shorten(said, room))))
         yield Heading(f"use {folder}.NAME")
         yield Table((Column(), Column()), rows)
 
 
-def _shortened(text: str, room: int) -> str:
+def _shorten(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     return text[: room - 3].rpartition(", ")[0] + ", ..."

@@ -46,7 +46,7 @@ def _stdin(*, check: bool, diff: bool) -> int:
 
     text = files.decode(files.read_stdin(files.SPEC), "<stdin>")
     try:
-        formatted = _formatted(Source("<stdin>", text))
+        formatted = _format(Source("<stdin>", text))
     except SpecError as error:
         Reporter()(error.diagnostics)
         if not (check or diff):
@@ -101,10 +101,10 @@ def _texts(path: str) -> tuple[str, str, str]:
     from parcost.binding import sources
 
     source = sources.read(Path(path), path)
-    return path, source.text, _formatted(source)
+    return path, source.text, _format(source)
 
 
-def _formatted(source: Source) -> str:
+def _format(source: Source) -> str:
     """Return the text of *source* in the canonical form.
 
     Raises:

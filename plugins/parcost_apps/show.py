@@ -85,7 +85,7 @@ def command(
         pages = (
             scenario
             if isinstance(scenario, Rejection)
-            else attempt(path, lambda s=scenario: _made(s, wanted, format_))  # type: ignore[misc]
+            else attempt(path, lambda s=scenario: _make_pages(s, wanted, format_))  # type: ignore[misc]
         )
         if isinstance(pages, Rejection):
             Reporter()(pages.diagnostics)
@@ -101,7 +101,7 @@ def command(
     return worst
 
 
-def _made(
+def _make_pages(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> list[str | dict[str, Any]] | Rejection:
     """Return the pages of *scenario*, or a rejection if a rule rejects the study."""
@@ -181,18 +181,18 @@ def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
 
     items: list[Item] = [Heading(scenario.name, 1, aside=scenario.path)]
     for view in views:
-        rows = [tuple(_shortened(cell) for cell in row) for row in view.rows]
+        rows = [tuple(_shorten(cell) for cell in row) for row in view.rows]
         items += section_page(evolve(view, rows=rows))
     drawn = markdown.draw(items) if format_ == "md" else draw(items, paper())
     return drawn + "\n"
 
 
-def _shortened(cell: Any) -> Any:
+def _shorten(cell: Any) -> Any:
     """Return a list of whole numbers as text with ranges.
 
-    >>> _shortened([0, 1, 2, 3]), _shortened([0, 8, 16, 24]), _shortened([3]), _shortened([])
+    >>> _shorten([0, 1, 2, 3]), _shorten([0, 8, 16, 24]), _shorten([3]), _shorten([])
     ('0-3', '0-24 by 8', '3', '-')
-    >>> _shortened([0, 1, 2, 8, 9, 10]), _shortened([0, 4, 9])
+    >>> _shorten([0, 1, 2, 8, 9, 10]), _shorten([0, 4, 9])
     ('0-2, 8-10', '0, 4, 9')
     """
     if not isinstance(cell, list):

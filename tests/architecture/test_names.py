@@ -13,21 +13,25 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("core/parcost", "grammar", "plugins", "tests", "benchmarks", "examples")
 #: Participles, adverbs, adjectives and words of our own, which do not name a thing or an action.
 _NAMES = """
-above absent activated aligned alike alone along answered apart asked attended attending biased
-blamed bounded busiest busy called careful carried charged chosen claimed classified collected
-compared compiled compressed computed contributed counted crossed dealt deduplicated defined
-described doubled dropped eager endless evaluated even every exactly exchanged executed explained
-exposed failed failing fastest fewest fitted found fullest further fused given gone greatest
-grouped guessed halved hashed heard held hidden highest idle impossible issued joined judged kept
-known laid_out largest leaving lifted listed longest lowest meant measured mentioned met misfit
-moved named narrowed narrowest near nearest needed nominal noted nowhere observed offered only
-ordered outlined paired parsed passed picked placed plausible pressed priced printed probed
-program projected published quantised quoted ranged ranked recommended recomputed reduced referred
-rejected released renamed repeated replayed rounded ruling rulings said scheduled scored searched
-sent settle settled sharded shipped shown signed significant slowed slower slowest sorted sound
-spared spelled spent spooled stack stacked staged starved stated stored studied summed swept taken tell
-timed together told traced traded unbounded uneven unfit unfused unknown unlike unread unsaid
-unvalued used used_by useful usual varying visited vouched waiting wanted whoever within written
+above absent accepted activated aligned alike alone along answered apart asked at attended attending
+biased blamed bounded busiest busy called careful carried charged checked chosen claimed classified
+collected combined compared compiled completed composed compressed computed contributed converted
+counted covering crooked crossed dealt deduplicated defined described died dotted doubled dropped
+eager encoded endless escaped evaluated even every exactly exchanged excluded executed expanded
+explained exported exposed failed failing fastest fewest filled finished fitted formatted found
+fullest further fused given gone greatest grouped guarded guessed halved hashed heard held hidden
+highest idle imported impossible issued joined judged kept known laid_out largest leaving lifted
+listed longest lowest made meant measured mentioned merged met misfit moved multiplied named
+narrowed narrowest near nearest needed negated nominal noted nowhere observed of offered only opened
+ordered outlasting outlined paired parsed parted passed picked placed plausible pressed priced
+printed probed program projected published qualified quantised quoted raised ranged ranked
+recommended recomputed reduced referred rejected released renamed repeated replaced replayed rounded
+ruling rulings said scheduled scored searched sent settle settled sharded shipped shortened shown
+signed significant slowed slower slowest sorted sound spaced spanned spared spelled spent spooled
+stack stacked staged starved stated stored studied summed swept taken tell timed together told
+traced traded typed unbounded undecided uneven unexpected unfit unfused unknown unlike unnamed
+unread unrolled unsaid unvalued used used_by useful usual varying visited vouched waiting wanted
+whoever within wrapped written
 """
 FORBIDDEN = frozenset(_NAMES.split())
 #: Words that no name of a test has: a test is named by what it asserts.

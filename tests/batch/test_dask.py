@@ -103,13 +103,13 @@ def test_a_scheduler_that_dies_ends_the_batch_and_is_named(
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 2)
-    done = BatchRun._finished
+    done = BatchRun._finish
 
-    def finished(run: BatchRun, *arguments: Any) -> Any:
+    def finish(run: BatchRun, *arguments: Any) -> Any:
         cluster.processes[0].kill()
         return done(run, *arguments)
 
-    monkeypatch.setattr(BatchRun, "_finished", finished)
+    monkeypatch.setattr(BatchRun, "_finish", finish)
     address, out = f"dask://{cluster.address}", tmp_path / "out.json"
     out.write_text("of before")
     assert main(["eval", ".", "--format", "json", "--executor", address, "--out", str(out)]) == 3

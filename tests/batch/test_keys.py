@@ -118,7 +118,7 @@ def test_what_a_study_imports_is_listed_with_the_prelude_and_what_that_imports(
     session = parcost.Session()
     environment = Environment()
     (scenario,) = session.load(spec)
-    found = fingerprints.Imports(session.loader, environment.packages).of(
+    found = fingerprints.Imports(session.loader, environment.packages).find(
         scenario.module, str(spec)
     )
     assert found is not None

@@ -214,7 +214,7 @@ def test_between_the_points_of_an_axis_logarithms_are_linear() -> None:
         logs=np.array([-1.0 * np.log(points[0])]),
     )  # fmt: skip
     for value in (0.5, 0.6123, 0.99, 1.0):
-        assert one.at(np.log([value]))[0] == pytest.approx(-np.log(value))
+        assert one.predict(np.log([value]))[0] == pytest.approx(-np.log(value))
     assert bracket(np.log(points[0]), np.log(0.5))[0] == 0
     assert one.slopes(np.log([0.7]), 1)[0, 0] == pytest.approx(-1.0)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import parcost
 from parcost import Formula, Work, formula, symbols_of
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
-from parcost.report.formulas import filled
+from parcost.report.formulas import substitute
 from parcost_apps.explain import explanation
 from parcost_formats.rendering import markdown, text
 from parcost_formats.rendering.report_page import report_page
@@ -156,7 +156,7 @@ def test_numbers_take_the_place_of_whole_symbols(text: str, numbers: str) -> Non
         "tb": 3.0,
     }
     of_text = formula(text, {symbol: inputs[symbol] for symbol in symbols_of(text)})
-    assert filled(of_text) == numbers
+    assert substitute(of_text) == numbers
 
 
 def page_of(scenario: parcost.Scenario) -> str:

@@ -28,7 +28,7 @@ class Label(Point):
 
 
 @frozen(kw_only=True)
-class Guarded:
+class WithSetter:
     items: list[int] = attrs.field(factory=list, converter=list)
 
 
@@ -84,10 +84,10 @@ def test_a_field_takes_the_place_of_a_property() -> None:
 
 
 def test_converters_factories_and_hooks_run() -> None:
-    assert Guarded(items=(1, 2)).items == [1, 2]
-    assert Guarded().items is not Guarded().items
+    assert WithSetter(items=(1, 2)).items == [1, 2]
+    assert WithSetter().items is not WithSetter().items
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        Guarded().items = []  # type: ignore[misc]
+        WithSetter().items = []  # type: ignore[misc]
     assert Counter(4).count == 5
 
 

@@ -28,7 +28,7 @@ ROUNDS = 25
 EDITS = 6
 
 
-def checked(path: Path, text: str) -> list[tuple[str, str, tuple[int, int] | None]]:
+def check(path: Path, text: str) -> list[tuple[str, str, tuple[int, int] | None]]:
     """Return what the command finds in a file of *text*: id, message and place."""
     path.write_text(text, encoding="utf-8", newline="")
     out = StringIO()
@@ -76,7 +76,7 @@ def test_random_edits_find_what_the_command_finds(editor: Editor, folder: Path, 
             editor.change(uri, (change, new), wait=waits)
             ask(editor, uri, Lines(text).position(rng.randrange(len(text) + 1)))
             if waits:
-                expected, found = checked(path, text), shown_problems(editor, uri)
+                expected, found = check(path, text), shown_problems(editor, uri)
                 assert sorted((i, m) for i, m, _ in found) == sorted(
                     (i, m.split("\n")[0]) for i, m, _ in expected
                 )

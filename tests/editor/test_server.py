@@ -23,7 +23,7 @@ def span(start: tuple[int, int], end: tuple[int, int]) -> lsp.Range:
     return lsp.Range(lsp.Position(*start), lsp.Position(*end))
 
 
-def at(text: str, part: str, delta: int = 0) -> tuple[int, int]:
+def locate(text: str, part: str, delta: int = 0) -> tuple[int, int]:
     return place_of(text, part, delta)
 
 
@@ -37,13 +37,13 @@ def test_a_spec_is_answered_while_it_is_typed(editor: Editor) -> None:
     assert editor.problems(uri) == []
     good = lens_texts(editor, uri)
     assert [text.startswith("step time ") for text in good] == [True, True]
-    where = at(SPEC, "zero = 1", 7)
+    where = locate(SPEC, "zero = 1", 7)
     editor.change(uri, (span(where, (where[0], where[1] + 1)), ""))  # `zero = `
     assert [id for id, _ in editor.problems(uri)] == ["syntax"]
     assert lens_texts(editor, uri) == [
         f"{text} (of the last version without errors)" for text in good
     ]
-    shown = editor.request("hover", uri, at(SPEC, "devices = nodes", 1))
+    shown = editor.request("hover", uri, locate(SPEC, "devices = nodes", 1))
     assert "Value: `16`" in shown.contents.value
     editor.change(uri, (span(where, where), "2"))
     assert editor.problems(uri) == []
@@ -106,7 +106,7 @@ def test_an_evaluation_that_takes_too_long_is_given_up(folder: Path) -> None:
 def test_line_ends_are_no_matter(editor: Editor, end: str) -> None:
     uri = editor.open("ends.par", SPEC.replace("\n", end).replace("tp   = 2", "tq   = 2"))
     (found,) = editor.published[uri].diagnostics
-    start = at(SPEC, "tp   = 2")
+    start = locate(SPEC, "tp   = 2")
     assert (found.range.start.line, found.range.start.character) == start
     editor.change(uri, (span(start, (start[0], start[1] + 2)), "tp"))
     assert editor.problems(uri) == []
@@ -139,7 +139,7 @@ def test_bad_text_gets_diagnostics(editor: Editor, name: str, text: str, id: str
 @pytest.mark.slow
 def test_inlay_hints_are_those_of_the_lines_that_are_shown(editor: Editor) -> None:
     uri = editor.open("hints.par", SPEC)
-    line, _ = at(SPEC, "layout {\n  tp   = 2")
+    line, _ = locate(SPEC, "layout {\n  tp   = 2")
     (hint,) = editor.request("inlay_hint", uri, span((line, 0), (line + 1, 0)))
     assert (hint.position.line, hint.label) == (line, "dp = 4")
     editor.close(uri)
@@ -156,7 +156,7 @@ def test_an_import_of_an_open_document_is_its_unsaved_text(editor: Editor) -> No
     editor.wait_for(lambda: editor.counts[job, 1] > before)
     assert [id for id, _ in editor.problems(job)] == ["wrong-dimension"]
     found = editor.request(
-        "definition", job, at(f'use "site.par" as site\n{text}', "site.width", 6)
+        "definition", job, locate(f'use "site.par" as site\n{text}', "site.width", 6)
     )
     assert (found.uri, found.range.start.character) == (site, 4)
     made = editor.request("rename", site, (0, 5), "reach")
@@ -181,9 +181,11 @@ def test_two_documents_import_one_another(editor: Editor) -> None:
 def test_completion_is_an_edit_with_its_import(editor: Editor) -> None:
     text = SPEC.replace("devices = nodes * 8", "devices = nodes * 8, device = b2")
     uri = editor.open("complete.par", text)
-    found = editor.request("completion", uri, at(text, "device = b2", 11))
+    found = editor.request("completion", uri, locate(text, "device = b2", 11))
     (item,) = [item for item in found.items if item.label == "b200"]
-    assert item.text_edit.range == span(at(text, "device = b2", 9), at(text, "device = b2", 11))
+    assert item.text_edit.range == span(
+        locate(text, "device = b2", 9), locate(text, "device = b2", 11)
+    )
     (also,) = item.additional_text_edits
     editor.change(uri, (item.text_edit.range, item.text_edit.new_text), (also.range, also.new_text))
     assert "unknown-name" not in [id for id, _ in editor.problems(uri)]
@@ -196,7 +198,7 @@ def test_completion_is_an_edit_with_its_import(editor: Editor) -> None:
 @pytest.mark.slow
 def test_a_definition_in_the_catalogue_is_a_file(editor: Editor) -> None:
     uri = editor.open("defined.par", SPEC)
-    found = editor.request("definition", uri, at(SPEC, "h100_sxm"))
+    found = editor.request("definition", uri, locate(SPEC, "h100_sxm"))
     path = Path(found.uri.removeprefix("file://"))
     line = path.read_text(encoding="utf-8").splitlines()[found.range.start.line]
     assert line.startswith("device h100_sxm")
@@ -218,9 +220,9 @@ def test_formatting_is_that_of_the_command(editor: Editor) -> None:
 def test_a_refusal_to_rename_is_a_message(editor: Editor) -> None:
     uri = editor.open("refused.par", SPEC)
     with pytest.raises(JsonRpcException, match="a name of the catalogue"):
-        editor.request("rename", uri, at(SPEC, "h100_sxm"), "mine")
+        editor.request("rename", uri, locate(SPEC, "h100_sxm"), "mine")
     with pytest.raises(JsonRpcException, match="no name here"):
-        editor.request("prepare_rename", uri, at(SPEC, "= nodes"))
+        editor.request("prepare_rename", uri, locate(SPEC, "= nodes"))
     editor.close(uri)
 
 
@@ -228,7 +230,9 @@ def test_a_refusal_to_rename_is_a_message(editor: Editor) -> None:
 def test_a_quick_fix_mends_the_spec(editor: Editor) -> None:
     text = SPEC.replace("zero = 1", "zeros = 1")
     uri = editor.open("fix.par", text)
-    (action,) = editor.request("code_action", uri, span(at(text, "zeros"), at(text, "zeros")))
+    (action,) = editor.request(
+        "code_action", uri, span(locate(text, "zeros"), locate(text, "zeros"))
+    )
     (edit,) = action.edit.changes[uri]
     editor.change(uri, (edit.range, edit.new_text))
     assert editor.problems(uri) == []

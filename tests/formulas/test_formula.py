@@ -28,7 +28,7 @@ from parcost import (
     quantity,
 )
 from parcost.contract.formulas import in_numbers
-from parcost.report.formulas import filled
+from parcost.report.formulas import substitute
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,14 @@ def test_division_by_nothing_is_endless() -> None:
 
 def test_numbers_in_the_place_of_symbols() -> None:
     inputs = {"P": 8.0, "n": (2.0**20, "B"), "B": (450e9, "B/s")}
-    assert filled(formula("2 (P - 1) n / (P B)", inputs)) == ("2 (8 - 1) x 1 MiB / (8 x 450 GB/s)")
+    assert substitute(formula("2 (P - 1) n / (P B)", inputs)) == (
+        "2 (8 - 1) x 1 MiB / (8 x 450 GB/s)"
+    )
     levels = {"g": {"a": 8.0, "b": 2.0}, "B": ({"a": 4.0, "b": 5.0}, ""), "G": [1.0, 8.0]}
-    assert filled(formula("sum((g - 1) / B) + 1", g=levels["g"], B=levels["B"])) == (
+    assert substitute(formula("sum((g - 1) / B) + 1", g=levels["g"], B=levels["B"])) == (
         "((8 - 1) / 4 + (2 - 1) / 5) + 1"
     )
-    assert filled(formula("max(g) + a", g=levels["g"], a=-1.0)) == "max(8, 2) + (-1)"
+    assert substitute(formula("max(g) + a", g=levels["g"], a=-1.0)) == "max(8, 2) + (-1)"
 
 
 def test_terms_take_the_formula_of_their_number() -> None:

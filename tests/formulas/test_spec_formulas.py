@@ -19,7 +19,7 @@ from parcost import Formula
 from parcost.language import units
 from parcost.language.numbers import quantity
 from parcost.numeric import is_array
-from parcost.report.formulas import filled
+from parcost.report.formulas import substitute
 from parcost_apps.testing import compute
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -121,7 +121,7 @@ def mismatches(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
                         computed = compute(one.text, numbers)
                         if not is_same(computed, of, cut=one is outer):
                             found.append(f"{path}: {name}: {one.text} = {computed}, not {of}")
-                        if plain and not is_printed(shown := filled(one), one.value):
+                        if plain and not is_printed(shown := substitute(one), one.value):
                             found.append(f"{path}: {name}: {shown} is printed, and {one.value}")
     return found
 

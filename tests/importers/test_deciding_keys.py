@@ -25,7 +25,7 @@ SCRIPT = """torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --hidden
 MACHINE = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
 
 
-def replaced(old: str, new: str) -> dict[str, str]:
+def replace(old: str, new: str) -> dict[str, str]:
     assert old in SCRIPT
     return {"train.sh": SCRIPT.replace(old, new)}
 
@@ -55,7 +55,7 @@ def test_a_complete_script_asks_nothing(run_command: Run) -> None:
 def test_an_unknown_key_of_a_subject_is_a_question(
     run_command: Run, key: str, strange: str, attribute: str
 ) -> None:
-    files = replaced(key, strange)
+    files = replace(key, strange)
     done = run_command("eval", *MACHINE, "train.sh", files=files)
     assert done.code == 2
     assert (
@@ -67,7 +67,7 @@ def test_an_unknown_key_of_a_subject_is_a_question(
 
 
 def test_an_answer_removes_the_question_and_the_warning(run_command: Run) -> None:
-    files = replaced("--use-distributed-optimizer", "--zero-optimizer")
+    files = replace("--use-distributed-optimizer", "--zero-optimizer")
     done = run_command("eval", *MACHINE, "--set", "layout.zero=1", "train.sh", files=files)
     assert done.code == 0
     assert "--zero-optimizer" not in done.err + done.out
@@ -75,7 +75,7 @@ def test_an_answer_removes_the_question_and_the_warning(run_command: Run) -> Non
 
 @pytest.mark.slow
 def test_an_entry_replaces_what_is_assumed(run_command: Run) -> None:
-    files = replaced("--bf16", "")
+    files = replace("--bf16", "")
     given = ("--use", "catalog.precisions.bf16")
     plain = run_command("figures", *MACHINE, "train.sh", "step_time", files=files)
     done = run_command("figures", *MACHINE, *given, "train.sh", "step_time")
@@ -107,14 +107,14 @@ def test_a_key_that_resembles_one_of_the_file_is_a_warning(run_command: Run) -> 
 
 @pytest.mark.slow
 def test_a_key_that_resembles_nothing_is_a_warning(run_command: Run) -> None:
-    files = replaced("--bf16", "--bf16 --warp-factor 9")
+    files = replace("--bf16", "--bf16 --warp-factor 9")
     done = run_command("eval", *MACHINE, "train.sh", files=files)
     assert done.code == 0
     assert "`--warp-factor`" in done.out
 
 
 def test_a_spec_that_uses_a_file_answers_its_questions(run_command: Run) -> None:
-    files = replaced("--use-distributed-optimizer", "--zero-optimizer")
+    files = replace("--use-distributed-optimizer", "--zero-optimizer")
     spec = 'use "train.sh"\nuse catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n'
     done = run_command("check", "job.par", files=files, job=spec)
     assert "error[import-question]: `layout.zero` is not known" in done.out

@@ -353,7 +353,7 @@ def test_a_level_of_the_fabric_is_set_where_the_spec_is_evaluated(run_command: R
     assert run_command("import", name, "--set", "layout.pp=2", files={name: text}).code == 0
 
 
-def test_questions_and_missing_attributes_are_asked_for_in_one_round(run_command: Run) -> None:
+def test_questions_and_missing_attributes_are_listed_in_one_round(run_command: Run) -> None:
     auto = {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}
     auto |= {"bf16": {"enabled": "auto"}, "train_batch_size": "auto"}
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")

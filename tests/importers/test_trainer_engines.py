@@ -384,22 +384,22 @@ def test_an_unknown_option_of_the_launcher_wins_over_its_file() -> None:
     file = "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
     launch = "accelerate launch --config_file fsdp.yaml"
 
-    def of(flag: str) -> Any:
+    def read_launch(flag: str) -> Any:
         script = f"{launch} {flag} {BATCHES}\n"
         return read_file("trl", ImportFile("run.sh", script, PLAIN, {"fsdp.yaml": file}.get))
 
-    found = of("--num_processes $GPUS")
+    found = read_launch("--num_processes $GPUS")
     (question,) = found.questions
     assert question.attribute == "cluster.devices"
     assert question.answers == ("--set-env GPUS=VALUE", "--set cluster.devices=8")
     assert "cluster.devices" not in settings(found)
-    assert settings(of("--num_processes 4"))["cluster.devices"] == "4"
-    (problem,) = of("--mixed_precision $TYPE").problems
+    assert settings(read_launch("--num_processes 4"))["cluster.devices"] == "4"
+    (problem,) = read_launch("--mixed_precision $TYPE").problems
     assert problem.message == "`mixed_precision`: `TYPE` is not set in the file"
-    assert not of("").questions
+    assert not read_launch("").questions
 
 
-def test_devices_that_a_launcher_leaves_open_are_asked_for_with_the_reason() -> None:
+def test_devices_that_a_launcher_leaves_open_are_a_question_with_the_reason() -> None:
     """`NODES=$NODES` keeps a variable of the environment; it was taken as empty, and one node."""
     launch = "NODES=$NODES\ntorchrun --nproc_per_node 8 --nnodes $NODES"
     found = read_file("trl", ImportFile("run.sh", f"{launch} {BATCHES}\n"))

@@ -39,7 +39,7 @@ MOE = "experts = 8, top_k = 2, expert_ffn = 32"
 def make_replica(more: str = "", serving: str = "", replicas: int = 1) -> Replica:
     (scenario,) = parcost.load_text(SPEC.format(more=more, serving=serving, replicas=replicas))
     study = scenario.first
-    return Replica.of(study, study[Serving])
+    return Replica.from_serving(study, study[Serving])
 
 
 def test_the_stand_in_trains_nothing() -> None:

@@ -37,7 +37,7 @@ def study(model: str = "", serving: str = "", more: str = "") -> Study:
 
 def replica(model: str = "", serving: str = "", more: str = "") -> Replica:
     of = study(model, serving, more)
-    return Replica.of(of, of[Serving])
+    return Replica.from_serving(of, of[Serving])
 
 
 def result(model: str = "", serving: str = "", more: str = "") -> parcost.Result:
@@ -90,7 +90,7 @@ def test_a_measured_all_reduce_is_one_of_several_ranks(degrees: str, all_: int) 
 def test_one_device_without_a_fabric_has_no_communication() -> None:
     of = parcost.load_text((SMALL % ("", ", all_reduce = 7 s")).replace("fabric = wire, ", ""))
     alone = of[0].studies()[0]
-    found = decode(Replica.of(alone, alone[Serving]))
+    found = decode(Replica.from_serving(alone, alone[Serving]))
     assert (plain_of(found.all_reduce), plain_of(found.communication)) == (0.0, 0.0)
 
 
@@ -189,7 +189,7 @@ def test_ranks_beyond_the_heads_hold_copies_where_heads_are_known(
 ) -> None:
     text = (SMALL % ("", f", tp = {tp}")).replace("heads = 8, kv_heads = 4", model)
     of = parcost.load_text(text)[0].studies()[0]
-    assert copies(Replica.of(of, of[Serving])) == expected
+    assert copies(Replica.from_serving(of, of[Serving])) == expected
 
 
 def memory(**bytes_: float) -> ServingMemory:
@@ -251,7 +251,7 @@ def test_groups_and_stages_make_tokens_at_once() -> None:
 def test_figures_are_what_rules_and_bounds_go_by(model: str, degrees: str) -> None:
     more = f", {degrees}, context = 700, longest = 900"
     found, of = result(model, more), replica(model, more)
-    held, first, next_ = ServingMemory.of(of), prefill(of), decode(of)
+    held, first, next_ = ServingMemory.from_replica(of), prefill(of), decode(of)
     for name, value in {
         "kv_bytes_per_token": held.per_token,
         "kv_sequence": held.sequence,
@@ -329,7 +329,7 @@ def power(cap: str) -> Any:
     device = f"bf16 = 100 TFLOPS dense, power = 700 W{cap},"
     text = (SMALL % ("", "")).replace("bf16 = 100 TFLOPS dense,", device)
     of = parcost.load_text(text)[0].studies()[0]
-    return Replica.of(of, of[Serving]).peak
+    return Replica.from_serving(of, of[Serving]).peak
 
 
 def test_a_capped_device_multiplies_more_slowly() -> None:

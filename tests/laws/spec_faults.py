@@ -37,7 +37,7 @@ def fault(
     except SlowError:
         return f"hang: more than {5 * seconds:g} s"
     except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
-        return raised(error)
+        return describe(error)
     spent = time.process_time() - start
     return found or (f"slow: {spent:.1f} s" if spent > seconds else "")
 
@@ -117,7 +117,7 @@ def _views(report: Report) -> Iterator[str]:
                 yield f"fault: {one.plugin.name}, views {name}: {one.message}"
 
 
-def raised(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Return an exception with the place in the code that raised it."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:

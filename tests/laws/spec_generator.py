@@ -235,14 +235,14 @@ class Generator:
         here = dict(spec.places())
         kinds = {place[-1][0] for place in here}
         for place in here:
-            yield from self._of(place)
+            yield from self._attributes_of(place)
         if "training" not in kinds:
             return
         for kind, type_ in self.types.items():
             if kind not in kinds and type_.label != "required" and not type_.inside:
-                yield from self._of(((kind, ""),))
+                yield from self._attributes_of(((kind, ""),))
 
-    def _of(self, place: Place) -> Iterator[tuple[Place, str, Field]]:
+    def _attributes_of(self, place: Place) -> Iterator[tuple[Place, str, Field]]:
         for name, field_ in self.types[place[-1][0]].fields.items():
             if field_.kind != "children":
                 yield place, name, field_

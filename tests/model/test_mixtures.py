@@ -254,14 +254,14 @@ def test_a_part_that_is_made_again_is_neither_kept_nor_free(
 
 
 def test_recomputing_every_second_layer_costs_half_and_keeps_half(study_of: StudyOf) -> None:
-    def made(extra: str) -> tuple[float, float]:
+    def measure(extra: str) -> tuple[float, float]:
         study = study_of("llama3_70b", training="recompute = full", extra=extra)
         again = sum(op.flops * sum(op.count) for op in study.operators if op.pass_ == "R")
         return again, sum(t.bytes_ * sum(t.count) for t in of_model(study) if t.per_micro_batch)
 
-    all_again, least = made("")
-    half_again, half = made("recompute { every = 2 }")
-    most = made("recompute { every = 1000 }")[1]  # the first layer alone
+    all_again, least = measure("")
+    half_again, half = measure("recompute { every = 2 }")
+    most = measure("recompute { every = 1000 }")[1]  # the first layer alone
     assert half_again == all_again / 2
     assert half - least == pytest.approx((most - least) * 40 / 79, rel=1e-12)
 

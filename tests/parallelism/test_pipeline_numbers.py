@@ -60,7 +60,9 @@ def test_ranks_that_send_their_shares_gather_the_whole(
     for gather in gathers:
         assert gather.bytes_ == whole
         assert gather.seconds == pytest.approx(expected, rel=1e-12)
-        counts = tuple(gather.count.of(study) if hasattr(gather.count, "of") else gather.count)
+        counts = tuple(
+            gather.count.for_study(study) if hasattr(gather.count, "for_study") else gather.count
+        )
         assert counts == ((0, 1, 1, 1) if gather.pass_ == "F" else (1, 1, 1, 0))
 
 

@@ -77,7 +77,7 @@ def passes(study: Study) -> tuple[int, ...]:
 def values_over(several: Variants, function: Callable[..., Any]) -> dict[tuple[int, ...], Any]:
     """Return the answer of a query under all combinations."""
     every = product(*map(range, several.shape))
-    return {at: several.at(at).query(function) for at in every}
+    return {at: several.study_of(at).query(function) for at in every}
 
 
 def test_an_answer_is_computed_once_for_each_value_that_it_reads() -> None:
@@ -94,7 +94,7 @@ def test_what_is_read_may_depend_on_what_was_read_before() -> None:
 
 def test_a_query_reads_what_the_queries_that_it_asks_have_read_whether_known_or_not() -> None:
     several = variants()
-    several.at((0, 0, 0)).query(ranks)
+    several.study_of((0, 0, 0)).query(ranks)
     found = values_over(several, shards)
     assert found[0, 2, 2] == 4.0
     assert found[1, 2, 2] == 20.0
@@ -118,9 +118,9 @@ def test_an_answer_that_holds_the_study_is_refused_where_it_would_be_another() -
         return study.query(identity)[Shape].zero + study[Shape].zero
 
     several = variants()
-    assert several.at((0, 1, 0)).query(outer) == 2
+    assert several.study_of((0, 1, 0)).query(outer) == 2
     with pytest.raises(ValueError, match=r"`shape\.zero` was read at two points"):
-        several.at((0, 2, 0)).query(outer)
+        several.study_of((0, 2, 0)).query(outer)
 
 
 def test_a_failed_query_is_evaluated_again_and_its_reads_count() -> None:
@@ -167,7 +167,7 @@ def test_a_pure_function_is_called_once_for_all_studies_with_the_same_plugins() 
 
 
 def test_reading_an_axis_outside_of_a_query_is_plain() -> None:
-    shape = variants().at((1, 2, 1))[Shape]
+    shape = variants().study_of((1, 2, 1))[Shape]
     assert (shape.tp, shape.zero, shape.kind, shape.weight) == (2, 2, "b", 2.0)
     with pytest.raises(AttributeError, match="`Shape` has no attribute `pp`"):
         _ = shape.pp  # type: ignore[attr-defined]

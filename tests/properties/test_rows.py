@@ -75,7 +75,7 @@ def readers(hook: str) -> set[str]:
         reads = Reads()
         token = READS.set(reads)
         try:
-            several.at((0, 0)).query(contribution, hook, position)
+            several.study_of((0, 0)).query(contribution, hook, position)
         finally:
             READS.reset(token)
         if reads.axes:
@@ -88,7 +88,7 @@ def test_a_row_is_how_many_there_are_in_all_and_says_how_many_on_each_stage() ->
     assert sum(row) == 16
     assert any(row)
     assert not any(StageCounts(0, layers))
-    assert row.of(study()) == (4, 4, 4, 4)
+    assert row.for_study(study()) == (4, 4, 4, 4)
     assert row == StageCounts(16, layers)
     assert row != StageCounts(16, on_first)
     assert len({row, StageCounts(16, layers), StageCounts(16, layers, 1)}) == 2
@@ -97,8 +97,8 @@ def test_a_row_is_how_many_there_are_in_all_and_says_how_many_on_each_stage() ->
 def test_rows_of_rows_are_counted_stage_by_stage() -> None:
     both = map_stages(max, StageCounts(1.0, on_first), StageCounts(1.0, on_last))
     assert isinstance(both, StageCounts)
-    assert both.of(study()) == (1.0, 0.0, 0.0, 1.0)
-    assert map_stages(min, StageCounts(16, layers), 3).of(study()) == (3, 3, 3, 3)  # type: ignore[attr-defined]
+    assert both.for_study(study()) == (1.0, 0.0, 0.0, 1.0)
+    assert map_stages(min, StageCounts(16, layers), 3).for_study(study()) == (3, 3, 3, 3)  # type: ignore[attr-defined]
     assert map_stages(min, (1, 5), 3) == (1, 3)
 
 
@@ -115,7 +115,7 @@ def test_answers_by_row_are_those_by_stage_under_all_stages() -> None:
                 ScheduleChoice: (_with(base[ScheduleChoice], chunks=chunks),),
             }
         )
-        among = [(a.name, a.count) for a in _count_rows(several.at(at), hook)]
+        among = [(a.name, a.count) for a in _count_rows(several.study_of(at), hook)]
         assert among == [(a.name, a.count) for a in _count_rows(alone, hook)]
         assert among
 

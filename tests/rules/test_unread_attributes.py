@@ -102,7 +102,7 @@ UNREAD = [
 ]
 
 
-def merged(one: str, other: str) -> str:
+def merge(one: str, other: str) -> str:
     """Return both texts, a block of the same kind made one."""
     kind, _, inside = one.partition(" { ")
     blocks = [b for b in other.split("\n") if b]
@@ -115,14 +115,14 @@ def merged(one: str, other: str) -> str:
 
 @pytest.mark.parametrize(("written", "named", "needs"), mark_most(UNREAD))
 def test_an_unread_attribute_is_a_warning(written: str, named: str, needs: str) -> None:
-    (found,) = unread_warnings(merged(written, "layout { zero = 1 }"))
+    (found,) = unread_warnings(merge(written, "layout { zero = 1 }"))
     owner = re.match(r"`(.*?)\.", found.message)[1]  # type: ignore[index]
     listed = named.replace("`, `", f"`, `{owner}.").replace("`", f"`{owner}.", 1)
     assert found.message == f"{listed} {'have' if ',' in named else 'has'} no effect"
     assert found.help is not None
     assert found.help.startswith("it needs ")
     if needs:
-        assert unread_warnings(merged(written, needs)) == []
+        assert unread_warnings(merge(written, needs)) == []
 
 
 @pytest.mark.parametrize("written", ["gradient_check = on", "gradient_average = scaled"])

@@ -39,7 +39,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def live(spec: str) -> LiveStudy:
-    return LiveStudy.of(Subject(path=spec))
+    return LiveStudy.from_subject(Subject(path=spec))
 
 
 def by_path(form: Form) -> dict[str, FormInput]:
@@ -155,7 +155,7 @@ def test_only_entries_of_catalogues_are_imported(live: LiveStudy) -> None:
 
 
 def test_the_command_is_quoted(spec: str) -> None:
-    hostile = LiveStudy.of(Subject(path=spec, overrides={"layout.tp": "2; rm -rf /"}))
+    hostile = LiveStudy.from_subject(Subject(path=spec, overrides={"layout.tp": "2; rm -rf /"}))
     command = hostile._command("eval", FormChange(values={"layout.pp": "$(id)\x1b"}, uses=("a.b",)))
     assert f"parcost eval {spec} --use a.b --set 'layout.tp=2; rm -rf /'" in command
     assert "--set $'layout.pp=$(id)\\x1b'" in command
@@ -290,7 +290,7 @@ def test_text_of_a_spec_is_text_on_the_page(tmp_path: Path) -> None:
     file = tmp_path / "<b>x.par"
     text = SPEC.replace("tp = 2", f'tp = 2 @assumed("{HOSTILE}")\n')
     file.write_text(text, encoding="utf-8")
-    live = LiveStudy.of(Subject(path=str(file)))
+    live = LiveStudy.from_subject(Subject(path=str(file)))
     page: Any = live.page()
     answer: Any = live.evaluate(FormChange())
     for html in (page["text"], answer["form"], answer["report"]):
@@ -310,7 +310,7 @@ CLAIMED = "expect { step_time = 1 ms +- 1 us }\n"
 def live_study(folder: Path, text: str) -> LiveStudy:
     file = folder / "claimed.par"
     file.write_text(text, encoding="utf-8")
-    return LiveStudy.of(Subject(path=str(file)))
+    return LiveStudy.from_subject(Subject(path=str(file)))
 
 
 @pytest.mark.slow

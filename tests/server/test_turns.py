@@ -177,7 +177,7 @@ def test_a_stop_reaches_a_search_whose_process_still_starts(
         starting.set()
         return ours
 
-    monkeypatch.setattr(EvaluationProcess, "_connected", connected)
+    monkeypatch.setattr(EvaluationProcess, "_connect", connected)
     process, task = EvaluationProcess(Subject(path="job.par")), PageTask("search")
     thread = Thread(target=process.ask, args=(task, 10.0))
     thread.start()

@@ -96,7 +96,7 @@ def _by_hop(self: Any, case: Case) -> Any:
     return InTurn.closed_form(self, case)[0] - np.max(case.hop), True
 
 
-def _raised(self: Any, case: Case) -> Any:
+def _raise(self: Any, case: Case) -> Any:
     return InTurn.lower_bound(self, case) * 1.01
 
 
@@ -122,7 +122,7 @@ def _refuse_in_silence(_: Any, shape: Any) -> str | None:
         ("test_every_pass_is_in_the_order_once_and_nothing_deadlocks", {"order": _twice}),
         ("test_a_closed_form_is_the_time_of_the_order", {"closed_form": _by_hop}),
         ("test_a_closed_form_is_the_time_of_the_order", {"order": _swapped}),
-        ("test_a_lower_bound_is_never_above_the_time", {"lower_bound": _raised}),
+        ("test_a_lower_bound_is_never_above_the_time", {"lower_bound": _raise}),
         ("test_arrays_are_their_numbers", {"lower_bound": _of_the_largest}),
         ("test_more_micro_batches_keep_what_a_search_assumes", {"order": _other_devices}),
         ("test_frameworks_have_a_source", {"frameworks": {"PyTorch": " "}}),
@@ -454,7 +454,7 @@ def test_an_importer_that_is_right_passes() -> None:
         getattr(contract, name)()
 
 
-def _of(**wrong: Any) -> Importer:
+def _importer(**wrong: Any) -> Importer:
     return type("Broken", (Settings,), wrong)()  # type: ignore[no-any-return]
 
 
@@ -480,14 +480,14 @@ def _keeping(self: Any, name: str, text: str) -> Translation:
 @pytest.mark.parametrize(
     "one, name",
     [
-        (_of(recognizes=lambda *_: True), "test_it_recognizes_its_files_and_no_specs"),
-        (_of(known={"tensor": "layout.pp"}), "test_it_reads_the_example"),
-        (_of(known={"tensor": "layout.colour"}), "test_what_it_reads_is_a_spec"),
-        (_of(known={"tensor": "colours.red"}), "test_what_it_reads_is_a_spec"),
-        (_of(translate=_far), "test_places_are_in_the_text"),
-        (_of(translate=_silent), "test_an_unknown_key_is_listed"),
-        (_of(translate=_parse_strictly), "test_it_raises_for_no_text"),
-        (_of(translate=_keeping), "test_it_reads_the_same_twice"),
+        (_importer(recognizes=lambda *_: True), "test_it_recognizes_its_files_and_no_specs"),
+        (_importer(known={"tensor": "layout.pp"}), "test_it_reads_the_example"),
+        (_importer(known={"tensor": "layout.colour"}), "test_what_it_reads_is_a_spec"),
+        (_importer(known={"tensor": "colours.red"}), "test_what_it_reads_is_a_spec"),
+        (_importer(translate=_far), "test_places_are_in_the_text"),
+        (_importer(translate=_silent), "test_an_unknown_key_is_listed"),
+        (_importer(translate=_parse_strictly), "test_it_raises_for_no_text"),
+        (_importer(translate=_keeping), "test_it_reads_the_same_twice"),
     ],
 )
 def test_an_importer_that_is_wrong_fails(one: Importer, name: str) -> None:

@@ -91,7 +91,7 @@ def test_groups_have_the_members_and_the_shape_that_their_coordinates_give(
     sizes: dict[str, int], order: str, capacities: list[int]
 ) -> None:
     given_ = study(sizes, order, capacities)
-    ranks, every = Ranks.of(given_), coordinates(sizes, order)
+    ranks, every = Ranks.from_study(given_), coordinates(sizes, order)
     for name, along in {
         **{n: (n,) for n in ("tp", "cp", "dp", "pp")},
         "dp_cp": ("dp", "cp"),
@@ -129,7 +129,7 @@ def test_experts_are_cut_over_the_ranks_of_a_stage(
         else "etp-ep-edp-pp"
     )
     every = coordinates(experts, first)
-    ranks = Ranks.of(given_)
+    ranks = Ranks.from_study(given_)
     for name in ("etp", "ep", "edp"):
         expected = group_ranks(every, (name,))
         assert sorted(ranks.groups[name].tolist()) == expected
@@ -145,7 +145,7 @@ def test_shards_replicas_and_workers_are_the_ranks_of_the_same_parameters(
     """Ranks of one shard are the nearest; those of one worker hold whole replicas."""
     sizes = {"tp": 2, "cp": 2, "dp": 4, "pp": 2}
     given_ = study(sizes, order, [8], shard=shard, workers=workers)
-    ranks = Ranks.of(given_)
+    ranks = Ranks.from_study(given_)
     for rank in range(ranks.count):
         alike = set(ranks.members("dp_cp", rank))
         own = set(ranks.members("shard", rank))

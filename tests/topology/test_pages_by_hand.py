@@ -479,7 +479,7 @@ def test_all_ranks_of_the_same_parameters_train_together_unless_some_are_apart()
     given = study("tp = 4, cp = 2, dp = 8")
 
     def ranks(given: Study, name: str) -> Any:
-        return prod(n for _, n in Decomposition.of(given).axes[name])
+        return prod(n for _, n in Decomposition.from_study(given).axes[name])
 
     names = ("tp", "cp", "dp", "pp", "dp_cp", "workers", "shard", "replicate")
     assert {name: ranks(given, name) for name in names} == {

@@ -224,7 +224,7 @@ def test_composed_rows_are_in_a_group_of_their_own(row: Make) -> None:
     rows += [case(row(id="b", synthetic=True, measured={"step_time_s": 10.0}), 19.0)]
     summary = summarize(rows, [], {})
     assert [one.row.id for one in summary.rows] == ["a"]
-    (composed,) = summary.of("composed")
+    (composed,) = summary.groups_by("composed")
     assert composed.step.mape == pytest.approx(0.9)
     assert summary.all is not None
     assert summary.all.step.mape == pytest.approx(0.1)

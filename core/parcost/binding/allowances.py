@@ -110,7 +110,7 @@ def read_allowances(
         if wrong := _problem(match["said"], shape, comment, rules):
             problems.append(wrong)
         elif shape is not None:
-            start, end = extents.of(comment) if extents else _lines(comment)
+            start, end = extents.span(comment) if extents else _lines(comment)
             found.append(Allowance(shape["id"], shape["reason"], comment, start, end))
     return found, problems
 
@@ -172,7 +172,7 @@ class _Extents:
             for line in set(_ends(item.span)):
                 self._by_line.setdefault(line, []).append(item.span)
 
-    def of(self, comment: Span) -> tuple[int, int]:
+    def span(self, comment: Span) -> tuple[int, int]:
         """Return the start and end offset that a comment covers; an empty range without an item."""
         if _stands_alone(comment):
             return self._below(comment.start)

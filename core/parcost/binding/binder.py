@@ -213,20 +213,20 @@ class Binder(Binding):
                 raise BrokenError
             return self.objects[key]
         self.objects[key] = None
-        shared = self._shared(definition)
+        shared = self._share_key(definition)
         known = self.loader.made.get(shared) if shared else None
         if known:
             made, origins = known
             self.origins |= origins
         else:
-            made = self._made(definition)
+            made = self._build(definition)
         self.objects[key] = made
         if shared and not known and self._is_closed(definition):
             inside = [made, *self._inside(definition)]
             self.loader.made[shared] = made, {id(one): self.origins[id(one)] for one in inside}
         return made
 
-    def _made(self, definition: Definition) -> Any:
+    def _build(self, definition: Definition) -> Any:
         """Build and return the object of a definition, and record the origin of its attributes."""
         type_ = definition.type
         held: dict[str, Any] = {}
@@ -249,7 +249,7 @@ class Binder(Binding):
             else:
                 held[name], origins[name] = bound.held, bound.origin
         if missing:
-            self.diagnostics.append(self._missing(definition, missing))
+            self.diagnostics.append(self._report_missing(definition, missing))
         if broken:
             raise BrokenError
         if definition.header is not None:
@@ -258,7 +258,7 @@ class Binder(Binding):
         self.origins[id(made)] = origins
         return made
 
-    def _shared(
+    def _share_key(
         self, definition: Definition, within: tuple[int, ...] = ()
     ) -> tuple[Any, ...] | None:
         """Return the key under which studies share the object of *definition*; None if they cannot.
@@ -275,7 +275,7 @@ class Binder(Binding):
             return None
         key = definition.type.schema, definition.label, *(id(b) for b, _ in definition.layers)
         for target in self._references(definition):
-            other = target and self._shared(target, (*within, id(definition)))
+            other = target and self._share_key(target, (*within, id(definition)))
             if not other:
                 return None
             key = *key, other
@@ -300,7 +300,7 @@ class Binder(Binding):
                 node, module = definition.attributes[name]
                 if ("imported", id(node)) in module.literals:
                     continue
-                if field.kind == "reference":  # `_shared` has followed it
+                if field.kind == "reference":  # `_share_key` has followed it
                     continue
             elif field.kind == "children" or defaults.plain_default(type_.schema, name):
                 continue
@@ -317,7 +317,7 @@ class Binder(Binding):
                 yield self.object(child)
                 yield from self._inside(child)
 
-    def _missing(self, definition: Definition, names: list[str]) -> Diagnostic:
+    def _report_missing(self, definition: Definition, names: list[str]) -> Diagnostic:
         listed = ", ".join(f"`{name}`" for name in names)
         docs = [f"`{n}`: {definition.type.fields[n].doc}" for n in names]
         for group, text in definition.type.any_of.items():
@@ -358,7 +358,7 @@ class Binder(Binding):
         if key in self._given:
             node = self._given[key]
             origin = Origin("set", node.span)
-            bound = self._guarded(definition, name, node, self.module, origin)
+            bound = self._bind_value(definition, name, node, self.module, origin)
         elif name in definition.attributes:
             bound = self._file_value(definition, name)
         else:
@@ -374,7 +374,7 @@ class Binder(Binding):
         if known is not None:
             return known
         origin = Origin(how, node.span, *_provenance(node, definition))
-        bound = self._guarded(definition, name, node, module, origin)
+        bound = self._bind_value(definition, name, node, module, origin)
         if is_literal(node, definition.type.fields[name], bound):
             module.literals[how, id(node)] = bound
         return bound
@@ -390,7 +390,7 @@ class Binder(Binding):
         node, origin = defaults.expression(type_.kind, name, type_.defaults[name])
         if type_.fields[name].kind == "reference":
             origin = evolve(origin, reason=self._only_block(type_.defaults[name]))
-        return self._guarded(definition, name, node, self.module, origin)
+        return self._bind_value(definition, name, node, self.module, origin)
 
     def _only_block(self, kind: str) -> str:
         """Return the reason for a default reference, "the only KIND"; "" if there are others."""
@@ -400,7 +400,7 @@ class Binder(Binding):
         own = any(module is self.module for _, module in found[0].layers)
         return f"the only {kind}" if own else f"the only {kind} that is imported"
 
-    def _guarded(
+    def _bind_value(
         self,
         definition: Definition,
         name: str,

@@ -190,9 +190,9 @@ def _quantity(
     if not isinstance(value, v.Quantity):
         raise SpecError([_not_a_number(node, value, field)])
     if value.dimension != field.dimension:
-        value = _converted(node, value, field)
+        value = _convert(node, value, field)
     if node.qualifiers or field.must_qualify:
-        value, said = _qualified(expressions, node, value, scope, field)
+        value, said = _apply_qualifier(expressions, node, value, scope, field)
         origin = evolve(origin, word=said)
     number = value.number
     if field.whole and origin.how == "default" and isinstance(number, float) and number % 1:
@@ -261,7 +261,7 @@ def _items_with_unit(node: s.Attribute, wanted: Dimension) -> str | None:
     return f"write the unit of each item: `[{items}]`"
 
 
-def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
+def _convert(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
     name, span = node.name.text, node.value.span
     wanted = field.dimension
     if wanted == RATE and value.dimension == BIT_RATE:
@@ -291,7 +291,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
     raise error_at("wrong-dimension", message, span, f"this is {v.describe(value)}", help=hint)
 
 
-def _qualified(
+def _apply_qualifier(
     expressions: Expressions, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
 ) -> tuple[v.Quantity, str]:
     """Return *value* scaled by its qualifier, and the qualifier ("" if there is none)."""

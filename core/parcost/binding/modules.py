@@ -275,7 +275,7 @@ class Loader:
         if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
             tree, found = parse(source)
             if all(name.endswith(sources.SUFFIX) for name in reading.files):
-                found += reading.unused([source.name])
+                found += reading.unused_warnings([source.name])
         else:
             file = self.read_foreign(source, path, reading)
             source, tree, beside, found = file.source, file.tree, file.beside, [*file.diagnostics]

@@ -106,7 +106,7 @@ def first_failure(check: Check) -> int:
 
 
 def _message(check: Check, point: int) -> CheckMessage:
-    inputs = {name: _at(value, point) for name, value in check.inputs.items()}
+    inputs = {name: _value_at(value, point) for name, value in check.inputs.items()}
     return CheckMessage(
         message=check.message.format(**inputs),
         help=check.help.format(**inputs) if check.help else None,
@@ -114,12 +114,12 @@ def _message(check: Check, point: int) -> CheckMessage:
     )
 
 
-def _at(value: Any, point: int) -> Any:
+def _value_at(value: Any, point: int) -> Any:
     if isinstance(value, (str, bool, int)) or value is None:
         return value
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 1e18 else value
     if hasattr(value, "ndim"):
         flat = value.reshape(-1)
-        return _at(float(flat[min(point, len(flat) - 1)]), 0)
+        return _value_at(float(flat[min(point, len(flat) - 1)]), 0)
     return value

@@ -408,7 +408,7 @@ class _Writer:
                 found = f"{found} / {self.factor()}"
             elif token == "*" or token not in _ENDS:
                 self.at += token == "*"
-                found = self.multiplied(found, self.factor())
+                found = self.multiply(found, self.factor())
             else:
                 return found
 
@@ -488,7 +488,7 @@ class _Writer:
 
     # --- what is written ----------------------------------------------------------------
 
-    def multiplied(self, one: str, other: str) -> str:
+    def multiply(self, one: str, other: str) -> str:
         return f"{one}{self.times}{other}"
 
     def number(self, token: str) -> str:
@@ -586,7 +586,7 @@ class _Numbers(_Writer):
         )
         return written if below else "infinity" if above else "0"
 
-    def multiplied(self, one: str, other: str) -> str:
+    def multiply(self, one: str, other: str) -> str:
         both_brackets = other.startswith("(") and not one[-1:].isalnum()
         plain = other.startswith("(") and one.isdigit()
         return f"{one} {other}" if plain or both_brackets else f"{one}{self.times}{other}"

@@ -50,7 +50,7 @@ class ImportOptions:
         """A hash key of the options, as texts; empty for a plain spec."""
         return () if self == PLAIN else tuple(map(repr, astuple(self)))
 
-    def unused(
+    def unused_warnings(
         self, names: Sequence[str], has_effect: Callable[[ImportOptions], bool] = lambda _: False
     ) -> Iterator[Diagnostic]:
         """Yield a warning for each option without effect on the files *names*.

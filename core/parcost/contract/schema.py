@@ -374,24 +374,24 @@ def change_values(
     """
     made: dict[int, Any] = {}
 
-    def of(value: Any) -> Any:
+    def change_one(value: Any) -> Any:
         if value.__class__ in SCALARS:
             return value
         if isinstance(value, tuple):
             if SCALARS.issuperset(map(type, value)):
                 return value
-            items = tuple(of(item) for item in value)
+            items = tuple(change_one(item) for item in value)
             return value if all(a is b for a, b in zip(items, value, strict=True)) else items
         if not hasattr(type(value), "__block__"):
             return value
         if id(value) not in made:
             held = vars(value)
-            new = {name: change(of(inner), name, value) for name, inner in held.items()}
+            new = {name: change(change_one(inner), name, value) for name, inner in held.items()}
             same = all(new[name] is inner for name, inner in held.items())
             made[id(value)] = value if same else on_axes(value, new, {})
         return made[id(value)]
 
-    return {schema: tuple(map(of, found)) for schema, found in blocks.items()}
+    return {schema: tuple(map(change_one, found)) for schema, found in blocks.items()}
 
 
 def _on_axis(block: object, name: str) -> Any:

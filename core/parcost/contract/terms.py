@@ -145,7 +145,7 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
             self._hash = hash((self.function, self.arguments))
         return self._hash
 
-    def of(self, study: Any) -> Any:
+    def for_study(self, study: Any) -> Any:
         """Return the number of occurrences on each virtual stage of *study*."""
         return study.query(self.function, *self.arguments)
 

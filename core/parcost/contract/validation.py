@@ -203,15 +203,15 @@ def _declarations(hook: str, class_: Any) -> Declarations | None:
 
 
 def _guarded_objective(objective: Objective, blame: Blame) -> Sequence[Objective]:
-    cost = _guarded(objective.cost, f"the cost of `{objective.name}`", "numbers", blame)
-    value = _guarded(objective.value, f"the value of `{objective.name}`", "numbers", blame)
+    cost = _guard(objective.cost, f"the cost of `{objective.name}`", "numbers", blame)
+    value = _guard(objective.value, f"the value of `{objective.name}`", "numbers", blame)
     return [evolve(objective, cost=cost, value=value)]
 
 
 def _guarded_goal(goal: Goal, blame: Blame) -> Sequence[Goal]:
     limits = [
         evolve(
-            limit, holds=_guarded(limit.holds, f"the limit `{limit.says}`", "true and false", blame)
+            limit, holds=_guard(limit.holds, f"the limit `{limit.says}`", "true and false", blame)
         )
         for limit in goal.limits
     ]
@@ -259,7 +259,7 @@ _PARTS: Mapping[str, Callable[[Any, Blame], Sequence[Any]]] = {
 }
 
 
-def _guarded(function: Callable[..., Any], what: str, expected: str, blame: Blame) -> Any:
+def _guard(function: Callable[..., Any], what: str, expected: str, blame: Blame) -> Any:
     """Return *function* with checks: if it fails or its result is invalid, the error names *what*.
 
     *expected* is "numbers" or "true and false": one for all inputs, or one for each. The result for

@@ -351,7 +351,7 @@ def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Seque
         position[d] = i
     if waiting:
         stuck = [
-            f"device {d} is at {_at(lists[d][position[d]])} and waits for "
+            f"device {d} is at {_name_entry(lists[d][position[d]])} and waits for "
             + words(("BF"[need < half], need % half // virtual, need % virtual))
             for d, need in sorted((d, need) for need, d in waiting.items())
         ]
@@ -432,5 +432,5 @@ def words(op: Key) -> str:
     return f"{kind} of micro-batch {micro_batch} on stage {stage}"
 
 
-def _at(entry: Entry) -> str:
+def _name_entry(entry: Entry) -> str:
     return " and ".join(map(words, ops_of(entry)))

@@ -138,7 +138,7 @@ def hop_lines(
 
     *makespans* are the makespans in seconds with the first 0, 1, ... edges.
     """
-    messages = device.of(lambda d: plan.by_order(lambda o: float(sum(o.sent[d].values()))))
+    messages = device.select(lambda d: plan.by_order(lambda o: float(sum(o.sent[d].values()))))
     lines: list[LedgerLine] = []
     for i, (plugin, edge) in enumerate(edges):
         exposed = maximum(makespans[i + 1] - makespans[i], 0.0)
@@ -183,7 +183,7 @@ def _message_seconds(edge: Edge, plan: PipelinePlan, device: MaximumChoice, mess
     def waiting_seconds(d: int) -> Real:
         return total(_messages(plan, d, way) * seconds for way, seconds in slowest.items())
 
-    return device.of(waiting_seconds)
+    return device.select(waiting_seconds)
 
 
 def _messages(plan: PipelinePlan, d: int, way: tuple[int, int]) -> Real:

@@ -16,10 +16,10 @@ class MaximumChoice:
     index: Any
     cases: tuple[int, ...]  # those that occur
 
-    def of(self, value: Callable[[int], Real]) -> Real:
+    def select(self, value: Callable[[int], Real]) -> Real:
         """Return ``value(index)`` for the chosen index, element by element.
 
-        >>> MaximumChoice(1, (1,)).of(lambda case: (10.0, 20.0)[case])
+        >>> MaximumChoice(1, (1,)).select(lambda case: (10.0, 20.0)[case])
         20.0
         """
         chosen = value(self.cases[0])

@@ -152,7 +152,7 @@ class DeviceMemory:
             found[i] = found[i] + kept[same]
         return found
 
-    def at(self, d: int, moment: Moment, alive: AliveCounts) -> Real:
+    def bytes_on(self, d: int, moment: Moment, alive: AliveCounts) -> Real:
         """Return the bytes of device *d* at a *moment* with *alive* micro-batches in flight."""
         steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
         if moment not in _LIVING:

@@ -95,7 +95,7 @@ class PlanPairs:
         """The seconds of each pair, by virtual stages."""
         return {both: pair.seconds for both, pair in self._found.items()}
 
-    def of(self, forward: int, backward: int) -> PairTimes:
+    def find(self, forward: int, backward: int) -> PairTimes:
         """Return the pair of an F and a BW on these virtual stages."""
         return self._found[forward, backward]
 

@@ -99,7 +99,7 @@ def reduce(
         ideal_seconds=busy,
         makespan_seconds=timelines[-1].seconds,
         flops=pipeline.micro_batches
-        * device.of(lambda d: total(plan.shares[k] * loads[k].flops for k in plan.held[d])),
+        * device.select(lambda d: total(plan.shares[k] * loads[k].flops for k in plan.held[d])),
         memory_bytes=full.bytes_,
         memory_lines=full.lines,
         memory_device=full.device,
@@ -125,9 +125,9 @@ def _run(
     plan = PipelinePlan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
     sound = _valid_terms("terms", terms, pipeline, faults)
-    works = sorted(_of(Work, sound), key=lambda p: (PASSES.index(p[1].pass_), p[1].name))
-    edges = sorted(_of(Edge, sound), key=lambda p: p[1].name)
-    onces = sorted(_of(Once, sound), key=lambda p: (WHENS.index(p[1].when), p[1].name))
+    works = sorted(_instances(Work, sound), key=lambda p: (PASSES.index(p[1].pass_), p[1].name))
+    edges = sorted(_instances(Edge, sound), key=lambda p: p[1].name)
+    onces = sorted(_instances(Once, sound), key=lambda p: (WHENS.index(p[1].when), p[1].name))
     alike = kinds([*(work for _, work in works), *(once for _, once in onces)], stages)
     alone = [term for _, term in works]
     split = _split(plan)
@@ -182,7 +182,7 @@ def _alive(plan: PipelinePlan, x: int) -> Real:
     return plan.by_order(lambda order: float(max(order.alive[k] for k in copies)))
 
 
-def _of(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
+def _instances(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
     return ((plugin, term) for plugin, term in stamped if isinstance(term, wanted))
 
 

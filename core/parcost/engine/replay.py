@@ -151,11 +151,11 @@ class PipelinePlan:
         its *releases*. Without *spans*, *starts* and *ends* may be left empty.
         """
         blocked = self.pipeline.blocking and any_of(reduce(maximum, hops_of(hop)) > 0)
-        if not releases and not blocked and (found := self._closed(times, hop, spans)):
+        if not releases and not blocked and (found := self._closed_timeline(times, hop, spans)):
             return found
         return self._replay(times, hop, releases, spans)
 
-    def _closed(self, times: Times, hop: Hop, spans: bool) -> Timeline | None:
+    def _closed_timeline(self, times: Times, hop: Hop, spans: bool) -> Timeline | None:
         schedule = self.schedule
         if isinstance(hop, tuple) and not schedule.hop_by_boundary:
             return None

@@ -84,7 +84,7 @@ class StageTimes:
 
 def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) -> Real:
     """Return the number of occurrences of *term* on a device."""
-    return device.of(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
+    return device.select(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
 
 
 class TermGroup:
@@ -159,7 +159,7 @@ class TermGroup:
 
     def outlasts(self, fill: TermGroup, timeline: Timeline) -> Real:
         """Return the seconds by which the group, with *fill* before it, ends after the pipeline."""
-        return _outlasting(self, fill, timeline)[0] if self.terms else 0.0
+        return _excess(self, fill, timeline)[0] if self.terms else 0.0
 
     def cost(self, exposed: Real, lateness: Sequence[Real]) -> GroupCost:
         """Return the *exposed* seconds divided among the terms of the device with most *lateness*.
@@ -284,12 +284,10 @@ def _drain(group: TermGroup, fill: TermGroup, timeline: Timeline) -> GroupCost:
     """Return the cost of the group after the pipeline, which *fill* has delayed."""
     if not group.terms:
         return NOTHING
-    return group.cost(*_outlasting(group, fill, timeline))
+    return group.cost(*_excess(group, fill, timeline))
 
 
-def _outlasting(
-    group: TermGroup, fill: TermGroup, timeline: Timeline
-) -> tuple[Real, Sequence[Real]]:
+def _excess(group: TermGroup, fill: TermGroup, timeline: Timeline) -> tuple[Real, Sequence[Real]]:
     """Return the seconds by which the group ends after the pipeline, in total and per device."""
     lateness: list[Real] = []
     crowds = _busiest_seconds(group.run, fill, group)

@@ -324,7 +324,7 @@ def count_answers(
 def row_count(study: SpecStudy, row: StageCounts) -> tuple[Any, str | CallError]:
     """Return the counts of *row* on each virtual stage, or else the error of its function."""
     try:
-        counts = call(row.of, study, passing=ParcostError)
+        counts = call(row.for_study, study, passing=ParcostError)
         count = call(plain_count, counts)
     except CallError as error:
         return None, error

@@ -77,9 +77,9 @@ class _Line:
     def text(self) -> str:
         """The text of the line in the output."""
         at = self.relation
-        text = _spaced(self.tokens[:at])
+        text = _join_tokens(self.tokens[:at])
         if at is not None:
-            text = f"{text:<{self.column}} {_spaced(self.tokens[at:])}"
+            text = f"{text:<{self.column}} {_join_tokens(self.tokens[at:])}"
         return "  " * self.depth + "  ".join(filter(None, (text, self.remark)))
 
 
@@ -130,7 +130,7 @@ class _Layout:
                 break
             if depth == 0:
                 whole = [*self.line.tokens, *self.tokens[at + 1 : end + 1]]
-                if len(_spaced(whole)) > room:
+                if len(_join_tokens(whole)) > room:
                     break
                 self.line.tokens = whole
                 return end
@@ -181,7 +181,7 @@ def _align(lines: list[_Line]) -> None:
     for line in [*lines, _Line(0)]:
         at = line.relation
         if run and (at is None or line.blank_before or line.depth != run[0].depth):
-            column = max(len(_spaced(other.tokens[: other.relation])) for other in run)
+            column = max(len(_join_tokens(other.tokens[: other.relation])) for other in run)
             for other in run:
                 other.column = column
             run = []
@@ -189,7 +189,7 @@ def _align(lines: list[_Line]) -> None:
             run.append(line)
 
 
-def _spaced(tokens: Sequence[_Token]) -> str:
+def _join_tokens(tokens: Sequence[_Token]) -> str:
     """Return *tokens* joined with the canonical blanks."""
     text, previous, tight = "", "", True
     for at, (kind, written) in enumerate(tokens):

@@ -120,7 +120,7 @@ class ParserState:
             states.append(states[-1][origin])
         return False
 
-    def accepted(self) -> set[str]:
+    def next_tokens(self) -> set[str]:
         """Return every kind of token that could come next."""
         return {k for k in self.states[-1] if k and k.isupper() and self.accepts(k)}
 

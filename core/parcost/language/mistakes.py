@@ -93,7 +93,7 @@ def _unclosed_block(stop: Stop) -> int | None:
     if stop.kind != "END" or not braces or not stop.between_items():
         return None
     stop.unwind()
-    crooked = _crooked(stop, braces[-1], stop.machine.values[-1])
+    crooked = _find_missing_brace(stop, braces[-1], stop.machine.values[-1])
     several = f"{len(braces)} blocks are open at the end of the file"
     stop.report(
         "this block is never closed",
@@ -198,7 +198,7 @@ def _closer(bracket: Token) -> str:
     return f"`{_CLOSERS[bracket.lastgroup or '']}`"
 
 
-def _crooked(stop: Stop, brace: Token, items: list[s.Item]) -> tuple[Span, str] | None:
+def _find_missing_brace(stop: Stop, brace: Token, items: list[s.Item]) -> tuple[Span, str] | None:
     """Return the place where a ``}`` is missing, judged by the indentation, or None."""
     indent = _indent(stop, brace.start())
     for item in items:

@@ -57,7 +57,7 @@ def _resume(stop: Stop) -> int:
         go_on = mistake(stop)
         if go_on is not None:
             return go_on
-    accepted, kind, text = machine.accepted(), stop.kind, stop.token[0]
+    accepted, kind, text = machine.next_tokens(), stop.kind, stop.token[0]
     before = stop.tokens[stop.at - 1][0] if stop.at else ""
     stop.report(
         f"unexpected {describe_token(kind, text)}",

@@ -104,11 +104,11 @@ class Plugins:
         loaded = tuple(parts.found[name] for name in sorted(parts.found))
         unloadable = (*self.unloadable, *parts.broken)
         made = Plugins(loaded, unloadable, self.left_out, self.files)
-        for fault in (*parts.broken, *made.registry.faults, *self._unnamed(made.registry)):
+        for fault in (*parts.broken, *made.registry.faults, *self._check_offers(made.registry)):
             self.note(fault)
         return made
 
-    def _unnamed(self, registry: Registry) -> Iterator[Fault]:
+    def _check_offers(self, registry: Registry) -> Iterator[Fault]:
         """Yield a fault for each hook of a deferred part that ``OFFERS`` of its package omits."""
         parts = {part.plugin.name: part for part in self.deferred}
         for hook, answers in registry.hooks.items():

@@ -267,7 +267,7 @@ def _name(hook: str, thing: Any) -> str:
     if isinstance(thing, Record) and (wrong := problem(thing)):
         raise OfferError(wrong)
     for method in _ONE_ARGUMENT if hook == "schedules" else ():
-        if _required(_members(thing)[method]) > 2:
+        if _count_required(_members(thing)[method]) > 2:
             now = "now takes one object with stages, chunks, micro-batches and times"
             raise OfferError(_former(thing, f"`{method}` {now}"))
     for former in _FORMER_TEXTS if hook == "collectives" else ():
@@ -298,7 +298,7 @@ def _members(thing: Any) -> Mapping[str, Any]:
     return {name: value for members in (*kinds, own) for name, value in members.items()}
 
 
-def _required(method: Any) -> int:
+def _count_required(method: Any) -> int:
     """Return the number of required arguments of a method, with self; 0 if it is not a function."""
     if not isinstance(method, FunctionType):
         return 0

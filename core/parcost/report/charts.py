@@ -10,7 +10,7 @@ from parcost.contract.formulas import Formula
 from parcost.language.escapes import escape_line
 from parcost.language.json_encoding import plain_data
 from parcost.language.numbers import quantity
-from parcost.report.formulas import filled, fractions
+from parcost.report.formulas import fractions, substitute
 from parcost.report.rows import rows
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def formula_text(of: Formula, *, numbers: bool = True) -> str:
     """Return a formula in symbols, with its numbers, and its source."""
     text = fractions(of.shown)
-    in_numbers = filled(of) if numbers and of.is_expression else ""
+    in_numbers = substitute(of) if numbers and of.is_expression else ""
     if in_numbers and in_numbers != text and len(in_numbers) <= _MOST_DRAWN:
         text = f"{text} = {in_numbers}"
     return f"{text} ({of.source})" if of.source else text

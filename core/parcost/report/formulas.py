@@ -25,14 +25,14 @@ _PRINTED = 1e-3  # of the value
 _JOINING = re.compile(r" [-+<>=?:]|[<>=]= ")  # what a fraction would tear apart
 
 
-def filled(of: Formula, write: Callable[..., str] = quantity) -> str:
+def substitute(of: Formula, write: Callable[..., str] = quantity) -> str:
     """Return the expression of a formula with each symbol replaced by its number.
 
     >>> from parcost.contract.formulas import formula
     >>> f = formula("2 (P - 1) n / (P B), ring", P=8.0, n=(2.0**20, "B"), B=(450e9, "B/s"))
-    >>> filled(f)
+    >>> substitute(f)
     '2 (8 - 1) x 1 MiB / (8 x 450 GB/s)'
-    >>> filled(formula("T - U", T=(20.9124, "s"), U=(20.8809, "s")))  # as many digits as it needs
+    >>> substitute(formula("T - U", T=(20.9124, "s"), U=(20.8809, "s")))  # all digits it needs
     '20.9124 s - 20.8809 s'
     """
     if of.is_expression and (digits := _digits(of, write)) > _DIGITS[0]:

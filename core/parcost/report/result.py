@@ -203,7 +203,7 @@ def point_count(result: Result) -> int:
     return len(result.study.axes[0][1]) if result.study.axes else 1
 
 
-def at(value: Any, point: int) -> Any:
+def value_at(value: Any, point: int) -> Any:
     """Return the value of a number or array at one point, as a plain number."""
     if not hasattr(value, "ndim") or value.ndim == 0:
         return value.item() if hasattr(value, "item") else value

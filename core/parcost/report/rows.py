@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from parcost.contract.checks import check_message
 from parcost.language.diagnostics import Severity
 from parcost.report.figures import select
-from parcost.report.result import Result, at, point_count
+from parcost.report.result import Result, point_count, value_at
 from parcost.report.verdict import INVALID, verdict
 
 #: Swept attributes by name, with their values.
@@ -47,9 +47,9 @@ def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:
     found = []
     figures = select(result, wanted) if wanted else [figure for _, figure in result.figures]
     for i in range(point_count(result)):
-        feasible = bool(at(result.feasible, i))
+        feasible = bool(value_at(result.feasible, i))
         row = _point(result, i)
-        row |= {f.name: at(f.value, i) for f in figures}
+        row |= {f.name: value_at(f.value, i) for f in figures}
         row["verdict"] = verdict(result, i)
         row["feasible"] = feasible
         row["reason"] = "" if feasible else _reasons(result, i)
@@ -63,7 +63,7 @@ def _refusal(reasons: Sequence[str]) -> dict[str, Any]:
 
 
 def _point(result: Result, i: int) -> dict[str, Any]:
-    return {**result.at, **{name: at(values, i) for name, values in result.study.axes}}
+    return {**result.at, **{name: value_at(values, i) for name, values in result.study.axes}}
 
 
 def _reasons(result: Result, i: int) -> str:
@@ -71,7 +71,7 @@ def _reasons(result: Result, i: int) -> str:
     messages = [
         check_message(check, i).message
         for check in result.outcome.failed
-        if check.severity == "error" and not at(check.holds, i)
+        if check.severity == "error" and not value_at(check.holds, i)
     ]
     return "; ".join(messages)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parcost.report.result import at
+from parcost.report.result import value_at
 
 if TYPE_CHECKING:
     from parcost.contract.checks import Check
@@ -28,20 +28,19 @@ def verdict(result: Result, point: int = 0) -> str:
     errors = [
         check
         for check in result.outcome.failed
-        if check.severity == "error" and not at(check.holds, point)
+        if check.severity == "error" and not value_at(check.holds, point)
     ]
     if any(not check.verdict for check in errors):
         return INVALID
     if named is not None:
         return named.verdict
-    return FITS if at(result.feasible, point) else NOT_JUDGED
+    return FITS if value_at(result.feasible, point) else NOT_JUDGED
 
 
 def deciding_check(result: Result, point: int = 0) -> Check | None:
     """Return the failed rule that names the verdict of a point, errors first; None without one."""
     if result.outcome is None:
         return None
-    named = [
-        check for check in result.outcome.failed if check.verdict and not at(check.holds, point)
-    ]
+    failed = (check for check in result.outcome.failed if check.verdict)
+    named = [check for check in failed if not value_at(check.holds, point)]
     return min(named, key=lambda check: check.severity != "error", default=None)

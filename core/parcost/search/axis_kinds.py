@@ -37,7 +37,7 @@ class AxisKinds:
     choices: list[Axis] = field(factory=list)
 
     @classmethod
-    def of(cls, scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> AxisKinds:
+    def sort(cls, scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> AxisKinds:
         """Return *axes* sorted by kind."""
         found, hidden = cls(), condition_names(scenario)
         _validate(scenario, study, axes)
@@ -90,7 +90,7 @@ def _with_values(scenario: Scenario, study: SpecStudy, axis: Axis) -> Iterable[S
         settings = _settings(study, axis)
         return [scenario.replace({axis.attribute: value}).first for value in settings]
     variants = Variants(study, [choice_of(scenario, study, axis)])
-    return [variants.at((i,)) for i in range(len(axis.values))]
+    return [variants.study_of((i,)) for i in range(len(axis.values))]
 
 
 def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bool]:

@@ -125,7 +125,7 @@ def _replay_result(
     seconds, bytes_, fits = replay_layouts(scored, where)
     for i, (step, held, runs) in enumerate(zip(seconds, bytes_, fits, strict=True)):
         index = tuple(int(axis[i]) for axis in where)
-        broken = [limit.says for limit in limits if not _at(limit.holds(step, held), index)]
+        broken = [limit.says for limit in limits if not _element(limit.holds(step, held), index)]
         if not runs:
             found.unfit += 1
             continue
@@ -138,12 +138,12 @@ def _replay_result(
             for k, v in values.items()
             if k in structure.degrees or (k in structure.values and isinstance(v, (int, float)))
         )
-        cost = float(_at(objective.cost(step), index))
+        cost = float(_element(objective.cost(step), index))
         found.cheaper = found.cheaper or cost < costs[i] - ALIKE * abs(costs[i])
         layout = SearchedLayout(
             values=values,
             cost=cost,
-            value=float(_at(objective.value(cost), index)),
+            value=float(_element(objective.value(cost), index)),
             seconds=float(step),
             bytes_=float(held),
         )
@@ -151,7 +151,7 @@ def _replay_result(
     return found
 
 
-def _at(value: Any, index: Sequence[int]) -> Any:
+def _element(value: Any, index: Sequence[int]) -> Any:
     """Return the element of an array over combinations of degrees at one layout."""
     found = np.atleast_1d(value)
     return found[index[-1] if found.shape[-1] > 1 else 0]

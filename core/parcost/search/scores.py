@@ -372,7 +372,7 @@ class Scores:
     def _pipeline(self, place: int, index: int, points: NDArray[np.intp]) -> Pipeline:
         """Return the pipeline of a structure by a schedule, at some of its *points*."""
         if (place, index) not in self._pipelines:
-            study = self.group.structures[place].variants.at(self._where(index))
+            study = self.group.structures[place].variants.study_of(self._where(index))
             self._pipelines[place, index] = study.pipeline
         found = self._pipelines[place, index]
         return evolve(found, micro_batches=at_points(found.micro_batches, points))

@@ -254,7 +254,7 @@ class Space:
             cut = {c.name: c.values[i] for c, i in zip(cuts, place, strict=True)}
             yield Structure(
                 values={**at, **cut},
-                whole=_having(study, cuts, place),
+                whole=_with_choices(study, cuts, place),
                 kept=np.arange(count),
                 choices=choices,
                 legal=np.broadcast_to(everything, (*everything.shape[:-1], count)),
@@ -277,7 +277,7 @@ def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
     return [values[i] for i in order]
 
 
-def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -> SpecStudy:
+def _with_choices(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -> SpecStudy:
     """Return *study* with each of *choices* set to the value at its position in *place*."""
     if not choices:
         return study
@@ -470,7 +470,7 @@ def space(
     for axis in axes:
         _check_block(study, axis.attribute)
     written_out = [_axis_texts(scenario, study, axis) for axis in axes]
-    apart = AxisKinds.of(scenario, study, [axis for axis, _ in written_out])
+    apart = AxisKinds.sort(scenario, study, [axis for axis, _ in written_out])
     return Space(
         scenario=scenario,
         texts={axis.attribute: texts for axis, texts in written_out},

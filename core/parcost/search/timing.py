@@ -67,10 +67,10 @@ class ScheduleTimes:
         """
         exact: Mask
         terms = self._structure.stages.onces
-        closed, mask = self._closed()
-        timeline, known = self._spanned(closed, mask)
+        closed, mask = self._closed_form()
+        timeline, known = self._closed_timeline(closed, mask)
         if timeline is None:
-            timeline = Timeline(seconds=self._mixed(closed, mask), starts=(), ends=())
+            timeline = Timeline(seconds=self._makespan(closed, mask), starts=(), ends=())
             run = self._run(timeline)
             if terms["fill"] or terms["drain"]:
                 seconds, exact = self._between(run), False
@@ -88,7 +88,7 @@ class ScheduleTimes:
         )
         seconds = moved.seconds + drain.outlasts(fill, moved)
         if not all_of(known):
-            run = self._run(Timeline(seconds=self._mixed(closed, mask), starts=(), ends=()))
+            run = self._run(Timeline(seconds=self._makespan(closed, mask), starts=(), ends=()))
             seconds, exact = np.where(known, seconds, self._between(run)), exact & known
         return seconds + self._group("end", run).duration(), exact
 
@@ -124,7 +124,7 @@ class ScheduleTimes:
     def _group(self, when: When, run: PipelineRun) -> TermGroup:
         return self._structure.group(when, run)
 
-    def _closed(self) -> tuple[Real, Mask]:
+    def _closed_form(self) -> tuple[Real, Mask]:
         """Return the makespan in closed form in seconds, and where it is proven."""
         schedule = self.schedule
         uneven = isinstance(self.hop, tuple) and not schedule.hop_by_boundary
@@ -133,7 +133,7 @@ class ScheduleTimes:
         seconds, mask = closed_form(schedule, self._case)
         return seconds, mask & self._schedule_number(seconds, "closed_form", mask)
 
-    def _spanned(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
+    def _closed_timeline(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
         """Return the timeline with the spans of stages, or None, and where it holds."""
         found = spans(self.schedule, self._case) if any_of(mask) else None
         if found is None:
@@ -149,7 +149,7 @@ class ScheduleTimes:
         """The pipeline to be timed, as the input of the schedule."""
         return case_of(self.pipeline, self.times, self.hop, alike=self.alike)
 
-    def _mixed(self, seconds: Real, mask: Mask) -> Real:
+    def _makespan(self, seconds: Real, mask: Mask) -> Real:
         """Return the makespan in seconds where it is proven, and a lower bound elsewhere."""
         if mask is False:
             return self._bound()

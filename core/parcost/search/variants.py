@@ -62,7 +62,7 @@ _SUMMED = ("terms", "memory")  # hooks
 
 
 class Variants:
-    """The variants of *base*: ``at(combination)`` is a study; all of them share one memo."""
+    """The variants of *base*: ``study_of(combination)`` is a study; all of them share one memo."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Variants:
         """The number of values of each choice."""
         return tuple(len(choice.values) for choice in self.choices)
 
-    def at(self, combination: Combination) -> SpecStudy:
+    def study_of(self, combination: Combination) -> SpecStudy:
         """Return the study with the values of *combination*."""
         if combination not in self._studies:
             self._studies[combination] = self._study(combination)
@@ -220,7 +220,7 @@ class Variants:
         reads = Reads()
         token, checked = READS.set(reads), LEGAL.set(self.legal)
         try:
-            answer = self.at(combination).query(function, *arguments)
+            answer = self.study_of(combination).query(function, *arguments)
         finally:
             READS.reset(token)
             LEGAL.reset(checked)
@@ -340,7 +340,7 @@ class Variants:
 
     def _structures(self, combination: Combination) -> Sequence[SpecStudy]:
         """Return the study of each part for *combination*."""
-        return [part().at(combination) for part in self.parts]
+        return [part().study_of(combination) for part in self.parts]
 
     def _observe(self, value: Any, combination: Combination) -> Any:
         """Return *value* with its blocks replaced by blocks that record reads of choices.

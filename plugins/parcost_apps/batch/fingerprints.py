@@ -169,7 +169,7 @@ class Imports:
     packages: Mapping[str, Path]
     _known: dict[str, Import | None] = field(factory=dict)
 
-    def of(self, module: Module, path: str) -> list[Import] | None:
+    def find(self, module: Module, path: str) -> list[Import] | None:
         """Return the imports of the spec at *path*.
 
         None if they cannot be listed: an import is missing, and may exist next time, or lies
@@ -183,7 +183,7 @@ class Imports:
             if id(one) in done:
                 continue
             done.add(id(one))
-            left += _imported(one)
+            left += _list_imports(one)
             if any(d.id in _MISSED for d in one.diagnostics):
                 return None
             for place, text in one.beside.items():
@@ -228,7 +228,7 @@ def digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _imported(module: Module) -> list[Module]:
+def _list_imports(module: Module) -> list[Module]:
     selection = (other for other, _, _ in module.imported_blocks)
     return [*module.merged, *module.aliases.values(), *selection]
 

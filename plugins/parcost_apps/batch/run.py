@@ -121,9 +121,9 @@ class BatchRun:
                     group.future = self._submit(list(group.todo.values()), pool)
                 waiting.append(group)
                 while waiting and (len(waiting) > window or waiting[0].ready):
-                    yield from self._finished(waiting.popleft(), waiting, pool)
+                    yield from self._finish(waiting.popleft(), waiting, pool)
             while waiting:
-                yield from self._finished(waiting.popleft(), waiting, pool)
+                yield from self._finish(waiting.popleft(), waiting, pool)
             whole = True
         finally:
             self._close(waiting, pool, whole=whole)
@@ -141,7 +141,7 @@ class BatchRun:
                 group = _Group()
         yield group
 
-    def _finished(self, group: _Group, waiting: Sequence[_Group], pool: Pool) -> Iterator[Entry]:
+    def _finish(self, group: _Group, waiting: Sequence[_Group], pool: Pool) -> Iterator[Entry]:
         done: list[CachedResult] = []
         if group.future is not None:
             try:
@@ -181,7 +181,7 @@ class BatchRun:
                 if self._strikes == _STRIKES:
                     said = f"workers keep dying, the last by {error_text(again)}"
                     raise ExecutorError(said) from again
-                found.append(self._died(spec, again))
+                found.append(self._report_crash(spec, again))
                 if isinstance(again, BrokenExecutor):
                     pool.renew()
         for other in waiting:
@@ -189,7 +189,7 @@ class BatchRun:
                 other.future = self._submit(list(other.todo.values()), pool)
         return found
 
-    def _died(self, spec: Spec, error: BaseException) -> CachedResult:
+    def _report_crash(self, spec: Spec, error: BaseException) -> CachedResult:
         from parcost_apps.batch.cache import CachedResult
         from parcost_apps.batch.entries import entry_of
 

@@ -121,7 +121,7 @@ class Worker:
     ) -> CachedResult:
         """Return the result in its cached form; without a key if its imports cannot be listed."""
         module = scenario.module
-        needed = self._imports.of(module, spec.path)
+        needed = self._imports.find(module, spec.path)
         if needed is None:
             return CachedResult(entries)
         text, found = module.source.text, spec.in_directory

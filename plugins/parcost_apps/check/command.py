@@ -57,7 +57,7 @@ def command(
         paths_checked.setdefault(spec.path, []).extend(new.values())
         found |= new
     if given.study is None and not given.values:
-        for path, unused in switched_off.unused(session):
+        for path, unused in switched_off.unused_warnings(session):
             paths_checked[path].append(unused)
             found[key(unused)] = unused
     _write(paths_checked, switched_off.suppressions, format_, session)

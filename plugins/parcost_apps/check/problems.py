@@ -23,7 +23,7 @@ def problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagno
 
     Warnings that the spec switches off are included: see :class:`Suppressions`.
     """
-    return _problems(path, scenario, _checked)
+    return _problems(path, scenario, _check_study)
 
 
 def problems_of_binding(path: str, scenario: Scenario | Rejection) -> Sequence[Diagnostic]:
@@ -48,7 +48,7 @@ def _problems(
     return explained.diagnostics, checked.exit_code
 
 
-def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
+def _check_study(scenario: Scenario) -> Sequence[Diagnostic]:
     """Return the problems of a bound study, and errors in its search block."""
     found = scenario.judge()
     study = scenario.first
@@ -98,7 +98,7 @@ class Suppressions:
         self._allowances[path] = scenario.module.allowances
         return kept
 
-    def unused(self, session: Session) -> Iterator[tuple[str, Diagnostic]]:
+    def unused_warnings(self, session: Session) -> Iterator[tuple[str, Diagnostic]]:
         """Yield a warning, with its file, for each allowance without effect.
 
         Rules that need the outcome of a step are not evaluated here, so their allowances are

@@ -38,7 +38,7 @@ class OutputFile(WholeTarget):
         self._file: WholeFile | None = None
         if name is not None:
             _check_no_input(name)
-            with self._complaining():
+            with self._name_in_errors():
                 self._file = WholeFile(Path(name))
 
     def put(self, text: str) -> None:
@@ -46,7 +46,7 @@ class OutputFile(WholeTarget):
         if self._file is None:
             put(text, self._interrupts)
             return
-        with self._complaining():
+        with self._name_in_errors():
             self._file.put(text)
         if self._interrupts is not None:
             self._interrupts.check()
@@ -54,7 +54,7 @@ class OutputFile(WholeTarget):
     def save_with(self, save: Callable[[Path], None]) -> None:
         """Let *save* write the file instead of :meth:`put`."""
         assert self._file is not None
-        with self._complaining():
+        with self._name_in_errors():
             self._file.save_with(save)
 
     def paper(self) -> Paper:
@@ -66,7 +66,7 @@ class OutputFile(WholeTarget):
         if self._interrupts is not None:
             self._interrupts.check()
         if self._file is not None:
-            with self._complaining():
+            with self._name_in_errors():
                 self._file.finish()
 
     def abandon(self) -> None:
@@ -74,8 +74,8 @@ class OutputFile(WholeTarget):
         if self._file is not None:
             self._file.abandon()
 
-    def _complaining(self) -> AbstractContextManager[None]:
-        return _complaining(str(self.name))
+    def _name_in_errors(self) -> AbstractContextManager[None]:
+        return _name_in_errors(str(self.name))
 
 
 class OutputFolder(WholeTarget):
@@ -88,7 +88,7 @@ class OutputFolder(WholeTarget):
         self.name = name
         self._beside: Temporary | None = None
         path = Path(name)
-        with _complaining(name):
+        with _name_in_errors(name):
             if path.is_dir() and any(path.iterdir()):
                 raise click.UsageError(
                     f"`--out {name}` is a folder that is not empty: name a new one"
@@ -100,13 +100,13 @@ class OutputFolder(WholeTarget):
     def save_with(self, save: Callable[[Path], None]) -> None:
         """Let *save* write its files into the folder."""
         assert self._beside is not None
-        with _complaining(self.name):
+        with _name_in_errors(self.name):
             save(self._beside.path)
 
     def finish(self) -> None:
         """Move the complete folder into place."""
         assert self._beside is not None
-        with _complaining(self.name):
+        with _name_in_errors(self.name):
             self._beside.path.chmod(0o777 & ~umask())
             self._beside.replace(Path(self.name))
             self._beside = None
@@ -135,7 +135,7 @@ def _is_same_file(one: str, other: str) -> bool:
 
 
 @contextmanager
-def _complaining(name: str) -> Iterator[None]:
+def _name_in_errors(name: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:

@@ -33,7 +33,7 @@ def protect_process() -> None:
     own = os.getpid()
     for name, reason in _REASONS.items():
         if hasattr(os, name):
-            setattr(os, name, _closed(own, name, getattr(os, name), reason))
+            setattr(os, name, _reject(own, name, getattr(os, name), reason))
     limit = sys.setrecursionlimit
 
     def set_limit(number: int, /) -> None:
@@ -55,7 +55,7 @@ def changed_state() -> Iterator[None]:
         _open.is_open = False
 
 
-def _closed(own: int, name: str, function: Callable[..., Any], reason: str) -> Callable[..., Any]:
+def _reject(own: int, name: str, function: Callable[..., Any], reason: str) -> Callable[..., Any]:
     """Return a function that raises an error in the process *own*."""
 
     def raise_error(*arguments: Any, **named: Any) -> Any:

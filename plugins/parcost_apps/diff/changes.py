@@ -124,15 +124,15 @@ def compare(name: str, before: Report, after: Report) -> Iterator[StudyChange]:
 def _points(name: str, before: Report, after: Report) -> Iterator[StudyChange]:
     changed = list(_attributes(before.results[0], after.results[0]))
     axes = list(dict.fromkeys(axis for report in (before, after) for axis, _ in report.axes))
-    known = {_at(row, axes): row for row in before.rows()}
+    known = {_row_key(row, axes): row for row in before.rows()}
     units = {f.name: f.unit for r in (*before.results, *after.results) for _, f in r.figures}
     rows = after.rows()
-    if not known.keys() & {_at(row, axes) for row in rows}:
+    if not known.keys() & {_row_key(row, axes) for row in rows}:
         verdicts = (f"{len(known):,} points", f"{len(rows):,} others")
         yield StudyChange(name=name, at={}, verdicts=verdicts, attributes=changed)
         return
     for row in rows:
-        other = known.get(_at(row, axes))
+        other = known.get(_row_key(row, axes))
         if other is None:
             continue
         names = [n for n in row if n in units or (n in other and n in units)]
@@ -152,7 +152,7 @@ def _points(name: str, before: Report, after: Report) -> Iterator[StudyChange]:
         changed = []
 
 
-def _at(row: Mapping[str, Any], axes: Sequence[str]) -> tuple[str, ...]:
+def _row_key(row: Mapping[str, Any], axes: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(getattr(row.get(axis), "label", row.get(axis))) for axis in axes)
 
 

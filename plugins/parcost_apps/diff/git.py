@@ -49,7 +49,7 @@ def git_line(*arguments: str) -> str:
     Raises:
         SpecError: The command fails.
     """
-    with _running(arguments) as output:
+    with _run(arguments) as output:
         found = output.read(_MOST_OUTPUT)
     return found.decode("utf-8", "surrogateescape").rstrip("\n")
 
@@ -61,7 +61,7 @@ def tree_entries(revision: str) -> Generator[tuple[str, str, bytes], None, None]
         SpecError: git fails, or the listing takes too long.
     """
     arguments = ("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", revision)
-    with _running(arguments) as output:
+    with _run(arguments) as output:
         rest = b""
         while block := output.read(2**16):
             *lines, rest = (rest + block).split(b"\0")
@@ -81,10 +81,10 @@ def contents(objects: Sequence[str], limit: int) -> Generator[bytes | None, None
     Raises:
         SpecError: git fails, or an object is missing.
     """
-    with _running(("cat-file", "--batch-check"), "\n".join(objects)) as output:
+    with _run(("cat-file", "--batch-check"), "\n".join(objects)) as output:
         sizes = [_size_of(named, output.readline()) for named in objects]
     small = [named for named, size in zip(objects, sizes, strict=True) if size <= limit]
-    with _running(("cat-file", "--batch"), "\n".join(small)) as output:
+    with _run(("cat-file", "--batch"), "\n".join(small)) as output:
         for named, size in zip(objects, sizes, strict=True):
             if size > limit:
                 yield None
@@ -106,7 +106,7 @@ def _size_of(named: str, line: bytes) -> int:
 
 
 @contextmanager
-def _running(arguments: Sequence[str], given: str = "") -> Iterator[IO[bytes]]:
+def _run(arguments: Sequence[str], given: str = "") -> Iterator[IO[bytes]]:
     """Yield the output stream of a git command.
 
     Raises:

@@ -167,15 +167,15 @@ def _examples(
     added = table.get("fails", "").strip()
     if not added and not table.get("edit"):
         return "", ""
-    fails = "\n".join(filter(None, (_changed(base, table.get("edit", ()), wrong), added)))
+    fails = "\n".join(filter(None, (_apply(base, table.get("edit", ()), wrong), added)))
     changes = table.get("change", ())
-    passes = _changed(fails, changes, wrong) if changes else base
+    passes = _apply(fails, changes, wrong) if changes else base
     if passes == fails:
         raise wrong("an example that no change fixes")
     return f"{fails}\n", f"{passes}\n"
 
 
-def _changed(text: str, changes: Any, wrong: Callable[[str], PluginError]) -> str:
+def _apply(text: str, changes: Any, wrong: Callable[[str], PluginError]) -> str:
     """Return *text* with *changes* applied: pairs of an old part, found once, and a new one."""
     for change in changes:
         if not isinstance(change, list) or list(map(type, change)) != [str, str]:

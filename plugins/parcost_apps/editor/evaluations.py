@@ -90,7 +90,7 @@ def evaluate_file(
     finally:
         if any(d.id == "circular-import" for d in found.values()):
             session.loader.forget_files()
-    unused = [diagnostic for _, diagnostic in switched_off.unused(session)]
+    unused = [diagnostic for _, diagnostic in switched_off.unused_warnings(session)]
     return FileEvaluation([*found.values(), *unused], verdicts, claims, list(figures))
 
 

@@ -237,7 +237,7 @@ def _resolve(node: s.Path, scope: NameScope) -> Iterator[Occurrence]:
     else:
         found = names.block(first.text, scope.module, node)
     if found is not None:
-        yield Occurrence(first.span, block_referent(found, scope.module) or _unnamed(found))
+        yield Occurrence(first.span, block_referent(found, scope.module) or _keyword(found))
         yield from _members(scope, found, found.called, rest)
         return
     if first.text in scope.module.aliases and rest:
@@ -256,7 +256,7 @@ def _through_alias(node: s.Path, scope: NameScope) -> Iterator[Occurrence]:
         if second.text in (label_of(block), block.kind.text):
             found = scope.study.binder.definitions.definition_of(other, block)
             if found is not None:
-                yield Occurrence(second.span, block_referent(found, other) or _unnamed(found))
+                yield Occurrence(second.span, block_referent(found, other) or _keyword(found))
                 yield from _members(scope, found, found.called, rest)
             return
 
@@ -274,7 +274,7 @@ def _members(
             yield Occurrence(name.span, _member_referent(definition, name.text, path))
             path = inner.called if inner is not None else ""
         elif inner is not None:
-            yield Occurrence(name.span, block_referent(inner, scope.module) or _unnamed(inner))
+            yield Occurrence(name.span, block_referent(inner, scope.module) or _keyword(inner))
             path = f"{path}.{inner.called}"
         definition = inner
 
@@ -372,7 +372,7 @@ def alias_span(module: Module, name: str) -> Span | None:
     return None
 
 
-def _unnamed(definition: Definition) -> Referent:
+def _keyword(definition: Definition) -> Referent:
     span = definition.header.kind.span if definition.header is not None else None
     return Referent("keyword", definition.type.kind, span, definition.type)
 

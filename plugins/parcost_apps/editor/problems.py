@@ -45,7 +45,7 @@ def pending(before: Sequence[Diagnostic], analysis: Analysis, old: Source) -> It
     """
     known = {key(d) for d in analysis.diagnostics}
     new = analysis.source
-    ahead, behind = _unchanged(old.text, new.text)
+    ahead, behind = _common_ends(old.text, new.text)
     move = len(new.text) - len(old.text)
     for diagnostic in before:
         labels = []
@@ -65,10 +65,10 @@ def pending(before: Sequence[Diagnostic], analysis: Analysis, old: Source) -> It
                 yield moved
 
 
-def _unchanged(old: str, new: str) -> tuple[int, int]:
+def _common_ends(old: str, new: str) -> tuple[int, int]:
     """Return the length of the common prefix and of the common suffix of two texts.
 
-    >>> _unchanged("abc def", "abc xx def")
+    >>> _common_ends("abc def", "abc xx def")
     (4, 3)
     """
     most = min(len(old), len(new))

@@ -89,7 +89,7 @@ def _try(
     session = Session(files[0][0].session.plugins)
     buffers = dict(files[0][0].session.loader.buffers)
     for number, (analysis, _) in enumerate(files):
-        text = _replaced(analysis.source.text, edits[analysis.path], new)
+        text = _replace_spans(analysis.source.text, edits[analysis.path], new)
         buffers[key_of(analysis.path)] = Buffer(text, -number - 1)
     session.loader.buffers = buffers
     for before, same in files:
@@ -113,16 +113,16 @@ def _places(
     assert referent.span is not None
     home = key_of(referent.span.source.name)
     at = {key_of(path): spans for path, spans in edits.items()}
-    place = (home, _shifted(referent.span.start, at.get(home, ()), new))
+    place = (home, _shift(referent.span.start, at.get(home, ()), new))
     own = edits[before.path]
-    return {(_shifted(span.start, own, new), place) for span in own}
+    return {(_shift(span.start, own, new), place) for span in own}
 
 
-def _shifted(offset: int, spans: Sequence[Span], new: str) -> int:
+def _shift(offset: int, spans: Sequence[Span], new: str) -> int:
     return offset + sum(len(new) - len(s.text) for s in spans if s.start < offset)
 
 
-def _replaced(text: str, spans: Sequence[Span], new: str) -> str:
+def _replace_spans(text: str, spans: Sequence[Span], new: str) -> str:
     for span in sorted(spans, key=lambda one: -one.start):
         text = text[: span.start] + new + text[span.end :]
     return text

@@ -148,7 +148,7 @@ class Server(LanguageServer):
         encoding = self.workspace.position_encoding or "utf-16"
         self.documents.texts.encoding = str(getattr(encoding, "value", encoding))
         self.documents.texts.open(path, document.text, document.version)
-        self._changed(path)
+        self._analyze_later(path)
 
     def change(self, params: lsp.DidChangeTextDocumentParams) -> None:
         """Apply changes of a document."""
@@ -163,7 +163,7 @@ class Server(LanguageServer):
             self.documents.texts.change(path, made, params.text_document.version)
         except KeyError:
             return  # it was never opened
-        self._changed(path)
+        self._analyze_later(path)
 
     def close(self, uri: str) -> None:
         """Close a document, and clear its diagnostics."""
@@ -172,11 +172,11 @@ class Server(LanguageServer):
         self.documents.forget(path)
         self._uris.pop(path, None)
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
-        self._changed(path)
+        self._analyze_later(path)
 
     def file_changed(self, uri: str) -> None:
         """Note that a file, which need not be open, has changed on disk."""
-        self._changed(self.path(uri))
+        self._analyze_later(self.path(uri))
 
     def state(self, uri: str) -> DocumentState | None:
         """Return the state of an open document."""
@@ -184,7 +184,7 @@ class Server(LanguageServer):
 
     # --- what is done when ----------------------------------------------------------------
 
-    def _changed(self, path: str) -> None:
+    def _analyze_later(self, path: str) -> None:
         """Analyze a changed file now, or after a pause if another analysis was just made."""
         self.documents.mark_stale(path)
         if self._analysis is not None:

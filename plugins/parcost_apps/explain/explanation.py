@@ -20,7 +20,7 @@ from parcost.language.units import BINARY, DECIMAL
 from parcost.numeric import Real, all_of, any_of, where
 from parcost.records import record
 from parcost.report.figures import interval_of
-from parcost.report.formulas import filled, fractions
+from parcost.report.formulas import fractions, substitute
 from parcost_formats.rendering.cells import share
 from parcost_formats.rendering.full_report import PASSES, section_page
 from parcost_formats.rendering.json import long_figures
@@ -224,7 +224,7 @@ def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]
         ("per call", "" if term is None else quantity(term.seconds, "s", digits=6)),
         *_formula(line.formula, _traffic),
         ("occurs", _place(line)),
-        ("overlap", _hiding(line)),
+        ("overlap", _describe_hiding(line)),
         ("resource", line.resource),
         ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
@@ -287,7 +287,7 @@ def _numbers(formula: Formula, write: _Writer) -> str:
     """Return a formula with numbers; "" if it has none, or only sums the table of symbols."""
     if _SERIES.fullmatch(formula.text):
         return ""
-    numbers = filled(formula, write)
+    numbers = substitute(formula, write)
     return "" if numbers in (formula.text, fractions(formula.shown)) else numbers
 
 
@@ -413,7 +413,7 @@ def _without_rounding(hidden: Real, exposed: Real) -> Real:
     return where(hidden > _ROUNDING * exposed, hidden, 0.0)
 
 
-def _hiding(line: LedgerLine) -> str:
+def _describe_hiding(line: LedgerLine) -> str:
     match line.term:
         case Work(window=None) if any_of(line.hidden != 0):
             return "under the pass of another micro-batch, which the schedule runs at once"

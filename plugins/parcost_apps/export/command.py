@@ -50,7 +50,7 @@ def command(
     writer = writer_of(session, target)
     made: list[ExportedSettings] = []
     worst = 0
-    for one in _exported(paths, session, writer, given):
+    for one in _export(paths, session, writer, given):
         if isinstance(one, ExportedSettings):
             made.append(one)
         else:
@@ -64,7 +64,7 @@ def command(
     return worst
 
 
-def _exported(
+def _export(
     paths: tuple[str, ...],
     session: Session,
     writer: SettingsWriter,

@@ -102,7 +102,7 @@ def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSe
         )
     other = read_back(study, writer, settings.text, session)
     differing = lost_attributes(study, other, writer, session)
-    same = [one for one in differing if _covering(settings.same, one.path)]
+    same = [one for one in differing if _parent(settings.same, one.path)]
     lost = [one for one in differing if one not in same]
     if any(_is_essential(writer, one.path) for one in same):
         here, there = ({x.path: x.other for x in same}, {x.path: x.value for x in same})
@@ -185,7 +185,7 @@ def _spec_text(
     own = {p: values[p].text for p in writer.outside if p in values and values[p].text}
     written = {one.kind: one.label.partition(" ")[0] for one in found.blocks if one.label}
     stand_in = {**imported, **written}
-    blocks = [_completed(one, texts, stand_in, own) for one in found.blocks]
+    blocks = [_complete(one, texts, stand_in, own) for one in found.blocks]
     labels = {(one.kind, one.label.partition(" ")[0]) for one in found.blocks if one.label}
     labels.update(imported.items())
     lines = [line.text for line in spec_lines(evolve(found, blocks=blocks))]
@@ -201,7 +201,7 @@ def _spec_text(
     return "\n".join(lines)
 
 
-def _completed(
+def _complete(
     block: ImportedBlock,
     texts: Iterable[SpecBlock],
     stand_in: Mapping[str, str],
@@ -251,7 +251,7 @@ def _has_effect(study: Study, values: Mapping[str, str]) -> bool:
 
 
 def _is_essential(writer: SettingsWriter, path: str) -> bool:
-    return bool(_covering(writer.essential, path))
+    return bool(_parent(writer.essential, path))
 
 
 def _refuse(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute]) -> None:
@@ -259,7 +259,7 @@ def _refuse(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute])
     found = []
     for one in lost:
         if _is_essential(writer, one.path):
-            reason = writer.reasons.get(_covering(writer.reasons, one.path), "")
+            reason = writer.reasons.get(_parent(writer.reasons, one.path), "")
             has = f"settings of {writer.title} have {one.other or 'none'}"
             message = f"`{one.path}` is {one.value}, and {has}"
             found.append(_diagnostic(study, one.path, message, reason or None))
@@ -281,7 +281,7 @@ def _remarks(
     yield f"`{study.name}` of `{study.path}` for {writer.title}, by parcost {__version__}."
     shown: dict[str, list[str]] = {}
     for one in lost:
-        covering = _covering(writer.reasons, one.path) or one.path
+        covering = _parent(writer.reasons, one.path) or one.path
         name = one.path.removeprefix(covering).lstrip(".")
         shown.setdefault(covering, []).append(f"{name} = {one.value}" if name else one.value)
         if not writer.reasons.get(covering):
@@ -299,10 +299,10 @@ def _remarks(
         yield from (f"  {line}" for line in settings.needs)
 
 
-def _covering(paths: Iterable[str], path: str) -> str:
+def _parent(paths: Iterable[str], path: str) -> str:
     """Return the longest of *paths* that is *path* or a parent of it, or "".
 
-    >>> _covering(["schedule", "layout.tp"], "schedule.kind"), _covering(["layout.t"], "layout.tp")
+    >>> _parent(["schedule", "layout.tp"], "schedule.kind"), _parent(["layout.t"], "layout.tp")
     ('schedule', '')
     """
     found = [one for one in paths if path == one or path.startswith(f"{one}.")]

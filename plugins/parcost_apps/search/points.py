@@ -190,11 +190,11 @@ class ParquetPoints:
         self.points = Points(space, "parquet", self._put)
 
     def _put(self, text: str) -> None:
-        with self._collecting():
+        with self._catch_errors():
             self._file.write(text)
 
     @contextmanager
-    def _collecting(self) -> Iterator[None]:
+    def _catch_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -209,7 +209,7 @@ class ParquetPoints:
         """
         import duckdb
 
-        with self._collecting():
+        with self._catch_errors():
             self._file.close()
         types = dict.fromkeys(_numbers(self._space), "DOUBLE") | dict.fromkeys(_SWITCHES, "BOOLEAN")
         for axis in self._space.follows:
@@ -219,9 +219,9 @@ class ParquetPoints:
             types[axis.attribute] = "DOUBLE" if numeric else "VARCHAR"
         types |= dict.fromkeys(integer_axes(self._space), "BIGINT")
         kinds = ", ".join(f"'{name}': '{types[name]}'" for name in columns(self._space))
-        source = f"read_csv('{_escaped(self._text)}', header = true, columns = {{{kinds}}})"
+        source = f"read_csv('{_escape(self._text)}', header = true, columns = {{{kinds}}})"
         form = "FORMAT parquet, CODEC zstd, USE_TMP_FILE false"  # the target is a new one anyway
-        query = f"COPY (FROM {source}) TO '{_escaped(path)}' ({form})"
+        query = f"COPY (FROM {source}) TO '{_escape(path)}' ({form})"
         settings: dict[str, Any] = {
             "temp_directory": str(self._folder.path),
             "autoinstall_known_extensions": False,
@@ -240,5 +240,5 @@ class ParquetPoints:
         self._folder.remove()
 
 
-def _escaped(path: Path) -> str:
+def _escape(path: Path) -> str:
     return str(path).replace("'", "''")

@@ -66,7 +66,7 @@ class LivePage:
     _page: Mapping[str, str] | None = None
 
     @classmethod
-    def of(cls, subject: Subject, seconds: float) -> LivePage:
+    def from_subject(cls, subject: Subject, seconds: float) -> LivePage:
         """Return the page of *subject*; each evaluation may take so many *seconds*."""
         return cls(Turns(EvaluationProcess(subject), seconds), EvaluationProcess(subject))
 

@@ -117,7 +117,7 @@ def command(
         if not no_browser:
             webbrowser.open(address.url)
 
-    serve(LivePage.of(subject, time_limit), address, made, announce)
+    serve(LivePage.from_subject(subject, time_limit), address, made, announce)
     return 0
 
 

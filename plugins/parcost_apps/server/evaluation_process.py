@@ -72,7 +72,7 @@ class EvaluationProcess:
         """
         with self._lock:
             self._is_stopped = False
-            connection = self._connected()
+            connection = self._connect()
             try:
                 if not self._is_ready:
                     self._receive(connection, monotonic() + _START_SECONDS)
@@ -105,7 +105,7 @@ class EvaluationProcess:
             with suppress(ValueError):  # it is closed
                 process.kill()
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         if self._connection is None or self._process is None or not self._process.is_alive():
             self._close()
             self._connection, other = Pipe()
@@ -151,7 +151,7 @@ def serve_tasks(connection: Connection, subject: Subject) -> None:
             send(_PROGRESS, text)
 
     with suppress(EOFError, OSError):
-        study = attempt(subject.path, lambda: LiveStudy.of(subject))
+        study = attempt(subject.path, lambda: LiveStudy.from_subject(subject))
         send(_READY, "")
         while True:
             task = connection.recv()

@@ -81,7 +81,7 @@ class LiveStudy:
     _known_order: dict[str, Any] = field(factory=dict)  # of a module
 
     @classmethod
-    def of(cls, subject: Subject) -> LiveStudy:
+    def from_subject(cls, subject: Subject) -> LiveStudy:
         """Return the study of *subject*, with the plugins that it selects."""
         selection = subject.selection
         plugins = load(without=selection.without, files=selection.files)

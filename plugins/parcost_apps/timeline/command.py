@@ -137,10 +137,10 @@ class _Traces:
                 Reporter()(entry.diagnostics)
                 self.exit_code = max(self.exit_code, entry.exit_code)
                 continue
-            for trace in self._of(entry):
+            for trace in self._traces_of(entry):
                 yield trace if self._ranks is None else evolve(trace, ranks=self._ranks)
 
-    def _of(self, report: Report) -> Iterator[StepTrace]:
+    def _traces_of(self, report: Report) -> Iterator[StepTrace]:
         """Yield the traces of a report."""
         from parcost_apps.timeline.step_trace import replay_trace, step_trace
 

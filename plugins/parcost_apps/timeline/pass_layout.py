@@ -50,7 +50,8 @@ def pass_layout(run: PipelineRun, key: PassKey) -> PassLayout:
         (_, forward), (_, backward) = key
         assert run.pairs is not None
         stages = run.plan.stage
-        hidden = [float(s) for s in run.pairs.of(stages[forward], stages[backward]).hidden_seconds]
+        pair = run.pairs.find(stages[forward], stages[backward])
+        hidden = list(map(float, pair.hidden_seconds))
     split = any(run.plan.orders[0][1].split)
     for kind, k in key:
         for passes in _PARTS_SPLIT[kind] if split else _PARTS[kind]:

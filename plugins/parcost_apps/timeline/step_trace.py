@@ -166,21 +166,26 @@ class TrainingTrace(StepTrace):
                 if op.kind == "F":
                     counts[places[op.stage]] += 1
                     counts[places[op.stage] + n] += 1
-                    moments.append(held.at(device, "forward", _counts(counts, counts)))
+                    moments.append(held.bytes_on(device, "forward", _counts(counts, counts)))
                 else:
                     after = _release(counts, places[op.stage], op)
                     during = _counts(counts, after)
-                    moments += [held.at(device, when, during) for when in ("loss", "backward")]
+                    moments += [
+                        held.bytes_on(device, when, during) for when in ("loss", "backward")
+                    ]
             yield activity.start, float(max(moments))
             for op in ops:
                 if op.kind != "F":
                     counts = _release(counts, places[op.stage], op)
             if ops[-1].kind != "F":
-                yield activity.end, float(held.at(device, "backward", _counts(counts, counts)))
+                yield (
+                    activity.end,
+                    float(held.bytes_on(device, "backward", _counts(counts, counts))),
+                )
         rest = _counts(counts, counts)
-        last = [held.at(device, moment, rest) for moment in ("optimizer", "gather")]
+        last = [held.bytes_on(device, moment, rest) for moment in ("optimizer", "gather")]
         yield behind, float(max(last))
-        yield self.seconds, float(held.at(device, "forward", rest))
+        yield self.seconds, float(held.bytes_on(device, "forward", rest))
 
     # --- what is made once ----------------------------------------------------------------
 

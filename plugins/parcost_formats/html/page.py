@@ -144,7 +144,7 @@ def _json(value: Any) -> str:
 
 
 def _part(id: str, entry: Entry) -> PageReport:
-    pictures = [] if entry.rejected else [_picture(id, n, c) for n, c in _numbered(entry)]
+    pictures = [] if entry.rejected else [_picture(id, n, c) for n, c in _number_charts(entry)]
     items = [] if entry.rejected else [(_kind(item), item) for item in entry.page()]
     return PageReport(
         id=id,
@@ -156,7 +156,7 @@ def _part(id: str, entry: Entry) -> PageReport:
     )
 
 
-def _numbered(entry: Entry) -> Iterator[tuple[int, ChartData]]:
+def _number_charts(entry: Entry) -> Iterator[tuple[int, ChartData]]:
     return enumerate(entry.charts(), 1)
 
 

@@ -45,7 +45,7 @@ def join_files(files: Sequence[ImportedFile], session: Session) -> ImportedJob:
         owned = [(f, b) for f in files if kind in f.importer.describes for b in _of_kind(f, kind)]
         if len(owned) == 1:
             description = _Description(*owned[0], session)
-            files = description.of(files)
+            files = description.share(files)
             warnings += description.warnings
     known = [_stated_names(one, session) for one in files]
     files = [
@@ -96,7 +96,7 @@ class _Description:
         keys = (*translation.ignored, *translation.unknown, *translation.missing)
         self._open = {key.attribute.partition(".")[2] for key in keys}
 
-    def of(self, files: Sequence[ImportedFile]) -> list[ImportedFile]:
+    def share(self, files: Sequence[ImportedFile]) -> list[ImportedFile]:
         """Return the files with one shared block; a file may use an equal catalogue entry instead.
 
         Raises:

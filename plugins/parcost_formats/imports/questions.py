@@ -60,7 +60,7 @@ class ToolSource(ForeignSource):
             for question in source.unknown
             if not is_answered(question, answers)
         ]
-        return _asking(found)
+        return _ask_all(found)
 
     def explain(
         self, error: SpecError, module: Module, given: Collection[str], plugins: Plugins
@@ -71,7 +71,7 @@ class ToolSource(ForeignSource):
         """
         if not any(one.id in (*_LACKING, _QUESTION) for one in error.diagnostics):
             return error
-        lacking = _lacking(self.needs, module, set(given), plugins)
+        lacking = _find_lacking(self.needs, module, set(given), plugins)
         if any(one.id == _QUESTION for one in error.diagnostics):
             asked = [one for source in (self, *self.others) for one in source.unknown]
             lacking = {
@@ -106,7 +106,7 @@ def left_to_options(module: Module, names: Iterable[str], plugins: Plugins) -> s
     source = module.source
     if not isinstance(source, ToolSource):
         return set()
-    lacking = _lacking(source.needs, module, set(), plugins)
+    lacking = _find_lacking(source.needs, module, set(), plugins)
     questions = [one for file in (source, *source.others) for one in file.unknown]
     return {
         name
@@ -138,7 +138,7 @@ def _stated_names(module: Module) -> set[str]:
 
 def questions_of(files: Iterable[ImportedFile]) -> list[Diagnostic]:
     """Return one error with all questions about imported files, or none."""
-    return _asking(
+    return _ask_all(
         [(one, file.source) for file in files for one in file.translation.questions],
     )
 
@@ -156,7 +156,7 @@ def with_values(translation: Translation, values: Mapping[str, str]) -> Translat
     return evolve(translation, blocks=blocks)
 
 
-def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnostic]:
+def _ask_all(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnostic]:
     """Return one error that lists all questions and the options that answer them, or none."""
     questions = _independent(questions)
     if not questions:
@@ -211,7 +211,7 @@ def _independent(
     return found
 
 
-def _lacking(
+def _find_lacking(
     needs: Mapping[str, Importer], module: Module, overrides: set[str], plugins: Plugins
 ) -> dict[str, str]:
     """Return the options for the attributes of *needs* that neither a file nor an option sets."""

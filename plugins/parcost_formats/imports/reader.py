@@ -111,7 +111,7 @@ def read_job(
     if problems:
         raise SpecError(problems)
     names = [file.source.name for file in found]
-    unused = reading.unused(
+    unused = reading.unused_warnings(
         names, lambda other: any(is_read_differently(file, reading, other) for file in found)
     )
     job = (

@@ -68,7 +68,7 @@ def parse_job(job: ImportedJob, given: Collection[str] = ()) -> ForeignFile:
     if errors:
         names = ", ".join(f"`{file.importer.name}`" for file in job.files)
         raise PluginError(f"importer {names} wrote: {errors[0].message}")
-    placed = _Places(sources, first, lines).of(tree)
+    placed = _Places(sources, first, lines).move(tree)
     remarks = [
         remark
         for file in job.files
@@ -205,15 +205,15 @@ class _Places:
             self._starts.append(at)
             at += len(line.text) + 1
 
-    def of(self, node: Any) -> Any:
+    def move(self, node: Any) -> Any:
         """Return a node of the syntax tree with its spans moved to the file."""
         if not self._spans:
             return node
         if isinstance(node, Span):
             return self._spans[bisect_right(self._starts, node.start) - 1]
         if isinstance(node, tuple):
-            return tuple(map(self.of, node))
+            return tuple(map(self.move, node))
         if has(type(node)):
-            changed = {f.alias: self.of(getattr(node, f.name)) for f in fields(type(node))}
+            changed = {f.alias: self.move(getattr(node, f.name)) for f in fields(type(node))}
             return evolve(node, **changed)
         return node

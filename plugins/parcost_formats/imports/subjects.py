@@ -178,7 +178,7 @@ def without_assumed(
     return evolve(
         translation,
         uses=[use for use in translation.uses if not (use.assumption and _names(use, dropped))],
-        blocks=list(_remaining(translation.blocks, dropped)),
+        blocks=list(_leave_out(translation.blocks, dropped)),
     )
 
 
@@ -221,7 +221,7 @@ def paths(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedValue]
         yield from paths(block.blocks)
 
 
-def _remaining(
+def _leave_out(
     blocks: Iterable[ImportedBlock], dropped: Collection[str]
 ) -> Iterator[ImportedBlock]:
     for block in blocks:
@@ -230,7 +230,7 @@ def _remaining(
             for one in block.settings
             if not one.assumption or not ({block.kind, f"{block.kind}.{one.name}"} & set(dropped))
         ]
-        inner = list(_remaining(block.blocks, dropped))
+        inner = list(_leave_out(block.blocks, dropped))
         if settings or inner or not (block.settings or block.blocks):
             yield evolve(block, settings=settings, blocks=inner)
 

@@ -17,7 +17,7 @@ from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
-from parcost.report.formulas import filled
+from parcost.report.formulas import substitute
 from parcost.report.verdict import INVALID, deciding_check
 from parcost.report.verdict import verdict as verdict_word
 from parcost_formats.rendering.assumptions import assumed_section
@@ -54,7 +54,7 @@ def result_items(result: Result, view: View) -> Iterator[Item]:
             yield from _figures("Figures of the step", result, view.figures)
         else:
             yield from _figures(
-                f"Figures of the step (ignoring {ignored(result)})", result, view.figures
+                f"Figures of the step (ignoring {ignored_rules(result)})", result, view.figures
             )
         yield from _intervals(result)
         yield from ledger(outcome, view.order)
@@ -101,7 +101,7 @@ def refusal_word(result: Result) -> str:
     return _named_failure(result) or INVALID
 
 
-def ignored(result: Result) -> str:
+def ignored_rules(result: Result) -> str:
     """Return the limits or rules that the figures of an invalid step ignore."""
     return "these rules" if _named_failure(result) is None else "the memory limit"
 
@@ -179,7 +179,7 @@ def _intervals(result: Result) -> Iterator[Item]:
     rows = []
     for _, interval in result.intervals:
         figure, formula = units[interval.name], interval.formula
-        comes = f"{filled(formula)} to {filled(interval.upper)}"
+        comes = f"{substitute(formula)} to {substitute(interval.upper)}"
         ends = interval_of(interval, figure.unit)
         rows.append(Row((figure.title, ends, comes, formula.source)))
     if rows:

@@ -119,15 +119,15 @@ def points(whole: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]
     names = [name for name, _ in whole.axes]
     failed: dict[tuple[str, ...], Sequence[str]] = {}
 
-    def at(row: Mapping[str, Any]) -> tuple[str, ...]:
+    def row_key(row: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(f"{row[name]}" for name in names)
 
     for result in whole.results:
         said = dict.fromkeys(fault_lines(result))
         of_result = evolve(whole, results=[result]).rows() if said else ()
-        failed |= {at(row): list(said) for row in of_result}
+        failed |= {row_key(row): list(said) for row in of_result}
     return [
-        {**row, "reason": "; ".join(filter(None, (row["reason"], *failed.get(at(row), ()))))}
+        {**row, "reason": "; ".join(filter(None, (row["reason"], *failed.get(row_key(row), ()))))}
         for row in rows(whole.axes, whole.results, figures)
     ]
 

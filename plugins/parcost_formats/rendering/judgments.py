@@ -7,7 +7,7 @@ from typing import Any
 
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.report.faults import RULES
-from parcost.report.result import Expectation, Result, at, point_count
+from parcost.report.result import Expectation, Result, point_count, value_at
 from parcost.report.rows import Axes
 from parcost.report.verdict import deciding_check
 
@@ -75,9 +75,9 @@ def claims_by_point(
     found = {}
     for result in results:
         for i in range(point_count(result)):
-            point = {**result.at, **{name: at(values, i) for name, values in result.study.axes}}
-            claims = [(claim, bool(at(claim.holds, i))) for claim in result.expectations]
-            found[key_of(point, axes)] = claims
+            swept = {name: value_at(values, i) for name, values in result.study.axes}
+            claims = [(claim, bool(value_at(claim.holds, i))) for claim in result.expectations]
+            found[key_of({**result.at, **swept}, axes)] = claims
     return found
 
 

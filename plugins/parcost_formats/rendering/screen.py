@@ -25,7 +25,7 @@ from parcost_formats.rendering.columns import ColumnScale
 from parcost_formats.rendering.full_report import (
     approval,
     command_line,
-    ignored,
+    ignored_rules,
     page_figures,
     problems,
     refusal,
@@ -123,7 +123,7 @@ def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item
         yield Line(f"{refusal(result)}{chosen}.", "bad")
         yield from _problems(result)
         if result.outcome is not None and problems(result):
-            yield Line(f"Figures below ignore {ignored(result)}.", "warning")
+            yield Line(f"Figures below ignore {ignored_rules(result)}.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
     yield from warning_lines([d for d in result.diagnostics if not is_told(result, d)], shown)
     yield from assumed_line(result, hints=hints)
@@ -198,7 +198,7 @@ def figure_table(result: Result, names: Sequence[str]) -> Table:
     for figure in shown:
         if names or figure.brief is not None:
             refused = not runs(result) and problems(result)
-            note = f"ignoring {ignored(result)}" if refused and not rows else _note(figure)
+            note = f"ignoring {ignored_rules(result)}" if refused and not rows else _note(figure)
             value = numbers.quantity(figure.value, figure.unit)
             if interval := result.interval(figure.name):
                 ends = f"({interval_of(interval, figure.unit)})"

@@ -54,7 +54,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
         yield from _sections(report)
     if run and any(result.expectations for result in report.results):
         yield Heading("Expectations")
-        yield _expected(report, run)
+        yield _claims(report, run)
     if len(run) < len(points):
         yield from _invalid(report, view, [p for p in points if not p["feasible"]])
 
@@ -192,7 +192,7 @@ def _costs(
     return Table(columns, rows)
 
 
-def _expected(report: Report, points: Sequence[Point]) -> Table:
+def _claims(report: Report, points: Sequence[Point]) -> Table:
     """Return, for each claim, the number of points at which it holds, and the first failure."""
     names = [name for name, _ in report.axes]
     claims = claims_by_point(report.axes, report.results)

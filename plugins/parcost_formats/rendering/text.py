@@ -79,7 +79,7 @@ def _drawn(item: Item, paper: Paper) -> Iterator[tuple[str, str]]:
         case Heading():
             yield from _heading(item, paper)
         case Line():
-            yield from ((text, item.style) for text in _wrapped(item, paper))
+            yield from ((text, item.style) for text in _wrap(item, paper))
         case Table():
             yield from _table(item, paper)
 
@@ -99,7 +99,7 @@ def _heading(heading: Heading, paper: Paper) -> Iterator[tuple[str, Style]]:
         yield "", "plain"
 
 
-def _wrapped(line: Line, paper: Paper) -> list[str]:
+def _wrap(line: Line, paper: Paper) -> list[str]:
     if not line.text:
         return [""]
     margin = _MARGIN + " " * line.indent
@@ -135,7 +135,7 @@ def _fold(text: str, width: int) -> list[str]:
 
 def _table(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
     """Yield the lines of a table, no wider than the paper if possible."""
-    table, left_out = _fitting(table, paper.width - len(_MARGIN))
+    table, left_out = _fit(table, paper.width - len(_MARGIN))
     gap, room = _GAP, widths(table, paper.width - len(_MARGIN))
     if _cuts_words(table, room):
         gap, room = 1, widths(table, paper.width - len(_MARGIN), 1)
@@ -153,7 +153,7 @@ def _table(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
         yield from _cells(row, table.columns, room, gap)
     if titles := ", ".join(filter(None, left_out)):
         said = f"not shown: {titles} (choose columns with --figures)"
-        yield from ((text, "faint") for text in _wrapped(Line(said), paper))
+        yield from ((text, "faint") for text in _wrap(Line(said), paper))
 
 
 def _cuts_words(table: Table, room: Sequence[int]) -> bool:
@@ -173,10 +173,10 @@ def _stack_table(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
             if cell:
                 text = f"{column.title}: {cell}" if position and column.title else cell
                 line = Line(text, indent=row.indent + 2 * bool(position))
-                yield from ((one, row.style) for one in _wrapped(line, paper))
+                yield from ((one, row.style) for one in _wrap(line, paper))
 
 
-def _fitting(table: Table, room: int) -> tuple[Table, list[str]]:
+def _fit(table: Table, room: int) -> tuple[Table, list[str]]:
     """Return the table without the optional columns that do not fit, and their titles."""
     left_out: list[str] = []
     while sum(widths(table, room)) + _GAP * (len(table.columns) - 1) > room:

@@ -52,7 +52,7 @@ def _value(key: str, value: Any, entries: Mapping[str, JsonEntry], depth: int) -
         match = _REFERENCE.search(value)
         if match is None:
             break
-        found = _referenced(key, match[1], entries, depth)
+        found = _resolve_reference(key, match[1], entries, depth)
         if found is None:
             break
         if match[0] == value:
@@ -63,7 +63,7 @@ def _value(key: str, value: Any, entries: Mapping[str, JsonEntry], depth: int) -
     return value
 
 
-def _referenced(key: str, text: str, entries: Mapping[str, JsonEntry], depth: int) -> Any:
+def _resolve_reference(key: str, text: str, entries: Mapping[str, JsonEntry], depth: int) -> Any:
     """Return the value of a reference or a resolver, None if it is unknown."""
     name, colon, rest = text.partition(":")
     if colon:

@@ -29,7 +29,7 @@ def find_lacking(
     title = rules["version"]
     seen: set[str] = set()
     for pattern, rule in rules.get("rejected", {}).items():
-        for key, entry in _matching(pattern, entries):
+        for key, entry in _match(pattern, entries):
             part = _part_of(entry.value, rule)
             if part and part not in seen:
                 seen.add(part)
@@ -78,7 +78,7 @@ def _problem(what: str, part: str, entry: JsonEntry) -> ImportProblem:
     )
 
 
-def _matching(pattern: str, entries: Mapping[str, JsonEntry]) -> Iterator[tuple[str, JsonEntry]]:
+def _match(pattern: str, entries: Mapping[str, JsonEntry]) -> Iterator[tuple[str, JsonEntry]]:
     if "*" not in pattern:
         if pattern in entries:
             yield pattern, entries[pattern]

@@ -52,7 +52,7 @@ class MaxText(JobImporter):
         is_yaml = file.name.endswith((".yml", ".yaml"))
         read = CommandKeys(dict(read_mapping(file.text))) if is_yaml else read_command(file)
         entries, found = read.entries, SettingCollector(read.entries, _TABLE, read.assumed)
-        problems = list(_refused(entries))
+        problems = list(_reject(entries))
         if problems:
             return Translation(problems=problems)
         if not any(is_listed(key, _TABLE["marks"]["run"]) for key in entries):
@@ -72,7 +72,7 @@ def _why(fact: str) -> str:
     return f"{_TABLE['version']}: {fact}"
 
 
-def _refused(entries: Mapping[str, JsonEntry]) -> Any:
+def _reject(entries: Mapping[str, JsonEntry]) -> Any:
     """Yield an error for each key that requests an unsupported job."""
     for key, entry in entries.items():
         if reason := cost_of(key, entry.value, _TABLE["refused"]):

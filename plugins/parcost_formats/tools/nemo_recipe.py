@@ -24,7 +24,7 @@ from parcost_formats.tools.python_values import (
     PythonText,
     PythonTextError,
     UnreadError,
-    dotted,
+    dotted_name,
 )
 from parcost_formats.tools.tables import table
 
@@ -377,7 +377,7 @@ class _NeMoLibrary(CodeLibrary):
         keywords: Mapping[str, Cell],  # noqa: ARG002
     ) -> Any:
         """Return None: methods of configurations change nothing."""
-        return UnreadValue(f"`{dotted(node.func)}` is code, and none is run")
+        return UnreadValue(f"`{dotted_name(node.func)}` is code, and none is run")
 
     def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
         """Return an attribute of a configuration; a missing one is an empty configuration."""

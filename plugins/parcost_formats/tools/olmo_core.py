@@ -30,7 +30,7 @@ from parcost_formats.tools.python_values import (
     PythonTextError,
     UnreadError,
     choose_function,
-    dotted,
+    dotted_name,
 )
 from parcost_formats.tools.tables import is_listed, table
 
@@ -201,7 +201,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         raise PythonTextError(f"`{name}` is not followed: {why}", start, start + 3)
     for call in (one for one in ast.walk(python.tree) if isinstance(one, ast.Call)):
         sizes = {one.arg: one.value for one in call.keywords}.get(_SIZES.rpartition(".")[2])
-        if dotted(call.func).endswith(_SCHEDULER) and sizes is not None:
+        if dotted_name(call.func).endswith(_SCHEDULER) and sizes is not None:
             yield _SIZES, JsonEntry(follower.value(sizes, follower.globals), *python.place(call))
     for key, cell in _flatten("", made):
         if cell.value is not None:  # None is an argument that is left out
@@ -239,7 +239,7 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
     )
     made: dict[str, Any] = {}
     for key in (*_BUILDERS, _OPTIMIZER_BUILDER):
-        function = follower.functions.get(dotted(given[key])) if key in given else None
+        function = follower.functions.get(dotted_name(given[key])) if key in given else None
         if isinstance(function, ast.FunctionDef):
             parameters = {one.arg: common for one in function.args.args[:1]}
             made[key] = follower.call_function(function, parameters)
@@ -298,7 +298,7 @@ def _constant(name: str, node: ast.expr) -> Any:
 
 
 def _return_type(function: ast.FunctionDef) -> str:
-    return dotted(function.returns).rpartition(".")[2] if function.returns is not None else ""
+    return dotted_name(function.returns).rpartition(".")[2] if function.returns is not None else ""
 
 
 def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
@@ -323,7 +323,7 @@ def _cookbook_module(node: Any, given: Mapping[str, Cell]) -> Entity:
     """
     why = f"{_VERSION}: {_COOKBOOK} of the cookbook"
 
-    def made(kind: str, **values: Any) -> Entity:
+    def make(kind: str, **values: Any) -> Entity:
         return Entity(kind, node, {key: Cell(one, node, key) for key, one in values.items()})
 
     def differs(what: str) -> UnreadValue:
@@ -339,7 +339,7 @@ def _cookbook_module(node: Any, given: Mapping[str, Cell]) -> Entity:
     kept = budget is not None and budget.value == 1
     parts = {
         "compile_model": True,
-        "dp_config": made(
+        "dp_config": make(
             "TransformerDataParallelConfig",
             name=differs("fsdp or hsdp of 32 devices"),
             param_dtype=DefaultWord("bfloat16", why),
@@ -347,10 +347,10 @@ def _cookbook_module(node: Any, given: Mapping[str, Cell]) -> Entity:
         ),
         "ac_config": None
         if kept
-        else made("ActivationConfig", mode=differs("modules or a budget")),
-        "optim": made("SkipStepAdamWConfig"),
+        else make("ActivationConfig", mode=differs("modules or a budget")),
+        "optim": make("SkipStepAdamWConfig"),
     }
-    module = made("TransformerTrainModuleConfig", **parts)
+    module = make("TransformerTrainModuleConfig", **parts)
     if narrow is not None:
         module.cells["float8_config"] = Cell(
             Entity("Float8Config", node, {"enabled": narrow}), node, ""
@@ -438,7 +438,7 @@ class _OlmoLibrary(CodeLibrary):
             return DefaultNumber(padded, assumed.why) if assumed else padded
         if name in table(TOOL)["methods"]["harmless"]:
             return owner
-        return UnreadValue(f"`{dotted(node.func) or name}` is code, and none is run")
+        return UnreadValue(f"`{dotted_name(node.func) or name}` is code, and none is run")
 
     def attribute(self, follower: Follower, owner: Entity, node: Any) -> Any:
         """Return an attribute of an object, or the default of an option of the command line."""

@@ -86,11 +86,11 @@ class PythonText:
 
     def place(self, node: ast.AST) -> tuple[int, int]:
         """Return the start and the end offset of a node."""
-        start = self._at(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
-        end = self._at(getattr(node, "end_lineno", 1), getattr(node, "end_col_offset", 0))
+        start = self._char_offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+        end = self._char_offset(getattr(node, "end_lineno", 1), getattr(node, "end_col_offset", 0))
         return start, max(end, start + 1)
 
-    def _at(self, line: int, column: int) -> int:
+    def _char_offset(self, line: int, column: int) -> int:
         """Return the character offset of a *column*, which the syntax tree counts in bytes."""
         if line > len(self._lines):
             return self._starts[-1]
@@ -144,12 +144,12 @@ def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         raise UnreadError("it is nested too deeply") from None
 
 
-def dotted(node: ast.expr) -> str:
+def dotted_name(node: ast.expr) -> str:
     """Return the dotted name that an expression spells, "" for another expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        before = dotted(node.value)
+        before = dotted_name(node.value)
         return f"{before}.{node.attr}" if before else ""
     return ""
 
@@ -193,7 +193,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
             return compare(left, right)
     elif isinstance(node, (ast.Name, ast.Attribute)):
         return _variable(node, names)
-    elif isinstance(node, ast.Call) and dotted(node.func) == "bool" and len(node.args) == 1:
+    elif isinstance(node, ast.Call) and dotted_name(node.func) == "bool" and len(node.args) == 1:
         found = _value(node.args[0], names)
         if isinstance(found, (bool, int)):
             return bool(found)
@@ -201,7 +201,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _variable(node: ast.Name | ast.Attribute, names: Mapping[str, Any]) -> Any:
-    name = dotted(node)
+    name = dotted_name(node)
     if name in names:
         return names[name]
     if isinstance(names.get(name.partition(".")[0]), DottedName):

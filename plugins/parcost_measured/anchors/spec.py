@@ -52,7 +52,7 @@ def read_spec(label: str, name: str, text: str) -> Translation:
         for one in anchors:
             own = block_name(one)
             full = label if own == "anchor" else label_of(f"{label}_{own}")
-            blocks.append(_imported(full, whole_anchor(study, one), len(text)))
+            blocks.append(_make_block(full, whole_anchor(study, one), len(text)))
     except SpecError as error:
         return rejection(error.diagnostics[0].message if error.diagnostics else str(error))
     except ValueError as error:
@@ -83,10 +83,10 @@ def _plain(anchor: Anchor, end: int) -> ImportedBlock:
     }
     if anchor.predicted is not None:
         values["predicted"] = f"{anchor.predicted:.9g} s"
-    return _imported(block_name(anchor), values, end)
+    return _make_block(block_name(anchor), values, end)
 
 
-def _imported(label: str, values: Mapping[str, str], end: int) -> ImportedBlock:
+def _make_block(label: str, values: Mapping[str, str], end: int) -> ImportedBlock:
     settings = [
         ImportedValue(name=name, value=value, key="anchor", start=0, end=min(1, end))
         for name, value in values.items()

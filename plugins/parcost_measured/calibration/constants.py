@@ -111,14 +111,14 @@ def kinds(plugins: Plugins) -> list[ConstantKind]:
             continue
         for number, line in enumerate(read_lines(file, table), 1):
             try:
-                found += [_checked(ConstantKind(**json.loads(line)))] if line.strip() else []
+                found += [_check(ConstantKind(**json.loads(line)))] if line.strip() else []
             except (ValueError, TypeError) as error:
                 message = f"{file}:{number}: no constant that may be fitted: {error}"
                 raise click.ClickException(message) from None
     return found
 
 
-def _checked(kind: ConstantKind) -> ConstantKind:
+def _check(kind: ConstantKind) -> ConstantKind:
     if kind.unit not in SCALES:
         raise ValueError(f"the unit `{kind.unit}` is not one of {', '.join(filter(None, SCALES))}")
     if not 0 < kind.low < kind.high:

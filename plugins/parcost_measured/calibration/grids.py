@@ -56,7 +56,7 @@ class TimeGrid:
     points: Sequence[NDArray[np.float64]]
     logs: NDArray[np.float64]
 
-    def at(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return log(predicted seconds) of each row at *values*, the logs of all constants."""
         found = self.logs
         for axis, points in zip(reversed(self.axes), reversed(self.points), strict=True):
@@ -74,7 +74,7 @@ class TimeGrid:
             low, high = values.copy(), values.copy()
             low[axis] = max(values[axis] - step, points[0])
             high[axis] = min(values[axis] + step, points[-1])
-            found[:, axis] = (self.at(high) - self.at(low)) / (high[axis] - low[axis])
+            found[:, axis] = (self.predict(high) - self.predict(low)) / (high[axis] - low[axis])
         return found
 
 

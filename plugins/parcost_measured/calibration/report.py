@@ -304,10 +304,10 @@ def _flaw(flaw: Flaw) -> dict[str, Any]:
 
 def _constant_data(one: FrameworkConstant) -> dict[str, Any]:
     values = {"value": one.value, "low": one.low, "high": one.high, "rows": one.rows}
-    return {**_of(one.constant), **values}
+    return {**_as_data(one.constant), **values}
 
 
-def _of(constant: Constant) -> dict[str, Any]:
+def _as_data(constant: Constant) -> dict[str, Any]:
     return {"name": constant.name, "before": constant.start}
 
 
@@ -328,7 +328,7 @@ def _fit(part: Part) -> dict[str, Any]:
         "rows": len(part.rows),
         "constants": [
             {
-                **_of(v.constant),
+                **_as_data(v.constant),
                 "value": v.value,
                 "interval": [v.low, v.high],
                 "bounds": [v.constant.low, v.constant.high],

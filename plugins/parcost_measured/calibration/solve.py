@@ -108,7 +108,7 @@ class FitProblem:
         """Return the logarithms of predicted seconds, row by row."""
         import numpy as np
 
-        return np.concatenate([grid.at(values) for grid in self.grids])
+        return np.concatenate([grid.predict(values) for grid in self.grids])
 
     def slopes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the sensitivity of each row to each constant, of shape (rows, constants)."""

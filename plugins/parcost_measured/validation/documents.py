@@ -31,7 +31,7 @@ def to_json(summary: Summary) -> str:
         "mean_over_sources": _means(summary),
         "memory": {basis: _score(found) for basis, found in summary.memory},
         "intervals_left_out": {
-            figure: _holding(found.left_out) for figure, found in summary.left_out.items()
+            figure: _coverage(found.left_out) for figure, found in summary.left_out.items()
         },
         "ranking": _ranking(summary),
         "worse_than_constant_mfu": _worse(summary),
@@ -74,7 +74,7 @@ def _score(found: Score | None) -> Any:
     }
 
 
-def _holding(found: Coverage | None) -> Any:
+def _coverage(found: Coverage | None) -> Any:
     if found is None:
         return None
     share, half_width = _percent(found.share), _percent(found.half_width)
@@ -165,14 +165,14 @@ def _groups(summary: Summary) -> dict[str, Any]:
                 "baseline": _score(group.baseline),
                 "memory": _score(group.memory),
                 "rejected": group.refused,
-                "interval": _holding(group.held),
-                "memory_interval": _holding(group.memory_held),
+                "interval": _coverage(group.held),
+                "memory_interval": _coverage(group.memory_held),
                 "worst": list(group.worst),
             }
-            for group in summary.of(dimension)
+            for group in summary.groups_by(dimension)
         }
         for dimension in (*DIMENSIONS, "composed")
-        if dimension in DIMENSIONS or summary.of(dimension)
+        if dimension in DIMENSIONS or summary.groups_by(dimension)
     }
 
 

@@ -55,7 +55,7 @@ def to_markdown(summary: Summary, worst: int) -> str:
 
 def page(summary: Summary, worst: int) -> Iterator[Item]:
     """Yield the items of the page; *worst* is the number of rows with large errors to list."""
-    sources = len(summary.of("source"))
+    sources = len(summary.groups_by("source"))
     yield Heading(
         f"Predicted against measured: {len(summary.rows):,} runs of {_count(sources, 'source')}", 1
     )
@@ -70,7 +70,7 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
     yield from _histogram(summary)
     for dimension, title in _TITLES.items():
         yield Heading(title)
-        yield _groups(summary.of(dimension), dimension)
+        yield _groups(summary.groups_by(dimension), dimension)
     yield from _worse(summary)
     yield from _profiles(summary)
     yield from _ranking(summary)
@@ -81,13 +81,13 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
 
 
 def _overall(summary: Summary) -> Table:
-    rows = [_row(group) for name in ("all", "once", "core") for group in summary.of(name)]
+    rows = [_row(group) for name in ("all", "once", "core") for group in summary.groups_by(name)]
     if means := summary.mean_over("source"):
         blank = ["", "", ""]
         rows.append(
             Row(["mean over sources", "", _percent(means[0]), *blank, _percent(means[1]), ""])
         )
-    rows += [_row(group) for group in summary.of("composed")]
+    rows += [_row(group) for group in summary.groups_by("composed")]
     return Table(_columns("rows"), rows)
 
 
@@ -229,7 +229,7 @@ _SCORES = ("MAPE", "median", "signed", "p90")
 
 def _intervals(summary: Summary) -> Iterator[Item]:
     yield Heading(f"{100 * COVERAGE:g} % intervals")
-    if not any(group.held for group in summary.of("all")):
+    if not any(group.held for group in summary.groups_by("all")):
         yield Line("Predictions have no intervals.")
         return
     yield Line(
@@ -246,7 +246,7 @@ def _intervals(summary: Summary) -> Iterator[Item]:
         )
     columns = [Column("rows"), *(Column(title, "right") for title in _HELD)]
     dimensions = ("all", "model", "device", "framework", "source")
-    groups = [group for name in dimensions for group in summary.of(name)]
+    groups = [group for name in dimensions for group in summary.groups_by(name)]
     yield Table(columns, [_coverage_row(group) for group in groups if group.held is not None])
 
 

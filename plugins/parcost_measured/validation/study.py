@@ -491,7 +491,7 @@ def _balance(facts: Facts) -> Value:
     return "balanced" if forced else None
 
 
-def _balancing(facts: Facts) -> Value:
+def _router_balance(facts: Facts) -> Value:
     """Return what balanced the router of a row that was not forced to be even."""
     free = re.search(r"no auxiliary loss", facts.row.notes)
     return "none" if free and isinstance(_balance(facts), Assumption) else None
@@ -582,7 +582,7 @@ def _offloaded_optimizer(facts: Facts) -> Value:
     return "100 %" if facts.row.extra.get("optimizer_cpu_offload") is True else None
 
 
-def _offloaded(facts: Facts) -> Value:
+def _offload(facts: Facts) -> Value:
     layers = facts.row.extra.get("cpu_offloading_num_layers")
     if isinstance(layers, int) and layers > 0:
         share = min(1.0, layers / facts.row.model.layers)
@@ -714,12 +714,12 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("overlap", "gather_start", _gather_start),
     StudyAttribute("overlap", "tensor", _tensor),
     StudyAttribute("routing", "distribution", _balance),
-    StudyAttribute("routing", "balancing", _balancing),
+    StudyAttribute("routing", "balancing", _router_balance),
     StudyAttribute("routing", "capacity_factor", _capacity),
     StudyAttribute("routing", "dispatcher", _dispatcher),
     StudyAttribute("routing", "hide", _hidden_exchange),
     StudyAttribute("offload", "optimizer", _offloaded_optimizer),
-    StudyAttribute("offload", "activations", _offloaded),
+    StudyAttribute("offload", "activations", _offload),
 )
 
 

@@ -198,14 +198,14 @@ class Summary:
     unread: Mapping[str, int] = Factory(dict)  # fields of `extra`, by number of rows
     profiles: Sequence[ProfileAge] = ()
 
-    def of(self, dimension: str) -> list[SummaryGroup]:
+    def groups_by(self, dimension: str) -> list[SummaryGroup]:
         """Return the groups of one dimension."""
         return [group for group in self.groups if group.dimension == dimension]
 
     @property
     def all(self) -> SummaryGroup | None:
         """All rows together."""
-        return next(iter(self.of("all")), None)
+        return next(iter(self.groups_by("all")), None)
 
     @property
     def regret(self) -> float | None:
@@ -259,7 +259,7 @@ class Summary:
 
     def mean_over(self, dimension: str) -> tuple[float, float] | None:
         """Return the mean over groups of the MAPE, and of the baseline's MAPE."""
-        found = self.of(dimension)
+        found = self.groups_by(dimension)
         if not found:
             return None
         own = sum(group.step.mape for group in found) / len(found)

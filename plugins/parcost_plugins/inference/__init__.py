@@ -47,8 +47,8 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
             legal = legal and all_of(check.holds)
         if not legal:
             continue
-        replica = Replica.of(study, serving)
-        yield capacity_check(replica, ServingMemory.of(replica))
+        replica = Replica.from_serving(study, serving)
+        yield capacity_check(replica, ServingMemory.from_replica(replica))
         first, next_ = prefill(replica), decode(replica)
         yield ends(replica, first, next_)
         yield from mark_details(figures_of(replica, first, next_), *_HEADLINES)

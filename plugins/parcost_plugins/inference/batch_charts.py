@@ -49,8 +49,8 @@ def batch_charts(study: Study) -> Iterator[Chart]:
 def _rows(study: Study, serving: Serving) -> Iterator[dict[str, Any]]:
     for batch in _BATCHES:
         changed = evolve(serving, batch=batch)  # type: ignore[misc]  # a block is one
-        replica = Replica.of(study, changed)
-        token, memory = decode(replica), ServingMemory.of(replica)
+        replica = Replica.from_serving(study, changed)
+        token, memory = decode(replica), ServingMemory.from_replica(replica)
         held = memory.held + memory.cache + memory.overhead
         if is_array(token.seconds, held, replica.devices):
             return

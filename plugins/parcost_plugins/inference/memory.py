@@ -29,7 +29,7 @@ class ServingMemory:
     usable: Real
 
     @classmethod
-    def of(cls, replica: Replica) -> ServingMemory:
+    def from_replica(cls, replica: Replica) -> ServingMemory:
         """Return the memory of *replica*."""
         serving, budget = replica.serving, replica.study[MemoryBudget]
         sequence = cache_read(replica, serving.longest) / serving.pp

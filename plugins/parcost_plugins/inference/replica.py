@@ -43,7 +43,7 @@ class Replica:
     study: Study
 
     @classmethod
-    def of(cls, study: Study, serving: Serving) -> Replica:
+    def from_serving(cls, study: Study, serving: Serving) -> Replica:
         """Return the replica of *serving*."""
         return cls(serving=serving, study=_replica_study(study, serving))
 

@@ -32,16 +32,16 @@ class ConstantKernels(KernelModel):
     def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence with its formula."""
         if isinstance(operator, Gemm):
-            machine = KernelMachine.of(study)
+            machine = KernelMachine.from_study(study)
             explain = partial(explain_matmul, operator, machine)
             return _rate_formula(operator.flops, matmul(operator, machine), "FLOP", explain)
         if isinstance(operator, FusedAttention):
             rate = attention(operator, study)
             share = Rate(rate.peak, rate.efficiency / rate.work)
-            explain = partial(_explain_attention, operator, KernelMachine.of(study), rate)
+            explain = partial(_explain_attention, operator, KernelMachine.from_study(study), rate)
             return _rate_formula(operator.flops, share, "FLOP", explain)
         if isinstance(operator, Stream):
-            machine = KernelMachine.of(study)
+            machine = KernelMachine.from_study(study)
             explain = partial(explain_streaming, operator, machine)
             return _rate_formula(operator.bytes_, streaming(operator, machine), "B", explain)
         return None

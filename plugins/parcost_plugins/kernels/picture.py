@@ -51,7 +51,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
 
 
 def _points(study: Study) -> Iterator[dict[str, Any]]:
-    choice, machine = study[KernelChoice], KernelMachine.of(study)
+    choice, machine = study[KernelChoice], KernelMachine.from_study(study)
     _, model = study.plugins.offers("kernels")[choice.model]
     for gemm in operators_by_type(study):
         priced = model.price(gemm, study) if isinstance(gemm, Gemm) else None
@@ -79,7 +79,7 @@ def _points(study: Study) -> Iterator[dict[str, Any]]:
 
 def _roofs(study: Study, points: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the corners of the roof of each data type in use."""
-    bandwidth = KernelMachine.of(study).device.memory_bandwidth
+    bandwidth = KernelMachine.from_study(study).device.memory_bandwidth
     reached = [point["intensity"][0] for point in points]
     for peak in dict.fromkeys(point["peak"] for point in points):
         ridge = peak / bandwidth

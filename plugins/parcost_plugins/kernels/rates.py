@@ -65,7 +65,7 @@ class KernelMachine(NamedTuple):
     fused_accumulation: bool
 
     @classmethod
-    def of(cls, study: Study) -> KernelMachine:
+    def from_study(cls, study: Study) -> KernelMachine:
         """Return the machine of *study*."""
         device, precision = study[Cluster].device, study[Training].precision
         return cls(device, study[KernelChoice], precision, fuses_accumulation(study))
@@ -210,7 +210,7 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
 
     An efficiency given for 16 bits is scaled to low precision like that of matrix products.
     """
-    device, choice, precision, _ = KernelMachine.of(study)
+    device, choice, precision, _ = KernelMachine.from_study(study)
     backward = operator.pass_ not in ("F", "R")
     low = runs_narrow(operator, precision)
     chosen = (
@@ -219,7 +219,7 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
     if chosen is not None:
         if not low:
             return CoreRate(getattr(device, precision.compute), chosen)
-        less = _narrow_ratio(KernelMachine.of(study))
+        less = _narrow_ratio(KernelMachine.from_study(study))
         return CoreRate(getattr(device, precision.narrow), chosen * less)
     kernel = attention_kernel(study, "fp8" if low else "wide")
     if kernel is None:

@@ -47,7 +47,7 @@ def kernels() -> list[RooflineKernels]:
 
 
 def _gemm(gemm: Gemm, study: Study) -> Formula:
-    machine = KernelMachine.of(study)
+    machine = KernelMachine.from_study(study)
     operand, traffic = sizes(gemm, machine.precision).operand, result_traffic(gemm, machine)
     m, n, k = gemm.m, gemm.n, gemm.k
     peak, efficiency = matmul(gemm, machine)

@@ -34,13 +34,13 @@ def core(operator: FusedAttention, study: Study) -> Formula:
         peak=(rate.peak, "FLOP/s"),
         eta=rate.efficiency,
         source=operator.source,
-        origins=partial(_core_origins, operator, KernelMachine.of(study), rate),
+        origins=partial(_core_origins, operator, KernelMachine.from_study(study), rate),
     )
 
 
 def stream(operator: Stream, study: Study) -> Formula:
     """Estimate an operator bound by memory, or by work per element."""
-    choice, machine = study[KernelChoice], KernelMachine.of(study)
+    choice, machine = study[KernelChoice], KernelMachine.from_study(study)
     bandwidth, share = streaming(operator, machine)
     symbols = {
         "bytes": (operator.bytes_, "B"),

@@ -66,7 +66,8 @@ class TiledKernels(KernelModel):
             if operator.role == "expert":
                 kernels = where(runs_experts_apart(study) > 0, operator.batch, 1.0)
             vectors = operator.role == "attention" and heads_on_vectors(study)
-            return study.query(_product, *KernelMachine.of(study), *size, *what, kernels, vectors)
+            machine = KernelMachine.from_study(study)
+            return study.query(_product, *machine, *size, *what, kernels, vectors)
         if isinstance(operator, FusedAttention):
             return shares.core(operator, study)
         if isinstance(operator, Stream):

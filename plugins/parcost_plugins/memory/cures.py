@@ -257,7 +257,7 @@ def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
     Degrees derived from others change with them. The global batch is kept, so that both steps do
     the same work.
     """
-    for more in ({}, _following(base.study, values)):
+    for more in ({}, _follow_degrees(base.study, values)):
         if more is None:
             return None
         made = {**values, **more}
@@ -287,7 +287,7 @@ def _is_same_batch(study: Study, other: Study) -> bool:
     return _batch(study) == _batch(other)
 
 
-def _following(study: Study, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _follow_degrees(study: Study, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the data-parallel degree after changed degrees; None if unchanged."""
     layout = study[Layout]
     ranks: float = values.get(_LAST, study[Cluster].devices)

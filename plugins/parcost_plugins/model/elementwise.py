@@ -173,7 +173,7 @@ class Fusion(NamedTuple):
     separate_projections: bool
 
     @classmethod
-    def of(cls, training: Training, mode: str) -> Fusion:
+    def from_training(cls, training: Training, mode: str) -> Fusion:
         """Return the fusions of the framework of *training*, for eager or compiled layers."""
         framework = training.framework
         found = cls(*(getattr(framework, name) for name in cls._fields))

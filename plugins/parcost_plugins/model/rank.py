@@ -442,7 +442,7 @@ _SYMBOLS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
 
 def _fusion(study: Study) -> Fusion:
     training = study[Training]
-    return Fusion.of(training, study[KernelChoice].mode or training.framework.mode)
+    return Fusion.from_training(training, study[KernelChoice].mode or training.framework.mode)
 
 
 def rank_of(study: Study) -> Rank:

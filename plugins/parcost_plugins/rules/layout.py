@@ -37,7 +37,7 @@ def rules(study: Study) -> Iterator[Check]:
         holds=ranks <= devices,
         subject="cluster.devices",
         message=product + " = {ranks} devices are needed, but the cluster has {devices}",
-        inputs={**inputs, "fitting": _fitting(study)},
+        inputs={**inputs, "fitting": _nearest_fit(study)},
         help="take {ranks} devices or a multiple of them{fitting}",
     )
     below, above = multiples(ranks, devices)
@@ -75,7 +75,7 @@ def _copies(study: Study) -> Real:
     return maximum(ranks, layout.tp * ranks / (layout.ep * layout.etp))
 
 
-def _fitting(study: Study) -> str:
+def _nearest_fit(study: Study) -> str:
     """Return the largest valid degree below one that is too large, for a help line."""
     for name, degree, legal in _legal_degrees(study, ("pp", "cp", "tp")):
         fitting = [n for n in legal if n < degree]

@@ -24,10 +24,10 @@ def terms(study: Study) -> Iterator[Once]:
 def calculations(study: Study) -> Iterator[Figure | Check]:
     """Return the figures of all scaling calculators."""
     if any(study.all(asked) for asked in (ScalingLaw, BatchScaling, EquivalentDevices, Jitter)):
-        yield from _calculated(study)
+        yield from _calculate(study)
 
 
-def _calculated(study: Study) -> Iterator[Figure | Check]:
+def _calculate(study: Study) -> Iterator[Figure | Check]:
     from parcost_plugins.scaling import batch, devices, jitter, law
 
     for block in study.all(ScalingLaw):

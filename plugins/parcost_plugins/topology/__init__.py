@@ -31,7 +31,7 @@ def groups(study: Study) -> Iterator[Group]:
     cluster = study[Cluster]
     ground = study.query(_ground)
     placed: list[tuple[Axes, Group]] = []
-    for name, axes in Decomposition.of(study).axes.items():
+    for name, axes in Decomposition.from_study(study).axes.items():
         extent = join(axes)
         if not extent:
             members = partial(_members, (), cluster.devices)

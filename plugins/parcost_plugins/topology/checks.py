@@ -65,7 +65,7 @@ def _same_stages(study: Study) -> Iterator[Check]:
     layout, pp = study[Layout], stages(study)
     if all_of(pp == 1) or not has_experts(study):
         return
-    cut = Decomposition.of(study)
+    cut = Decomposition.from_study(study)
     yield RULES.check(
         "order-of-experts",
         (pp == 1) | (cut.dense == cut.experts),

@@ -75,7 +75,7 @@ class Decomposition:
     experts: Real
 
     @classmethod
-    def of(cls, study: Study) -> Decomposition:
+    def from_study(cls, study: Study) -> Decomposition:
         """Return the axes of all groups of *study*, those of experts included if there are any."""
         layout = study[Layout]
         tp, cp, pp, dp = layout.tp, layout.cp, stages(study), layout.dp

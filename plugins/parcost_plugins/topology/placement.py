@@ -53,7 +53,7 @@ def place(
         single.append(to_one)
         hops.append(minimum(maximum(tier.ports * tier.to_one, 1.0), to_one * members))
         members = members * least
-    crossing = _Crossing.of(levels, shape)
+    crossing = _Crossing.from_shape(levels, shape)
     flat = crossing.slowest_link(rings)
     if any(tier.leaves_leaf for tier in levels):
         crossing = _Crossing.where([tier.off_rail(axes) for tier in levels], crossing.crossed)
@@ -91,7 +91,7 @@ class _Crossing:
     curved: bool
 
     @classmethod
-    def of(cls, levels: Sequence[Tier], shape: Sequence[Real]) -> _Crossing:
+    def from_shape(cls, levels: Sequence[Tier], shape: Sequence[Real]) -> _Crossing:
         """Return the levels that a group of this *shape* crosses."""
         further: Mask = False
         for most in shape[1:]:

@@ -32,7 +32,7 @@ class Ranks:
     units: Mapping[str, Any]
 
     @classmethod
-    def of(cls, study: Study) -> Ranks:
+    def from_study(cls, study: Study) -> Ranks:
         """Return the ranks of *study*, which is a single point."""
         import numpy as np
 
@@ -41,7 +41,7 @@ class Ranks:
         everyone = np.arange(count)
         groups: dict[str, Any] = {}
         places: dict[str, tuple[Any, Any]] = {}
-        for name, axes in Decomposition.of(study).axes.items():
+        for name, axes in Decomposition.from_study(study).axes.items():
             whole = [(int(stride), int(extent)) for stride, extent in join(axes)]
             members = lattices(whole, count) if whole else everyone[:, None]
             row, column = np.empty(count, dtype=int), np.empty(count, dtype=int)
@@ -55,7 +55,7 @@ class Ranks:
         """Return the index of *rank* in its group called *name*."""
         return int(self.places[name][1][rank])
 
-    def at(self, **coordinates: int) -> list[int]:
+    def select(self, **coordinates: int) -> list[int]:
         """Return the ranks with these *coordinates*, such as ``pp=1, dp=0``."""
         import numpy as np
 

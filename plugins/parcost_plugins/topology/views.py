@@ -100,8 +100,8 @@ def _stages(study: Study, only: Sequence[int]) -> Section:
     group = study.group("pp")
     rows = []
     for stage in _selected_rows(study, only, layout.pp, "stage"):
-        on = ranks.at(pp=stage)
-        replica = ranks.at(pp=stage, dp=0)
+        on = ranks.select(pp=stage)
+        replica = ranks.select(pp=stage, dp=0)
         numbers = [n for v in held[stage] for n in range(ends[v] - dealt[v], ends[v])]
         extras = [
             *(["embedding"] if 0 in held[stage] else []),
@@ -143,7 +143,7 @@ def _neighbour_notes(study: Study) -> Iterator[str]:
     layout = study[Layout]
     if layout.pp == 1:
         return
-    cut = Decomposition.of(study)
+    cut = Decomposition.from_study(study)
     nearest = layout.tp * layout.cp
     for tier in tiers(study[Cluster])[:-1]:
         apart = _separated_neighbours(cut.dense, layout.pp, tier.capacity)
@@ -213,7 +213,7 @@ def _ranks_of_job(study: Study) -> Ranks:
         message = f"{devices:,.0f} ranks are too many to list"
         help = f"the limit is {_MOST_RANKS:,}"
         raise SpecError([Diagnostic("show-size", message, help=help, place=study.path)])
-    return Ranks.of(study)
+    return Ranks.from_study(study)
 
 
 def _selected_rows(study: Study, only: Sequence[int], count: int, what: str) -> Sequence[int]:

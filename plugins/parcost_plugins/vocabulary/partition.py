@@ -325,7 +325,8 @@ def map_stages(function: Callable[..., float], *counts: Sequence[Any] | float) -
 def _map_stages(
     study: Study, function: Callable[..., float], *counts: Sequence[Any] | float
 ) -> Counts:
-    return map_stages(function, *(n.of(study) if isinstance(n, StageCounts) else n for n in counts))
+    rows = (n.for_study(study) if isinstance(n, StageCounts) else n for n in counts)
+    return map_stages(function, *rows)
 
 
 def moe_layers(study: Study) -> Counts:

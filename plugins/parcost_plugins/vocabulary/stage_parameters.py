@@ -267,7 +267,7 @@ def _of_stages(
 ) -> Sequence[tuple[float, ...] | None]:
     """Return the depth and the counts of each virtual stage, None for an empty one."""
     found: list[tuple[float, ...] | None] = []
-    counts = [row.of(study) if isinstance(row, StageCounts) else row for row in rows]
+    counts = [row.for_study(study) if isinstance(row, StageCounts) else row for row in rows]
     for depth, *own in zip(layers(study), *counts, strict=True):
         some = empty or any(own)
         found.append((depth if empty else max(own), *own) if some else None)

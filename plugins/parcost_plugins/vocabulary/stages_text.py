@@ -36,7 +36,7 @@ def stages(text: str) -> Sequence[Stage]:
     """
     whole = re.sub(r"[,\s]", "", text)
     for repeat in (_GROUP, _TIMES):
-        whole = _unrolled(repeat, whole)
+        whole = _unroll(repeat, whole)
     if not re.fullmatch(r"[Etm|L]*", whole):
         strange = re.sub(r"[Etm|L]", "", whole)[:1]
         raise StagesTextError(f"`{strange}` is not a layer; use E, t, m and L")
@@ -45,7 +45,7 @@ def stages(text: str) -> Sequence[Stage]:
     return [Stage(one.count(_LAYER), one.count(_PREDICTING)) for one in whole.split("|")]
 
 
-def _unrolled(repeat: re.Pattern[str], text: str) -> str:
+def _unroll(repeat: re.Pattern[str], text: str) -> str:
     size = len(text)
 
     def several(found: re.Match[str]) -> str:

@@ -904,7 +904,7 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
             found.set("cluster", "devices", digits(number), "num_processes")
         return
     include = options.get("include")
-    if include is not None and not include.unread and (chosen := _included(include.text)):
+    if include is not None and not include.unread and (chosen := _devices_in(include.text)):
         entries["--include"] = JsonEntry(include.text, include.start, include.end)
         found.set("cluster", "devices", digits(chosen), "--include")
         return
@@ -970,10 +970,10 @@ def _plain_word(text: str) -> Any:
     return int(text) if text.isdecimal() and len(text) < 9 else text
 
 
-def _included(text: str) -> int | None:
+def _devices_in(text: str) -> int | None:
     """Return the number of devices in DeepSpeed's ``--include``; None if a node lists none.
 
-    >>> _included("localhost:0,1,2,3"), _included("a:0-3@b:0,2"), _included("localhost")
+    >>> _devices_in("localhost:0,1,2,3"), _devices_in("a:0-3@b:0,2"), _devices_in("localhost")
     (4, 6, None)
     """
     total = 0

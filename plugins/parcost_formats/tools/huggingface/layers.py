@@ -114,7 +114,7 @@ def full_layers(count: int, value_of: ValueOf, every: int) -> Layers:
         return _full_of_types(count, types, why)
     types, why = value_of("attention_types")
     if types:
-        kinds = _expanded(types, count)
+        kinds = _expand(types, count)
         return Layers([i for i, k in enumerate(kinds) if k == "global"], "attention_types", why)
     rotated, why = value_of("no_rope_layers")
     chunk, _ = value_of("attention_chunk_size")
@@ -226,7 +226,7 @@ def _numbers(key: str, values: Any, count: int) -> list[int]:
     return found
 
 
-def _expanded(types: Any, count: int) -> list[str]:
+def _expand(types: Any, count: int) -> list[str]:
     """Return the kind of each layer from ``[[[kind, ...], times], ...]``."""
     kinds: list[str] = []
     for item in types if isinstance(types, list) else ():

@@ -123,7 +123,7 @@ class Configuration:
             number = self._whole(key, value)
             if number is None:
                 continue
-            name, number = _scaled(path, number)
+            name, number = _scale(path, number)
             if number == 0 and name in _NONE_AT_ZERO:
                 continue
             if name in stated and str(self._settings[name].value) != digits(number):
@@ -502,10 +502,10 @@ class Configuration:
         return ignored, unknown
 
 
-def _scaled(path: str, number: int) -> tuple[str, int]:
+def _scale(path: str, number: int) -> tuple[str, int]:
     """Return an attribute and its value, from a table entry such as ``ffn/2`` or ``positions+2``.
 
-    >>> _scaled("ffn/2", 22016), _scaled("positions+2", 2048)
+    >>> _scale("ffn/2", 22016), _scale("positions+2", 2048)
     (('ffn', 11008), ('positions', 2050))
     """
     if path.endswith("/2"):

@@ -29,7 +29,7 @@ from parcost_formats.tools.python_values import (
     PythonText,
     PythonTextError,
     UnreadError,
-    dotted,
+    dotted_name,
 )
 from parcost_formats.tools.tables import is_listed, table
 
@@ -208,11 +208,11 @@ def _is_recipe(function: Function) -> bool:
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                parts = dotted(target).split(".")
+                parts = dotted_name(target).split(".")
                 if len(parts) >= 2 and parts[1] in (*_ORDER, "mixed_precision"):
                     return True
         elif isinstance(node, ast.Call):
-            name = dotted(node.func)
+            name = dotted_name(node.func)
             if name.endswith(_CONTAINER) or _base(name.rpartition(".")[2]) is not None:
                 return True
     return False
@@ -486,7 +486,7 @@ class _BridgeLibrary(CodeLibrary):
             return cell.value
         if owner.kind == _CONTAINER or owner.kind.startswith("?") or "model" in owner.cells:
             return self._section(owner, node.attr, node)
-        raise UnreadError(f"`{dotted(node) or node.attr}` has no value in this file")
+        raise UnreadError(f"`{dotted_name(node) or node.attr}` has no value in this file")
 
 
 class _RecipeReader:

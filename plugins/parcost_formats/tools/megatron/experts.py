@@ -47,7 +47,7 @@ def read_experts(options: ToolOptions) -> None:
             draft.assume("model.moe_every", "2", "Megatron-DeepSpeed: expert_interval is 2")
         elif not deepspeed:
             _layers(options)
-        _shared(options)
+        _shared_experts(options)
         if bias := options.enabled("moe_router_enable_expert_bias"):
             draft.set("model.router_bias", "on", bias)
     read_exchange(options)
@@ -90,7 +90,7 @@ def _layers(options: ToolOptions) -> None:
         draft.set("model.dense_first", str(found.first), option)
 
 
-def _shared(options: ToolOptions) -> None:
+def _shared_experts(options: ToolOptions) -> None:
     draft = options.draft
     width = options.whole("moe_shared_expert_intermediate_size")
     option = options.get("moe_shared_expert_intermediate_size")

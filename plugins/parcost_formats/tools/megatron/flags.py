@@ -12,7 +12,7 @@ from parcost import ImportFile, ImportProblem, did_you_mean
 from parcost_formats.tools.collector import TRUTHS
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.keys import keys_of
-from parcost_formats.tools.shell.launches import opened
+from parcost_formats.tools.shell.launches import open_words
 from parcost_formats.tools.shell.scripts import (
     ARGUMENTS,
     Script,
@@ -69,14 +69,14 @@ def command_line(file: ImportFile) -> CommandLine:
         partial = not _OF_TRAINING.intersection(line.options)
         conditional = _conditional(script.conditional)
         return line._replace(script=script, conditional=conditional, partial=partial)
-    words = opened(calls[0].words)
+    words = open_words(calls[0].words)
     swift = _is_swift(words)
-    line = _read(*_parted(words, calls[0].conditional), valued=swift)
+    line = _read(*_split(words, calls[0].conditional), valued=swift)
     others = {
         (field.start, field.end): field
         for call in calls[1:]
-        if [word.text for word in opened(call.words)] != [word.text for word in words]
-        for field in [next(filter(_is_known, [*opened(call.words), *call.conditional]))]
+        if [word.text for word in open_words(call.words)] != [word.text for word in words]
+        for field in [next(filter(_is_known, [*open_words(call.words), *call.conditional]))]
     }
     answers = dict.fromkeys(
         answer for call in calls if call.decision for answer in call.decision.answers
@@ -173,7 +173,7 @@ def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:
 
 
 def _is_launch(call: ScriptCall) -> bool:
-    return any(map(_is_known, [*opened(call.words), *call.conditional]))
+    return any(map(_is_known, [*open_words(call.words), *call.conditional]))
 
 
 def _is_swift(command: Sequence[ShellField]) -> bool:
@@ -286,7 +286,7 @@ def _is_known(field: ShellField) -> bool:
     return field.text.startswith("--") and _name(field.text) in _NUMBERS
 
 
-def _parted(
+def _split(
     command: Sequence[ShellField], conditional: Sequence[ShellField]
 ) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
     """Return the words of the training script, and the words ahead of it."""

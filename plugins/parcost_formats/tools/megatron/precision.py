@@ -102,9 +102,9 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
         gradients, changed = 2, reduced
         draft.set("precision.reduction", "2 B", reduced)
     if aware:
-        gradients = _typed(options, "main_grads_dtype", gradients)
+        gradients = _size_of_type(options, "main_grads_dtype", gradients)
         optimizer = sum(
-            _typed(options, name, 4)
+            _size_of_type(options, name, 4)
             for name in ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
         )
         changed = options.get("use_precision_aware_optimizer")
@@ -140,7 +140,7 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
     draft.assume("precision.update_traffic", f"{traffic:g} B", COUNTED, changed)
 
 
-def _typed(options: ToolOptions, name: str, usual: int) -> int:
+def _size_of_type(options: ToolOptions, name: str, usual: int) -> int:
     """Return the size in bytes of the type that an option names; *usual* if it is not given."""
     word = options.word(name, *_BYTES)
     return _BYTES[word] if word is not None else usual

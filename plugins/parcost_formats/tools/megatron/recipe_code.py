@@ -18,7 +18,7 @@ from parcost_formats.tools.python_values import (
     UnreadError,
     combine,
     constants,
-    dotted,
+    dotted_name,
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -213,7 +213,7 @@ class Follower:
         elif isinstance(target, ast.Attribute):
             owner = self.value(target.value, names)
             if isinstance(owner, Entity):
-                shown = dotted(target) or target.attr
+                shown = dotted_name(target) or target.attr
                 if isinstance(value, Entity):
                     _name_cells(value, shown)
                 self.put(owner, target.attr, Cell(value, statement, shown))
@@ -299,7 +299,7 @@ class Follower:
         plain = len(node.generators) == 1 and not loop.ifs and isinstance(loop.target, ast.Name)
         if not plain or not isinstance(values, list):
             raise UnreadError(_CODE)
-        name = dotted(loop.target)
+        name = dotted_name(loop.target)
         return [self.value(node.elt, {**names, name: one}) for one in values]
 
     def _bool(self, node: ast.BoolOp, names: dict[str, Any]) -> Any:
@@ -345,7 +345,7 @@ class Follower:
             elif isinstance(value, dict):
                 more = {name: Cell(one, keyword, name) for name, one in value.items()}
                 keywords.update(more)
-        name = dotted(node.func)
+        name = dotted_name(node.func)
         if name in self.functions:
             return self.call_function(
                 self.functions[name], self._bound(self.functions[name], arguments, keywords)

@@ -87,7 +87,7 @@ def _power(one: int, other: int) -> int:
     return int(one**other)
 
 
-def _shifted(one: int, other: int) -> int:
+def _shift(one: int, other: int) -> int:
     if not 0 <= other < 64:
         raise ArithmeticTextError
     return one << other
@@ -99,7 +99,7 @@ _LEVELS: Sequence[Mapping[str, Callable[[int, int], int]]] = (
     {"&": operator.and_},
     {"==": operator.eq, "!=": operator.ne},
     {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge},
-    {"<<": _shifted, ">>": lambda one, other: one >> min(max(other, 0), 64)},
+    {"<<": _shift, ">>": lambda one, other: one >> min(max(other, 0), 64)},
     {"+": operator.add, "-": operator.sub},
     {"*": operator.mul, "/": _quotient, "%": _remainder},
 )
@@ -142,46 +142,46 @@ class _ArithmeticExpression:
         name, sign = self._peek(), self._peek(1)
         if isinstance(name, str) and name.isidentifier() and sign in _ASSIGNING:
             self._at += 2
-            found = self._nested(self._choice)
+            found = self._nest(self._choice)
             if sign != "=":
                 found = _OPERATORS[str(sign)[:-1]](self._read(name), found)
             return self._write(name, found)
         found = self._either()
         if not self._take("?"):
             return found
-        one = self._skipped(self._list, idle=not found)
+        one = self._skip(self._list, idle=not found)
         if not self._take(":"):
             raise ArithmeticTextError
-        other = self._skipped(self._choice, idle=bool(found))
+        other = self._skip(self._choice, idle=bool(found))
         return one if found else other
 
     def _either(self) -> int:
         found = self._both()
         while self._take("||"):
-            found = int(bool(self._skipped(self._both, idle=bool(found)) or found))
+            found = int(bool(self._skip(self._both, idle=bool(found)) or found))
         return found
 
     def _both(self) -> int:
         found = self._binary(0)
         while self._take("&&"):
-            other = self._skipped(lambda: self._binary(0), idle=not found)
+            other = self._skip(lambda: self._binary(0), idle=not found)
             found = int(bool(found and other))
         return found
 
     def _binary(self, level: int) -> int:
         if level == len(_LEVELS):
-            return self._raised()
+            return self._raise_to_power()
         found = self._binary(level + 1)
         while isinstance(sign := self._peek(), str) and sign in _LEVELS[level]:
             self._at += 1
             other = self._binary(level + 1)
-            found = 0 if self._idle else self._checked(int(_LEVELS[level][sign](found, other)))
+            found = 0 if self._idle else self._check(int(_LEVELS[level][sign](found, other)))
         return found
 
-    def _raised(self) -> int:
+    def _raise_to_power(self) -> int:
         found = self._atom()
         if self._take("**"):
-            found = self._checked(_power(found, self._nested(self._raised)))
+            found = self._check(_power(found, self._nest(self._raise_to_power)))
         return found
 
     def _atom(self) -> int:
@@ -190,15 +190,15 @@ class _ArithmeticExpression:
         if isinstance(symbol, int):
             return symbol
         if symbol == "-":
-            return -self._nested(self._atom)
+            return -self._nest(self._atom)
         if symbol == "+":
-            return self._nested(self._atom)
+            return self._nest(self._atom)
         if symbol == "!":
-            return int(not self._nested(self._atom))
+            return int(not self._nest(self._atom))
         if symbol == "~":
-            return ~self._nested(self._atom)
+            return ~self._nest(self._atom)
         if symbol == "(":
-            found = self._nested(self._list)
+            found = self._nest(self._list)
             if not self._take(")"):
                 raise ArithmeticTextError
             return found
@@ -223,16 +223,16 @@ class _ArithmeticExpression:
         if self._assign is None:
             raise ArithmeticTextError
         if not self._idle:
-            self._assign(name, self._checked(value))
+            self._assign(name, self._check(value))
         return value
 
-    def _skipped(self, part: Callable[[], int], *, idle: bool) -> int:
+    def _skip(self, part: Callable[[], int], *, idle: bool) -> int:
         self._idle += idle
         found = part()
         self._idle -= idle
         return found
 
-    def _nested(self, part: Callable[[], int]) -> int:
+    def _nest(self, part: Callable[[], int]) -> int:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise ArithmeticTextError
@@ -250,7 +250,7 @@ class _ArithmeticExpression:
         at = self._at + ahead
         return self._symbols[at] if at < len(self._symbols) else None
 
-    def _checked(self, found: int) -> int:
+    def _check(self, found: int) -> int:
         if abs(found) > _LARGEST:
             raise ArithmeticTextError
         return found

@@ -371,7 +371,7 @@ def _format_printf(words: Sequence[ShellValue]) -> list[Piece] | None:
                 continue
             taken = True
             value = rest.pop(0) if rest else []
-            shaped = _shaped(one, value, place)
+            shaped = _format_value(one, value, place)
             if shaped is None:
                 return None
             found += shaped
@@ -379,7 +379,7 @@ def _format_printf(words: Sequence[ShellValue]) -> list[Piece] | None:
             return found
 
 
-def _shaped(
+def _format_value(
     one: re.Match[str], value: ShellValue, place: tuple[int, int]
 ) -> Sequence[Piece] | None:
     flags, width, precision, kind = one[2], one[3], one[4], one[5]

@@ -13,7 +13,7 @@ from attrs import Factory, define
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, NAME
 from parcost_formats.tools.shell.conditions import UNDECIDED
 from parcost_formats.tools.shell.edited_files import FileEditor
-from parcost_formats.tools.shell.expansion import ArgumentFrame, ScriptSource, composed, short
+from parcost_formats.tools.shell.expansion import ArgumentFrame, ScriptSource, compose, short
 from parcost_formats.tools.shell.file_changes import may_change, written_paths
 from parcost_formats.tools.shell.layers import Layer, ScriptCommand
 from parcost_formats.tools.shell.values import (
@@ -321,7 +321,7 @@ class CommandReader(FileEditor):
             texts = file.values[0] if file is not None and file.values else []
             branches = any(one.unread and one.text.startswith(_WRITTEN_FILE) for one in texts)
             if file is None or not (file.unread or branches):
-                return composed(self._files[name])
+                return compose(self._files[name])
             self._lacking.append(field_of([*value])._replace(assumption="", unread=""))
             return None
         if not path.endswith(SCRIPT_ENDINGS):
@@ -360,11 +360,11 @@ class CommandReader(FileEditor):
     ) -> None:
         before = self._ahead
         self._ahead = [*before, *ahead]
-        self._subshell(lambda: self._run_source(composed(value), given[1:]))
+        self._subshell(lambda: self._run_source(compose(value), given[1:]))
         self._ahead = before
 
     def _run_text(self, pieces: Sequence[Piece]) -> Decision:
-        return self._run_source(composed(list(pieces)), None)
+        return self._run_source(compose(list(pieces)), None)
 
     def _run_source(self, source: ScriptSource, given: Sequence[ShellValue] | None) -> Decision:
         """Read a text as commands, with the arguments *given* or the current ones."""

@@ -47,14 +47,14 @@ class Operand(NamedTuple):
     answers: tuple[str, ...] = ()
 
 
-def negated(decision: Decision) -> Decision:
+def negate(decision: Decision) -> Decision:
     """Return the opposite of a decision."""
     if decision.value is None:
         return decision
     return decision._replace(value=not decision.value)
 
 
-def combined(decisions: Sequence[Decision], *, is_and: bool) -> Decision:
+def combine(decisions: Sequence[Decision], *, is_and: bool) -> Decision:
     """Return the result of decisions joined with ``&&`` or ``||``."""
     ends = [one for one in decisions if one.value is (not is_and)]
     if ends:
@@ -198,13 +198,13 @@ class _TestExpression:
         found = [self._both()]
         while self._take("||" if self._double else "-o"):
             found.append(self._both())
-        return combined(found, is_and=False) if len(found) > 1 else found[0]
+        return combine(found, is_and=False) if len(found) > 1 else found[0]
 
     def _both(self) -> Decision:
         found = [self._one()]
         while self._take("&&" if self._double else "-a"):
             found.append(self._one())
-        return combined(found, is_and=True) if len(found) > 1 else found[0]
+        return combine(found, is_and=True) if len(found) > 1 else found[0]
 
     def _one(self) -> Decision:
         self._depth += 1
@@ -222,7 +222,7 @@ class _TestExpression:
             self._at += 3
             return self._binary(self._operand(at), str(following), self._operand(at + 2))
         if self._take("!"):
-            return negated(self._one())
+            return negate(self._one())
         if self._take("("):
             found = self._either()
             return found if self._take(")") else UNDECIDED

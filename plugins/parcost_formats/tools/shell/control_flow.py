@@ -14,11 +14,11 @@ from parcost_formats.tools.shell.assignments import FILE_PREFIX, assumed_values
 from parcost_formats.tools.shell.conditions import (
     UNDECIDED,
     Operand,
-    combined,
+    combine,
     decide,
     emptiness,
     evaluate_test,
-    negated,
+    negate,
     options_for,
 )
 from parcost_formats.tools.shell.expansion import ScriptSource, short
@@ -163,7 +163,7 @@ class ControlFlow(FileWriter):
                     self._adopt_default(status, branch)
                 else:
                     self._merge([branch, Layer(self.layer)], status)
-                status = combined([status, following], is_and=wanted)
+                status = combine([status, following], is_and=wanted)
             elif status.value != wanted:
                 self._record_decision(status, command)
             else:
@@ -250,7 +250,7 @@ class ControlFlow(FileWriter):
             possible.append(Layer(self.layer))
         if not undecided:
             return Decision(True)
-        joined = combined(undecided, is_and=True)
+        joined = combine(undecided, is_and=True)
         if possible[-1].ended == "exit" and not any(one.empty for one in undecided):
             answers = tuple(one for one in joined.answers if not one.endswith("="))
             joined = joined._replace(answers=answers or joined.answers)
@@ -313,7 +313,7 @@ class ControlFlow(FileWriter):
             while node.branches[following][2] == ";&" and following + 1 < len(node.branches):
                 following += 1
                 body += node.branches[following][1]
-            decision = combined([self._matches(operand, one) for one in patterns], is_and=False)
+            decision = combine([self._matches(operand, one) for one in patterns], is_and=False)
             branches.append((decision, body))
             if decision.value:
                 break
@@ -415,7 +415,7 @@ class ControlFlow(FileWriter):
 
         def test() -> Decision:
             found = self.run(node.test)
-            return found if wanted else negated(found)
+            return found if wanted else negate(found)
 
         return self._rounds(test, node.body)
 
@@ -522,14 +522,14 @@ class ControlFlow(FileWriter):
 
     def _pipeline(self, node: ShellPipeline) -> Decision:
         if len(node.commands) == 1:
-            return negated(self._execute(node.commands[0]))
+            return negate(self._execute(node.commands[0]))
         output, self._output = self._output, None
         for command in node.commands[:-1]:
             self._subshell(partial(self._execute, command))
         self._output = output
         last = node.commands[-1]
         status = self._subshell(lambda: self._execute(last))
-        return negated(status) if node.negated else status
+        return negate(status) if node.negated else status
 
     def capture(self, part: WordPart) -> Sequence[Piece]:
         """Return the output of the commands in ``$(...)``, as far as it is constant."""
@@ -539,7 +539,7 @@ class ControlFlow(FileWriter):
         commands = part.commands
         if not commands and part.text.startswith("`") and "\\" in part.text:
             self._unknown_output("a command")
-        self.nested(lambda: self._subshell(lambda: self.run(commands)))
+        self.nest(lambda: self._subshell(lambda: self.run(commands)))
         found, self._output = self._output, outer
         while found and not found[-1].unread and found[-1].text.endswith("\n"):
             last = found.pop()

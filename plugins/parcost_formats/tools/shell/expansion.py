@@ -21,8 +21,8 @@ from parcost_formats.tools.shell.layers import Layer
 from parcost_formats.tools.shell.patterns import (
     PatternText,
     ShellPatternError,
-    removed,
-    replaced,
+    remove_match,
+    replace_matches,
 )
 from parcost_formats.tools.shell.values import (
     ARGUMENTS,
@@ -82,7 +82,7 @@ class ScriptSource:
             return self._place
         if not self.pieces:
             return start, end
-        return self._at(start)[0], self._at(max(end - 1, start))[1]
+        return self._find_place(start)[0], self._find_place(max(end - 1, start))[1]
 
     def assigns(self, name: str, end: int) -> bool:
         """Return whether the text before *end* has an assignment to a name, executed or not."""
@@ -105,7 +105,7 @@ class ScriptSource:
         cuts = self._starts[first : bisect.bisect_left(self._starts, end)]
         yield from pairwise([start, *dict.fromkeys(cuts), end])
 
-    def _at(self, at: int) -> tuple[int, int]:
+    def _find_place(self, at: int) -> tuple[int, int]:
         number_of = max(bisect.bisect_right(self._starts, at) - 1, 0)
         piece = self.pieces[number_of]
         if len(piece.text) == piece.end - piece.start and not piece.unread:
@@ -114,7 +114,7 @@ class ScriptSource:
         return piece.start, piece.end
 
 
-def composed(pieces: Sequence[Piece]) -> ScriptSource:
+def compose(pieces: Sequence[Piece]) -> ScriptSource:
     """Return a text composed by a script; unknown pieces are replaced by marks."""
     marks = "".join(_write_word(piece, place) for place, piece in enumerate(pieces))
     return ScriptSource(marks, pieces)
@@ -187,7 +187,7 @@ class WordExpander:
                 self.count(1)
                 return [self._plain(part)]
         found: list[list[Piece]] = []
-        for parts in self._braced(token.parts):
+        for parts in self._expand_braces(token.parts):
             found += self._fields(parts)
         self.count(len(found))
         listed = any(part.kind == "variable" and "@" in part.text for part in token.parts)
@@ -223,22 +223,22 @@ class WordExpander:
                 continue
             values = self._elements(part)
             if values is None:
-                pieces += self._marked(part)
+                pieces += self._mark_quotes(part)
                 continue
             if not values and part.quoted and len(parts) > 1 and not pieces:
                 continue
             for number_of, value in enumerate(values):
                 if number_of:
-                    found += self._finished(pieces)
+                    found += self._finish(pieces)
                     pieces = []
                 lone = len(value) == 1 and value[0].spread
                 self.count(len(value))
                 pieces += [(piece, part.quoted and not lone) for piece in value]
                 if part.quoted and not value:
                     pieces.append((Piece("", *self.source.place(part.start, part.end)), True))
-        return found + self._finished(pieces)
+        return found + self._finish(pieces)
 
-    def _marked(self, part: WordPart) -> list[tuple[Piece, bool]]:
+    def _mark_quotes(self, part: WordPart) -> list[tuple[Piece, bool]]:
         """Return the pieces of a reference, each with whether it is quoted."""
         found = self.pieces_of(part)
         if part.quoted:
@@ -249,7 +249,7 @@ class WordExpander:
             return list(zip(found, flags, strict=True))
         return [(piece, False) for piece in found]
 
-    def _finished(self, pieces: list[tuple[Piece, bool]]) -> list[list[Piece]]:
+    def _finish(self, pieces: list[tuple[Piece, bool]]) -> list[list[Piece]]:
         self.count(sum(piece.weight for piece, _ in pieces if piece.alternatives))
         if all(solid for _, solid in pieces):
             return [[piece for piece, _ in pieces]] if pieces else []
@@ -265,10 +265,10 @@ class WordExpander:
             return None
         return "" if variable.unread else text_of(variable.values[0])
 
-    def _spaced(self, values: Sequence[ShellValue], *, star: bool) -> list[Piece]:
+    def _join_elements(self, values: Sequence[ShellValue], *, star: bool) -> list[Piece]:
         """Return the elements of an array joined with a blank, or the first ``IFS`` character."""
         separators = self._separators() if star else None
-        return _spaced(values, " " if separators is None else separators[:1])
+        return _join(values, " " if separators is None else separators[:1])
 
     def value(self, parts: Iterable[WordPart]) -> list[Piece]:
         """Return the expansion of a word without splitting, as in an assignment."""
@@ -317,7 +317,7 @@ class WordExpander:
 
     # Braces
 
-    def _braced(self, parts: Sequence[WordPart]) -> Sequence[Sequence[WordPart]]:
+    def _expand_braces(self, parts: Sequence[WordPart]) -> Sequence[Sequence[WordPart]]:
         """Return the words of a brace expansion such as ``{a,b}`` or ``{1..4}``."""
         plain = "".join(part.text for part in parts if part.kind == "text" and not part.quoted)
         if "{" not in plain or "}" not in plain or ("," not in plain and ".." not in plain):
@@ -410,7 +410,7 @@ class WordExpander:
             if not values:
                 return []
             return self._fields(self._default_parts(part, reference.at + 1 + (rest[0] == ":")))
-        return [[self._changed(value, part, reference)] for value in values]
+        return [[self._change(value, part, reference)] for value in values]
 
     def _slice(
         self, reference: ParameterReference, values: list[list[Piece]]
@@ -483,7 +483,7 @@ class WordExpander:
             arguments = self.frames[-1].arguments
             if arguments is None or reference.rest:
                 return [self._mark_unknown(part, ARGUMENTS)]
-            return self._spaced(arguments, star=name == "*" and part.quoted)
+            return self._join_elements(arguments, star=name == "*" and part.quoted)
         if name == "#" and self.frames[-1].arguments is not None:
             count = str(len(self.frames[-1].arguments))
             return [Piece(count, *self.source.place(part.start, part.end))]
@@ -523,7 +523,7 @@ class WordExpander:
             return self._or_default(part, reference, operator, value)
         if value is None:
             return [self._unset(part, name)]
-        return [self._changed(value, part, reference)]
+        return [self._change(value, part, reference)]
 
     def _or_default(
         self,
@@ -619,7 +619,7 @@ class WordExpander:
             return list(variable.values[0]) if variable.values else None
         if key in ("@", "*"):
             star = key == "*" and part.quoted
-            return self._spaced(variable.values, star=star) if variable.values else None
+            return self._join_elements(variable.values, star=star) if variable.values else None
         if variable.kind == "map":
             place = variable.keys.get(text_of(self._text_value(key)))
             return list(variable.values[place]) if place is not None else None
@@ -638,7 +638,7 @@ class WordExpander:
             return [Piece(text, 0, 0)]
         outer, self.source = self.source, ScriptSource(text, place=(0, 0))
         try:
-            return self.nested(lambda: self.value(word_parts(text, 0, len(text), quoted=False)))
+            return self.nest(lambda: self.value(word_parts(text, 0, len(text), quoted=False)))
         finally:
             self.source = outer
 
@@ -680,7 +680,7 @@ class WordExpander:
         except ArithmeticTextError:
             return None
 
-    def _changed(self, value: ShellValue, part: WordPart, reference: ParameterReference) -> Piece:
+    def _change(self, value: ShellValue, part: WordPart, reference: ParameterReference) -> Piece:
         """Return a value after removal, replacement or case conversion."""
         unread = unread_piece(value)
         if unread is not None:
@@ -693,7 +693,7 @@ class WordExpander:
             if rest[0] in "#%":
                 double = rest[:2] in ("##", "%%")
                 pattern = self._inner_pattern(part, reference.at + 1 + double, part.end - 1)
-                found = removed(text, pattern, front=rest[0] == "#", longest=double)
+                found = remove_match(text, pattern, front=rest[0] == "#", longest=double)
             elif rest[0] == "/":
                 how = rest[1:2] if rest[1:2] in ("/", "#", "%") else ""
                 begin = reference.at + 1 + len(how)
@@ -703,11 +703,11 @@ class WordExpander:
                 new = ""
                 if cut >= 0:
                     parts = word_parts(self.source.text, stop + 1, part.end - 1, quoted=False)
-                    inner = self.nested(lambda: self.value(parts))
+                    inner = self.nest(lambda: self.value(parts))
                     if unread_piece(inner) is not None:
                         return self._mark_unknown(part, unknown)
                     new = text_of(inner)
-                found = replaced(text, pattern, new, how=how)
+                found = replace_matches(text, pattern, new, how=how)
             elif rest in ("^^", ",,"):
                 found = text.upper() if rest == "^^" else text.lower()
             elif rest in ("^", ","):
@@ -728,7 +728,7 @@ class WordExpander:
     def _inner_pattern(self, part: WordPart, offset: int, stop: int) -> PatternText:
         start = part.start + 2 + offset
         parts = word_parts(self.source.text, start, stop, quoted=False)
-        found = self.nested(lambda: self.pattern(parts))
+        found = self.nest(lambda: self.pattern(parts))
         if found is None:
             raise ShellPatternError
         return found
@@ -743,7 +743,7 @@ class WordExpander:
         pieces: list[Piece] = []
         flags: list[bool] = []
         for inner in parts:
-            found = self.nested(partial(self.value, [inner]))
+            found = self.nest(partial(self.value, [inner]))
             if inner.quoted and not found:
                 found = [Piece("", *self.source.place(inner.start, inner.end))]
             pieces += found
@@ -757,7 +757,7 @@ class WordExpander:
         self._last_default = (pieces, flags)
         return pieces
 
-    def nested(self, part: Callable[[], _Found]) -> _Found:
+    def nest(self, part: Callable[[], _Found]) -> _Found:
         """Call *part* one level deeper; raise if the nesting is too deep."""
         self._depth += 1
         if self._depth > _DEEPEST:
@@ -858,7 +858,7 @@ def _parse_text(text: str) -> ParameterReference | None:
     return ParameterReference(bool(found[1]), found[2], found[3], found[4], found.start(4))
 
 
-def _spaced(values: Sequence[ShellValue], between: str) -> list[Piece]:
+def _join(values: Sequence[ShellValue], between: str) -> list[Piece]:
     found: list[Piece] = []
     for number_of, value in enumerate(values):
         if number_of:

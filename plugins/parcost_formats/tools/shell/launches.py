@@ -63,7 +63,7 @@ def launches(script: Script) -> Sequence[ScriptLaunch]:
     return [one for one in found if one is not None]
 
 
-def opened(words: Sequence[ShellField]) -> Sequence[ShellField]:
+def open_words(words: Sequence[ShellField]) -> Sequence[ShellField]:
     """Return the words, with a word that holds a whole command line split into words."""
     found: list[ShellField] = []
     for word in words:
@@ -73,7 +73,7 @@ def opened(words: Sequence[ShellField]) -> Sequence[ShellField]:
 
 
 def _launch(call: ScriptCall) -> ScriptLaunch | None:
-    words = opened(call.words)
+    words = open_words(call.words)
     found = _program_name(words)
     if found is None:
         return None

@@ -92,7 +92,7 @@ def merge(parent: Layer, branches: Sequence[Layer], decision: Decision, why: str
     for name in names:
         found = [branch.get(name) for branch in branches]
         compared += sum(len(one.values) if one else 1 for one in found)
-        merged = _merged(name, found, decision, why)
+        merged = _merge(name, found, decision, why)
         parent.variables[name] = merged
         if merged is not None and merged not in found:
             compared += sum(piece.weight for value in merged.values for piece in value)
@@ -112,7 +112,7 @@ def _quote(text: str) -> str:
     return text if not text or plain.isalnum() else "'" + text.replace("'", "'\\''") + "'"
 
 
-def _merged(
+def _merge(
     name: str, found: Sequence[Variable | None], decision: Decision, why: str
 ) -> Variable | None:
     """Return the value of a variable after branches that leave it *found* so; None where none sets
@@ -190,7 +190,7 @@ def _equal(one: Variable, other: Variable) -> bool:
 def _merged_text(
     name: str, values: Sequence[list[Piece]], decision: Decision, why: str
 ) -> list[Piece]:
-    ahead, behind = _shared([[[piece] for piece in value] for value in values])
+    ahead, behind = _count_shared([[[piece] for piece in value] for value in values])
     middles = [value[ahead : len(value) - behind] for value in values]
     answers = decision.answers or answers_for(name, values)
     place = next((middle for middle in middles if middle), values[0])
@@ -213,7 +213,7 @@ def _merged_array(
     name: str, found: Sequence[Variable], decision: Decision, why: str
 ) -> list[list[Piece]]:
     lists = [one.values for one in found]
-    ahead, behind = _shared(lists)
+    ahead, behind = _count_shared(lists)
     middles = [one[ahead : len(one) - behind] for one in lists]
     pieces = [piece for middle in middles for value in middle for piece in value]
     start, end = (pieces[0].start, pieces[0].end) if pieces else (0, 0)
@@ -232,7 +232,7 @@ def _merged_array(
     return [*longest[:ahead], [choice], *longest[len(longest) - behind :]]
 
 
-def _shared(lists: Sequence[Sequence[ShellValue]]) -> tuple[int, int]:
+def _count_shared(lists: Sequence[Sequence[ShellValue]]) -> tuple[int, int]:
     """Return the number of common elements at the start and at the end of all lists."""
     shortest = min(map(len, lists))
     first, *others = lists
@@ -265,9 +265,9 @@ def _merged_commands(
 
 def _merged_command(found: Sequence[ScriptCommand], decision: Decision) -> ScriptCommand:
     lists = [one.words for one in found]
-    ahead, behind = _shared(lists)
+    ahead, behind = _count_shared(lists)
     files = {
-        name: _merged(name, [one.files.get(name) for one in found], decision, IN_IF)
+        name: _merge(name, [one.files.get(name) for one in found], decision, IN_IF)
         for name in dict.fromkeys(name for one in found for name in one.files)
     }
     first = found[0]._replace(files=files)

@@ -51,7 +51,7 @@ def _items(pattern: PatternText) -> Iterator[str | tuple[bool, PatternText]]:
             raise ShellPatternError
         elif char in "*?":
             yield char
-        elif char == "[" and (close := _closing(pattern, at)) > 0:
+        elif char == "[" and (close := _find_closing(pattern, at)) > 0:
             inner = pattern[at:close]
             negated = bool(inner) and inner[0] in (("!", False), ("^", False))
             if any(one == ("[", False) for one in inner):
@@ -62,7 +62,7 @@ def _items(pattern: PatternText) -> Iterator[str | tuple[bool, PatternText]]:
             yield (True, [(char, True)])
 
 
-def _closing(pattern: PatternText, at: int) -> int:
+def _find_closing(pattern: PatternText, at: int) -> int:
     start = at + (pattern[at : at + 1] in ([("!", False)], [("^", False)]))
     return next(
         (place for place in range(start + 1, len(pattern)) if pattern[place] == ("]", False)), -1
@@ -85,7 +85,7 @@ def _is_one(item: str | tuple[bool, PatternText], char: str) -> bool:
     return found == wanted
 
 
-def removed(text: str, pattern: PatternText, *, front: bool, longest: bool) -> str:
+def remove_match(text: str, pattern: PatternText, *, front: bool, longest: bool) -> str:
     """Return a text without the match at its front or end.
 
     Raises:
@@ -101,7 +101,7 @@ def removed(text: str, pattern: PatternText, *, front: bool, longest: bool) -> s
     return text
 
 
-def replaced(text: str, pattern: PatternText, new: str, *, how: str) -> str:
+def replace_matches(text: str, pattern: PatternText, new: str, *, how: str) -> str:
     """Return a text with matches replaced: the first, all (``/``), or at an end (``#``, ``%``).
 
     Raises:

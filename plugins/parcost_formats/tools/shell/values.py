@@ -280,7 +280,7 @@ def split_fields(fields: Iterable[ShellField]) -> FieldSplit:
         if field.alternatives:
             taken = _split_branches(field, certain, conditional)
         elif taken and not is_flag(field) and field.unread != ARGUMENTS:
-            conditional.append(_undecided(field, field.unread or "its flag is not certain", ()))
+            conditional.append(_mark(field, field.unread or "its flag is not certain", ()))
         else:
             taken = False
             certain.append(field)
@@ -307,7 +307,7 @@ def _split_branches(
     for key, run in distinct.items():
         if key not in shared:
             conditional += [
-                word if word.unread and word is not run[0] else _undecided(word, *_why(field))
+                word if word.unread and word is not run[0] else _mark(word, *_why(field))
                 for word in run
             ]
     return any(_run_key(one[-1]) not in shared for one in runs if one)
@@ -331,7 +331,7 @@ def _why(field: ShellField) -> tuple[str, tuple[str, ...]]:
     return field.unread, field.answers
 
 
-def _undecided(field: ShellField, why: str, answers: tuple[str, ...]) -> ShellField:
+def _mark(field: ShellField, why: str, answers: tuple[str, ...]) -> ShellField:
     return field._replace(unread=why, answers=answers)
 
 

@@ -322,7 +322,7 @@ class _WordReader:
             inner = self.quotation(end)
             parts += inner or [WordPart("text", "", at, self.at, True)]
         elif kind == "single" and text[at] == "$":
-            parts.append(WordPart("text", _escaped(text[at + 2 : end - 1]), at, end, True))
+            parts.append(WordPart("text", _unescape(text[at + 2 : end - 1]), at, end, True))
         elif kind == "single":
             parts.append(WordPart("text", text[at + 1 : end - 1], at + 1, end - 1, True))
         elif kind == "escape":
@@ -501,7 +501,7 @@ class _ScriptParser(_WordReader):
         """Return all commands."""
         found = self._sequence(())
         if self._peek() is not None:
-            self._unexpected()
+            self._reject_token()
         return found
 
     def body(self, closing: str) -> Sequence[ShellNode]:
@@ -513,7 +513,7 @@ class _ScriptParser(_WordReader):
             raise ShellTextError("this `(` has no `)`", start - 1, start)
         return found
 
-    def _unexpected(self) -> None:
+    def _reject_token(self) -> None:
         token = self._peek()
         shown = self._key()
         if shown == "(":
@@ -535,7 +535,7 @@ class _ScriptParser(_WordReader):
             if operator in (";", "&", "\n"):
                 self._next()
             elif operator not in ends and self._peek() is not None:
-                self._unexpected()
+                self._reject_token()
 
     def _chain(self) -> CommandChain:
         first = self._pipeline()
@@ -600,7 +600,7 @@ class _ScriptParser(_WordReader):
         elif key in ("while", "until"):
             self._next()
             test = self._sequence(("do",))
-            body = self._do()
+            body = self._do_group()
             found = LoopCommand(key, "", None, test, body, token.start, self.at)
         elif key == "case":
             found = self._case()
@@ -615,7 +615,7 @@ class _ScriptParser(_WordReader):
             return self._function(named)
         elif token.operator or key in _ENDS:
             if token.operator not in _REDIRECTING:
-                self._unexpected()
+                self._reject_token()
             return self._simple()
         else:
             return self._simple()
@@ -631,7 +631,7 @@ class _ScriptParser(_WordReader):
         name = "".join(part.text for part in named.parts) if named else ""
         return FunctionDefinition(name, self._command())
 
-    def _do(self) -> Sequence[ShellNode]:
+    def _do_group(self) -> Sequence[ShellNode]:
         self._skip_lines()
         if self._key() == "{":
             self._next()
@@ -675,7 +675,7 @@ class _ScriptParser(_WordReader):
             self.at = close + 1
             self._has_ahead = False
             self._skip_separators()
-            body = self._do()
+            body = self._do_group()
             return CountingLoop(parts[0], parts[1], parts[2], body, start, self.at)
         self._next()
         words: list[ShellToken] | None = None
@@ -688,7 +688,7 @@ class _ScriptParser(_WordReader):
                 self._next()
         self._skip_separators()
         name = named.plain if named else ""
-        body = self._do()
+        body = self._do_group()
         return LoopCommand(kind, name, words, (), body, start, self.at)
 
     def _skip_separators(self) -> None:
@@ -892,10 +892,10 @@ def _round_pairs(text: str) -> Mapping[int, int]:
     return found
 
 
-def _escaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return the text of ``$'...'``.
 
-    >>> _escaped("a\\\\nb\\\\x41")
+    >>> _unescape("a\\\\nb\\\\x41")
     'a\\nbA'
     """
     letters = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "0": ""}

@@ -15,7 +15,7 @@ from parcost_formats.tools.python_values import (
     UnreadError,
     choose_function,
     constants,
-    dotted,
+    dotted_name,
     static_value,
 )
 from parcost_formats.tools.tables import table
@@ -50,7 +50,7 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     if not makers:
         raise PythonTextError("the file has no function that returns a Trainer.Config", 0, 3)
     called = {
-        dotted(node.func)
+        dotted_name(node.func)
         for one in makers.values()
         for node in ast.walk(one)
         if isinstance(node, ast.Call)
@@ -67,7 +67,7 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
 def _makes(function: ast.FunctionDef) -> bool:
     """Return whether a function makes a configuration."""
     returned = function.returns
-    if returned is not None and dotted(returned).endswith("Trainer.Config"):
+    if returned is not None and dotted_name(returned).endswith("Trainer.Config"):
         return True
     return any(isinstance(node, ast.Call) and _is_trainer(node) for node in ast.walk(function))
 
@@ -78,7 +78,7 @@ def _needs_more(function: ast.FunctionDef) -> bool:
 
 
 def _is_trainer(call: ast.Call) -> bool:
-    name = dotted(call.func)
+    name = dotted_name(call.func)
     return name.endswith(("Trainer.Config", "TrainerConfig")) or name == "JobConfig"
 
 
@@ -111,13 +111,13 @@ class _ConfigurationReader:
             elif isinstance(statement, ast.With):
                 self._body(statement.body, uncertain=uncertain)
             elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                target = dotted(statement.targets[0])
+                target = dotted_name(statement.targets[0])
                 self._assign(target, statement, statement.value, uncertain)
             elif isinstance(statement, ast.AnnAssign) and statement.value:
-                self._assign(dotted(statement.target), statement, statement.value, uncertain)
+                self._assign(dotted_name(statement.target), statement, statement.value, uncertain)
             elif isinstance(statement, ast.AugAssign):
                 result = ast.BinOp(statement.target, statement.op, statement.value)
-                self._assign(dotted(statement.target), statement, result, uncertain)
+                self._assign(dotted_name(statement.target), statement, result, uncertain)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 self._run(statement.value, uncertain)
             elif isinstance(statement, ast.Return):
@@ -151,12 +151,13 @@ class _ConfigurationReader:
             value = self._values.get(value.id)
         if isinstance(value, ast.Call) and not made and not self.foreign:
             start, end = self._python.place(value)
-            message = f"`{dotted(value.func)}` makes the configuration, and is code of another file"
+            name = dotted_name(value.func)
+            message = f"`{name}` makes the configuration, and is code of another file"
             self.foreign = PythonTextError(message, start, end)
 
     def _run(self, call: ast.Call, uncertain: bool) -> None:
         """Read a call that changes a configuration: ``setattr``, or a function of the file."""
-        name, places = dotted(call.func), [dotted(one) for one in call.args]
+        name, places = dotted_name(call.func), [dotted_name(one) for one in call.args]
         changed = [one for one in places if one.partition(".")[0] in self._made]
         if not changed:
             return
@@ -179,7 +180,7 @@ class _ConfigurationReader:
         for parameter in [*parameters, *(one.arg for one in function.args.kwonlyargs)]:
             self._names.pop(parameter, None)
         for parameter, value in given.items():
-            if dotted(value) in self._made:
+            if dotted_name(value) in self._made:
                 self._made.add(parameter)
             with suppress(UnreadError):
                 self._names[parameter] = static_value(value, outside)
@@ -190,7 +191,7 @@ class _ConfigurationReader:
 
     def _call(self, call: ast.Call) -> bool:
         """Read a call that creates a configuration; return whether it does."""
-        name = dotted(call.func)
+        name = dotted_name(call.func)
         if name in ("replace", "dataclasses.replace") and call.args:
             base = call.args[0]
             known = isinstance(base, ast.Name) and base.id in self._made
@@ -260,7 +261,7 @@ class _ConfigurationReader:
         elif name in ("model_converters", "model.converters"):
             self._converters(key, node, value)
         elif isinstance(value, ast.Call) and "." not in name:
-            section = table("torchtitan")["classes"].get(dotted(value.func), name)
+            section = table("torchtitan")["classes"].get(dotted_name(value.func), name)
             for keyword in value.keywords:
                 if keyword.arg:
                     self._field(
@@ -303,7 +304,7 @@ class _ConfigurationReader:
             return
         one = self._option("model.flavor", key, node)
         self.options["model.flavor"] = one.evolve(texts=(argument.value,))
-        family = self._models.get(dotted(call.func))
+        family = self._models.get(dotted_name(call.func))
         if family:
             named = self._option("model.name", key, node)
             self.options["model.name"] = named.evolve(texts=(family,))
@@ -313,7 +314,7 @@ class _ConfigurationReader:
             one = self._option("activation_checkpoint.mode", key, node)
             self.options[one.name] = one.evolve(texts=("none",))
             return
-        name = dotted(value.func) if isinstance(value, ast.Call) else ""
+        name = dotted_name(value.func) if isinstance(value, ast.Call) else ""
         mode = next((word for part, word in _RECOMPUTE.items() if part in name.split(".")), None)
         if mode is not None:
             one = self._option("activation_checkpoint.mode", key, node)
@@ -332,7 +333,7 @@ class _ConfigurationReader:
             self._leave(key, node, "it is code, which parcost does not run")
             return
         option = self._option("loss", key, node)
-        chunked = any(part in dotted(value.func).split(".") for part in _CHUNKED)
+        chunked = any(part in dotted_name(value.func).split(".") for part in _CHUNKED)
         count = next((one.value for one in value.keywords if one.arg == "num_chunks"), None)
         number = str(count.value) if isinstance(count, ast.Constant) else "8"
         self.options["loss"] = option.evolve(
@@ -347,7 +348,7 @@ class _ConfigurationReader:
         one = self._option("model.converters", key, node)
         found: list[str] = []
         for call in ast.walk(value):
-            name = dotted(call.func) if isinstance(call, ast.Call) else ""
+            name = dotted_name(call.func) if isinstance(call, ast.Call) else ""
             parts = [part for part in name.split(".") if part.endswith("Converter")]
             if not isinstance(call, ast.Call) or not parts:
                 continue
@@ -363,7 +364,7 @@ class _ConfigurationReader:
 
     def _optimizer(self, key: str, node: ast.AST, value: ast.Call) -> None:
         """Read the optimizer, which must be the same for all parameter groups."""
-        made = dotted(value.func)
+        made = dotted_name(value.func)
         names = [
             one.value.value
             for one in ast.walk(value)

@@ -40,7 +40,7 @@ def save_traces(trace: StepTrace, folder: Path) -> None:
         SpecError: The job has too many nodes, or protobuf is not installed.
     """
     messages()  # before any work
-    places = _RankPlaces.of(trace)
+    places = _RankPlaces.from_trace(trace)
     ranks = _ranks(trace, len(places.at))
     groups = _GroupNumbers()
     by_device: dict[int, list[int]] = {}
@@ -48,11 +48,11 @@ def save_traces(trace: StepTrace, folder: Path) -> None:
         by_device.setdefault(places.at[rank][0], []).append(rank)
     name = _UNSAFE.sub("_", trace.name)[:_LONGEST_NAME] or "step"
     _check_passes(trace, by_device)
-    between = StageMessages.of(trace)
+    between = StageMessages.from_trace(trace)
     for device, own in sorted(by_device.items()):
         nodes = device_nodes(trace, device, between)
         _check_nodes(trace, nodes, device, len(ranks))
-        encoded = [_encoded(node) for node in nodes]
+        encoded = [_encode(node) for node in nodes]
         for rank in own:
             with (folder / f"{name}.{rank}.et").open("wb") as file:
                 file.write(_with_length(_metadata(trace, rank, device)))
@@ -68,7 +68,7 @@ class _RankPlaces(NamedTuple):
     at: Mapping[int, tuple[int, Sequence[int]]]
 
     @classmethod
-    def of(cls, trace: StepTrace) -> _RankPlaces:
+    def from_trace(cls, trace: StepTrace) -> _RankPlaces:
         """Return the pipeline device and the peers of all ranks of a job.
 
         Raises:
@@ -160,7 +160,7 @@ def _metadata(trace: StepTrace, rank: int, device: int) -> bytes:
     return bytes(about.SerializeToString())
 
 
-def _encoded(node: TraceNode) -> bytes:
+def _encode(node: TraceNode) -> bytes:
     """Return the part of a node that is the same on every rank of a device, as protobuf bytes."""
     made = messages()
     found = made.node(

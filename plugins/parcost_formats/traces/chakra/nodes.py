@@ -58,7 +58,7 @@ class StageMessages(NamedTuple):
     into: Mapping[Op, StageMessage]
 
     @classmethod
-    def of(cls, trace: StepTrace) -> StageMessages:
+    def from_trace(cls, trace: StepTrace) -> StageMessages:
         """Return the messages of *trace*."""
         found = list(trace.messages())
         return cls({m.op: m for m in found}, {m.to: m for m in found})

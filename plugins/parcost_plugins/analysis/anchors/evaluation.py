@@ -111,11 +111,11 @@ def anchoring(study: Study) -> Anchoring | None:
         return None
     jobs = job_spread(training)
     if jobs is None:
-        return _ignored(anchors, f"`{block_name(training.accuracy)}` has no `job_spread`")
+        return _ignore_all(anchors, f"`{block_name(training.accuracy)}` has no `job_spread`")
     try:
         written = study.as_written()
     except SpecError as error:
-        return _ignored(anchors, f"the file by itself is not a study: {_first_line(error)}")
+        return _ignore_all(anchors, f"the file by itself is not a study: {_first_line(error)}")
     spread = Spread(between=float(jobs.between), within=float(jobs.within))
     found = _without_contradictions([_compare(study, written, one) for one in anchors], spread)
     residuals = _residuals(found)
@@ -143,7 +143,7 @@ def job_spread(training: Training) -> JobSpread | None:
     return training.accuracy.spread_of("experts" if training.model.experts > 1 else "dense")
 
 
-def _ignored(anchors: Sequence[Anchor], reason: str) -> Anchoring:
+def _ignore_all(anchors: Sequence[Anchor], reason: str) -> Anchoring:
     compared = [Comparison(name=block_name(one), reason=reason) for one in anchors]
     return Anchoring(compared=compared, step=shrink([], Spread(between=0.0, within=1.0)))
 

@@ -18,10 +18,10 @@ _OF_STAGES = tuple(f"{what}_{stage}" for stage in range(4) for what in ("memory"
 def calculations(study: Study) -> Iterator[Figure | Section | Check]:
     """Yield the figures of every such block."""
     if any(study.all(sketch) for sketch in (BucketSketch, ExchangeSketch, ZeroSketch, FsdpSketch)):
-        yield from _calculated(study)
+        yield from _calculate(study)
 
 
-def _calculated(study: Study) -> Iterator[Figure | Section | Check]:
+def _calculate(study: Study) -> Iterator[Figure | Section | Check]:
     from parcost_plugins.calculators.data import buckets, exchanges, layers, stages
 
     for bucketed in study.all(BucketSketch):

@@ -20,10 +20,10 @@ _HEADLINES = ("bisection", "bound", "hops", "seconds", "slowdown", "switches", "
 def calculations(study: Study) -> Iterator[Figure | Check]:
     """Return the figures of all ``network``, ``rail_exchange`` and ``sharing`` blocks."""
     if any(study.all(asked) for asked in _ASKED):
-        yield from _calculated(study)
+        yield from _calculate(study)
 
 
-def _calculated(study: Study) -> Iterator[Figure | Check]:
+def _calculate(study: Study) -> Iterator[Figure | Check]:
     from parcost_plugins.calculators.networks import (
         bounds,
         dragonfly,

@@ -80,7 +80,7 @@ def _library_release(study: Study) -> LibraryRelease | None:
         return None
     if choice is not None and choice.generation != "unknown":
         generation = choice.generation
-    return LibraryRelease.of(
+    return LibraryRelease.from_table(
         choice or CollectiveChoice(), table, generation, launched=not _replays(study)
     )
 

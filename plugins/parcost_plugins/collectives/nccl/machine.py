@@ -49,7 +49,7 @@ class RankSpread:
     reduces: bool  # the switch of a node
 
     @classmethod
-    def of(cls, group: Group) -> RankSpread:
+    def from_group(cls, group: Group) -> RankSpread:
         """Return the spread of *group*; its innermost levels are the node.
 
         Unequal nodes count as if all held the mean number of ranks.
@@ -260,7 +260,7 @@ class LibraryRelease:
     _last: list[tuple[Group, LinkMachine, RankSpread]] = field(factory=list, init=False)
 
     @classmethod
-    def of(
+    def from_table(
         cls,
         choice: CollectiveChoice,
         table: Tuning | None,
@@ -305,7 +305,7 @@ class LibraryRelease:
         All pairs are estimated on one group before the next, so the last one is cached.
         """
         if not self._last or self._last[0][0] is not group:
-            self._last[:] = [(group, self.on_links(group), RankSpread.of(group))]
+            self._last[:] = [(group, self.on_links(group), RankSpread.from_group(group))]
         return self._last[0][1:]
 
     def on_links(self, group: Group) -> LinkMachine:
@@ -372,5 +372,5 @@ def _step_seconds(time: Real | None) -> Real:
 
 def machine(choice: CollectiveChoice) -> Machine | None:
     """Return the machine described in *choice*, None if it is incomplete."""
-    release = LibraryRelease.of(choice, choice.tuning, choice.generation)
+    release = LibraryRelease.from_table(choice, choice.tuning, choice.generation)
     return None if release is None else release.described_machine()

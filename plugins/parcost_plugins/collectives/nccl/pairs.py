@@ -85,7 +85,7 @@ _NOTHING = PairCost(call=0.0, bytes_=0.0, bandwidth=1.0, offered=False)
 
 def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, Real]:
     """Return the seconds of each pair; infinity if the library does not offer it."""
-    spread = RankSpread.of(group)
+    spread = RankSpread.from_group(group)
     found: dict[str, Real] = {}
     for name, operations in OPERATIONS.items():
         if operation in operations:

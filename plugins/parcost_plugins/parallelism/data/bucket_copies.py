@@ -41,7 +41,7 @@ def copies(study: Study) -> Iterator[Stream]:
     share = where(layout.dp * layout.cp > 1, 1.0 if often else 1.0 / training.micro_batches, 0.0)
     divided = 2.0 * sent if stage >= 2 else 0.0
 
-    def moved(one: Parameters) -> Real:
+    def bytes_moved(one: Parameters) -> Real:
         each = one.elements / maximum(one.matrices, 1.0)
         copied = where(each <= bucket, 2.0 * own, 0.0)
         joined = where((2.0 * each <= bucket) + (own != sent) > 0, own + sent, 0.0)
@@ -50,7 +50,7 @@ def copies(study: Study) -> Iterator[Stream]:
     for count, group in group_by_count(trained_parameters(study)).items():
         yield Stream(
             name=f"copies of gradients to be reduced: {group[0].name}",
-            bytes_=share * sum(map(moved, group), start=0.0),
+            bytes_=share * sum(map(bytes_moved, group), start=0.0),
             kernels=share * sum((maximum(one.matrices, 1.0) for one in group), start=0.0),
             pass_="B",
             count=count,
