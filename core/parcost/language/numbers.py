@@ -148,7 +148,7 @@ def _scale(value: float, unit: str, prefixes: Mapping[str, float]) -> tuple[floa
 
 
 def _size(name: str) -> float:
-    """Return the size of a unit in base units; 1 for a plugin's own word for plain numbers."""
+    """Return the size of a unit in base units; 1 for a unit that only a plugin knows."""
     try:
         return unit(name)[0]
     except KeyError:

@@ -20,7 +20,7 @@ CORE_BOOKS = Path(__file__).parents[1] / "rulebooks"
 
 
 def rulebooks(plugins: Plugins) -> Iterator[tuple[Plugin | None, Rulebook]]:
-    """Yield the rulebooks of the core, then those of *plugins*; of two tables the first counts."""
+    """Yield the rulebooks of the core, then those of *plugins*; the first table of a rule wins."""
     for path in sorted(CORE_BOOKS.glob("*.toml")):
         yield None, Rulebook(name=path.stem, file=path)
     yield from sorted(plugins.offers("rulebooks").values(), key=lambda offer: precedence(offer[0]))

@@ -35,7 +35,7 @@ from parcost.search.result import Best, SearchedLayout, SearchResult
 from parcost.search.scored_layouts import ScoredLayouts
 from parcost.search.scores import Scores
 from parcost.search.space import Space, StructureGroup
-from parcost.search.tally import RefusedError, Tally, result_of
+from parcost.search.tally import RejectedLayoutError, Tally, result_of
 from parcost.system.garbage import rare_collections
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def search(
         found = _tally(space, request, on_progress, points)
         try:
             result = result_of(space, objective, found, start)
-        except RefusedError:
+        except RejectedLayoutError:
             left = max(request.budget_seconds - (time.monotonic() - start), 0.0)
             careful = evolve(request, careful=True, budget_seconds=left)
             found = _tally(space, careful, on_progress, None)

@@ -60,7 +60,7 @@ class Tally:
     interrupted: bool = False
 
 
-class RefusedError(Exception):
+class RejectedLayoutError(Exception):
     """A rule about outcomes rejects a layout that would be listed."""
 
 
@@ -79,8 +79,8 @@ def result_of(
     evaluated alone, too.
 
     Raises:
-        RefusedError: A rule about outcomes rejects a listed layout that has excluded others; the
-            search must be repeated with *careful*.
+        RejectedLayoutError: A rule about outcomes rejects a listed layout that has excluded
+            others; the search must be repeated with *careful*.
         SpecError: No layout is legal, fits and is within the limits.
         KeyboardInterrupt: The search was interrupted before it found any.
     """
@@ -94,7 +94,7 @@ def result_of(
             failed = plugins_failed(space, faults)
             raise SpecError(failed or [disagreement(space, layout.values)])
     if any(one.refused for one in evaluated) and not (careful or tally.interrupted):
-        raise RefusedError
+        raise RejectedLayoutError
     verdicts.update(rule for one in evaluated for rule in one.refused)
     exact = [one.layout for one in evaluated if one.layout is not None]
     if not exact:

@@ -17,7 +17,7 @@ _SPELLED = "backslashreplace"
 
 
 class WholeTarget(ABC):
-    """A result that a ``with`` block completes: at its end it is put in place, else removed."""
+    """An output of a ``with`` block: moved into place at its end, removed after an error."""
 
     def __enter__(self) -> Self:
         return self

@@ -78,7 +78,7 @@ class PythonText:
             at = self._offset(text, error.lineno or 1, error.offset or 1)
             raise PythonTextError(f"not Python: {error.msg}", at, at + 1) from None
         except (RecursionError, MemoryError, ValueError):
-            raise PythonTextError("not Python that can be read", 0, 1) from None
+            raise PythonTextError("Python that cannot be parsed", 0, 1) from None
         self._lines = text.splitlines(keepends=True)
         self._starts = [0]
         for line in self._lines:

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 _FIGURES = ("step_time", "mfu", "flops_per_device")
 
 
-@frozen(kw_only=True, eq=False)
-class Concern:
-    """The constants that a study depends on, by the path that sets each."""
-
-    constants: Mapping[str, Constant]
-
-
 @frozen(kw_only=True)
 class Signature:
     """The properties that decide which constants a row depends on."""
@@ -45,18 +38,18 @@ class Signature:
 
 @frozen(kw_only=True, eq=False)
 class Studies:
-    """The studies of rows, and the constants that each depends on."""
+    """The studies of rows; *constants* of each by the id of the row, and the path that sets one."""
 
     cases: Sequence[tuple[RowResult, Path]]
-    concerns: Mapping[str, Concern]  # by the id of the row
+    constants: Mapping[str, Mapping[str, Constant]]
     unmodelled: Sequence[Flaw]
 
 
 def studies(rows: Rows, folder: Path, session: Session, table: Sequence[ConstantKind]) -> Studies:
     """Return the studies of *rows*, written into *folder*, and the constants they depend on."""
-    known: dict[Signature, Concern] = {}
+    known: dict[Signature, Mapping[str, Constant]] = {}
     cases: list[tuple[RowResult, Path]] = []
-    concerns: dict[str, Concern] = {}
+    constants: dict[str, Mapping[str, Constant]] = {}
     unmodelled: list[Flaw] = []
     for case, path in write_studies(rows.placed, folder):
         if path is None:
@@ -73,10 +66,10 @@ def studies(rows: Rows, folder: Path, session: Session, table: Sequence[Constant
             fabric=_fabric(study),
         )
         if signature not in known:
-            known[signature] = Concern(constants=dict(_constants(study, signature, table)))
+            known[signature] = dict(_constants(study, signature, table))
         cases.append((case, path))
-        concerns[case.placed.row.id] = known[signature]
-    return Studies(cases=cases, concerns=concerns, unmodelled=unmodelled)
+        constants[case.placed.row.id] = known[signature]
+    return Studies(cases=cases, constants=constants, unmodelled=unmodelled)
 
 
 def _study(session: Session, path: Path) -> Study:
@@ -159,8 +152,8 @@ _HELD = {"sustained": ("bf16", "fp16"), "narrow_sustained": ("fp8", "fp4")}
 def candidates(found: Studies) -> list[Constant]:
     """Return each constant on which a row depends, once, with all blocks that inherit it."""
     merged: dict[str, Constant] = {}
-    for concern in found.concerns.values():
-        for constant in concern.constants.values():
+    for constants in found.constants.values():
+        for constant in constants.values():
             before = merged.get(constant.name)
             labels = dict.fromkeys([*(before.of if before else ()), *constant.of])
             merged[constant.name] = evolve(before or constant, of=tuple(labels))
@@ -174,8 +167,8 @@ def fitted_constants(found: Studies) -> list[Constant]:
     """
     known = candidates(found)
     picked = {c.name for c in known if c.fitted}
-    for concern in found.concerns.values():
-        device = [c for c in concern.constants.values() if c.kind.block == "device"]
+    for constants in found.constants.values():
+        device = [c for c in constants.values() if c.kind.block == "device"]
         if not any(c.fitted for c in device):
             picked |= {c.name for c in device if c.kind.default}
     return [c for c in known if c.name in picked]
@@ -191,10 +184,8 @@ def grids(
     places = {c.name: i for i, c in enumerate(constants)}
     groups: dict[tuple[tuple[str, int], ...], list[tuple[RowResult, Path]]] = {}
     for case, path in found.cases:
-        concern = found.concerns[case.placed.row.id]
-        axes = tuple(
-            (where, places[c.name]) for where, c in concern.constants.items() if c.name in places
-        )
+        own = found.constants[case.placed.row.id].items()
+        axes = tuple((where, places[c.name]) for where, c in own if c.name in places)
         if len(axes) > MOST_AXES:
             names = ", ".join(constants[i].name for _, i in axes)
             raise click.UsageError(
@@ -316,10 +307,9 @@ def evaluate_exactly(
     """Return the seconds of each row at *values*, evaluated without interpolation."""
     seconds: dict[str, float] = {}
     for case, path in found.cases:
-        concern = found.concerns[case.placed.row.id]
         settings = {
             where: set_text(*_single_value(values[c.name]))
-            for where, c in concern.constants.items()
+            for where, c in found.constants[case.placed.row.id].items()
             if c.name in values
         }
         priced = _evaluate_mesh(session, path, settings, (1,) * len(settings))

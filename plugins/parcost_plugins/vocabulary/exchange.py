@@ -282,7 +282,7 @@ def _rail_factor(group: Group, at: int, link: Link) -> Real | None:
 
 
 def _have_same_places(group: Group, at: int) -> Mask:
-    """Return whether the members of all units below level *at* are at the same places."""
+    """Return whether all units below level *at* hold members at the same positions inside."""
     stride = group.strides[at]
     near, far = maximum(stride, 1.0), maximum(1 / maximum(stride, 1e-9), 1.0)
     return divides(1.0, near) & divides(1.0, far)

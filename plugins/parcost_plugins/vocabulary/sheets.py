@@ -36,7 +36,7 @@ class LinkSheet:
 
 @block("machine", label="required")
 class MachineSheet:
-    """Several devices of one kind, together."""
+    """A machine of equal devices: its peak rates and memory in total."""
 
     device: Device = reference("device", default="device", doc="device of the machine")
     devices: Real = integer(default=1, doc="number of devices")

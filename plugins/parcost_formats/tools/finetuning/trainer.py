@@ -812,7 +812,7 @@ class TrainerKeys:
     def _fsdp_precision(self, weights: str | None, why: str, unchanged: str) -> None:
         """Set the precision of FSDP; with mixed precision Accelerate keeps the shards in fp32.
 
-        *unchanged* is the reason that a trainer does not, with FSDP 2 and weights of bf16.
+        *unchanged* is why a trainer keeps shards in bf16 under FSDP 2, "" if it does not.
         """
         narrow, key = self._narrow()
         if narrow == "bf16" and weights == "2 B" and self.fsdp_version == 2 and unchanged:

@@ -287,8 +287,7 @@ class Configuration:
                 stated = "true" if expected else "false"
                 self._error(
                     key,
-                    f"models of the type `{self._family.name}` are in the language with "
-                    f"{stated} only",
+                    f"models of the type `{self._family.name}` are modeled with {stated} only",
                 )
         for key, other in self._family.row.get("equal", {}).items():
             value, _ = self._value_of(key)

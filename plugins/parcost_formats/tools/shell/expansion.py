@@ -100,7 +100,7 @@ class ScriptSource:
         return assumption_of(self.pieces[first:last])
 
     def spans(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans from *start* to *end* that have one piece each."""
+        """Yield the spans of the pieces between *start* and *end*."""
         first = bisect.bisect_right(self._starts, start)
         cuts = self._starts[first : bisect.bisect_left(self._starts, end)]
         yield from pairwise([start, *dict.fromkeys(cuts), end])

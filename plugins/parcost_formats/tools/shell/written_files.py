@@ -41,7 +41,7 @@ class FileWriter(VariableAssigner):
         return not self._folder.startswith(("?", "/", "~"))
 
     def _file_name(self, path: str) -> str:
-        """Return the name under which layers hold the text of a file: it has the folder."""
+        """Return the name of the variable that holds the text of a file, with its folder."""
         found = posixpath.normpath(self._relative(path))
         if self._folder[:1] in UNKNOWN and not path.startswith(_FROM_ELSEWHERE):
             found = found if found[:1] == self._folder[:1] else f"?/{posixpath.basename(path)}"
@@ -96,7 +96,7 @@ class FileWriter(VariableAssigner):
     def _mark_targets(
         self, redirections: Sequence[Redirection], files: Mapping[str, Variable | None]
     ) -> None:
-        """Mark *files* that are targets of redirections of text that is not known."""
+        """Mark *files* that redirections overwrite with unknown text."""
         for one in redirections:
             if ">" not in one.operator:
                 continue

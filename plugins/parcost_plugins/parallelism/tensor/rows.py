@@ -102,10 +102,10 @@ class Message(NamedTuple):
 def messages(
     row: LayerRow, found: Mapping[str, Sequence[float]], model: Model
 ) -> Iterator[Message]:
-    """Yield the tensors of *row* for the pairs *found*: the residual stream by default.
+    """Yield the tensors that the collectives of *row* exchange, with the pairs *found* of each.
 
-    For latent attention they are the compressed queries, keys and values. Every rank projects them
-    up for its own heads.
+    It is the residual stream. For latent attention they are the compressed queries, keys and
+    values, which every rank projects up for its own heads.
     """
     whole = dict(found)
     if row.side == "columns" and model.is_latent and "attention" in whole:
