@@ -14,7 +14,6 @@ from typing import Any
 from parcost import ImportFile
 from parcost_formats.tools.accelerate import (
     GATHERED_WHOLE,
-    Accelerate,
     assume_fsdp_types,
     read_compiler,
     read_fsdp,
@@ -26,32 +25,30 @@ from parcost_formats.tools.collector import (
     AUTO,
     SettingCollector,
     digits,
-    read_configuration,
 )
-from parcost_formats.tools.deepspeed import DeepSpeed
 from parcost_formats.tools.deepspeed_keys import FRAMEWORK, RING_FRAMEWORK, DeepSpeedKeys
-from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
+from parcost_formats.tools.finetuning.engine_files import (
+    COUNTS,
+    ENGINE_STEPS,
+    KIND,
+    EngineFiles,
+    base_name,
+    launcher_options,
+)
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
-from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_places
-from parcost_formats.tools.tables import find_shipped, is_listed, table
-from parcost_formats.tools.yaml_text import read_mapping
+from parcost_formats.tools.shell.scripts import ShellField
+from parcost_formats.tools.tables import table
 
-_KIND = "distributed_type"
 #: Options of `accelerate launch` with which it is taken to have no other configuration.
 _CHOOSING = {"multi_gpu", "use_fsdp", "use_deepspeed", "num_processes", "config_file", "cpu"}
 _MIXED = "mixed_precision"
 _NARROW = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
-_NO_FILE = (None, False, "", "none")
 _ENGINES = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
-#: Importers of files of an engine, by the key that names such a file.
-_ENGINE_FILES = {"config_file": Accelerate(), "deepspeed": DeepSpeed()}
-_ENGINE_STEPS = "deepspeed_config.gradient_accumulation_steps"
-_COUNTS = ("num_processes", "num_machines")
 _RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntasks_per_node")
 #: Programs that submit jobs and multiply ``--num_processes`` by their ``--num_nodes``: mason.py of
 #: allenai/open-instruct.
@@ -108,33 +105,20 @@ class TrainerKeys:
         self._facts: dict[str, str] = {}
         self._file = file
         self._job = job
-        self._entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
-        self._launcher = _launcher_options(job.launcher)
         self._program = str(job.entries[PROGRAM].value) if PROGRAM in job.entries else ""
-        self._doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
-        self._is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
-        self._starts_fsdp = False  # by keys of its own
-        self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
-        self._broken: dict[str, str] = {}  # tables that cannot be read, by key
-        self._given = {  # files of an engine that the user adds to the job
-            key: name
-            for key, importer in _ENGINE_FILES.items()
-            for name, text in file.others.items()
-            if importer.recognizes(name, text)
-        }
-        self._parts: list[str] = []  # of them, those that are read here
-        self._open: dict[str, ShellField] = {}  # options of the launcher that are not known
-        self._add_files()
+        self._files = files = EngineFiles(self.rules, file, job)
+        files.add_all()
+        self._entries = files.entries
         self.found = SettingCollector(self._entries, self.rules)
-        for key, word in self._open.items():
-            if key not in _COUNTS:
+        for key, word in files.open.items():
+            if key not in COUNTS:
                 help = f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}"
                 self.found.problem(key, word.unread, help)
-        self.found.parts = self._parts
-        for key, message in self._broken.items():
+        self.found.parts = files.parts
+        for key, message in files.broken.items():
             self.found.problem(key, message, "such as '{\"use_reentrant\": false}'")
-        for attribute, reason, key in self._doubts:
-            name = _base(str(self._entries[key].value))
+        for attribute, reason, key in files.doubts:
+            name = base_name(str(self._entries[key].value))
             is_read_alone = key != "fsdp_config" and name.endswith(CONFIGURATIONS)
             own_file = [f"--use {name}"] if is_read_alone else []
             answers = (*own_file, "--set layout.zero=0", "--set layout.zero=3")
@@ -282,13 +266,13 @@ class TrainerKeys:
                 found.problem(key, "bf16 and fp16 exclude one another")
         for name in ("config_file", _MIXED, "deepspeed_config.deepspeed_config_file"):
             found.value(name)
-        kind = str(found.value(_KIND, "")).upper()
+        kind = str(found.value(KIND, "")).upper()
         if self.has_engine:
             self._deepspeed()
         elif kind == "FSDP":
-            read_fsdp(found, by_trainer=self._starts_fsdp)
+            read_fsdp(found, by_trainer=self._files.starts_fsdp)
             words = str(found.value("fsdp", "auto_wrap")).lower()
-            if self._starts_fsdp and "auto_wrap" not in words and "shard" in words:
+            if self._files.starts_fsdp and "auto_wrap" not in words and "shard" in words:
                 found.leave_open("fsdp", f"transformers 4 needs auto_wrap: {GATHERED_WHOLE}")
             self._fsdp_precision(weights, why, unchanged)
         elif kind in ("", "MULTI_GPU", "NO"):
@@ -296,7 +280,7 @@ class TrainerKeys:
             if self._replicas():
                 self._plain_precision(weights, why)
         else:
-            found.problem(_KIND, f"`{kind}` of Accelerate is not read with this tool")
+            found.problem(KIND, f"`{kind}` of Accelerate is not read with this tool")
         read_mesh(found)
         self._states()
         if str(found.value(_MIXED, "")).lower() == "fp8":
@@ -309,8 +293,10 @@ class TrainerKeys:
         """
         found, options = self.found, self._file.options
         own = any(one.text.rpartition("/")[2] == "accelerate" for one in self._job.launcher)
-        launched = self._job.script is not None and (not own or bool(_CHOOSING & {*self._launcher}))
-        launched = launched or _KIND in found or "config_file" in found
+        launched = self._job.script is not None and (
+            not own or bool(_CHOOSING & {*self._files.launcher})
+        )
+        launched = launched or KIND in found or "config_file" in found
         is_open = not launched and self.rules["launched"]
         if is_open:
             reason = "the launcher decides whether the job runs in DeepSpeed, FSDP or as replicas"
@@ -334,7 +320,7 @@ class TrainerKeys:
 
     def _ask_for_types(self) -> None:
         """Ask for the precision if a missing file may name an engine with weights of its own."""
-        for _, reason, key in self._doubts:
+        for _, reason, key in self._files.doubts:
             own = f"{reason}: DeepSpeed and FSDP keep other copies of weights"
             found = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             self.found.ask("precision", own, found, key)
@@ -470,12 +456,12 @@ class TrainerKeys:
     @property
     def is_sharded(self) -> bool:
         """Whether DeepSpeed or FSDP runs the job."""
-        return self.has_engine or str(self.found.value(_KIND, "")).upper() == "FSDP"
+        return self.has_engine or str(self.found.value(KIND, "")).upper() == "FSDP"
 
     @property
     def has_engine(self) -> bool:
         """Whether the job runs in DeepSpeed."""
-        return self.has("deepspeed") or str(self.found.value(_KIND, "")).upper() == "DEEPSPEED"
+        return self.has("deepspeed") or str(self.found.value(KIND, "")).upper() == "DEEPSPEED"
 
     @property
     def engine_stage(self) -> int | None:
@@ -494,169 +480,6 @@ class TrainerKeys:
         """Read the devices that the launcher states."""
         read_devices(self.found, self._entries, self._job)
 
-    # Files beside the job
-
-    def _add_files(self) -> None:
-        """Add the keys of the launcher, and of configuration files of Accelerate and DeepSpeed."""
-        for flag, target in self.rules["launcher"].items():
-            word = self._launcher.get(flag)
-            if word is None:
-                continue
-            key, _, value = target.partition(" ")
-            entry = JsonEntry(value or _plain_word(word.text), word.start, word.end)
-            if value or not word.unread:
-                self._entries.setdefault(key, entry)
-            else:  # it wins over a configuration, whatever it is
-                self._entries[key] = entry
-                self._open[key] = word
-        for flag in ("config_file", "deepspeed_config_file", "deepspeed_config"):
-            word = self._launcher.get(flag)
-            if word is None:
-                continue
-            key = "deepspeed" if flag.startswith("deepspeed") else flag
-            self._entries.setdefault(key, JsonEntry(word.text, word.start, word.end))
-        self._name_given("config_file")
-        if "config_file" in self._entries:
-            self._add("config_file", "")
-        other = "deepspeed_config.deepspeed_config_file"
-        if other in self._entries:
-            self._entries.setdefault("deepspeed", self._entries[other])
-        if "deepspeed_config.zero_stage" not in self._entries:  # with which there is no such file
-            self._name_given("deepspeed")
-        self._add_deepspeed()
-        self._add_fsdp()
-        for key in self.rules["names"]["checkpoint_options"]:
-            self._add_inline(key)
-
-    def _name_given(self, key: str) -> None:
-        """Let *key* name the file of an engine that the user adds, if the job names none."""
-        keys = self.rules["names"].get(key, [key])
-        stated = [self._entries[one].value for one in keys if one in self._entries]
-        if key in self._given and all(value in _NO_FILE for value in stated):
-            self._entries[key] = JsonEntry(self._given[key], 0, 1)
-
-    def _add(self, key: str, ahead: str) -> bool:
-        """Add the keys of the file named by *key*, prefixed with *ahead*; return whether it was
-        found.
-        """
-        entry = self._entries[key]
-        name = str(entry.value)
-        named = list_places(name, self._job.script)
-        places = [one for one in named if self._file.neighbor(one)]
-        text = self._file.neighbor(places[0]) if places else None
-        given = self._given.get("config_file" if key == "config_file" else "deepspeed", "")
-        if given and key != "fsdp_config" and (not text or _base(given) == _base(name)):
-            name, text, places = given, self._file.others[given], []
-            self._parts.append(given)
-        if name.lstrip().startswith("{"):
-            text, name = name, "inline.json"
-        script = self._job.script
-        notes: dict[str, str] = {}
-        written = script.find_written(name) if script is not None else None
-        values, why = find_shipped(self.rules, name) if not text and written is None else ({}, "")
-        if text:
-            try:
-                other = read_configuration(
-                    f"{name}.json" if text.lstrip()[:1] == "{" else name, text
-                )
-            except FileError as error:
-                self._doubts.append(("layout.zero", f"`{name}`: {error}", key))
-                return False
-            values = {one: inner.value for one, inner in other.items()}
-            if script is not None and places:
-                notes = {
-                    one: script.assumption(places[0], inner.start, inner.end)
-                    for one, inner in other.items()
-                }
-            if places and places[0] != name:
-                notes = dict.fromkeys(other, f"`{places[0]}` beside this file, for `{name}`")
-        elif not values and not (values := self._known_parts(name)):
-            self._doubt_file(key, name)
-            return False
-        for one, value in values.items():
-            place = f"{ahead}{one}"
-            if why and one in _COUNTS:
-                continue  # users give their own
-            if (reason := why or notes.get(one, "")) and place not in self._entries:
-                self._job.assumed[place] = reason
-            self._entries.setdefault(place, JsonEntry(value, entry.start, entry.end))
-        return True
-
-    def _doubt_file(self, key: str, name: str) -> None:
-        """Ask for the sharding, as the file *name* of *key* is not there or not known."""
-        script = self._job.script
-        changed = script.find_reason(name) if script is not None else ""
-        why = f"and {changed}" if changed else "which is not beside the file"
-        is_written = script is not None and script.find_written(name) is not None
-        if is_written and not changed.endswith(MAY_CHANGE):
-            why = "which the script writes with text that a test or a variable decides"
-        self._doubts.append(("layout.zero", f"`{key}` names `{name}`, {why}", key))
-
-    def _known_parts(self, name: str) -> dict[str, Any]:
-        """Return the values of a file that the script writes, if those that are not known decide
-        nothing; no values otherwise.
-        """
-        script = self._job.script
-        text = script.find_partial(name) if script is not None else None
-        if script is None or text is None:
-            return {}
-        ending = ".json" if text.text.lstrip()[:1] == "{" else ".yaml"
-        try:
-            other = read_configuration(f"{name}{ending}", text.text)
-        except FileError:  # it does not state one of these values
-            return {}
-        plain = [*self.rules["ignored"]["keys"], *_COUNTS]
-        unknown = [k for k, one in other.items() if script.find_unknown(name, one.start, one.end)]
-        is_harmless = all(is_listed(one, plain) for one in unknown)
-        return {k: one.value for k, one in other.items() if is_harmless and k not in unknown}
-
-    def _add_inline(self, key: str) -> None:
-        """Add the keys of a table that the command line has as text."""
-        entry = self._entries.get(key)
-        if entry is None or entry.value is None:
-            return
-        if not isinstance(entry.value, str):
-            self._broken[key] = "a table is expected"
-            return
-        try:
-            inner = read_mapping(entry.value)
-        except FileError as error:
-            self._broken[key] = str(error)
-            return
-        for one, each in inner.items():
-            added = JsonEntry(each.value, entry.start, entry.end)
-            self._entries.setdefault(f"{key}.{one}", added)
-
-    def _add_deepspeed(self) -> None:
-        entries = self._entries
-        key = next((one for one in self.rules["names"]["deepspeed"] if one in entries), "")
-        inner = [one for one in entries if one.startswith("deepspeed.")]
-        own = {one: entries.pop(one) for one in ("gradient_accumulation_steps",) if one in entries}
-        if inner:
-            place = entries[inner[0]]
-            entries["deepspeed"] = JsonEntry("inline", place.start, place.end)
-            for one in inner:
-                entries[one.removeprefix("deepspeed.")] = entries.pop(one)
-        elif key and entries[key].value is True:  # of a script with a configuration of its own
-            self._is_typed = False
-            if "zero_stage" in entries:
-                entries["zero_optimization.stage"] = entries.pop("zero_stage")
-            else:
-                self._doubts.append(("layout.zero", f"`{key}` names no file", key))
-        elif key and entries[key].value not in _NO_FILE:
-            self._add(key, "")
-        steps = entries.pop("gradient_accumulation_steps", None)
-        if steps is not None and steps.value != AUTO:
-            entries.setdefault(_ENGINE_STEPS if own else "gradient_accumulation_steps", steps)
-        entries |= own
-        size = entries.get("zero_optimization.reduce_bucket_size")
-        if size is not None and size.value == AUTO:
-            fact = "reduce_bucket_size `auto` is the square of the hidden size"
-            square = "training.model.hidden * training.model.hidden"
-            self._bucket = (square, f"{table('trainer')['version']}: {fact}")
-        for one in [k for k, entry in entries.items() if entry.value == AUTO and _is_left(k)]:
-            del entries[one]  # the trainer fills it in
-
     def _is_on(self, name: str) -> bool:
         """Return whether *name* (bf16 or fp16) is on, in the file or by default."""
         entries = self._entries
@@ -664,63 +487,6 @@ class TrainerKeys:
         if stated:
             return _is_true(entries, stated[0])
         return bool(self.rules["defaults"].get(name, False))
-
-    def _add_fsdp_file(self) -> None:
-        """Replace a file that ``fsdp`` names by its keys: ``fsdp``, and ``fsdp_config``."""
-        entries, ahead = self._entries, "fsdp file."
-        named = entries.get("fsdp")
-        name = str(named.value) if named is not None else ""
-        if not (name.endswith(".json") or find_shipped(self.rules, name)[0]):
-            return
-        if not self._add("fsdp", ahead):
-            return
-        for key in [one for one in entries if one.startswith(ahead)]:
-            plain, entry = key.removeprefix(ahead), entries.pop(key)
-            why = self._job.assumed.pop(key, "")
-            if plain != "fsdp" and plain in entries:
-                continue
-            if not plain.startswith("_"):  # a comment
-                entries[plain] = entry
-                if why:
-                    self._job.assumed[plain] = why
-
-    def _add_fsdp(self) -> None:
-        """Convert the FSDP arguments of the trainer into keys of Accelerate."""
-        entries = self._entries
-        self._add_fsdp_file()
-        entry = entries.get("fsdp")
-        file = entries.get("fsdp_config")
-        is_named = file is not None and isinstance(file.value, str)
-        if is_named and self._add("fsdp_config", "fsdp_config."):
-            del entries["fsdp_config"]
-        for key in [one for one in entries if one.startswith("fsdp_config.")]:
-            plain = key.removeprefix("fsdp_config.")
-            if not plain.startswith("fsdp_"):
-                entries[f"fsdp_config.fsdp_{plain}"] = entries.pop(key)
-        version = entries.get("fsdp_version")
-        if version is not None:
-            entries["fsdp_config.fsdp_version"] = entries.pop("fsdp_version")
-        words = str(entry.value if entry else "").replace(",", " ").lower()
-        names = re.findall(r"[a-z_0-9]+", words)
-        stated = entry is not None and bool(names) and words not in ("false", "none", "[]")
-        if not stated and not any(one.startswith("fsdp_config.") for one in entries):
-            return
-        if _KIND in entries and str(entries[_KIND].value).upper() != "FSDP" and not stated:
-            return
-        place = entry or next(e for k, e in entries.items() if k.startswith("fsdp_config."))
-        version = entries.get("fsdp_config.fsdp_version")
-        second = version is not None and str(version.value) == "2"
-        self._starts_fsdp = _KIND not in entries
-        entries[_KIND] = JsonEntry("FSDP", place.start, place.end)
-        for name in names:
-            if name in self.rules["strategies"] and name not in ("true", "false"):
-                known = "fsdp_config.fsdp_reshard_after_forward"
-                if known not in entries:
-                    known = known if second else "fsdp_config.fsdp_sharding_strategy"
-                    entries.setdefault(known, JsonEntry(name, place.start, place.end))
-        if "offload" in names:
-            offloads = "fsdp_config.fsdp_offload_params"
-            entries.setdefault(offloads, JsonEntry(True, place.start, place.end))
 
     # Precision
 
@@ -736,18 +502,18 @@ class TrainerKeys:
     def _deepspeed(self) -> None:
         """Read the ZeRO stage and the data types of DeepSpeed."""
         found = self.found
-        found.use(FRAMEWORK, self.key("deepspeed") if self.has("deepspeed") else _KIND)
+        found.use(FRAMEWORK, self.key("deepspeed") if self.has("deepspeed") else KIND)
         self._add_engine_types()
         self._engine_batch()
         own = table("accelerate")["deepspeed"]
         keys = DeepSpeedKeys(
-            found, own if "deepspeed_config.zero_stage" in found else None, self._bucket
+            found, own if "deepspeed_config.zero_stage" in found else None, self._files.bucket
         )
         if not any(
             key in found for key in ("zero_optimization.stage", "deepspeed_config.zero_stage")
         ):
             self._engine_precision()
-            if not self._doubts:
+            if not self._files.doubts:
                 keys.zero(default=0 if self.has("deepspeed") else 2)
             return
         keys.zero()
@@ -787,7 +553,7 @@ class TrainerKeys:
         """Read the batch sizes in the file of DeepSpeed; they have to agree with the trainer's."""
         for key, name in (
             ("train_micro_batch_size_per_gpu", "micro_batch"),
-            (_ENGINE_STEPS, "micro_batches"),
+            (ENGINE_STEPS, "micro_batches"),
             ("train_batch_size", "global_batch"),
         ):
             size = self.found.whole(key)
@@ -799,11 +565,11 @@ class TrainerKeys:
         """Set the precision of DeepSpeed from the data types of the trainer."""
         found = self.found
         narrow, key = self._narrow()
-        if not narrow and (self._doubts or not self._is_typed):
+        if not narrow and (self._files.doubts or not self._files.is_typed):
             reason = "the configuration of DeepSpeed has the data types, and is not in this file"
             recipes = ("bf16_zero_paper", "fp16", "fp32")
             answers = [f"--use catalog.precisions.{one}" for one in recipes]
-            near = self.key("deepspeed") if self.has("deepspeed") else _KIND
+            near = self.key("deepspeed") if self.has("deepspeed") else KIND
             found.ask("precision", reason, answers, near)
             return
         recipe = {"bf16": "bf16_zero_paper", "fp16": "fp16"}.get(narrow, "fp32")
@@ -877,18 +643,18 @@ def list_optimizer(found: SettingCollector, key: str) -> None:
 
 def unknown_count(job: JobKeys) -> tuple[str, ShellField] | None:
     """Return the option of the launcher, and its value, that leaves the device count unknown."""
-    options = {**job.environment, **_launcher_options(job.launcher)}
+    options = {**job.environment, **launcher_options(job.launcher)}
     stated = ((name, options[name]) for name in (*_RANKS, *_NODES) if name in options)
     return next(((name, word) for name, word in stated if word.unread), None)
 
 
 def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys) -> None:
     """Set the device count from the launcher of a job, and add its words to *entries*."""
-    options = {**job.environment, **_launcher_options(job.launcher)}
+    options = {**job.environment, **launcher_options(job.launcher)}
     unread = unknown_count(job)
     if unread is not None:
         name, word = unread
-        for key in _COUNTS:
+        for key in COUNTS:
             found.value(key)  # which the command decides over
         key = name if name.isupper() else f"--{name}"
         entries[key] = JsonEntry(word.text, word.start, word.end)
@@ -938,36 +704,6 @@ def narrow_states(found: SettingCollector, size: float, key: str) -> None:
 
 def _is_true(entries: Mapping[str, JsonEntry], key: str) -> bool:
     return key in entries and str(entries[key].value).lower() in ("true", AUTO)
-
-
-def _is_left(key: str) -> bool:
-    """Return whether Trainer fills in the value of a DeepSpeed key that is ``auto``."""
-    return key.startswith(("zero_optimization.", "optimizer.", "scheduler.", "train_", "gradient_"))
-
-
-def _launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
-    """Return the flags of a launcher by name, each with its value."""
-    found: dict[str, ShellField] = {}
-    for place, word in enumerate(words):
-        if not word.text.startswith("-"):
-            continue
-        name, equals, _ = word.text.lstrip("-").replace("-", "_").partition("=")
-        following = words[place + 1] if place + 1 < len(words) else word
-        if equals:
-            found[name] = word._replace(text=word.text.partition("=")[2])
-        elif following.text.startswith("-") or following is word:
-            found[name] = word._replace(text="true")
-        else:
-            found[name] = following
-    return found
-
-
-def _base(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _plain_word(text: str) -> Any:
-    return int(text) if text.isdecimal() and len(text) < 9 else text
 
 
 def _devices_in(text: str) -> int | None:

@@ -8,7 +8,14 @@ from collections.abc import Collection, Iterator, Sequence
 from attrs import Factory, define
 
 from parcost_formats.tools.shell.arithmetic import ArithmeticTextError
-from parcost_formats.tools.shell.expansion import ScriptSource, WordExpander, short
+from parcost_formats.tools.shell.expansion import WordExpander
+from parcost_formats.tools.shell.nodes import (
+    Assignment,
+    ShellToken,
+    SimpleCommand,
+    WordPart,
+)
+from parcost_formats.tools.shell.sources import ScriptSource, short
 from parcost_formats.tools.shell.values import (
     Decision,
     Piece,
@@ -17,13 +24,7 @@ from parcost_formats.tools.shell.values import (
     text_of,
     unread_piece,
 )
-from parcost_formats.tools.shell.words import (
-    Assignment,
-    ShellToken,
-    SimpleCommand,
-    WordPart,
-    word_parts,
-)
+from parcost_formats.tools.shell.words import word_parts
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 ASSIGNED = re.compile(r"(?<![\w-])([A-Za-z_]\w*)(?:\[[^]]{0,200}\])?\+?=")

@@ -11,7 +11,9 @@ from parcost_formats.tools.shell.arithmetic import ArithmeticTextError, assigned
 from parcost_formats.tools.shell.assignments import ASSIGNED, FILE_PREFIX, NAME
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS, WRAPPERS, Builtin, CommandReader
 from parcost_formats.tools.shell.conditions import UNDECIDED
-from parcost_formats.tools.shell.expansion import ArgumentFrame, ScriptSource, short
+from parcost_formats.tools.shell.expansion import ArgumentFrame
+from parcost_formats.tools.shell.nodes import ArithmeticCommand, SimpleCommand
+from parcost_formats.tools.shell.sources import ScriptSource, short
 from parcost_formats.tools.shell.values import (
     Decision,
     Piece,
@@ -21,7 +23,6 @@ from parcost_formats.tools.shell.values import (
     text_of,
     unread_piece,
 )
-from parcost_formats.tools.shell.words import ArithmeticCommand, SimpleCommand
 
 _DIRECTIVE = re.compile(
     r"%(%|([-0+ #]*)(\d*)(?:\.(\d+))?([sdif]))|\\([ntr\\\"'0])|([^%\\]+|.)", re.DOTALL

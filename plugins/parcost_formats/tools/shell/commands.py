@@ -13,9 +13,11 @@ from attrs import Factory, define
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, NAME
 from parcost_formats.tools.shell.conditions import UNDECIDED
 from parcost_formats.tools.shell.edited_files import FileEditor
-from parcost_formats.tools.shell.expansion import ArgumentFrame, ScriptSource, compose, short
+from parcost_formats.tools.shell.expansion import ArgumentFrame
 from parcost_formats.tools.shell.file_changes import may_change, written_paths
 from parcost_formats.tools.shell.layers import Layer, ScriptCommand
+from parcost_formats.tools.shell.nodes import ShellToken, SimpleCommand
+from parcost_formats.tools.shell.sources import ScriptSource, compose, short
 from parcost_formats.tools.shell.values import (
     ARGUMENTS,
     Decision,
@@ -27,12 +29,7 @@ from parcost_formats.tools.shell.values import (
     text_of,
     unread_piece,
 )
-from parcost_formats.tools.shell.words import (
-    ShellTextError,
-    ShellToken,
-    SimpleCommand,
-    parse_script,
-)
+from parcost_formats.tools.shell.words import ShellTextError, parse_script
 
 SHELLS = {"bash", "sh", "zsh", "dash"}
 SCRIPT_ENDINGS = (".sh", ".bash", ".sbatch", ".slurm", ".job")

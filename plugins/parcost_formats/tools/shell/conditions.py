@@ -7,8 +7,10 @@ from itertools import product
 from typing import NamedTuple
 
 from parcost_formats.tools.shell.arithmetic import ArithmeticTextError
-from parcost_formats.tools.shell.expansion import WordExpander, short
+from parcost_formats.tools.shell.expansion import WordExpander
+from parcost_formats.tools.shell.nodes import ShellToken
 from parcost_formats.tools.shell.patterns import PatternText, ShellPatternError, matches
+from parcost_formats.tools.shell.sources import short
 from parcost_formats.tools.shell.values import (
     Decision,
     Piece,
@@ -17,7 +19,6 @@ from parcost_formats.tools.shell.values import (
     text_of,
     unread_piece,
 )
-from parcost_formats.tools.shell.words import ShellToken
 
 _UNARY_TEXTS = ("-z", "-n")
 _UNARY_OTHERS = tuple(f"-{letter}" for letter in "abcdefghkoprstuwxGLNOSvR")

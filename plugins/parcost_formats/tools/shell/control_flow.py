@@ -21,10 +21,26 @@ from parcost_formats.tools.shell.conditions import (
     negate,
     options_for,
 )
-from parcost_formats.tools.shell.expansion import ScriptSource, short
 from parcost_formats.tools.shell.file_changes import may_write
 from parcost_formats.tools.shell.layers import IN_IF, Layer, ScriptCommand, merge
+from parcost_formats.tools.shell.nodes import (
+    ArithmeticCommand,
+    CaseCommand,
+    CommandChain,
+    CommandGroup,
+    CountingLoop,
+    FunctionDefinition,
+    IfCommand,
+    LoopCommand,
+    ShellNode,
+    ShellPipeline,
+    ShellToken,
+    SimpleCommand,
+    TestCommand,
+    WordPart,
+)
 from parcost_formats.tools.shell.patterns import ShellPatternError, matches
+from parcost_formats.tools.shell.sources import ScriptSource, short
 from parcost_formats.tools.shell.values import (
     ARGUMENTS,
     Decision,
@@ -36,23 +52,7 @@ from parcost_formats.tools.shell.values import (
     text_of,
     unread_piece,
 )
-from parcost_formats.tools.shell.words import (
-    ArithmeticCommand,
-    CaseCommand,
-    CommandChain,
-    CommandGroup,
-    CountingLoop,
-    FunctionDefinition,
-    IfCommand,
-    LoopCommand,
-    ShellNode,
-    ShellPipeline,
-    ShellTextError,
-    ShellToken,
-    SimpleCommand,
-    TestCommand,
-    WordPart,
-)
+from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.shell.written_files import FileWriter
 
 _OF_ARGUMENTS = re.compile(r"\$\{?#\}?(?!\w)|\$\{?1\b|\bgetopts?\b")

@@ -14,6 +14,13 @@ from parcost_formats.tools.shell.assignments import FILE_PREFIX
 from parcost_formats.tools.shell.control_flow import ControlFlow
 from parcost_formats.tools.shell.file_changes import DECIDING, written_paths
 from parcost_formats.tools.shell.file_edits import LONGEST, edit_by_jq, edit_by_sed, references
+from parcost_formats.tools.shell.nodes import (
+    Redirection,
+    ShellNode,
+    ShellPipeline,
+    ShellToken,
+    SimpleCommand,
+)
 from parcost_formats.tools.shell.values import (
     Decision,
     Piece,
@@ -23,13 +30,6 @@ from parcost_formats.tools.shell.values import (
     field_of,
     text_of,
     unread_piece,
-)
-from parcost_formats.tools.shell.words import (
-    Redirection,
-    ShellNode,
-    ShellPipeline,
-    ShellToken,
-    SimpleCommand,
 )
 from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN, UNKNOWN_FOLDER
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from attrs import Factory, define
@@ -17,13 +15,16 @@ from parcost_formats.tools.shell.arithmetic import (
     assigned_names,
     number,
 )
+from parcost_formats.tools.shell.braces import MOST_PIECES, TOO_MUCH, expand_braces
 from parcost_formats.tools.shell.layers import Layer
+from parcost_formats.tools.shell.nodes import ShellToken, WordPart
 from parcost_formats.tools.shell.patterns import (
     PatternText,
     ShellPatternError,
     remove_match,
     replace_matches,
 )
+from parcost_formats.tools.shell.sources import ScriptSource, short
 from parcost_formats.tools.shell.values import (
     ARGUMENTS,
     Piece,
@@ -36,92 +37,13 @@ from parcost_formats.tools.shell.values import (
     text_of,
     unread_piece,
 )
-from parcost_formats.tools.shell.words import (
-    ShellTextError,
-    ShellToken,
-    WordPart,
-    word_parts,
-)
+from parcost_formats.tools.shell.words import ShellTextError, word_parts
 
 _REFERENCE = re.compile(r"(!?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?([\s\S]*)")
 _MARK = re.compile("\0(\\d+)\0")
-_RANGE = re.compile(r"(-?\d{1,18}|[A-Za-z])\.\.(-?\d{1,18}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
-_ASSIGNED = re.compile(
-    r"(?:^|[;&|)]|\bthen\b|\bdo\b|\belse\b)[ \t]*"
-    r"(?:(?:export|local|declare|readonly)[ \t]+(?:-\w+[ \t]+)?)?([A-Za-z_]\w*)\+?=",
-    re.MULTILINE,
-)
-_MOST_PIECES, _MOST_TEXT = 300_000, 8_000_000
+_MOST_TEXT = 8_000_000
 _DEEPEST = 30
 _Found = TypeVar("_Found")
-TOO_MUCH = "references and loops in this file become too much text"
-
-
-class ScriptSource:
-    """A text that is read as a script, and the origin of its characters.
-
-    A text from another file has a single place. A text composed by the script has *pieces*.
-    """
-
-    def __init__(
-        self, text: str, pieces: ShellValue = (), place: tuple[int, int] | None = None
-    ) -> None:
-        self.text = text
-        self.pieces = pieces
-        self._place = place
-        self._starts: list[int] = []
-        self._assigned: Mapping[str, int] | None = None
-        at = 0
-        for piece in pieces:
-            self._starts.append(at)
-            at += len(_write_word(piece, 0))
-
-    def place(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span in the file from which *start* to *end* of this text originate."""
-        if self._place is not None:
-            return self._place
-        if not self.pieces:
-            return start, end
-        return self._find_place(start)[0], self._find_place(max(end - 1, start))[1]
-
-    def assigns(self, name: str, end: int) -> bool:
-        """Return whether the text before *end* has an assignment to a name, executed or not."""
-        if self._assigned is None:
-            found = list(_ASSIGNED.finditer(self.text))
-            self._assigned = {one[1]: one.start(1) for one in reversed(found)}
-        return self._assigned.get(name, end) < end
-
-    def assumption(self, start: int, end: int) -> str:
-        """Return the first assumption made for *start* to *end* of this text, "" for none."""
-        if not self.pieces:
-            return ""
-        first = max(bisect.bisect_right(self._starts, start) - 1, 0)
-        last = bisect.bisect_left(self._starts, end)
-        return assumption_of(self.pieces[first:last])
-
-    def spans(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans of the pieces between *start* and *end*."""
-        first = bisect.bisect_right(self._starts, start)
-        cuts = self._starts[first : bisect.bisect_left(self._starts, end)]
-        yield from pairwise([start, *dict.fromkeys(cuts), end])
-
-    def _find_place(self, at: int) -> tuple[int, int]:
-        number_of = max(bisect.bisect_right(self._starts, at) - 1, 0)
-        piece = self.pieces[number_of]
-        if len(piece.text) == piece.end - piece.start and not piece.unread:
-            offset = piece.start + at - self._starts[number_of]
-            return offset, offset + 1
-        return piece.start, piece.end
-
-
-def compose(pieces: Sequence[Piece]) -> ScriptSource:
-    """Return a text composed by a script; unknown pieces are replaced by marks."""
-    marks = "".join(_write_word(piece, place) for place, piece in enumerate(pieces))
-    return ScriptSource(marks, pieces)
-
-
-def _write_word(piece: Piece, place: int) -> str:
-    return f"\0{place:09d}\0" if piece.unread else piece.text
 
 
 class ParameterReference(NamedTuple):
@@ -174,7 +96,7 @@ class WordExpander:
         """Add to the size of the expansion; raise if it is too large."""
         self._pieces += pieces
         self._text += text
-        if self._pieces > _MOST_PIECES + self._allowed or self._text > _MOST_TEXT + self._allowed:
+        if self._pieces > MOST_PIECES + self._allowed or self._text > _MOST_TEXT + self._allowed:
             raise ShellTextError(TOO_MUCH, 0, 1)
 
     # Words
@@ -187,7 +109,7 @@ class WordExpander:
                 self.count(1)
                 return [self._plain(part)]
         found: list[list[Piece]] = []
-        for parts in self._expand_braces(token.parts):
+        for parts in expand_braces(token.parts, self.count):
             found += self._fields(parts)
         self.count(len(found))
         listed = any(part.kind == "variable" and "@" in part.text for part in token.parts)
@@ -314,53 +236,6 @@ class WordExpander:
         if at < len(part.text) or not found:
             found += self._split_at_sources(part, at, len(part.text))
         return found
-
-    # Braces
-
-    def _expand_braces(self, parts: Sequence[WordPart]) -> Sequence[Sequence[WordPart]]:
-        """Return the words of a brace expansion such as ``{a,b}`` or ``{1..4}``."""
-        plain = "".join(part.text for part in parts if part.kind == "text" and not part.quoted)
-        if "{" not in plain or "}" not in plain or ("," not in plain and ".." not in plain):
-            return [parts]
-        items: list[WordPart] = []
-        for part in parts:
-            if part.kind != "text" or part.quoted:
-                items.append(part)
-                continue
-            exact = len(part.text) == part.end - part.start
-            for at, char in enumerate(part.text):
-                start = part.start + at if exact else part.start
-                items.append(WordPart("text", char, start, start + 1 if exact else part.end))
-        listed = self._alternatives(items, 0)
-        self.count(sum(map(len, listed)))
-        return [_join_parts(one) for one in listed]
-
-    def _alternatives(self, items: Sequence[WordPart], depth: int) -> list[list[WordPart]]:
-        if depth > _DEEPEST:
-            raise ShellTextError("braces are nested too deeply", 0, 1)
-        self.count(len(items))
-        for opening, (commas, closing) in sorted(_braces(items).items()):
-            item = items[opening]
-            inner = items[opening + 1 : closing]
-            if commas:
-                edges = [opening, *commas, closing]
-                chosen = [
-                    found
-                    for left, right in pairwise(edges)
-                    for found in self._alternatives(items[left + 1 : right], depth + 1)
-                ]
-            else:
-                numbers = _range("".join(part.text for part in inner))
-                if numbers is None or any(part.kind != "text" for part in inner):
-                    continue
-                place = (item.start, items[closing].end)
-                self.count(len(numbers))
-                chosen = [[WordPart("text", one, *place)] for one in numbers]
-            behind = self._alternatives(items[closing + 1 :], depth + 1)
-            total = sum(map(len, chosen)) * len(behind) + sum(map(len, behind)) * len(chosen)
-            self.count(total + len(chosen) * len(behind) * (opening + 1))
-            return [[*items[:opening], *one, *rest] for one in chosen for rest in behind]
-        return [list(items)]
 
     # References
 
@@ -889,63 +764,3 @@ def _unquoted_slash(text: str, at: int) -> int:
             return at
         at += 1
     return -1
-
-
-def _is_sign(part: WordPart, sign: str) -> bool:
-    return part.kind == "text" and not part.quoted and part.text == sign
-
-
-def _braces(items: Sequence[WordPart]) -> dict[int, tuple[list[int], int]]:
-    """Return the commas and the end of each brace, by the index of its start."""
-    found: dict[int, tuple[list[int], int]] = {}
-    stack: list[tuple[int, list[int]]] = []
-    for at, item in enumerate(items):
-        if _is_sign(item, "{"):
-            stack.append((at, []))
-        elif stack and _is_sign(item, "}"):
-            opening, commas = stack.pop()
-            found[opening] = (commas, at)
-        elif stack and _is_sign(item, ","):
-            stack[-1][1].append(at)
-    return found
-
-
-def _range(text: str) -> Sequence[str] | None:
-    found = _RANGE.fullmatch(text)
-    if found is None:
-        return None
-    first, last, step = found.groups()
-    if first.isalpha() != last.isalpha():
-        return None
-    letters = first.isalpha()
-    one, other = (ord(first), ord(last)) if letters else (int(first), int(last))
-    stride = max(abs(int(step or 1)), 1)
-    if abs(one - other) // stride > _MOST_PIECES:
-        raise ShellTextError(TOO_MUCH, 0, 1)
-    numbers = range(one, other + (1 if other >= one else -1), stride if other >= one else -stride)
-    if letters:
-        return [chr(number_of) for number_of in numbers]
-    padded = any(re.fullmatch(r"-?0\d+", text) for text in (first, last))
-    width = max(len(first), len(last)) if padded else 0
-    return [f"{number_of:0{width}d}" for number_of in numbers]
-
-
-def _join_parts(parts: Sequence[WordPart]) -> Sequence[WordPart]:
-    found: list[WordPart] = []
-    for part in parts:
-        last = found[-1] if found else None
-        if (
-            last is not None
-            and last.kind == part.kind == "text"
-            and not (last.quoted or part.quoted)
-        ):
-            found[-1] = WordPart("text", last.text + part.text, last.start, part.end)
-        else:
-            found.append(part)
-    return found
-
-
-def short(text: str) -> str:
-    """Return a text in one line of at most 40 characters."""
-    one = " ".join(text.split())
-    return one if len(one) <= 40 else f"{one[:37]}..."

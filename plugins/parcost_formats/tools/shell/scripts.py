@@ -13,8 +13,8 @@ from typing import NamedTuple
 from parcost_formats.tools.shell.assignments import FILE_PREFIX
 from parcost_formats.tools.shell.builtins import BuiltinReader
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
-from parcost_formats.tools.shell.expansion import ScriptSource
 from parcost_formats.tools.shell.layers import ScriptCommand
+from parcost_formats.tools.shell.sources import ScriptSource
 from parcost_formats.tools.shell.values import (
     ARGUMENTS,
     Decision,

@@ -10,10 +10,10 @@ from fnmatch import fnmatchcase
 from attrs import Factory, define
 
 from parcost_formats.tools.shell.assignments import FILE_PREFIX, VariableAssigner
-from parcost_formats.tools.shell.expansion import short
 from parcost_formats.tools.shell.file_changes import DECIDING, is_target
+from parcost_formats.tools.shell.nodes import Redirection, SimpleCommand
+from parcost_formats.tools.shell.sources import short
 from parcost_formats.tools.shell.values import Piece, ShellValue, Variable, text_of, unread_piece
-from parcost_formats.tools.shell.words import Redirection, SimpleCommand
 
 MAY_CHANGE = "may change it"  # ends the reason of a file whose text is not known
 UNKNOWN_FOLDER = "?"  # the path under which a launch has why its folder is not known
