@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "laws"), str(ROOT / "tests" / "fuzz")]
 
 import bytes_fuzzer  # noqa: E402
-from spec_faults import MOST_SECONDS, SlowError, alarm, faults, raised  # noqa: E402
+from spec_faults import MOST_SECONDS, SlowError, alarm, describe, faults  # noqa: E402
 from spec_generator import Generator, bases  # noqa: E402
 
 from parcost import Figure, Formula, Memory, SpecError, Work, hookimpl  # noqa: E402
@@ -160,7 +160,7 @@ def measure(run: Callable[[], str], seconds: float = MOST_SECONDS) -> Observatio
     except SlowError:
         fault = f"hang: more than {5 * seconds:g} s"
     except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
-        fault = raised(error)
+        fault = describe(error)
     spent = time.process_time() - start
     if not fault and spent > seconds:
         fault = f"slow: {spent:.1f} s"
@@ -267,7 +267,7 @@ def _read(path: Path, what: str) -> str:
         for diagnostic in error.diagnostics:
             render(diagnostic)
     except ParcostError as error:
-        return f"{raised(error)} <- {what}"
+        return f"{describe(error)} <- {what}"
     return ""
 
 
@@ -413,7 +413,7 @@ def _run_with(module: Any, answers: dict[str, str], *, deep: bool) -> str:
     except SystemExit:
         return f"SystemExit <- {answers}"
     except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
-        return f"{raised(error)} <- {answers}"
+        return f"{describe(error)} <- {answers}"
     return ""
 
 
