@@ -104,6 +104,28 @@ def test_a_host_that_is_slower_than_the_device_is_the_step() -> None:
     assert exposed_host_seconds(found) == pytest.approx(found.step_seconds - device)
 
 
+#: A latent of keys and values, and of queries.
+_LATENT = "kv_lora = 128, rope_dim = 32, nope_dim = 64, v_dim = 64"
+
+
+@pytest.mark.parametrize(
+    ("model", "framework", "kernels"),
+    [
+        ("qk_norm = on", "", (10 + 2) + (20 + 2 * 2)),
+        ("qk_norm = on", "norm_kernels = 8, norm_backward_kernels = 16", 10 + 16 + 20 + 32),
+        # two products of keys and values in place of one of all, which has queries too: 3 for 1
+        (_LATENT, "", (10 + 2 + 1) + (20 + 2 * 2 + 2)),
+        (f"{_LATENT}, q_lora = 256", "", (10 + 3 + 2) + (20 + 2 * 3 + 2 * 2)),
+        (f"{_LATENT}, q_lora = 256", "separate_projections = on", (10 + 1 + 2) + (20 + 2 + 4)),
+    ],
+)
+def test_further_norms_and_products_of_attention_are_kernels(
+    model: str, framework: str, kernels: int
+) -> None:
+    found = outcome(issue="1 ms", model=model, framework=framework)
+    assert found.step_seconds == pytest.approx((4 * kernels + 2 * 5 + 2 * 10) * 1e-3)
+
+
 @pytest.mark.parametrize(
     ("model", "tensors"), [("", 4 + 2), ("norm = layer, biases = on", 4 + 4 + 2 * 2)]
 )

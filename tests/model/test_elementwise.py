@@ -242,6 +242,20 @@ def test_a_layer_of_transformers_issues_the_kernels_of_its_streams(
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["generic", "megatron_core", "torchtitan", "torchtitan_0_1", "transformers", "deepspeed"],
+)
+def test_the_host_issues_the_kernels_of_a_norm(study_of: StudyOf, name: str) -> None:
+    extra = f"use catalog.frameworks.{name}"
+    study = study_of("qwen3_8b", training=f"framework = {name}", extra=extra)
+    framework = study[Training].framework
+    norms = [op for op in study.operators if op.name == "query and key norms"]
+    issued = {op.pass_: op.kernels for op in norms if isinstance(op, Stream)}
+    assert issued["F"] == 2 * framework.norm_kernels
+    assert issued["B"] == 2 * framework.norm_backward_kernels
+
+
+@pytest.mark.parametrize(
     ("attribute", "table"),
     [
         ("norm", elementwise.NORMS),

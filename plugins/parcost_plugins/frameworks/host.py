@@ -143,6 +143,8 @@ def mode(study: Study) -> str:
 def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     gathered = framework.sharded_kernels if shards_weights(study) else 0.0
     forward, backward, weights = _calls(study)
+    products, norms = _attention(study)
+    issued_forward = framework.forward_kernels + products + norms * framework.norm_kernels
     every, again = layer_counts(study), layer_counts(study, recomputed=True)
     core: Real = 0.0
     if study[Training].recompute == "selective" and writes_scores(study):
@@ -150,14 +152,11 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     elif study[Training].recompute == "selective" and framework.reruns_core:
         again, core = every, 1.0
     rest = maximum(framework.backward_kernels - framework.weight_kernels, 0.0)
-    made = framework.weight_kernels + _sums(study) if trains_model(study) else 0.0
+    rest = rest + products + norms * framework.norm_backward_kernels
+    made = framework.weight_kernels + products + _sums(study) if trains_model(study) else 0.0
     passes: list[tuple[Pass, _Launches, Sequence[float]]] = [
-        ("F", _Launches(framework.forward_kernels, gathered + forward), every),
-        (
-            "R",
-            _Launches(core) if core else _Launches(framework.forward_kernels, forward),
-            again,
-        ),
+        ("F", _Launches(issued_forward, gathered + forward), every),
+        ("R", _Launches(core) if core else _Launches(issued_forward, forward), again),
         ("B", _Launches(rest, 2 * gathered + backward), every),
         ("W", _Launches(made, weights), every),
     ]
@@ -175,6 +174,21 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
         yield from _work(study, NAME, pass_, seconds, count)
 
 
+def _attention(study: Study) -> tuple[float, float]:
+    """Return products and norms of attention that a layer as counted in the code lacks.
+
+    Norms of queries and keys; or, of latent attention, both products of keys and values, those of
+    queries, and a norm between each two.
+    """
+    training = study[Training]
+    model = training.model
+    if not model.is_latent:
+        return 0.0, 2.0 if model.qk_norm else 0.0
+    compressed = 1.0 if model.q_lora else 0.0
+    counted = 3.0 if training.framework.separate_projections else 1.0
+    return 3.0 + compressed - counted, 1.0 + compressed
+
+
 def _sums(study: Study) -> Real:
     """Return the kernels per layer that add gradients to those of earlier micro-batches.
 
@@ -185,7 +199,8 @@ def _sums(study: Study) -> Real:
         return 0.0
     weights, model = training.framework.weight_kernels, training.model
     vectors = model.norms * model.norm_vectors + weights * (1.0 if model.biases else 0.0)
-    return where(weights > 0, weights + vectors, 0.0) * accumulating_share(study)
+    summed = weights + vectors + sum(_attention(study))
+    return where(weights > 0, summed, 0.0) * accumulating_share(study)
 
 
 def _calls(study: Study) -> tuple[Real, Real, Real]:

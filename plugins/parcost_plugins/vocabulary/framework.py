@@ -144,6 +144,15 @@ class Framework:
         minimum=0,
         doc="kernels of the backward pass of a dense layer that compute weight gradients",
     )
+    norm_kernels: Real = integer(
+        default=1,
+        minimum=0,
+        doc="kernels of the forward pass of a norm beyond those of a dense layer: of queries, of "
+        "keys, or in latent attention",
+    )
+    norm_backward_kernels: Real = integer(
+        default=2, minimum=0, doc="kernels of the backward pass of such a norm"
+    )
     core_kernels: Real = integer(
         default=1,
         minimum=0,
