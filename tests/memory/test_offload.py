@@ -64,11 +64,32 @@ def test_a_host_that_updates_takes_gradients_and_returns_parameters(bind: Bind) 
     found = times(study)
     # an eighth of a billion: 4 B there and 2 B back at 50 GB/s, 30 B of Adam at 100 GB/s
     assert found["gradients to the host"][0] == pytest.approx(0.5e9 / 50e9)
-    assert found["parameters from the host"][0] == pytest.approx(0.25e9 / 50e9)
+    assert found["updated parameters from the host"][0] == pytest.approx(0.25e9 / 50e9)
     assert found["optimizer update on the host"][0] == pytest.approx(3.75e9 / 100e9)
     assert "optimizer update" not in found
     assert "optimizer state" not in lines(study)
     assert details(study)["host_memory"] == pytest.approx((12e9 + 4e9) / 8)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "parameters", "way", "seconds"),
+    [
+        (1, 1, None, 0.0),  # the host updates all of the weights, and holds them
+        (0.75, 0.25, "from", 0.5 * 0.25e9 / 50e9),
+        (0.25, 0.75, "to", 0.5 * 0.25e9 / 50e9),
+    ],
+)
+def test_updated_parameters_cross_the_link_where_they_live_on_its_other_side(
+    bind: Bind, optimizer: float, parameters: float, way: str | None, seconds: float
+) -> None:
+    """A rank has an eighth of a billion parameters, 0.25 GB, at 50 GB/s."""
+    values = {"offload.optimizer": optimizer, "offload.parameters": parameters, "layout.zero": 3}
+    found = times(offloaded(bind, values, HOST))
+    crossed = {name: time for name, (time, _) in found.items() if name.startswith("updated")}
+    assert crossed == (
+        {f"updated parameters {way} the host": pytest.approx(seconds)} if way else {}
+    )
+    assert found["gradients to the host"][0] == pytest.approx(optimizer * 0.5e9 / 50e9)
 
 
 def test_half_of_the_state_on_the_host_updates_half_there(bind: Bind) -> None:

@@ -275,7 +275,7 @@ def test_state_that_the_host_updates(bind: Bind) -> None:
     assert work(study) == [
         ("gradients to the host", "end", 200, 20, (1,), "host", None),
         ("optimizer update on the host", "end", 1500, 500, (1,), "host memory", None),
-        ("parameters from the host", "end", 100, 10, (1,), "host", None),
+        ("updated parameters from the host", "end", 100, 10, (1,), "host", None),
     ]
     study = bind({**LINK, "offload.optimizer": 0.5, "offload.update": "device"}, parameters=[part(800)])  # fmt: skip
     assert work(study) == [
@@ -291,7 +291,8 @@ def test_parameters_come_for_each_gather(
     values = {"offload.parameters": 0.5, "sharding.reshard": reshard, "offload.overlap": overlap}
     study = bind({**LINK, **values, "layout.zero": 3}, parameters=[part(800)])
     assert work(study) == [
-        ("parameters from the host", pass_, 100, 10, (1,), "host", window) for pass_ in passes
+        ("updated parameters to the host", "end", 100, 10, (1,), "host", None),  # by the device
+        *(("parameters from the host", pass_, 100, 10, (1,), "host", window) for pass_ in passes),
     ]
     whole = bind({**LINK, **values, "layout.zero": 2}, parameters=[part(800)])
     assert work(whole) == []

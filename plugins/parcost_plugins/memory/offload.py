@@ -1,10 +1,10 @@
 """Offload: state in host memory, and the cost of its transfers.
 
 The link to the host works in both directions at once. With a CPU optimizer, gradients go to the
-host and parameters come back; offloaded state that the device updates moves both ways at the same
-time. Activations are sent in forward and fetched in backward; parameters are fetched for each
-gather. Those two overlap with compute. The optimizer runs at the end of the step, where no compute
-can hide it.
+host, and parameters come back unless they live there; offloaded state that the device updates moves
+both ways at the same time, and offloaded parameters that it updates go to the host. Activations are
+sent in forward and fetched in backward; parameters are fetched for each gather. Those two overlap
+with compute. The optimizer runs at the end of the step, where no compute can hide it.
 """
 
 from __future__ import annotations
@@ -79,6 +79,9 @@ def terms(study: Study) -> Iterator[Work | Once]:
     if _is_offloaded(offload.optimizer):
         for kind in trained_kinds(study):
             yield from _optimizer(study, kind, bandwidth)
+    if _is_offloaded(offload.optimizer) or _is_offloaded(offload.parameters):
+        for kind in trained_kinds(study):
+            yield from _updated(study, kind, bandwidth)
     if _is_offloaded(offload.parameters) and shards_weights(study):
         for holding in holdings(study):
             for kind in stage_kinds(study, holding):
@@ -241,8 +244,24 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
             "memory traffic of the update",
             resource="host memory",
         )
-    weights = share * kind.total_bytes(*weight_bytes(study, "trained"))
-    yield _transfer_term(kind.label("parameters from the host"), weights, kind, bandwidth, "")
+
+
+def _updated(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
+    """Yield the transfers of updated weights that live on the other side of the link.
+
+    The host updates the share of the optimizer state that it holds, of the weights that it holds
+    first.
+    """
+    offload = study[Offload]
+    host = offload.optimizer if offload.update == "host" else 0.0
+    away = offload.parameters if shards_weights(study) else 0.0
+    weights = kind.total_bytes(*weight_bytes(study, "trained")) / kind.shards(shards_states(study))
+    for way, share in (("from", host - away), ("to", away - host)):
+        if any_of(share > 0):
+            bytes_ = maximum(share, 0.0) * weights
+            yield _transfer_term(
+                kind.label(f"updated parameters {way} the host"), bytes_, kind, bandwidth, ""
+            )
 
 
 def _transfer_term(
