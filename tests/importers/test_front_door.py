@@ -248,7 +248,7 @@ def test_a_script_with_its_configuration_lacks_no_other_file(
         files = {"job.sh": script, "ds.json": settings}
     done = run_command("eval", "job.sh", files=files)
     assert done.code == 2
-    assert "`job.sh` is not a spec, and its format was not recognised" in done.err
+    assert "`train.py`, which the script starts, is of no tool that parcost reads" in done.err
 
 
 @pytest.mark.parametrize(
@@ -275,13 +275,13 @@ def test_only_a_configuration_of_the_job_is_one_that_has_it(
     if missing:
         assert f"which has the job: `{missing}`" in text
     else:
-        assert "`job.sh` is not a spec, and its format was not recognised" in text
+        assert "is of no tool that parcost reads" in text
 
 
 def test_the_configuration_of_a_launcher_does_not_have_the_job(run_command: Run) -> None:
     script = "accelerate launch --config_file fsdp.yaml --num_processes 8 train.py --lr 1e-4\n"
     done = run_command("eval", "job.sh", files={"job.sh": script})
-    assert "its format was not recognised" in " ".join(done.err.split())
+    assert "is of no tool that parcost reads" in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize("command", ["import", "eval", "check"])
@@ -381,3 +381,66 @@ def test_a_question_for_devices_has_the_reason(run_command: Run, line: str, why:
     done = run_command("check", "run.sh", files={"run.sh": script})
     assert f"`cluster.devices` is not known: `--nproc_per_node {why}" in done.out
     assert "missing: `cluster.device`, `cluster.fabric`" in done.out  # and not the devices again
+
+
+@pytest.mark.parametrize(
+    ("script", "message", "help"),
+    [
+        (
+            "torchrun --nproc_per_node $N src/fsdp.py --batch_size 4 $MORE\n",
+            "`src/fsdp.py`, which the script starts, is of no tool that parcost reads",
+            "evaluate the `config.json` of its model, and state the rest",
+        ),
+        (
+            "python prepare.py\nsrun accelerate launch --multi_gpu -m own.train\npython show.py\n",
+            "`own.train`, which the script starts, is of no tool",
+            "evaluate the `config.json` of its model",
+        ),
+        (
+            "read -r -a ALL < flags\ntorchrun pretrain_own.py ${ALL[@]} --save out\n",
+            "`pretrain_own.py` has the arguments `${ALL[@]}`: `ALL` is changed by `read`",
+            "write them into the script",
+        ),
+        (
+            'readonly script="one.sh"\nsource ./${script} slurm\ntorchrun -m ${training}\n',
+            "`source ./one.sh` in line 2 may set it",
+            "put the file that sets it beside the script",
+        ),
+        ("torchrun a.py 'b\n", "the script is not read: this quote is not closed", "correct it"),
+    ],
+)
+def test_a_script_of_no_tool_is_refused_with_what_it_starts(
+    run_command: Run, script: str, message: str, help: str
+) -> None:
+    done = run_command("eval", "job.sh", files={"job.sh": script})
+    assert done.code == 2
+    text = " ".join(done.err.split())
+    assert message in text
+    assert help in text
+
+
+def test_a_file_without_a_job_is_refused_with_the_option_that_adds_it(run_command: Run) -> None:
+    step = "iteration {}/ 10 | elapsed time per iteration (ms): 400.0 | global batch size: 64 |\n"
+    log = "".join(step.format(number) for number in range(1, 10))
+    ranks = range(8)
+    links = "".join(f"\tGPU{one}" for one in ranks) + "\n"
+    for one in ranks:
+        links += f"GPU{one}" + "".join("\t X " if one == it else "\tNV12" for it in ranks) + "\n"
+    files = {"run.log": log, "links.txt": links}
+    done = run_command("eval", "run.log", files=files)
+    assert "`run.log` has `anchor` of a job, and not the job" in done.err
+    assert "parcost eval JOB --anchor run.log" in done.err
+    assert "missing-block" not in done.err
+    assert "parcost eval JOB --use links.txt" in run_command("eval", "links.txt", files=files).err
+
+
+def test_a_log_may_be_longer_than_a_job(run_command: Run) -> None:
+    step = "iteration {}/ 10 | elapsed time per iteration (ms): 400.0 | global batch size: 64 |\n"
+    log = "".join(step.format(number) for number in range(1, 10))
+    text = log + "# of another program\n" * 2**18
+    files = {"run.log": text, "run.yaml": text}
+    assert len(text) > 2**22
+    done = run_command("import", "run.log", files=files)
+    assert done.code == 0, done.err
+    assert "median of 5 of 9 steps" in done.out
+    assert "file-too-large" in run_command("import", "run.yaml", files=files).err

@@ -154,8 +154,8 @@ def test_a_neighbor_is_sourced_and_a_missing_one_is_named() -> None:
     found = read_script(text, {}, files.get, "dir/run.sh").commands[-1]
     assert texts(found.words) == "python a.py --tp 2 --layers 3"
     found = read_script(text).commands[-1]
-    assert "may be set by `. $D/models/x.sh` in line 3" in found.words[3].unread
-    assert "`. $D/models/x.sh` in line 3 may set it" in found.words[4].unread
+    assert "may be set by `. ./models/x.sh` in line 3" in found.words[3].unread
+    assert "`. ./models/x.sh` in line 3 may set it" in found.words[4].unread
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,19 @@ from parcost.language.text import Source
 from parcost.system import files
 
 SUFFIX = ".par"
+_LOGS = (".log", ".out", ".err", ".stdout", ".stderr")  # of a run: they are longer than a job
 _TITLES: dict[Path, str] = {}  # of folders, such as the temporary one with files of a revision
 
 
 def read(path: Path, name: str | None = None) -> Source:
-    """Return the text of a spec file.
+    """Return the text of a spec, or of a file of another tool.
 
     Raises:
         SpecError: The file is missing, unreadable, too large or not UTF-8.
     """
     shown = title_of(path) or name or str(path)
-    return Source(shown, files.read_text(path, files.SPEC, shown))
+    kind = files.LOG if path.suffix in _LOGS else files.SPEC
+    return Source(shown, files.read_text(path, kind, shown))
 
 
 @contextmanager

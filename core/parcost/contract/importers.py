@@ -256,6 +256,13 @@ class Importer(ABC):
         """
         return ()
 
+    def explain(self, file: ImportFile) -> ImportProblem | None:  # noqa: ARG002
+        """Return why no importer reads a file, if it is of a kind that this one knows.
+
+        It is requested if no importer recognizes the file, nor what it starts.
+        """
+        return None
+
     @abstractmethod
     def translate(self, name: str, text: str) -> Translation:
         """Return the blocks that the text describes, and the settings that they lack."""

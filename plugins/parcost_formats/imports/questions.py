@@ -71,6 +71,8 @@ class ToolSource(ForeignSource):
         """
         if not any(one.id in (*_LACKING, _QUESTION) for one in error.diagnostics):
             return error
+        if not self.needs:
+            return self._explain_part(error)
         lacking = _find_lacking(self.needs, module, set(given), plugins)
         if any(one.id == _QUESTION for one in error.diagnostics):
             asked = [one for source in (self, *self.others) for one in source.unknown]
@@ -95,6 +97,22 @@ class ToolSource(ForeignSource):
             help="add options such as " + " ".join(dict.fromkeys(lacking.values())),
         )
         return SpecError([*rest, found])
+
+    def _explain_part(self, error: SpecError) -> SpecError:
+        """Return *error* with the option that adds this file, of a format without jobs, to one."""
+        kinds = list(dict.fromkeys(block.partition(" ")[0] for block, _ in self.settings))
+        if not kinds or _QUESTION in {one.id for one in error.diagnostics}:
+            return error
+        listed = " and ".join(f"`{one}`" for one in kinds)
+        option = "--anchor" if kinds == ["anchor"] else "--use"
+        part = Diagnostic(
+            "import-incomplete",
+            f"`{self.name}` has {listed} of a job, and not the job",
+            place=self.name,
+            help=f"add it to the job, a spec or a file of its tool: `parcost eval JOB {option} "
+            f"{self.name}`",
+        )
+        return SpecError([one for one in error.diagnostics if one.id not in _LACKING] + [part])
 
 
 def _is_within(diagnostic: Diagnostic, source: Source) -> bool:

@@ -102,6 +102,11 @@ def importer_for(
             changing = " and ".join([", ".join(others[:MOST_NAMES]), "the command"][not others :])
             verb = "change" if others else "changes"
             help = f"evaluate `{there[0]}`, and state by --set what {changing} {verb} of it"
+    elif why := next(
+        filter(None, (_call(it, it.explain, file) for it in importers.values())), None
+    ):
+        place = Span(Source(name, text), why.start, why.end)
+        raise SpecError([problem("not-a-spec", why.message, place, help=why.help or help)])
     raise failure("not-a-spec", message, name, help)
 
 

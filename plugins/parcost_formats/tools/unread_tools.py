@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.file_importer import error_at
+from parcost_formats.tools.finetuning.job_keys import BY_HAND
 from parcost_formats.tools.needs import NEEDS
+from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import ScriptCall, read_script
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
@@ -20,6 +23,14 @@ _TABLE = table("unread_tools")
 _ENDINGS = (".yaml", ".yml", ".json")
 _CONFIGURATIONS = (".toml", *_ENDINGS)
 _FOLDER = re.compile(r"\$(?:PWD|\{PWD\})/")  # of the launch
+_RANKS = {
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+}
+_RANKS |= {"srun", "mpirun"}
 _SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".job")
 
 
@@ -36,7 +47,7 @@ class UnreadTools(Importer):
 
     def starts(self, file: ImportFile) -> Sequence[ImportFile]:
         """Return the scripts that a shell script starts, and the configurations that it lacks."""
-        if not (file.name.endswith(_SCRIPTS) or file.text.startswith("#!")):
+        if not _is_script(file):
             return ()
         texts: dict[str, str] = {}
 
@@ -67,6 +78,34 @@ class UnreadTools(Importer):
         texts |= dict.fromkeys([*(one.text for one in script.lacking), *lacking, *named], "")
         return [ImportFile(path, text) for path, text in texts.items()]
 
+    def explain(self, file: ImportFile) -> ImportProblem | None:
+        """Return an error with the program that a script starts, which is of no tool."""
+        if not _is_script(file):
+            return None
+        try:
+            environment = {"HOME": "~", **dict(file.options.environment)}
+            started = launches(read_script(file.text, environment, file.neighbor, file.name))
+        except ShellTextError as error:
+            message = f"the script is not read: {error}"
+            return error_at(error, message, f"correct it, or {BY_HAND}").problem()
+        if not started:
+            return None
+        distributed = [one for one in started if _is_distributed(one)]
+        launch = (distributed or started)[-1]
+        if launch.program.unread:
+            message = (
+                f"`{launch.name}` is the program that the script starts: {launch.program.unread}"
+            )
+            help = "put the file that sets it beside the script, or write the whole command into it"
+            return error_at(launch.program, message, help).problem()
+        first = next(iter(launch.arguments), None)
+        if first is not None and first.unread:
+            message = f"`{launch.name}` has the arguments `{first.text}`: {first.unread}"
+            help = f"write them into the script, or {BY_HAND}"
+            return error_at(first, message, help).problem()
+        message = f"`{launch.name}`, which the script starts, is of no tool that parcost reads"
+        return error_at(launch.program, message, BY_HAND).problem()
+
     def translate(self, name: str, text: str) -> Translation:
         """Return an error with the name of the tool, and commands that describe the job."""
         tool, start = next(_tools(name, text), ({"title": "no tool of this table"}, 0))
@@ -89,6 +128,16 @@ class UnreadTools(Importer):
             help=help,
         )
         return Translation(problems=[problem])
+
+
+def _is_script(file: ImportFile) -> bool:
+    return file.name.endswith(_SCRIPTS) or file.text.startswith("#!")
+
+
+def _is_distributed(launch: ScriptLaunch) -> bool:
+    """Return whether a command starts ranks, as `torchrun` and `accelerate launch` do."""
+    words = {word.text.rpartition("/")[2] for word in launch.launcher}
+    return bool(words & _RANKS)
 
 
 def _words(call: ScriptCall) -> Sequence[str]:

@@ -264,9 +264,9 @@ class VariableAssigner(WordExpander):
             else:
                 self.assign(name, unread)
 
-    def _forget_all(self, node: SimpleCommand) -> None:
-        """Mark all variables as unknown after a command that may set any of them."""
-        shown = short(self.source.text[node.start : node.end])
+    def _forget_all(self, node: SimpleCommand, shown: str = "") -> None:
+        """Mark all variables as unknown after a command that may set any; *shown* is its text."""
+        shown = short(shown or self.source.text[node.start : node.end])
         start, _ = self.source.place(node.start, node.end)
         line = self._line(start)
         for name in list(self.layer.names()):

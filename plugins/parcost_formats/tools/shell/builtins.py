@@ -285,7 +285,9 @@ class BuiltinReader(CommandReader):
         if path.endswith(_ENVIRONMENTS):
             return Decision(True)
         text: ScriptSource | None = None
+        shown = ""
         if unread_piece(fields[1]) is None:
+            shown = f"{text_of(fields[0])} {path}"
             if self._file_name(path) in self._files:
                 text = self._script_text(path, fields[1])
             else:
@@ -293,7 +295,7 @@ class BuiltinReader(CommandReader):
                 place = self.source.place(node.start, node.end)
                 text = ScriptSource(found, place=place) if found is not None else None
         if text is None:
-            self._forget_all(node)
+            self._forget_all(node, shown)
             return Decision(True)
         self._returned.append([])
         status = self._run_source(text, fields[2:] or None)
