@@ -223,7 +223,7 @@ def test_a_module_with_its_configuration_is_named(run_command: Run) -> None:
 
 def test_all_configurations_of_a_command_are_in_the_help(run_command: Run) -> None:
     """The second file has keys that the first does not have, such as the batch."""
-    script = "python deepy.py train.py -d . run.yml local.yml\n"
+    script = "python start.py train.py -d . run.yml local.yml\n"
     files = {"job.sh": script, "run.yml": "a: 1\n", "local.yml": "b: 1\n"}
     text = " ".join(run_command("eval", "job.sh", files=files).err.split())
     assert "evaluate `run.yml`, and state by --set what `local.yml` and the command change" in text
@@ -339,7 +339,7 @@ def test_one_node_of_more_than_eight_devices_is_named(run_command: Run) -> None:
 
 
 def test_the_folder_of_the_launch_is_no_part_of_a_name(run_command: Run) -> None:
-    script = "export C=${PWD}/configs/a.json\nsrun python deepy.py train.py ${C}\n"
+    script = "export C=${PWD}/configs/a.json\nsrun python start.py train.py ${C}\n"
     done = run_command("eval", "run.sh", files={"run.sh": script})
     assert "starts another file, which has the job: `configs/a.json`" in done.err
 

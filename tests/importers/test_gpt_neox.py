@@ -237,3 +237,51 @@ def test_experts_of_one_rank_are_read() -> None:
     assert got["model.mlp_biases"] == "on"
     ((message, _),) = problems(GptNeoX(), every.replace('interval": 4', 'interval": 3'), "run.yml")
     assert "the 8 layers are not a multiple of 3" in message
+
+
+LAUNCH = """\
+#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --gpus-per-node=mi250:8
+DIR=$(get_root)
+CMD="$DIR/deepy.py $DIR/train.py {}"
+$CMD
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["-d conf model.yml setup", "$DIR/conf/model.yml conf/setup.yml", "conf/model conf/setup.yml"],
+)
+def test_a_launch_script_is_read_with_its_configurations(run_command: Run, words: str) -> None:
+    """The devices are those of the scheduler, if no file states them."""
+    setup = SETUP.replace('"num_gpus": 8, "num_nodes": 2,', "")
+    files = {
+        "go.sh": LAUNCH.format(words).replace("CMD=", "set -x\nCMD="),
+        "conf/setup.yml": setup,
+        ("model.yml" if "$DIR/conf" in words else "conf/model.yml"): MODEL,
+    }
+    done = run_command("import", "go.sh", files=files)
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    for line in ("vocabulary = 50_277", "devices = 32", "layers = 8", "tp = 2"):
+        assert line in text
+    files["conf/setup.yml"] = SETUP
+    assert "devices = 2 * 8" in run_command("import", "go.sh", files=files).out
+    del files["conf/setup.yml"]
+    done = run_command("import", "go.sh", files={"go.sh": files["go.sh"].replace("setup", "s2")})
+    assert "is not in the folder of the script" in done.err
+
+
+def test_a_key_of_two_files_of_a_launch_script_is_an_error(run_command: Run) -> None:
+    files = {"go.sh": LAUNCH.format("a.yml b.yml"), "a.yml": MODEL}
+    files["b.yml"] = SETUP.replace("{", '{"gas": 4,', 1)
+    done = run_command("import", "go.sh", files=files)
+    assert "`gradient_accumulation_steps` is in `a.yml` and in `b.yml`" in done.err
+
+
+def test_a_batch_whose_parts_are_stated_has_the_devices() -> None:
+    """192 = 4 x 3 x 16 replicas, of 2 x 2 devices each."""
+    text = JOB.replace('"gas": 3', '"gas": 3, "train_batch_size": 192')
+    assert settings(GptNeoX().translate("run.yml", text))["cluster.devices"] == "64"
+    assert "cluster.devices" not in settings(GptNeoX().translate("run.yml", JOB))

@@ -1,6 +1,7 @@
 """The YAML of GPT-NeoX: model and layout in its own keys, the rest in keys of DeepSpeed.
 
 It lacks the devices and usually the vocabulary: these are known to the launcher and the tokenizer.
+A launch script is read with the configurations that it names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from parcost import (
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.deepspeed_keys import DeepSpeedKeys
 from parcost_formats.tools.file_importer import FileError, error_at
+from parcost_formats.tools.gpt_neox_command import NeoxFiles, is_command, read_command
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
@@ -51,7 +53,9 @@ class GptNeoX(JobImporter):
     name = TOOL
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether the text is YAML with the degrees of GPT-NeoX."""
+        """Return whether the text is YAML with the degrees of GPT-NeoX, or starts its trainer."""
+        if is_command(name, text):
+            return True
         if not name.endswith((".yml", ".yaml", ".json")):
             return False
         is_run = bool(_LAYERS.search(text)) and (bool(_SIGN.search(text)) or _has_parts(text))
@@ -62,7 +66,13 @@ class GptNeoX(JobImporter):
 
         The file with the model has the settings of all; a part of the run has none of its own.
         """
-        others = {name: text for name, text in file.others.items() if self.recognizes(name, text)}
+        if is_command(file.name, file.text):
+            return _translate_command(read_command(file))
+        others = {
+            name: text
+            for name, text in file.others.items()
+            if self.recognizes(name, text) and not is_command(name, text)
+        }
         entries = read_mapping(file.text)
         if _is_part(file.name, file.text):
             return _read_part(file, entries, others)
@@ -76,22 +86,54 @@ class GptNeoX(JobImporter):
                 message = f"`{key}` is in `{name}` too, and GPT-NeoX takes a key from one file"
                 raise error_at(merged[key], message)
             merged |= {key: JsonEntry(one.value, 0, 0) for key, one in own.items()}
-        found = SettingCollector(merged, table(TOOL))
-        found.use(f"frameworks.{_FRAMEWORK}")
-        _reject(found)
-        _model(found)
-        _experts(found)
-        _layout(found)
-        keys = DeepSpeedKeys(found, framework=_FRAMEWORK)
-        keys.batch()
-        keys.zero(pipelined=found.value("pipe_parallel_size", 0) != 0)
-        keys.precision()
-        keys.optimizer()
-        _wide_or_narrow(found)
-        _checkpoints(found)
-        found.read_table({"model": _MODEL})
-        found.assume_table(table(TOOL)["defaults"], {"model": _MODEL})
-        return found.translation()
+        return _read_settings(SettingCollector(merged, table(TOOL)))
+
+
+def _translate_command(files: NeoxFiles) -> Translation:
+    """Return the settings of the configurations that a command names.
+
+    Raises:
+        FileError: A key is in two of them.
+    """
+    merged: dict[str, JsonEntry] = {}
+    assumed: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for name in files.texts:
+        for key, entry in _rename(files.read(name)).items():
+            if key in merged:
+                message = f"`{key}` is in `{places[key]}` and in `{name}`"
+                raise error_at(entry, f"{message}, and GPT-NeoX takes a key from one file")
+            merged[key], places[key] = entry, name
+            if name in files.assumed:
+                assumed[key] = files.assumed[name]
+    reserved = files.count_devices()
+    stated = {"global_num_gpus", "num_gpus"} & {*merged}
+    if reserved is not None and not stated:
+        count, option, word = reserved
+        merged[f"#SBATCH {option}"] = JsonEntry(count, word.start, word.end)
+    found = SettingCollector(merged, table(TOOL), assumed)
+    if reserved is not None and not stated:
+        found.copy(f"#SBATCH {option}", "cluster", "devices")
+    return _read_settings(found)
+
+
+def _read_settings(found: SettingCollector) -> Translation:
+    """Return the settings of all files of a run."""
+    found.use(f"frameworks.{_FRAMEWORK}")
+    _reject(found)
+    _model(found)
+    _experts(found)
+    _layout(found)
+    keys = DeepSpeedKeys(found, framework=_FRAMEWORK)
+    keys.batch()
+    keys.zero(pipelined=found.value("pipe_parallel_size", 0) != 0)
+    keys.precision()
+    keys.optimizer()
+    _wide_or_narrow(found)
+    _checkpoints(found)
+    found.read_table({"model": _MODEL})
+    found.assume_table(table(TOOL)["defaults"], {"model": _MODEL})
+    return found.translation()
 
 
 def _read_part(
@@ -342,6 +384,22 @@ def _layout(found: SettingCollector) -> None:
         found.set("cluster", "devices", f"{nodes or 1} * {each}", "num_gpus")
         if note := other_nodes(nodes or 1, each):
             found.leave_open("num_gpus", note, NODE_SIZE)
+    elif not found.setting("cluster", "devices"):
+        _devices_of_batch(found, max(stages or 1, 1))
+
+
+def _devices_of_batch(found: SettingCollector, stages: int) -> None:
+    """Set the devices that a batch needs whose parts are all stated."""
+    keys = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    if not all(key in found for key in keys):
+        return
+    batch, micro, steps = (found.whole(key) for key in keys)
+    if not batch or not micro or not steps or batch % (micro * steps):
+        return
+    degree = found.whole("model_parallel_size") or 1
+    why = "GPT-NeoX: replicas are train_batch_size / (micro-batch x steps), of pp x mp devices each"
+    count = batch // (micro * steps) * stages * degree
+    found.assume("cluster", "devices", digits(count), why)
 
 
 def _wide_or_narrow(found: SettingCollector) -> None:

@@ -1,0 +1,151 @@
+"""The command that starts GPT-NeoX: ``deepy.py train.py -d FOLDER model.yml local.yml``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from attrs import field, frozen
+
+from parcost import ImportFile
+from parcost_formats.tools.collector import read_named_configuration
+from parcost_formats.tools.file_importer import FileError, error_at
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
+from parcost_formats.tools.shell.launches import ScriptLaunch, launches
+from parcost_formats.tools.shell.scripts import Script, ShellField, list_places, read_script
+
+_COMMAND = re.compile(r"\bdeepy\.py[\"']?(?:[^\n|;&\\]|\\\n|\\.)*\btrain\.py")
+_FOLDERS = ("-d", "--conf_dir")
+_WITH_VALUE = (
+    *_FOLDERS,
+    "--hostfile",
+    "-H",
+    "--wandb_group",
+    "--wandb_team",
+    "--eval_results_prefix",
+)
+_OF_NODE = ("--gpus-per-node", "--ntasks-per-node", "--gres")
+_FOLDER = re.compile(r"^\$(?:PWD|\{PWD\})/")  # of the launch
+_NAME = re.compile(r"/[\w.-]+$")  # behind a folder that may be unknown
+_ENDINGS = (".yml", ".yaml", ".json")
+
+
+@frozen
+class NeoxFiles:
+    """The *texts* of the configurations of a command, by name, and the words that name them.
+
+    *scheduler* has options of ``#SBATCH`` lines. *assumed* are reasons by name of a file.
+    """
+
+    texts: dict[str, str] = field(factory=dict)
+    words: dict[str, ShellField] = field(factory=dict)
+    assumed: dict[str, str] = field(factory=dict)
+    scheduler: Mapping[str, ShellField] = field(factory=dict)
+
+    def read(self, name: str) -> Mapping[str, JsonEntry]:
+        """Return the entries of a file, at the word that names it.
+
+        Raises:
+            FileError: They are not read.
+        """
+        word = self.words[name]
+        found = read_named_configuration(name, self.texts[name], word)
+        return {key: JsonEntry(one.value, word.start, word.end) for key, one in found.items()}
+
+    def count_devices(self) -> tuple[int, str, ShellField] | None:
+        """Return the devices that the scheduler reserves, with the option that has them."""
+        nodes = _count(self.scheduler.get("--nodes"))
+        for key in _OF_NODE:
+            each = _count(self.scheduler.get(key))
+            if nodes and each:
+                return nodes * each, key, self.scheduler[key]
+        return None
+
+
+def is_command(name: str, text: str) -> bool:
+    """Return whether a script starts the trainer of GPT-NeoX."""
+    return name.endswith(SCRIPT_ENDINGS) and bool(_COMMAND.search(text))
+
+
+def read_command(file: ImportFile) -> NeoxFiles:
+    """Return the configurations that a script names, which must be in its folder.
+
+    Raises:
+        FileError: One of them is not, or the script has several commands.
+    """
+    environment = {"HOME": "~", **dict(file.options.environment)}
+    script = read_script(file.text, environment, file.neighbor, file.name)
+    started = [one for one in launches(script) if one.name.rpartition("/")[2] == "deepy.py"]
+    started = [
+        one for one in started if any(word.text.endswith("train.py") for word in one.arguments)
+    ]
+    if not started:
+        raise FileError("the command of GPT-NeoX is not read")
+    if len({tuple(word.text for word in one.arguments) for one in started}) > 1:
+        message = f"the script has {len(started)} commands of GPT-NeoX, and one is expected"
+        raise error_at(started[1].program, message, "keep only one of them in the file")
+    launch = started[0]
+    script = script.start_from(launch.written, launch.folder)
+    found = NeoxFiles(scheduler=script.scheduler)
+    for word, path in _configurations(launch):
+        _add(found, file, script, word, path)
+    if not found.texts:
+        message = "the command names no configuration"
+        raise error_at(launch.program, message, "name the files of the run: MODEL.yml LOCAL.yml")
+    return found
+
+
+def _configurations(launch: ScriptLaunch) -> Iterator[tuple[ShellField, str]]:
+    """Yield the words that name configurations, with their paths.
+
+    Raises:
+        FileError: One of them is not known.
+    """
+    folder, before = "", ""
+    paths: list[ShellField] = []
+    seen = False
+    for word in launch.arguments:
+        text, flag, before = word.text, before, word.text
+        if flag in _FOLDERS:
+            folder = f"{text.rstrip('/')}/"
+        elif flag in _WITH_VALUE or text.startswith("-") or not seen:
+            seen = seen or text.endswith("train.py")
+        elif word.unread and not _NAME.search(text):
+            answers = " | ".join(word.answers) or "--set-env NAME=VALUE"
+            message = f"`{text}` names a configuration: {word.unread}"
+            raise error_at(word, message, f"give the variable: {answers}")
+        else:
+            paths.append(word)
+    for word in paths:
+        named = _FOLDER.sub("", word.text)
+        named = named if named.endswith(_ENDINGS) else f"{named}.yml"
+        yield word, named if named.startswith("/") else f"{folder}{named}"
+
+
+def _add(found: NeoxFiles, file: ImportFile, script: Script, word: ShellField, path: str) -> None:
+    """Add a configuration.
+
+    Raises:
+        FileError: It is not in the folder of the script.
+    """
+    find, places = script.neighbor(file.neighbor), list_places(path, script)
+    place = next((one for one in places if find(one) is not None), "")
+    text = find(place) if place else None
+    if text is None:
+        reasons: Sequence[str] = [why for one in places if (why := script.find_reason(one))]
+        why = reasons[0] if reasons else "is not in the folder of the script"
+        help = "put it there, or evaluate the files of the run: `parcost eval MODEL.yml LOCAL.yml`"
+        raise error_at(word, f"`{path}` has keys of the job, and {why}", help)
+    found.texts[place], found.words[place] = text, word
+    why = word.assumption or script.assumption(place, 0, len(text))
+    if place != path:
+        why = why or f"`{place}` beside the script, for `{path}`"
+    if why:
+        found.assumed[place] = why
+
+
+def _count(word: ShellField | None) -> int | None:
+    """Return the number in a text such as ``8`` or ``gpu:h100:8``."""
+    text = word.text.rpartition(":")[2] if word is not None else ""
+    return int(text) if text.isdecimal() and len(text) < 7 else None
