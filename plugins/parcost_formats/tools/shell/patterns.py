@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from typing import TypeAlias
 
 #: Characters of a pattern; a quoted one stands for itself.
@@ -22,44 +23,52 @@ def matches(pattern: PatternText, text: str) -> bool:
     Raises:
         ShellPatternError: The pattern has an extended group, such as ``@(a|b)``.
     """
-    items = list(_items(pattern))
-    at = place = 0
-    star, back = -1, 0
-    while at < len(text):
-        if place < len(items) and items[place] == "*":
-            star, back = place, at
-            place += 1
-        elif place < len(items) and _is_one(items[place], text[at]):
-            place, at = place + 1, at + 1
-        elif star >= 0:
-            back += 1
-            place, at = star + 1, back
-        else:
-            return False
-    return all(item == "*" for item in items[place:])
+    return re.fullmatch(_regex(pattern), text, re.DOTALL) is not None
 
 
-def _items(pattern: PatternText) -> Iterator[str | tuple[bool, PatternText]]:
-    """Yield ``*``, ``?`` and sets of characters; a single character is a set of one."""
+def _regex(pattern: PatternText) -> str:
+    """Return a pattern as a regular expression; what a ``*`` skips is never tried again."""
+    sections = [""]
     at = 0
     while at < len(pattern):
         char, literal = pattern[at]
         at += 1
-        if literal:
-            yield (True, [(char, True)])
-        elif char in "@!+?*" and pattern[at : at + 1] == [("(", False)]:
+        if not literal and char in "@!+?*" and pattern[at : at + 1] == [("(", False)]:
             raise ShellPatternError
-        elif char in "*?":
-            yield char
-        elif char == "[" and (close := _find_closing(pattern, at)) > 0:
-            inner = pattern[at:close]
-            negated = bool(inner) and inner[0] in (("!", False), ("^", False))
-            if any(one == ("[", False) for one in inner):
-                raise ShellPatternError  # classes of characters
-            yield (not negated, inner[1:] if negated else inner)
+        if literal or char not in "*?[":
+            sections[-1] += re.escape(char)
+        elif char == "*":
+            sections.append("")
+        elif char == "?":
+            sections[-1] += "."
+        elif (close := _find_closing(pattern, at)) > 0:
+            sections[-1] += _set(pattern[at:close])
             at = close + 1
         else:
-            yield (True, [(char, True)])
+            sections[-1] += re.escape(char)
+    head, *rest = sections
+    return (
+        head
+        + "".join(f"(?>.*?{one})" for one in rest[:-1])
+        + "".join(f".*{one}" for one in rest[-1:])
+    )
+
+
+def _set(inner: PatternText) -> str:
+    """Return a set of characters as a regular expression."""
+    if any(one == ("[", False) for one in inner):
+        raise ShellPatternError  # classes of characters
+    negated = bool(inner) and inner[0] in (("!", False), ("^", False))
+    chars = list(inner[negated:])
+    found = ""
+    while chars:
+        first = last = chars.pop(0)[0]
+        if len(chars) > 1 and chars[0] == ("-", False):
+            last, chars = chars[1][0], chars[2:]
+        found += f"{re.escape(first)}-{re.escape(last)}" if first <= last else ""
+    if not found:
+        return "." if negated else "(?!)"
+    return f"[{'^' * negated}{found}]"
 
 
 def _find_closing(pattern: PatternText, at: int) -> int:
@@ -67,22 +76,6 @@ def _find_closing(pattern: PatternText, at: int) -> int:
     return next(
         (place for place in range(start + 1, len(pattern)) if pattern[place] == ("]", False)), -1
     )
-
-
-def _is_one(item: str | tuple[bool, PatternText], char: str) -> bool:
-    if isinstance(item, str):
-        return item == "?"
-    wanted, chars = item
-    found = False
-    at = 0
-    while at < len(chars):
-        if at + 2 < len(chars) and chars[at + 1] == ("-", False):
-            found = found or chars[at][0] <= char <= chars[at + 2][0]
-            at += 3
-        else:
-            found = found or chars[at][0] == char
-            at += 1
-    return found == wanted
 
 
 def remove_match(text: str, pattern: PatternText, *, front: bool, longest: bool) -> str:
