@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from parcost import did_you_mean
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.megatron.recipe_code import (
+from parcost_formats.tools.python_code import (
     Cell,
     CodeLibrary,
     Entity,

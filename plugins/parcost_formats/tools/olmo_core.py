@@ -16,7 +16,7 @@ from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.huggingface.layers import settings_of_full
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.megatron.recipe_code import (
+from parcost_formats.tools.python_code import (
     Cell,
     CodeLibrary,
     Entity,

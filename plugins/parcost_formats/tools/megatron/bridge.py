@@ -15,7 +15,7 @@ from parcost import did_you_mean, record
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.flags import PATTERNS
-from parcost_formats.tools.megatron.recipe_code import (
+from parcost_formats.tools.python_code import (
     Cell,
     CodeLibrary,
     Entity,
