@@ -6,17 +6,16 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
+from ..syntax import find_statements, parse_file
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
 def test_no_two_classes_share_a_name() -> None:
     places = defaultdict(list)
     for folder in ("core", "plugins", "grammar", "specs"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in find_statements(parse_file(path)):
                 if isinstance(node, ast.ClassDef):
                     places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert len(places) > 300

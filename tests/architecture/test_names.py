@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ..syntax import find_statements, parse_file
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("core/parcost", "grammar", "plugins", "tests", "benchmarks", "examples")
 #: Participles, adverbs, adjectives and words of our own, which do not name a thing or an action.
@@ -54,8 +56,7 @@ def definitions(folder: str) -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / folder).rglob("*.py")):
         place = str(path.relative_to(ROOT))
         yield place, path.parent.name if path.stem == "__init__" else path.stem
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
+        for node in find_statements(parse_file(path)):
             if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 decorators = " ".join(ast.unparse(one) for one in node.decorator_list)
                 if not any(word in decorators for word in _FREE):
@@ -72,14 +73,12 @@ def words(name: str) -> str:
     return text.removeprefix("test_")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_names_are_nouns_and_verbs(folder: str) -> None:
     bad = [f"{place}: {name}" for place, name in definitions(folder) if words(name) in FORBIDDEN]
     assert not bad, "\n".join(bad)
 
 
-@pytest.mark.slow
 def test_tests_are_named_by_their_assertions() -> None:
     bad = [
         f"{place}: {name}"

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ..syntax import find_statements, parse_file
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("core", "plugins", "grammar")
 LONGEST = 20  # words of a sentence
@@ -24,8 +26,8 @@ _END = re.compile(r"(?<=[.!?;:])\s+|\n\s*\n|\n\s*[-*] |\n\s*>>>.*", re.DOTALL)
 def docstrings(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the place and the text of every public docstring below *folder*."""
     for path in sorted(folder.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
+        tree = parse_file(path)
+        for node in (tree, *find_statements(tree)):
             if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
                 continue
             name = getattr(node, "name", "")
@@ -46,7 +48,6 @@ def _is_literal(block: str) -> bool:
     return any(line.startswith(("    ", ">>>", "Raises:")) for line in block.splitlines())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_sentence_has_twenty_words_at_most(folder: str) -> None:
     long = [
@@ -58,7 +59,6 @@ def test_a_sentence_has_twenty_words_at_most(folder: str) -> None:
     assert not long, "\n".join(long)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_phrase_is_banned(folder: str) -> None:
     found = [

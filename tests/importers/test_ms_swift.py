@@ -65,7 +65,7 @@ def test_fsdp_of_ms_swift_is_a_word_or_a_file(named: str) -> None:
     assert not any("backward_prefetch" in one.name for one in found.missing)  # of FSDP 1
 
 
-def test_a_file_of_fsdp_that_is_not_there_is_asked_for() -> None:
+def test_a_file_of_fsdp_that_is_not_there_is_a_question() -> None:
     """It was read as FSDP 1 that shards fully."""
     found = read_file("ms_swift", ImportFile("run.sh", f"{FULL} --fsdp conf/own.json\n"))
     reasons = {one.attribute: one.reason for one in found.questions}

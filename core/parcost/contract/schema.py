@@ -312,7 +312,7 @@ def block(
 def new_block(schema: type[T], values: Mapping[str, Any]) -> T:
     """Return a block with *values* for all of its attributes, and its label.
 
-    The class itself is not made for that: a study has many blocks, whose constructors nobody calls.
+    The class itself is not made for that: constructors of most blocks are never called.
     """
     made = object.__new__(schema)
     vars(made).update(values)
