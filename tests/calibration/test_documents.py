@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parcost.plugins.discovery import load
 from parcost_measured.calibration.command import command
-from parcost_measured.calibration.constants import kind_of, kinds
+from parcost_measured.calibration.constants import kinds
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
@@ -38,23 +38,12 @@ def test_every_constant_is_an_attribute_of_its_block() -> None:
         assert kind.why
 
 
-def test_every_fitted_constant_of_the_catalogue_is_in_the_table_and_within_its_bounds() -> None:
-    """What the catalogue marks as fitted is what the command may fit again."""
-    import re
-
-    table = kinds(load())
-    found = 0
-    for folder, block in (("devices", "device"), ("frameworks", "framework")):
-        for path in sorted((ROOT / "specs" / "parcost_specs" / folder).glob("*.par")):
-            text = path.read_text(encoding="utf-8")
-            for name, number in re.findall(
-                r"^ *(\w+) *= ([\d.]+)[ %us]* @fitted", text, re.MULTILINE
-            ):
-                kind = kind_of(table, block, name, path.stem)
-                assert kind is not None, (path.stem, name)
-                assert kind.low <= float(number) <= kind.high
-                found += 1
-    assert found <= 4  # what follows from power needs no fit
+def test_no_constant_of_a_device_or_framework_is_fitted() -> None:
+    """Each has a data sheet, a measurement or a law as its source."""
+    catalogue = ROOT / "specs" / "parcost_specs"
+    files = [*catalogue.glob("devices/*.par"), *catalogue.glob("frameworks/*.par")]
+    assert len(files) > 30
+    assert [one.name for one in files if "@fitted" in one.read_text(encoding="utf-8")] == []
 
 
 def test_a_table_of_a_catalogue_that_is_malformed_is_a_diagnostic(tmp_path: Path) -> None:

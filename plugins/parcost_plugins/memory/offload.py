@@ -1,8 +1,8 @@
 """Offload: state in host memory, and the cost of its transfers.
 
 The link to the host works in both directions at once. With a CPU optimizer, gradients go to the
-host, and parameters come back unless they live there; offloaded state that the device updates moves
-both ways at the same time, and offloaded parameters that it updates go to the host. Activations are
+host, and parameters come back unless they live there. Offloaded state that the device updates moves
+both ways at the same time; offloaded parameters that it updates go to the host. Activations are
 sent in forward and fetched in backward; parameters are fetched for each gather. Those two overlap
 with compute. The optimizer runs at the end of the step, where no compute can hide it.
 """
