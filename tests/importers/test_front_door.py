@@ -196,7 +196,7 @@ def test_the_word_tensor_within_another_word_asks_for_no_degree(run_command: Run
 
 
 def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> None:
-    script = "srun -N 8 torchrun --nproc_per_node 8 train.py --job.config_file ./cfg/llama.toml\n"
+    script = "srun -N 8 torchrun --nproc_per_node 8 train.py --config_file ./cfg/llama.toml\n"
     done = run_command("eval", "job.sh", files={"job.sh": script})
     assert "which has the job: `./cfg/llama.toml`" in " ".join(done.err.split())
 
@@ -216,7 +216,7 @@ def test_a_script_names_the_configuration_beside_it(run_command: Run, script: st
 
 
 def test_a_module_with_its_configuration_is_named(run_command: Run) -> None:
-    script = "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file run.toml --a.b 2\n"
+    script = "torchrun --nproc_per_node=8 -m own.train --job_config_file run.toml --a.b 2\n"
     done = run_command("eval", "job.sh", files={"job.sh": script, "run.toml": "a = 1\n"})
     assert "evaluate `run.toml`, and state by --set" in " ".join(done.err.split())
 

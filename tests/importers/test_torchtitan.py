@@ -1119,3 +1119,78 @@ def test_fields_that_no_attribute_has_are_listed(
         text = TOML if head in TOML else f"{TOML}{head}"
         found = read(text.replace(head, f"{head}{line}\n"))
         assert (key in {one.name for one in (*found.missing, *found.unknown)}) is listed
+
+
+# Launch scripts ---------------------------------------------------------------------------------
+
+LAUNCH = "srun torchrun --nnodes 2 --nproc_per_node 8 {}\n"
+SHARED = TOML.replace("data_parallel_shard_degree = 32\n", "")
+FILES = {"runs/llama.toml": SHARED}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        LAUNCH.format("train.py --job.config_file runs/llama.toml --training.local_batch_size=2"),
+        LAUNCH.format(
+            "-m torchtitan.train --job.config-file ./runs/llama.toml --training.local-batch-size 2"
+        ),
+        'N=2\nA="--job.config_file runs/llama.toml"\n'
+        + LAUNCH.format('-m own.train $A --training.batch_size $N "$@"'),
+    ],
+)
+def test_a_command_is_read_with_its_file(run_command: Run, script: str) -> None:
+    done = run_command("import", "go.sh", files=FILES | {"go.sh": script})
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    for part in ("devices = 16", "tp = 8", "micro_batch = 2 ", "global_batch = 256 sequences"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("start", "devices"),
+    [("CONFIG_FILE=runs/llama.toml ./run_train.sh", "8"),
+     ('NGPU=4 CONFIG_FILE="runs/llama.toml" bash run_train.sh', "4")],
+)  # fmt: skip
+def test_the_starter_of_torchtitan_is_known(run_command: Run, start: str, devices: str) -> None:
+    flags = " --parallelism.tensor_parallel_degree 2 --compile.enable --model.converters float8"
+    done = run_command("import", "go.sh", files=FILES | {"go.sh": f"{start}{flags}\n"})
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    assert f"devices = {devices}" in text
+    assert "tp = 2" in text
+    assert "fp8_torchao" in text
+    assert "mode = eager" not in text
+
+
+def test_the_starter_beside_the_script_is_followed(run_command: Run) -> None:
+    starter = 'NGPU=${NGPU:-"8"}\ntorchrun --nproc_per_node=${NGPU} -m torchtitan.train --job.config_file ${CONFIG_FILE} "$@"\n'
+    script = "NGPU=16 CONFIG_FILE=runs/llama.toml ./run_train.sh --training.seq_len 4096\n"
+    files = FILES | {"go.sh": script, "run_train.sh": starter}
+    done = run_command("import", "go.sh", files=files)
+    assert done.code == 0, done.err
+    assert "devices = 16" in done.out
+    assert "= 4096" in done.out
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("--parallelism.data_parallel_shard_degree 4", "need 32 devices, and the launcher starts 16"),
+        ("--parallelism.tensor_parallel_degree $T", "choose one: --set-env T=VALUE | --set layout.tp=1"),
+        ("--training.gradient_accumulation_steps 4", "`training.global_batch` is not known"),
+        ("; torchrun train.py --job.config_file b.toml", "2 commands of torchtitan, and one is"),
+    ],
+)  # fmt: skip
+def test_what_a_command_leaves_open(run_command: Run, more: str, message: str) -> None:
+    script = LAUNCH.format(f"train.py --job.config_file runs/llama.toml {more}")
+    text = SHARED.replace("global_batch_size = 256   # of a step\n", "")
+    done = run_command("import", "go.sh", files={"go.sh": script, "runs/llama.toml": text})
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
+
+
+def test_a_command_without_its_file_is_refused(run_command: Run) -> None:
+    script = LAUNCH.format("train.py --job.config_file $HERE/a.toml")
+    done = run_command("import", "go.sh", files={"go.sh": script})
+    assert "`$HERE/a.toml` has the other keys" in done.err

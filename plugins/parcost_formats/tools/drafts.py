@@ -122,6 +122,11 @@ class Draft:
         kind, _, name = path.partition(".")
         return name in self._settings[kind] if name else bool(self._settings[kind])
 
+    def value_of(self, path: str) -> ImportedValue | None:
+        """Return an attribute that is set."""
+        kind, _, name = path.partition(".")
+        return self._settings[kind].get(name)
+
     def problem(self, option: Option, message: str, help: str = "") -> None:
         """Add an error at *option*."""
         found = ImportProblem(

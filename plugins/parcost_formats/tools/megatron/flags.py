@@ -302,6 +302,17 @@ def _split(
     return command[first:], command[:first]
 
 
+def read_launcher(words: Sequence[ShellField]) -> dict[str, Option]:
+    """Return the flags ahead of a program by name, and the launchers among the words."""
+    flags, _ = _flags(words, _launcher_name)
+    found = {option.name: option for option in flags}
+    for field in words:  # which launcher it is
+        name = field.text.rpartition("/")[2]
+        if name in _LAUNCHERS and name not in found:
+            found[name] = Option(name=name, key=name, start=field.start, end=field.end)
+    return found
+
+
 def _read(
     words: Sequence[ShellField],
     ahead: Sequence[ShellField],
@@ -314,12 +325,7 @@ def _read(
     Words that are not *ordered* come from several variables, so no flag is the last. Switches that
     are *valued* have a word behind them.
     """
-    before, _ = _flags(ahead, _launcher_name)
-    launcher = {option.name: option for option in before}
-    for field in ahead:  # which launcher it is
-        name = field.text.rpartition("/")[2]
-        if name in _LAUNCHERS and name not in launcher:
-            launcher[name] = Option(name=name, key=name, start=field.start, end=field.end)
+    launcher = read_launcher(ahead)
     flags, strays = _flags(words, _name, valued=valued)
     options: dict[str, Option] = {}
     repeated: list[Option] = []

@@ -1,4 +1,4 @@
-"""Configurations of torchtitan: TOML up to 0.2.2, and functions of Python since.
+"""Configurations of torchtitan: TOML up to 0.2.2, with its commands, and functions of Python since.
 
 Python is parsed, and none of it is run.
 """
@@ -20,8 +20,10 @@ from parcost_formats.tools.answers import answer_to, asked_attribute
 from parcost_formats.tools.collector import cost_of
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.megatron.flags import CommandLine
 from parcost_formats.tools.megatron.tools import is_titan_of_primus
 from parcost_formats.tools.tables import is_ignored, is_listed, table
+from parcost_formats.tools.torchtitan.command import is_command, read_command, set_devices
 from parcost_formats.tools.torchtitan.job import read_job
 from parcost_formats.tools.torchtitan.options import TitanOptions
 from parcost_formats.tools.torchtitan.primus import read_primus
@@ -46,6 +48,8 @@ class Torchtitan(JobImporter):
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is a configuration of torchtitan."""
+        if is_command(name, text):
+            return True
         if name.endswith(".py"):
             made = ("Trainer.Config", "JobConfig(")
             return "torchtitan" in text and any(part in text for part in made)
@@ -57,6 +61,9 @@ class Torchtitan(JobImporter):
     def read_file(self, file: ImportFile) -> Translation:
         """Return the job of the configuration that the options of the user choose."""
         draft = Draft(dict.fromkeys(_KINDS, ""))
+        if is_command(file.name, file.text):
+            fields, place, line = read_command(file)
+            return _translation(draft, fields, place, file.options, python=False, line=line)
         python = file.name.endswith(".py")
         place = file.name
         if python:
@@ -93,14 +100,23 @@ def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
 
 
 def _translation(
-    draft: Draft, fields: dict[str, Option], place: str, chosen: ImportOptions, *, python: bool
+    draft: Draft,
+    fields: dict[str, Option],
+    place: str,
+    chosen: ImportOptions,
+    *,
+    python: bool,
+    line: CommandLine | None = None,
 ) -> Translation:
+    """Return the job of *fields*; *line* has the launcher of a script."""
     if not any(name.startswith(("parallelism.", "training.", "model.")) for name in fields):
         message = "the file has no section of torchtitan"
         none = ImportProblem(message=message, start=0, end=1)
         return Translation(problems=draft.translation().problems or [none])
     options = TitanOptions(draft, fields, python=python)
     read_job(options, place, chosen.family)
+    if line is not None:
+        set_devices(draft, line)
     tables = table(TOOL)
     for option in options.rest():
         if option.name in tables["reasons"]:

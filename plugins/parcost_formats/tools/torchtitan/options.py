@@ -28,7 +28,8 @@ class TitanOptions(OptionSet):
         for field, answer in table("torchtitan")["deciding"].items():
             option = options.get(field)
             if option is not None and option.unread:
-                self.ask(option, option.unread, [answer])
+                why = f"`{option.key}`: {option.unread}"
+                draft.ask(asked_attribute(answer), why, [*option.answers, answer], option)
 
     def _find_release(self) -> tuple[str, str]:
         """Return the release, identified by keys that only it has, and its framework."""

@@ -61,7 +61,8 @@ def read_parallelism(
     shard = integer(options, _SHARD)
     shard = -1 if shard is None else shard
     zero = _sharding(options, replicate, shard, degree["cp"])
-    if shard > 0:
+    is_open = any(map(options.is_open, (*_TABLE["numbers"], _REPLICATE)))
+    if shard > 0 and not is_open:
         count = replicate * shard * degree["tp"] * degree["pp"] * degree["cp"]
         option = options.get(_SHARD)
         assert option is not None
