@@ -98,7 +98,7 @@ from parcost.contract.terms import Work as Work
 from parcost.contract.traces import Slice as Slice
 from parcost.contract.traces import StageMessage as StageMessage
 from parcost.contract.traces import StepTrace as StepTrace
-from parcost.contract.traces import communications_of as communications_of
+from parcost.contract.traces import timed_communications as timed_communications
 from parcost.engine.replay import longest_span as longest_span
 from parcost.engine.replay import makespan as makespan
 from parcost.engine.scenario import Scenario as Scenario

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import SpecError, StepTrace, communications_of
+from parcost import SpecError, StepTrace, timed_communications
 from parcost_apps.timeline.step_trace import step_trace
 from parcost_formats.traces.chakra import files
 from parcost_formats.traces.chakra.files import save_traces
@@ -248,7 +248,7 @@ def test_a_formula_says_which_collectives_it_is_the_time_of() -> None:
         (one.term.name, call.operation): call
         for one in found.slices(0)
         if one.term is not None
-        for call in communications_of(one.term.formula)
+        for call, _ in timed_communications(one.term.formula)
     }
     ring = calls["KV ring", "point_to_point"]
     assert ring.group.members is not None

@@ -137,17 +137,12 @@ class StepTrace(ABC):
         """
 
 
-def communications_of(of: Formula) -> Sequence[Communication]:
-    """Return the collectives in a time, in sequence.
+def timed_communications(of: Formula) -> Sequence[tuple[Communication, float]]:
+    """Return the collectives in a time, in sequence, each with the seconds of one call.
 
     They are found in *of* itself, or in the formulas of its inputs. The number of occurrences is
-    ``of.value`` divided by the sum of their times.
+    ``of.value`` divided by the sum of the seconds.
     """
-    return [found for found, _ in timed_communications(of)]
-
-
-def timed_communications(of: Formula) -> Sequence[tuple[Communication, float]]:
-    """Return the collectives in a time, each with the seconds of one call."""
     if isinstance(of.communication, Communication):
         return [(of.communication, float(of.value))]
     return [

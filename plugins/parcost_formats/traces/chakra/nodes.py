@@ -23,8 +23,16 @@ from math import ceil
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from parcost import Communication, Op, Pair, Slice, StageMessage, StepTrace
-from parcost.contract.traces import COMPUTE_STREAM, timed_communications
+from parcost import (
+    Communication,
+    Op,
+    Pair,
+    Slice,
+    StageMessage,
+    StepTrace,
+    timed_communications,
+)
+from parcost.contract.traces import COMPUTE_STREAM
 from parcost_formats.traces.chakra.schema import COLLECTIVE, COLLECTIVES, COMPUTE, RECEIVE, SEND
 
 _NEARLY = 1e-9
