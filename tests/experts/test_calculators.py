@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import parcost
-from parcost.report.result import Result
 from parcost_plugins.parallelism.expert.assignment import best_assignment
 
-
-def result(text: str) -> Result:
-    (scenario,) = parcost.load_text(text)
-    return scenario.evaluate().result
-
+from ..evaluation import result
 
 SMALL = """dispatch small {
   ranks = 64, experts = 128, tokens = 64, token = 2 KiB

@@ -18,22 +18,16 @@ import pytest
 
 import parcost
 import parcost_specs
-from parcost import Memory, Study, Work
+from parcost import Memory, Study
 from parcost_plugins.parallelism.expert.exchange import TokenExchange, exchange_of
+
+from .test_exchange import works
 
 Mixture = Callable[..., Study]
 
 TABLE = Path(parcost_specs.__file__).parent / "measured" / "dispatch.jsonl"
 EVEN = "distribution = balanced, metadata = 0 B"
 TOKENS = 4096 * 7168 * 2.0  # bytes of all tokens of a rank
-
-
-def works(study: Study) -> dict[tuple[str, str], Work]:
-    return {
-        (term.name, term.pass_): term
-        for plugin, term in study.contributions("terms")
-        if plugin.name == "expert_parallel.exchange"
-    }
 
 
 def units_by_hand(experts: int, top: int, groups: int) -> float:

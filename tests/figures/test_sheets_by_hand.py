@@ -14,19 +14,17 @@ from parcost_plugins.analysis.figures import plausibility, statistics
 from parcost_plugins.calculators.sheets.pipelines import replays, sketches
 from parcost_plugins.vocabulary import ModelFlops
 
-
-def result_of(text: str) -> parcost.Result:
-    result = parcost.load_text(text)[0].evaluate().result
-    assert result.faults == ()
-    return result
+from ..evaluation import faultless_result
 
 
 def values(text: str) -> dict[str, Any]:
-    return {figure.name.partition(".")[2]: figure.value for _, figure in result_of(text).figures}
+    return {
+        figure.name.partition(".")[2]: figure.value for _, figure in faultless_result(text).figures
+    }
 
 
 def formula(text: str, name: str) -> str:
-    (found,) = [f for _, f in result_of(text).figures if f.name.partition(".")[2] == name]
+    (found,) = [f for _, f in faultless_result(text).figures if f.name.partition(".")[2] == name]
     return found.formula.text
 
 
@@ -109,7 +107,7 @@ def test_ports_add_up_on_both_links() -> None:
     link fast { bandwidth = 35 GB/s per_direction, ports = 3 }
     link slow { bandwidth = 7 GB/s per_direction, ports = 5, reference = fast, demand = 70 GB/s }
     """
-    result = result_of(text)
+    result = faultless_result(text)
     assert result.figure("slow.total_bidirectional") == 70e9
     assert result.figure("slow.slower") == 3.0
     assert result.figure("slow.headroom") == 0.5
@@ -131,15 +129,15 @@ def test_a_grid_of_primes() -> None:
 @pytest.mark.parametrize(("experts", "devices"), [("within", 210), ("apart", 2730)])
 def test_the_last_rank_is_one_less_than_devices(experts: str, devices: int) -> None:
     text = f"grid g {{ tp = 2, cp = 3, pp = 5, dp = 7, ep = 13, experts = {experts}, rank = %d }}"
-    assert [d.id for d in result_of(text % (devices - 1)).diagnostics] == []
-    (found,) = result_of(text % devices).diagnostics
+    assert [d.id for d in faultless_result(text % (devices - 1)).diagnostics] == []
+    (found,) = faultless_result(text % devices).diagnostics
     assert found.message == f"there is no rank {devices}: ranks are 0 to {devices - 1}"
 
 
 @pytest.mark.parametrize(("cp", "warned"), [(3, False), (4, True)])
 def test_a_fast_domain_may_fill_its_node(cp: int, warned: bool) -> None:
     text = f"grid g {{ tp = 2, cp = {cp}, node = 6 devices }}"
-    assert ("grid-node" in {d.id for d in result_of(text).diagnostics}) is warned
+    assert ("grid-node" in {d.id for d in faultless_result(text).diagnostics}) is warned
 
 
 # --- state ----------------------------------------------------------------------------------
@@ -193,7 +191,9 @@ def test_a_device_reads_its_weights_and_sends_its_gradients() -> None:
         assert found[zero]["traffic_in_parameters"] == pytest.approx(traffic / 22)
         assert found[zero]["traffic_time"] == pytest.approx(traffic / 10)
         (figure,) = [
-            f for _, f in result_of(RECIPE + text % (sheet % zero)).figures if f.name == "s.traffic"
+            f
+            for _, f in faultless_result(RECIPE + text % (sheet % zero)).figures
+            if f.name == "s.traffic"
         ]
         assert ("micro-batches" in figure.note) is (zero > 1)
         assert ("m" in figure.formula.inputs) is (zero > 1)
@@ -216,7 +216,7 @@ def test_room_of_a_state_by_hand() -> None:
     text = (
         RECIPE + "state s { parameters = 30 G, precision = own, capacity = 100 GB, usable = 90 % }"
     )
-    (table,) = [s for _, s in result_of(text).sections if s.title == "Widest layer, s"]
+    (table,) = [s for _, s in faultless_result(text).sections if s.title == "Widest layer, s"]
     assert table.rows[0][1] == pytest.approx((90e9 / 144) ** 0.5)
     assert table.rows[0][2][0] == pytest.approx(7.5e9)
     assert [row[4][0] for row in table.rows] == [90e9] * 4
@@ -245,7 +245,7 @@ def test_a_pipeline_of_chunks_is_counted() -> None:
 
 
 def test_a_note_of_a_figure_says_both_directions() -> None:
-    result = result_of("pipeline p { stages = 3, micro_batches = 6, message = 1 MB }")
+    result = faultless_result("pipeline p { stages = 3, micro_batches = 6, message = 1 MB }")
     notes = {f.name.removeprefix("p."): f.note for _, f in result.figures}
     assert notes["message_size"] == ""
     assert notes["first_stage"] == notes["last_stage"] == "counted from 1"
@@ -268,7 +268,7 @@ def test_two_stages_have_a_boundary_and_a_bubble_that_chunks_shorten() -> None:
     ],
 )
 def test_a_target_leaves_time_to_work(more: str, refused: bool) -> None:
-    result = result_of(f"pipeline p {{ stages = 4, micro_batches = 8, {more} }}")
+    result = faultless_result(f"pipeline p {{ stages = 4, micro_batches = 8, {more} }}")
     assert ("pipeline-target" in {d.id for d in result.diagnostics}) is refused
 
 
@@ -286,7 +286,7 @@ def test_the_formula_of_textbooks_stands_where_it_holds(
 ) -> None:
     for seconds in ("1 ns", "1 s", "1000 h"):  # whatever the unit of a pass is
         text = f"pipeline p {{ kind = {kind}, stages = 4, micro_batches = {m}, chunks = {v}, "
-        result = result_of(text + f"forward = {seconds} }}")
+        result = faultless_result(text + f"forward = {seconds} }}")
         (note,) = [f.note for _, f in result.figures if f.name == "p.bubble"]
         assert note.startswith("(p - 1) / (m v + p - 1), p stages") is textbook
 
@@ -295,7 +295,7 @@ def test_a_bubble_may_be_off_that_of_textbooks_by_no_more_than_rounding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("parcost_plugins.calculators.sheets.pipelines._ROUNDING", 0.0)
-    result = result_of("pipeline p { stages = 4, micro_batches = 8, forward = 1 s }")
+    result = faultless_result("pipeline p { stages = 4, micro_batches = 8, forward = 1 s }")
     (note,) = [f.note for _, f in result.figures if f.name == "p.bubble"]
     assert note.startswith("(p - 1) / (m v + p - 1), p stages")
 
@@ -446,7 +446,7 @@ def test_a_step_takes_its_flops_at_the_peak_of_all_devices(
 def test_memory_is_the_sum_of_its_terms_to_the_byte() -> None:
     (memory,) = [
         figure
-        for _, figure in result_of(
+        for _, figure in faultless_result(
             "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
             "use catalog.models.llama32_1b\nuse catalog.precisions.bf16\n"
             "cluster { devices = 8 }\ntraining { sequence = 2048, global_batch = 8 sequences }"

@@ -10,23 +10,19 @@ import parcost
 from parcost.language.diagnostics import Severity
 from parcost.language.errors import SpecError
 
+from ..evaluation import faultless_result
+
 RECIPE = "use catalog.precisions.bf16_zero_paper\n"
 
 
-def result_of(text: str) -> parcost.Result:
-    result = parcost.load_text(text)[0].evaluate().result
-    assert result.faults == ()
-    return result
-
-
 def values(text: str) -> dict[str, Any]:
-    result = result_of(text)
+    result = faultless_result(text)
     assert [d.message for d in result.diagnostics if d.severity is Severity.ERROR] == []
     return {figure.name.partition(".")[2]: figure.value for _, figure in result.figures}
 
 
 def refusals(text: str) -> dict[str, str]:
-    return {d.id: d.message for d in result_of(text).diagnostics}
+    return {d.id: d.message for d in faultless_result(text).diagnostics}
 
 
 # --- pipelines ----------------------------------------------------------------------------
@@ -146,7 +142,7 @@ def test_a_message_is_sent_where_the_next_stage_is_on_another_device(
 def test_a_schedule_idles_with_and_without_a_barrier(
     kind: str, idle: float, span: float, textbook: bool
 ) -> None:
-    result = result_of(f"pipeline p {{ stages = 4, micro_batches = 8, kind = {kind} }}")
+    result = faultless_result(f"pipeline p {{ stages = 4, micro_batches = 8, kind = {kind} }}")
     found = {f.name.removeprefix("p."): (f.value, f.note) for _, f in result.figures}
     assert found["idle"][0] == pytest.approx(idle)
     assert found["bubble"][0] == pytest.approx(idle / (24 + idle))
@@ -260,7 +256,7 @@ def test_an_estimate_is_compared_with_its_baseline() -> None:
     estimate slow { compute = 1 s, communication = 1 s }
     estimate fast { compute = 1 s, communication = 0.25 s, baseline = slow }
     """
-    result = result_of(both)
+    result = faultless_result(both)
     assert result.figure("fast.efficiency_gain") == pytest.approx(0.3)
     assert result.figure("fast.speedup") == pytest.approx(1.6)
 
@@ -277,7 +273,7 @@ def test_intensity_is_three_halves_of_the_tokens() -> None:
 
 def test_an_estimate_sweeps_like_anything_else() -> None:
     text = "estimate e { compute = 1 s, pp = 4, dp = 1, micro_batches = [1, 3, 6] }"
-    assert result_of(text).figure("e.idle") == pytest.approx([3.0, 1.0, 0.5])
+    assert faultless_result(text).figure("e.idle") == pytest.approx([3.0, 1.0, 0.5])
 
 
 def test_an_estimate_of_nothing_is_refused() -> None:
@@ -312,7 +308,7 @@ def test_links_are_compared_like_for_like() -> None:
     link port { bandwidth = 400 Gbps per_direction, reference = nvlink, demand = 2 GB/s }
     link node { bandwidth = 400 Gbps per_direction, ports = 8, reference = nvlink }
     """
-    result = result_of(text)
+    result = faultless_result(text)
     assert result.figure("port.slower") == 9.0
     assert result.figure("port.headroom") == 25.0
     assert result.figure("port.occupied") == 0.04

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import ImportedValue, ImportFile, ImportOptions, Translation
+from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.torchtitan import Torchtitan
 from parcost_formats.tools.torchtitan.toml_text import TomlTextError, read_toml
 
+from .megatron_files import reasons, settings, translate, values
 from .translations import assumptions
 from .translations import settings as texts
 
@@ -76,26 +77,8 @@ def llama3_70b() -> Trainer.Config:
 '''
 
 
-def settings(found: Translation) -> dict[str, ImportedValue]:
-    """Return the settings of blocks, as ``layout.tp``."""
-    return {f"{block.kind}.{one.name}": one for block in found.blocks for one in block.settings}
-
-
 def read(text: str, name: str = "run.toml") -> Translation:
-    """Return the translation of a file without errors; every place is one in the file."""
-    found = Torchtitan().translate(name, text)
-    assert not found.problems, [problem.message for problem in found.problems]
-    for place in (*settings(found).values(), *found.ignored, *found.unknown):
-        assert 0 <= place.start <= place.end <= len(text)
-    return found
-
-
-def values(found: Translation) -> dict[str, str]:
-    return {path: setting.value for path, setting in settings(found).items()}
-
-
-def reasons(found: Translation) -> dict[str, str]:
-    return {key.name: key.reason for key in (*found.ignored, *found.unknown)}
+    return translate(Torchtitan(), name, text)
 
 
 def problems(text: str, name: str = "run.toml") -> list[str]:

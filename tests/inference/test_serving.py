@@ -9,6 +9,8 @@ import pytest
 import parcost
 from parcost import Formula
 
+from ..evaluation import result
+
 LLAMA3_70B = 70_553_706_496
 TABLE = 128_256 * 8192  # the embedding, of which a token reads one row
 MATRICES = 80 * 855_638_016 + 128_256 * 8192  # of the layers, and the head
@@ -26,10 +28,6 @@ serving chat {{
   tp = 8, {more}
 }}
 """
-
-
-def result(text: str) -> parcost.Result:
-    return parcost.load_text(text)[0].evaluate().result
 
 
 def chat(more: str, figure: str, text: str = SERVING) -> float:

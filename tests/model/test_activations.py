@@ -8,21 +8,17 @@ import pytest
 
 from parcost import Memory, Study
 
+from ..evaluation import model_memory
+
 StudyOf = Callable[..., Study]
 
 CLASSIC = "flash_attention = off, dropout = on"
 
 
-def memory(study: Study) -> list[Memory]:
-    return [
-        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model.")
-    ]
-
-
 def layer(study: Study) -> float:
     """Bytes that a layer keeps for one micro-batch."""
-    (of_layers,) = [tuple(t.count) for t in memory(study) if t.name == "layer input"]
-    kept = [t for t in memory(study) if t.per_micro_batch and tuple(t.count) == of_layers]
+    (of_layers,) = [tuple(t.count) for t in model_memory(study) if t.name == "layer input"]
+    kept = [t for t in model_memory(study) if t.per_micro_batch and tuple(t.count) == of_layers]
     return sum(t.bytes_ for t in kept)
 
 
@@ -56,9 +52,9 @@ def test_selective_recomputation_drops_the_scores(study_of: StudyOf) -> None:
     assert layer(study) == s * h * 34 / 8
     assert layer(study) == pytest.approx(106.95e6, rel=1e-4)
     # the scores of the one layer that is being recomputed
-    (backward,) = {t.moments for t in memory(study) if t.once_per_device}
+    (backward,) = {t.moments for t in model_memory(study) if t.once_per_device}
     assert tuple(backward) == ("backward",)
-    again = sum(t.bytes_ for t in memory(study) if t.once_per_device)
+    again = sum(t.bytes_ for t in model_memory(study) if t.once_per_device)
     assert again == 5 * a * s * s / 8
 
 
@@ -75,7 +71,7 @@ def test_the_first_stage_of_gpt_3_as_megatron_lm_estimates_it(study_of: StudyOf)
         training=f"{CLASSIC}, recompute = selective",
         devices=128,
     )
-    alive = {t.name: 16 * t.bytes_ * t.count[0] for t in memory(study) if t.per_micro_batch}
+    alive = {t.name: 16 * t.bytes_ * t.count[0] for t in model_memory(study) if t.per_micro_batch}
     ids = alive["token ids"]
     assert ids == 16 * 8 * s
     assert (sum(alive.values()) - ids + ids / 8) / 2**20 == 9840.03125
@@ -102,7 +98,7 @@ def test_a_plain_mlp_keeps_two_tensors_of_its_width(study_of: StudyOf) -> None:
 
 def test_every_saved_tensor_has_its_own_name_and_formula(study_of: StudyOf) -> None:
     study = study_of("llama3_70b", layout="tp = 8, sequence_parallel = on")
-    kept = [t for t in memory(study) if t.per_micro_batch]
+    kept = [t for t in model_memory(study) if t.per_micro_batch]
     assert {t.name for t in kept} == {
         "layer input",
         "attention input",
@@ -148,7 +144,7 @@ def test_formulas_say_what_the_bytes_are(
         f"tp = 8, sequence_parallel = {sequence_parallel}",
         f"{CLASSIC}, micro_batch = 2, recompute = {recompute}",
     )
-    for term in memory(study):
+    for term in model_memory(study):
         assert term.bytes_ == pytest.approx(term_bytes(term), rel=1e-12), term.name
 
 
@@ -161,7 +157,7 @@ def test_full_recomputation_keeps_the_layers_input_and_makes_one_layer_again(
         gpt(study_of, layout, f"{CLASSIC}, recompute = {how}") for how in ("full", "none")
     )
     assert layer(study) == 2 * s * h / shards
-    again = [t for t in memory(study) if t.once_per_device]
+    again = [t for t in model_memory(study) if t.once_per_device]
     assert all(tuple(t.moments) == ("backward",) and tuple(t.count) == (1,) for t in again)
     assert layer(study) + sum(t.bytes_ for t in again) == layer(whole)
 
@@ -173,7 +169,7 @@ def test_a_stage_without_layers_recomputes_none(study_of: StudyOf) -> None:
         training="recompute = full",
         extra="schedule { stages = [32, 0] }",
     )
-    assert {tuple(t.count) for t in memory(study) if t.once_per_device} == {(1, 0)}
+    assert {tuple(t.count) for t in model_memory(study) if t.once_per_device} == {(1, 0)}
 
 
 def test_more_recomputation_never_keeps_more(study_of: StudyOf) -> None:
@@ -183,7 +179,7 @@ def test_more_recomputation_never_keeps_more(study_of: StudyOf) -> None:
 
     def most(how: str) -> float:
         study = study_of(one_layer, training=f"{CLASSIC}, recompute = {how}")
-        return sum(t.bytes_ for t in memory(study) if "backward" in t.moments)
+        return sum(t.bytes_ for t in model_memory(study) if "backward" in t.moments)
 
     assert most("full") <= most("selective") <= most("none")
 
@@ -191,14 +187,14 @@ def test_more_recomputation_never_keeps_more(study_of: StudyOf) -> None:
 def test_logits_take_six_bytes_at_the_loss(study_of: StudyOf) -> None:
     study = study_of("llama3_70b", layout="tp = 8, sequence_parallel = on", sequence=8192)
     names = {"loss softmax", "logits gradient"}
-    held = sum(t.bytes_ for t in memory(study) if t.name in names and "loss" in t.moments)
+    held = sum(t.bytes_ for t in model_memory(study) if t.name in names and "loss" in t.moments)
     assert held == 6 * 8192 * 128_256 / 8
     assert held == pytest.approx(0.788e9, rel=1e-3)
 
 
 def test_the_ends_are_on_the_end_stages(study_of: StudyOf) -> None:
     study = gpt(study_of, "tp = 8, pp = 4, sequence_parallel = on")
-    ends = {t.name: (t.bytes_, tuple(t.count)) for t in memory(study) if sum(t.count) == 1}
+    ends = {t.name: (t.bytes_, tuple(t.count)) for t in model_memory(study) if sum(t.count) == 1}
     first, last = (1, 0, 0, 0), (0, 0, 0, 1)
     assert ends["token ids"] == (8 * s, first)
     assert ends["embedding dropout mask"] == (s * h / 8, first)
@@ -223,14 +219,14 @@ def gpt_in(study_of: StudyOf, recipe: str) -> Study:
 def test_weight_gradients_that_wait_hold_32_of_34_and_no_scores(study_of: StudyOf) -> None:
     # Qi et al. 2023 (zero bubble), section 2.2: 32 s b h of s b h (34 + 5 a s / h)
     study = gpt(study_of)
-    (of_layers,) = [tuple(t.count) for t in memory(study) if t.name == "layer input"]
-    kept = [t for t in memory(study) if t.per_micro_batch and tuple(t.count) == of_layers]
+    (of_layers,) = [tuple(t.count) for t in model_memory(study) if t.name == "layer input"]
+    kept = [t for t in model_memory(study) if t.per_micro_batch and tuple(t.count) == of_layers]
     assert sum(t.bytes_ * (1 - t.freed_at_b) for t in kept) == 32 * s * h
 
 
 def test_a_loss_in_chunks_holds_one_of_them(study_of: StudyOf) -> None:
     study = study_of("llama3_70b", sequence=8192, training="loss_chunks = 8")
-    found = {t.name: t for t in memory(study) if "logits" in t.name or "softmax" in t.name}
+    found = {t.name: t for t in model_memory(study) if "logits" in t.name or "softmax" in t.name}
     del found["softmax statistics"]
     assert {name: term.bytes_ for name, term in found.items()} == {
         "logits": 2 * 8192 * 128_256 / 8,

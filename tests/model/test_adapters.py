@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import parcost
 from parcost import Result, Study
 from parcost_plugins.vocabulary import Gemm, Stream
 
+from ..evaluation import result as evaluate
 from ..rows import try_each
 
 StudyOf = Callable[..., Study]
@@ -26,11 +26,6 @@ ATTENTION = "gate = off, up = off, down = off"
 TWO = f"adapters {{ rank = 16, key = off, output = off, {ATTENTION} }}"
 
 
-def _evaluate(text: str) -> Result:
-    (scenario,) = parcost.load_text(text)
-    return scenario.evaluate().result
-
-
 def result(
     adapters: str = "",
     *,
@@ -40,7 +35,7 @@ def result(
     devices: int = 8,
     training: str = "",
 ) -> Result:
-    return _evaluate(
+    return evaluate(
         f"""{HEAD}
         use catalog.models.{model}
         use catalog.precisions.{precision}
@@ -274,7 +269,7 @@ precision qlora { compute = bf16, weights = 2 B, gradients = 2 B, optimizer = 8 
 
 
 def test_qlora_of_65_billion_parameters_fits_on_a_device_of_48_gb() -> None:
-    found = _evaluate(
+    found = evaluate(
         f"""
         use catalog.devices.a40
         use catalog.fabrics.pcie4_roce_200g

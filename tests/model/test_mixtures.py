@@ -6,23 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
-from parcost import Memory, Study, Work
+from parcost import Study, Work
 from parcost_plugins.vocabulary import Gemm, Layout, Stream, Training
+
+from ..evaluation import model_memory
 
 StudyOf = Callable[..., Study]
 
 BALANCED = "routing { distribution = balanced }"
 
 
-def of_model(study: Study) -> list[Memory]:
-    return [
-        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model.")
-    ]
-
-
 def kept_bytes(study: Study, *, of: tuple[int, ...]) -> dict[str, float]:
     """Bytes that one layer of a kind keeps for a micro-batch, by tensor."""
-    return {t.name: t.bytes_ for t in of_model(study) if t.per_micro_batch and tuple(t.count) == of}
+    return {
+        t.name: t.bytes_ for t in model_memory(study) if t.per_micro_batch and tuple(t.count) == of
+    }
 
 
 def forward_flops(study: Study, kind: str) -> float:
@@ -249,7 +247,7 @@ def test_a_part_that_is_made_again_is_neither_kept_nor_free(
     assert set(whole) - set(found) == gone
     assert (sum(whole.values()) - sum(found.values())) / 2048 == bytes_per_token
     assert {op.name for op in study.operators if op.pass_ == "R"} == run
-    held = [t for t in of_model(study) if t.once_per_device]
+    held = [t for t in model_memory(study) if t.once_per_device]
     assert {t.name for t in held} == {f"{name}, recomputed" for name in gone}
 
 
@@ -257,7 +255,7 @@ def test_recomputing_every_second_layer_costs_half_and_keeps_half(study_of: Stud
     def measure(extra: str) -> tuple[float, float]:
         study = study_of("llama3_70b", training="recompute = full", extra=extra)
         again = sum(op.flops * sum(op.count) for op in study.operators if op.pass_ == "R")
-        return again, sum(t.bytes_ * sum(t.count) for t in of_model(study) if t.per_micro_batch)
+        return again, sum(t.bytes_ * sum(t.count) for t in model_memory(study) if t.per_micro_batch)
 
     all_again, least = measure("")
     half_again, half = measure("recompute { every = 2 }")

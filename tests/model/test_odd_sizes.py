@@ -14,6 +14,8 @@ from parcost_plugins.model import details
 from parcost_plugins.model.elementwise import copies
 from parcost_plugins.vocabulary import Gemm, Stream
 
+from ..evaluation import model_memory
+
 #: Two sequences of 33 tokens: half of the 66 on a rank where the sequence is shared.
 T, OWN = 66, 33
 LAYOUT = "tp = 2, sequence_parallel = on"
@@ -411,7 +413,7 @@ def test_a_stated_size_stands_in_place_of_all_parts(model: str) -> None:
     shape = {"first half of the parameters, in", "first half of the parameters, out",
              "second half of the parameters, in", "second half of the parameters, out"}  # fmt: skip
     assert set(products(study)) == shape
-    assert not memory(study)
+    assert not model_memory(study)
 
 
 def test_learned_positions_are_on_every_rank_and_turn_nothing() -> None:
@@ -423,10 +425,6 @@ def test_learned_positions_are_on_every_rank_and_turn_nothing() -> None:
 
 
 # --- Memory -------------------------------------------------------------------------------------
-
-
-def memory(study: Study) -> list[Any]:
-    return [t for plugin, t in study.contributions("memory") if plugin.name.startswith("model.")]
 
 
 def compute(term: Memory) -> Any:
@@ -461,17 +459,17 @@ def test_formulas_of_tensors_compute_their_bytes(
     model: str, layout: str, framework: str, training: str, extra: str
 ) -> None:
     study = study_of(model, layout=layout, framework=framework, training=training, extra=extra)
-    for term in memory(study):
+    for term in model_memory(study):
         assert term.bytes_ == pytest.approx(compute(term), rel=1e-12), term.name
         assert "host" not in term.name or term.once_per_device
 
 
 def layers_keep(study: Study) -> dict[str, float]:
     """Return the bytes that a layer keeps of a micro-batch, by tensor."""
-    most = max(sum(t.count) for t in memory(study) if t.per_micro_batch)
+    most = max(sum(t.count) for t in model_memory(study) if t.per_micro_batch)
     return {
         t.name: t.bytes_
-        for t in memory(study)
+        for t in model_memory(study)
         if t.per_micro_batch and sum(t.count) == most and t.tag != "ends"
     }
 
@@ -564,7 +562,9 @@ def test_only_a_model_of_a_stated_size_saves_what_it_says() -> None:
 
 def recomputed_tensors(study: Study) -> set[str]:
     """Return the tensors that are made again."""
-    return {t.name.removesuffix(", recomputed") for t in memory(study) if "recomputed" in t.name}
+    return {
+        t.name.removesuffix(", recomputed") for t in model_memory(study) if "recomputed" in t.name
+    }
 
 
 GATES = "gate and up of routed experts; gate and up of shared experts"
@@ -667,7 +667,7 @@ def test_tensors_of_a_loss(
     loss: str, chunks: int, held: dict[str, float], passing: dict[str, float]
 ) -> None:
     study = study_of(framework=f"loss = {loss}", training=f"loss_chunks = {chunks}")
-    found = [t for t in memory(study) if "loss" in t.name or "logits" in t.name]
+    found = [t for t in model_memory(study) if "loss" in t.name or "logits" in t.name]
     logits = 105 * T
     assert all(("m" in t.formula.inputs) == (chunks > 1) for t in found)
     for names, waits, count in ((held, True, 4), (passing, False, 1)):
@@ -688,14 +688,14 @@ def test_a_gradient_as_wide_as_the_softmax_takes_all_of_its_place(
 ) -> None:
     recipe = f"precision own extends bf16 {{ activation = {element} B }}"
     study = study_of(training="precision = own", extra=recipe)
-    (found,) = [t for t in memory(study) if t.name == "loss softmax"]
+    (found,) = [t for t in model_memory(study) if t.name == "loss softmax"]
     assert found.freed_at_b == freed
 
 
 def test_tensors_of_the_ends() -> None:
     study = study_of(training="dropout = on", layout=f"{LAYOUT}, pp = 2", extra="schedule { stages = [3, 2] }")  # fmt: skip
     one = 2 * OWN * 96
-    found = {t.name: (t.bytes_, tuple(t.count)) for t in memory(study) if t.tag == "ends"}
+    found = {t.name: (t.bytes_, tuple(t.count)) for t in model_memory(study) if t.tag == "ends"}
     assert found == {
         "token ids": (8 * T, (1, 0)),
         "embedding dropout mask": (one / 2, (1, 0)),
@@ -756,9 +756,9 @@ def test_products_of_a_nominal_layer_are_as_deep_as_the_model_is_wide(
     shapes = {(op.name[-3:], op.m, op.n, op.k) for op in study.operators
               if isinstance(op, Gemm) and op.pass_ == "F"}  # fmt: skip
     assert shapes == {(" in", T, width, depth), ("out", T, depth, width)}
-    (saved,) = memory(study)
+    (saved,) = model_memory(study)
     assert saved.bytes_ == 34 * T / (2 if hidden else 1)
-    assert not memory(study_of(model.replace(", saved = 34 B", "")))
+    assert not model_memory(study_of(model.replace(", saved = 34 B", "")))
 
 
 def test_a_nominal_model_needs_a_width_to_be_cut() -> None:

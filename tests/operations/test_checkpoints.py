@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import parcost
+from ..evaluation import result
 
 JOB = """
 use catalog.devices.h100_sxm
@@ -17,10 +17,6 @@ training {{ sequence = 8192, micro_batch = 1, global_batch = 64 sequences }}
 checkpoint {{ interval = 1800 s {more} }}
 """
 LLAMA3_8B = 8_030_261_248
-
-
-def result(text: str) -> parcost.Result:
-    return parcost.load_text(text)[0].evaluate().result
 
 
 def test_405_billion_parameters_at_twelve_bytes_take_two_and_a_half_seconds() -> None:

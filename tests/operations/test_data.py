@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import parcost
+from ..evaluation import result
 
 JOB = """
 use catalog.devices.h100_sxm
@@ -16,10 +16,6 @@ layout {{ pp = {pp}, zero = 1 }}
 training {{ sequence = 2048, micro_batch = 1, global_batch = 64 sequences }}
 """
 TOKENS = 2048 * 64
-
-
-def result(text: str) -> parcost.Result:
-    return parcost.load_text(text)[0].evaluate().result
 
 
 @pytest.mark.parametrize("pp", [1, 2])

@@ -17,6 +17,8 @@ from parcost_plugins.operations.failures import daly
 from parcost_plugins.operations.goodput import losses, rhythm
 from parcost_plugins.vocabulary import Checkpoint, Energy
 
+from ..evaluation import faultless_result
+
 CARD = """
 device card {
   memory = 80 GB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, multiprocessors = 100
@@ -34,18 +36,12 @@ def study(text: str) -> Study:
     return parcost.load_text(text)[0].studies()[0]
 
 
-def result(text: str) -> parcost.Result:
-    found = parcost.load_text(text)[0].evaluate().result
-    assert found.faults == ()
-    return found
-
-
 def rules(text: str) -> set[str]:
-    return {d.id for d in result(text).diagnostics}
+    return {d.id for d in faultless_result(text).diagnostics}
 
 
 def input_of(text: str, figure: str, name: str) -> Any:
-    (found,) = [f for _, f in result(text).figures if f.name == figure]
+    (found,) = [f for _, f in faultless_result(text).figures if f.name == figure]
     return found.formula.inputs[name][0]
 
 
@@ -75,9 +71,9 @@ def test_slow_nodes_and_many_devices_count_in_what_is_useful() -> None:
 
 def test_exponents_end_where_floats_do() -> None:
     text = "reliability {{ mtbf = 1 s, restart = {} s }}\ncheckpoint {{ blocking = 1 s, interval = {} s }}"
-    late = result(text.format(5000, 2)).figure("goodput")
+    late = faultless_result(text.format(5000, 2)).figure("goodput")
     assert late == pytest.approx(2 / (math.exp(700) * math.expm1(3)), rel=1e-12, abs=0)
-    long = result(text.format(0, 9999)).figure("goodput")
+    long = faultless_result(text.format(0, 9999)).figure("goodput")
     assert long == pytest.approx(9999 / math.exp(700), rel=1e-12, abs=0)
 
 
@@ -86,7 +82,7 @@ def test_the_optimum_of_a_checkpoint_twice_as_long_as_work_lasts(blocking: int) 
     text = (
         f"reliability {{ mtbf = 100 s, restart = 1 s }}\ncheckpoint {{ blocking = {blocking} s }}"
     )
-    assert result(text).figure("checkpoint.daly") == 100.0
+    assert faultless_result(text).figure("checkpoint.daly") == 100.0
 
 
 def test_papers_are_cited_by_their_years() -> None:
@@ -128,7 +124,7 @@ def test_a_cycle_may_be_as_long_as_the_time_between_failures(restart: float, war
         f"reliability {{ mtbf = 10 s, restart = {restart} s }}\n"
         "checkpoint { blocking = 3 s, interval = 5 s }"
     )
-    found = {d.id: d for d in result(text).diagnostics}
+    found = {d.id: d for d in faultless_result(text).diagnostics}
     assert ("fails-too-often" in found) is warned
     if warned:
         assert found["fails-too-often"].message == (
@@ -223,11 +219,11 @@ SAVED = "checkpoint { blocking = 20 s, interval = 80 s }\n"  # four fifths are w
 
 def test_a_published_speed_is_that_between_checkpoints_and_device_hours_are_all() -> None:
     stepping = RUN % "speed = 1000 tokens" + SAVED
-    assert result(stepping).figure("days") == pytest.approx(1e9 / 10 / 800)
+    assert faultless_result(stepping).figure("days") == pytest.approx(1e9 / 10 / 800)
     assert input_of(stepping, "effective_tokens_per_second", "speed") == pytest.approx(10_000)
     assert input_of(stepping, "effective_tokens_per_second", "goodput") == pytest.approx(0.8)
     whole = RUN % "device_time = 5000 s" + SAVED
-    assert result(whole).figure("days") == pytest.approx(500)
+    assert faultless_result(whole).figure("days") == pytest.approx(500)
     assert input_of(whole, "effective_tokens_per_second", "goodput") == 1.0
     assert input_of(whole, "effective_tokens_per_second", "speed") == pytest.approx(2e6)
 
@@ -235,12 +231,12 @@ def test_a_published_speed_is_that_between_checkpoints_and_device_hours_are_all(
 def test_what_a_run_is_made_of_is_made_on_demand() -> None:
     text = RUN % "device_time = 5000 s" + SAVED + "price { device_hour = 2 USD/h }\n"
     text += "energy { power = 700 W, intensity = 400 g/kWh }"
-    detail = {f.name: f.detail for _, f in result(text).figures}
+    detail = {f.name: f.detail for _, f in faultless_result(text).figures}
     assert {name for name, on_demand in detail.items() if on_demand} == {
         "effective_tokens_per_second", "site_power", "energy_per_million_tokens",
     }  # fmt: skip
-    assert input_of(text, "carbon", "E") == result(text).figure("energy")
-    assert input_of(text, "energy", "P") == result(text).figure("site_power")
+    assert input_of(text, "carbon", "E") == faultless_result(text).figure("energy")
+    assert input_of(text, "energy", "P") == faultless_result(text).figure("site_power")
 
 
 @pytest.mark.parametrize(("cap", "watts"), [("", 700), (", power_cap = 500 W", 500)])

@@ -15,15 +15,13 @@ from parcost_plugins.operations.failures import (
     young,
 )
 
+from ..evaluation import result
+
 M = 54 * 24 * 3600 / 419  # Llama 3: 419 unexpected interruptions in 54 days
 JOB = """
 reliability {{ mtbf = 54 day / 419, devices = 16_384, restart = 600 s }}
 checkpoint {{ blocking = 30 s {more} }}
 """
-
-
-def result(text: str) -> parcost.Result:
-    return parcost.load_text(text)[0].evaluate().result
 
 
 def test_llama_3_failed_every_three_hours() -> None:

@@ -7,6 +7,8 @@ import pytest
 import parcost
 from parcost_plugins.vocabulary import Datacenter
 
+from ..evaluation import result
+
 JOB = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -16,10 +18,6 @@ cluster { devices = 64 }
 layout { tp = 2, zero = 1, sequence_parallel = on }
 training { sequence = 8192, micro_batch = 1, global_batch = 128 sequences }
 """
-
-
-def result(text: str) -> parcost.Result:
-    return parcost.load_text(text)[0].evaluate().result
 
 
 # Device-hours and tokens as published, and the days on so many devices.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,8 @@ from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
 from parcost_plugins.calculators.data.buckets import exposed_seconds
 from parcost_plugins.vocabulary import Parameters
+
+from ..evaluation import calculated
 
 Bind = Callable[..., Study]
 
@@ -70,14 +71,6 @@ def test_a_smaller_first_bucket_is_the_event_model_too(
     assert shown == pytest.approx(event_model(ready, times), rel=1e-9)
 
 
-def figures(text: str) -> dict[str, Any]:
-    (scenario,) = parcost.load_text(text)
-    study = scenario.studies()[0]
-    found = [answer for _, answer in study.contributions("calculations")]
-    assert study.faults == []
-    return {f.name: f.value for f in found if isinstance(f, parcost.Figure)}
-
-
 EIGHT = """
   gradients = 500 MB, ranks = 8, bandwidth = 300 GB/s per_direction, overhead = 5 us
   backward = 200 ms
@@ -85,7 +78,7 @@ EIGHT = """
 
 
 def test_half_a_gigabyte_over_eight_ranks_shows_2_922_ms_in_one_message() -> None:
-    found = figures(f"buckets b {{ {EIGHT} }}")
+    found = calculated(f"buckets b {{ {EIGHT} }}")
     assert found["b.volume_time"] == pytest.approx(2.917e-3, abs=5e-7)
     assert found["b.exposed"] == pytest.approx(2.922e-3, abs=5e-7)
     assert round(found["b.most_count"]) == 39_417
@@ -97,14 +90,14 @@ def test_half_a_gigabyte_over_eight_ranks_shows_2_922_ms_in_one_message() -> Non
 
 
 def test_sixteen_buckets_show_0_187_ms() -> None:
-    found = figures(f"buckets b {{ {EIGHT}\n count = 16 }}")
+    found = calculated(f"buckets b {{ {EIGHT}\n count = 16 }}")
     assert found["b.exposed"] == pytest.approx(187.2917e-6, rel=1e-6)
     assert found["b.achieved"] == pytest.approx(0.2 + 187.2917e-6)
 
 
 @pytest.mark.parametrize(("kappa", "best"), [(0.1, 76), (0.3, 44), (1.0, 24)])
 def test_the_best_number_under_contention_minimises_the_cost(kappa: float, best: int) -> None:
-    found = figures(f"buckets b {{ {EIGHT}\n contention = {kappa} }}")
+    found = calculated(f"buckets b {{ {EIGHT}\n contention = {kappa} }}")
     assert round(found["b.best_count"]) == best
     volume, alpha = found["b.volume_time"], 5e-6
     costs = {n: alpha + volume / n + kappa * (n * alpha + volume) for n in range(1, 200)}
@@ -113,7 +106,7 @@ def test_the_best_number_under_contention_minimises_the_cost(kappa: float, best:
 
 def test_the_best_number_on_a_slow_wire_minimises_what_shows() -> None:
     text = EIGHT.replace("300 GB/s", "2 GB/s")
-    found = figures(f"buckets b {{ {text} }}")
+    found = calculated(f"buckets b {{ {text} }}")
     volume = found["b.volume_time"]
     shows = {n: exposed_seconds(float(n), 5e-6 + volume / n, 0.2) for n in range(1, 400)}
     assert min(shows, key=shows.__getitem__) == pytest.approx(found["b.best_count"], abs=1)
@@ -121,7 +114,7 @@ def test_the_best_number_on_a_slow_wire_minimises_what_shows() -> None:
 
 
 def test_without_contention_more_buckets_show_less_until_the_wire_is_full() -> None:
-    found = figures(f"buckets b {{ {EIGHT} }}")
+    found = calculated(f"buckets b {{ {EIGHT} }}")
     volume = found["b.volume_time"]
     shows = [exposed_seconds(n, 5e-6 + volume / n, 0.2) for n in (1.0, 10.0, 1000.0, 39_416.0)]
     assert shows == sorted(shows, reverse=True)
@@ -129,7 +122,7 @@ def test_without_contention_more_buckets_show_less_until_the_wire_is_full() -> N
 
 
 def test_16_chunks_cost_an_eighth_more_than_the_best_26() -> None:
-    found = figures(
+    found = calculated(
         "buckets b { gradients = 500 MB, factor = 2, bandwidth = 300 GB/s per_direction\n"
         "overhead = 5 us, backward = 200 ms, contention = 1 }"
     )
@@ -141,7 +134,7 @@ def test_16_chunks_cost_an_eighth_more_than_the_best_26() -> None:
 
 
 def test_small_messages_take_half_as_long_again() -> None:
-    found = figures(
+    found = calculated(
         "buckets b { gradients = 1 GB, factor = 2, count = 8, overhead = 5 us\n"
         "bandwidth = 180 GB/s per_direction, whole_bandwidth = 270 GB/s per_direction\n"
         "backward = 200 ms }"

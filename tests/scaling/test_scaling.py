@@ -9,6 +9,8 @@ import pytest
 
 import parcost
 
+from ..evaluation import result
+
 JOB = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -17,10 +19,6 @@ use catalog.precisions.bf16
 cluster { devices = 16 }
 training { sequence = 2048, micro_batch = 1, global_batch = 64 sequences }
 """
-
-
-def result(text: str) -> parcost.Result:
-    return parcost.load_text(text)[0].evaluate().result
 
 
 # --- power laws ---------------------------------------------------------------------------

@@ -8,15 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import parcost
 from parcost_apps.cli import main
 
+from ..evaluation import result
+
 RING = "latency = 1 us, bandwidth = 450 GB/s per_direction"
-
-
-def result(text: str) -> Any:
-    (scenario,) = parcost.load_text(text)
-    return scenario.evaluate().result
 
 
 def figures(body: str, before: str = "") -> Any:
