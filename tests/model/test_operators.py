@@ -75,6 +75,20 @@ def test_unfused_attention_multiplies_per_head(study_of: StudyOf) -> None:
     assert len([op for op in products if op.pass_ == "B"]) == 4
 
 
+def test_an_embedding_may_be_a_product_with_one_hot_rows(study_of: StudyOf) -> None:
+    # a share of 128,256 / 8 = 16,032 rows of 8192: each token has a row as long as the share
+    framework = "framework ours { embedding = product }"
+    study = study_of("llama3_70b", layout="tp = 8", extra=framework)
+    found, bytes_ = shapes(study), per_token(study)
+    assert found["embedding", "F"] == (M, 8192, 16_032)
+    assert found["embedding", "W"] == (16_032, 8192, M)
+    assert ("embedding", "B") not in found
+    assert bytes_["one-hot rows", "F"] == 2 * 16_032
+    assert ("embedding", "F") not in bytes_
+    (rows,) = [t for _, t in study.contributions("memory") if t.name == "one-hot rows"]
+    assert rows.bytes_ == M * 2 * 16_032
+
+
 def test_ends_stand_on_the_end_stages_and_layers_on_theirs(study_of: StudyOf) -> None:
     study = study_of("llama3_8b", layout="pp = 4", extra="schedule { stages = [7, 9, 9, 7] }")
     counts = {op.name: tuple(op.count) for op in study.operators if op.pass_ == "F"}

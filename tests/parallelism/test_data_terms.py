@@ -391,6 +391,27 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
     assert set(numbers_of({"layout.zero": 3}, one)) == {key for key in whole if key[0] == gathered}
 
 
+def test_a_loop_over_layers_copies_what_it_gathers_ahead_and_reduces_behind(bind: Bind) -> None:
+    """8 elements in layers, gathered and made in 2 B: 4 B a copy. The head is in no loop."""
+    held = [
+        parameters_record(3.0, (4.0,)),
+        parameters_record(5.0, (4.0,)),
+        parameters_record(7.0, (1.0,), "after"),
+    ]
+    text = "framework ours { loop_copies = on }"
+    wide = {**FOUR, "layout.zero": 3, "mixed.gather": 2, "mixed.wide_gather": 2}
+
+    def copies(values: dict[str, Any]) -> list[tuple[str, str, Any]]:
+        study = bind(values, text, parameters=held)
+        return [(op.name.partition(" for")[0], op.pass_, op.bytes_) for op in _copies(study)]
+
+    gradients = ("copies of gradients", "B", 8 * 4)
+    forward, backward = (("copies of parameters", pass_, 8 * 4) for pass_ in "FB")
+    assert copies(wide) == [forward, backward, gradients]
+    assert copies({**wide, "sharding.reshard": "off"}) == [forward, gradients]
+    assert copies({**wide, "layout.zero": 2}) == []
+
+
 def test_copies_have_the_type_of_the_message_and_gradients_are_of_what_is_trained(
     bind: Bind,
 ) -> None:

@@ -1,18 +1,19 @@
 """The embedding: a row per token, with rows split over the tensor-parallel ranks.
 
 A rank looks up the tokens of its rows and writes zeros for the others. So it writes the whole
-micro-batch whatever its share of the rows.
+micro-batch whatever its share of the rows. A framework may do without a lookup: it multiplies a
+row of zeros and a one by its share of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from parcost import Memory, Study, hookimpl
+from parcost import Memory, Pass, Real, Study, hookimpl
 from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, traffic_stream
 from parcost_plugins.model.passes import SPLIT
-from parcost_plugins.model.rank import KEPT, rank_of
-from parcost_plugins.vocabulary import Parameters, Stream, on_first
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
+from parcost_plugins.vocabulary import Gemm, Parameters, Stream, on_first
 from parcost_plugins.vocabulary.operators import ENDS
 
 
@@ -45,23 +46,43 @@ def parameters(study: Study) -> Iterator[Parameters]:
 
 
 @hookimpl
-def operators(study: Study) -> Iterator[Stream]:
-    """Return the lookup, and the scatter of its gradient."""
+def operators(study: Study) -> Iterator[Stream | Gemm]:
+    """Return the lookup and the scatter of its gradient, or the products in their place."""
     rank = rank_of(study)
     if rank.model.is_nominal:
         return
-    count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.residual_element)
+    if rank.training.framework.embedding == "product":
+        yield from _products(rank, on_first(study))
+    else:
+        yield from _lookup(rank, on_first(study))
+    if rank.training.dropout:
+        forward, backward = DROPOUT["eager"]
+        shard, count = (rank.residual_elements, rank.element), on_first(study)
+        yield traffic_stream("embedding dropout", forward, *shard, "F", count)
+        yield traffic_stream("embedding dropout", backward, *shard, "W", count)
+
+
+def _products(rank: Rank, count: Sequence[float]) -> Iterator[Stream | Gemm]:
+    """Yield the rows of zeros and a one, and their products with the table and the gradient."""
+    rows, columns, tokens = rank.vocabulary, rank.model.hidden, rank.tokens
+    yield traffic_stream("one-hot rows", FILLED, tokens * rows, rank.element, "F", count)
+    passes: list[tuple[Pass, Real, Real]] = [("F", tokens, rows)]
+    if rank.trains_model:
+        passes.append(("W", rows, tokens))
+    for pass_, m, k in passes:
+        yield Gemm(
+            name="embedding", m=m, n=columns, k=k, pass_=pass_, count=count, wide=True, source=SPLIT
+        )
+
+
+def _lookup(rank: Rank, count: Sequence[float]) -> Iterator[Stream]:
+    whole = rank.tokens * rank.model.hidden, rank.residual_element
     yield traffic_stream("embedding", LOOKUP, *whole, "F", count)
     if rank.trains_model:
         yield traffic_stream("embedding", SCATTER, *whole, "W", count)
         # The gradient of a table is as large as the table, and is made of zeros first.
         table = (rank.vocabulary * rank.model.hidden, rank.residual_element)
         yield traffic_stream("zeros of the embedding's gradient", FILLED, *table, "W", count)
-    if rank.training.dropout:
-        forward, backward = DROPOUT["eager"]
-        shard = (rank.residual_elements, rank.element)
-        yield traffic_stream("embedding dropout", forward, *shard, "F", count)
-        yield traffic_stream("embedding dropout", backward, *shard, "W", count)
 
 
 @hookimpl
@@ -72,6 +93,9 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     count, ids = on_first(study), rank.formula("8 s b", source=KEPT)
     yield rank.kept_memory("token ids", ids, count, tag=ENDS)
+    if rank.training.framework.embedding == "product":
+        rows = rank.formula("s b V e / t", source=KEPT)
+        yield rank.kept_memory("one-hot rows", rows, count, tag=ENDS)
     if rank.training.dropout:
         mask = rank.formula(rank.residual_text)
         yield rank.kept_memory("embedding dropout mask", mask, count, freed=1.0, tag=ENDS)

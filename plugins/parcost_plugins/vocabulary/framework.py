@@ -346,6 +346,19 @@ class Framework:
         doc="way of gradients to the buffer that is reduced (ZeRO 3): made in it; joined there, in "
         "the type of the message; or joined and then divided, in the type of the products",
     )
+    loop_copies: bool = switch(
+        default=False,
+        doc="layers are iterations of a loop, in which a collective runs while what the one before "
+        "brought is in use: what is gathered, and the gradient to be reduced, is copied for the "
+        "next iteration (ZeRO 3)",
+    )
+    embedding: str = word(
+        "lookup",
+        "product",
+        default="lookup",
+        doc="the row of a token is copied out of the table, or is the product of a row of zeros "
+        "and a one with the whole table, as is its gradient",
+    )
     loss: str = word(
         *LOSSES,
         default="softmax",

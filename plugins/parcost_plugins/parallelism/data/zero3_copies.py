@@ -8,6 +8,11 @@ during the copy. With a layer of 1000 parameters in bf16, gathered in bf16 and r
     copy out    1000 x (2 + 2) bytes in forward, and again in backward
     copy in     1000 x (2 + 4) bytes
 
+A loop over layers copies other tensors, from one iteration to the next. They are what it gathered
+ahead, and the gradient that it reduces behind, in the type of the products:
+
+    copies      1000 x (2 + 2) bytes in forward, and twice that in backward
+
 Frozen parameters have no gradients to copy.
 """
 
@@ -23,6 +28,7 @@ from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, res
 from parcost_plugins.vocabulary.stage_parameters import group_by_count, trained_parameters
 
 SOURCE = "the framework's copies out of and into the buffers of its collectives"
+LOOP = "openxla/xla pull request 5473: copies of weights against hazards of read after write"
 
 
 def copies(study: Study) -> Iterator[Stream]:
@@ -42,6 +48,8 @@ def copies(study: Study) -> Iterator[Stream]:
     def each_gathered(parameters: Parameters) -> Real:
         return 2.0 * out * gathered_bytes(study, parameters)
 
+    if framework.loop_copies:
+        yield from _loop_copies(study, gathered)
     # Parameters and micro-batches differ by number of stages: without copies neither is read.
     if any_of(out != 0):
         yield from _streams(
@@ -59,12 +67,29 @@ def copies(study: Study) -> Iterator[Stream]:
     )
 
 
+def _loop_copies(study: Study, gathered: Iterable[Pass]) -> Iterator[Stream]:
+    """Yield the copies from an iteration to the next: of parameters, and of their gradients."""
+    moved = 2.0 * study[Training].precision.wide_gather
+
+    def each_gathered(parameters: Parameters) -> Real:
+        return 2.0 * gathered_bytes(study, parameters)
+
+    layers = [one for one in study.parameters if one.place == "layer"]
+    yield from _streams(
+        "copies of parameters for the next layer", layers, each_gathered, 1.0, gathered, LOOP
+    )
+    trained = [one for one in trained_parameters(study) if one.place == "layer"]
+    name = "copies of gradients for the next layer"
+    yield from _streams(name, trained, lambda _: moved, 1.0, ["B"], LOOP)
+
+
 def _streams(
     name: str,
     parameters: Iterable[Parameters],
     each: Callable[[Parameters], Real],
     kernels: Real,
     passes: Iterable[Pass],
+    source: str = SOURCE,
 ) -> Iterator[Stream]:
     """Yield a stream for each group of *parameters* with equal counts per stage, by its first.
 
@@ -79,5 +104,5 @@ def _streams(
                 kernels=kernels,
                 pass_=pass_,
                 count=count,
-                source=SOURCE,
+                source=source,
             )
