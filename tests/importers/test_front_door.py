@@ -406,6 +406,11 @@ def test_a_question_for_devices_has_the_reason(run_command: Run, line: str, why:
             "`source ./one.sh` in line 2 may set it",
             "put the file that sets it beside the script",
         ),
+        (
+            "lightning run model --devices=8 --num-nodes=2 own/tiny.py --devices 8\n",
+            "`own/tiny.py`, which the script starts, is of no tool",
+            "evaluate the `config.json` of its model",
+        ),
         ("torchrun a.py 'b\n", "the script is not read: this quote is not closed", "correct it"),
     ],
 )
@@ -444,3 +449,45 @@ def test_a_log_may_be_longer_than_a_job(run_command: Run) -> None:
     assert done.code == 0, done.err
     assert "median of 5 of 9 steps" in done.out
     assert "file-too-large" in run_command("import", "run.yaml", files=files).err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message", "help"),
+    [
+        (
+            "run.sh",
+            (
+                "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --num-layers 2 "
+                "--hidden-size 64 --rollout-batch-size 32 --n-samples-per-prompt 8\n"
+            ),
+            "generation within a training step is not in the language",
+            "the training alone is evaluated from the `config.json` of the trained model",
+        ),
+        (
+            "run.sh",
+            (
+                "python3 launcher_scripts/main.py training=llama/own_70b training.trainer.num_nodes=8 "
+                "training.model.global_batch_size=128\n"
+            ),
+            "`llama/own_70b.yaml` has the other keys, and is not in the folder of the script",
+            "put it there, or evaluate it, with --set for what the command changes of it",
+        ),
+        (
+            "run.yaml",
+            (
+                "work_group: a\nmodules:\n  pre_trainer:\n    framework: megatron\n    config: pre_trainer.yaml\n"
+                "    model: own_17B.yaml\n    overrides:\n      seq_length: 64\n"
+            ),
+            "`own_17B.yaml` is neither beside the job nor in a folder `models` there: put it there",
+            "--use config.json",
+        ),
+    ],
+)
+def test_what_a_job_lacks_is_named_with_what_to_do(
+    run_command: Run, name: str, text: str, message: str, help: str
+) -> None:
+    done = run_command("import", name, files={name: text})
+    assert done.code == 2
+    found = " ".join(done.err.split())
+    assert message in found
+    assert help in found

@@ -114,7 +114,8 @@ def _add_configuration(
                 made.assumed[key] = f"NeMo 1: {_NAME}.yaml"
     else:
         why = changed or "is not in the folder of the script"
-        raise error_at(name or place, f"`{plain}.yaml` has the other keys, and {why}")
+        help = "put it there, or evaluate it, with --set for what the command changes of it"
+        raise error_at(name or place, f"`{plain}.yaml` has the other keys, and {why}", help)
 
 
 def _option(words: Sequence[ShellField], name: str) -> ShellField | None:

@@ -12,6 +12,7 @@ from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.lacking import lacking_help
 from parcost_formats.tools.megatron.flags import PATTERNS, known_flags
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.yaml_text import read_mapping
@@ -116,7 +117,7 @@ def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
         return None
     loss = options.get("loss_type")
     if loss is None or loss.text != "sft_loss" or "debug_train_only" not in options:
-        draft.problem(found[0], str(settings["why"]))
+        draft.problem(found[0], str(settings["why"]), lacking_help("rollout"))
         return None
     job = ToolJob("slime")
     for option in options.values():
@@ -314,7 +315,7 @@ def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: 
                 job.add(Option(name=key, key=key, texts=(value,), assumption=fact))
         return
     if text is None or depth > _DEEPEST:
-        why = "this file is not beside the job, nor in a folder `models` there"
+        why = f"`{last}` is neither beside the job nor in a folder `models` there: put it there"
         job.doubts.append(option.evolve(unread=why, texts=()))
         return
     try:

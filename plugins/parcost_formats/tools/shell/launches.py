@@ -20,6 +20,8 @@ _WITH_COMMANDS = (
     *("swift", "megatron", "llamafactory-cli", "trl", "axolotl", "xtuner", "lightning", "nemo"),
     *("primus-cli", "automodel", "tune"),
 )
+#: Programs with a subcommand that launches another program: of Lightning Fabric.
+_LAUNCHING_COMMANDS = (("lightning", "run"), ("fabric", "run"))
 _MODULES = ("-m", "--module")
 #: A command that prints the path of a file of Python.
 _PRINTED = re.compile(r"\$\(\s*python3?\s.*\.py\b", re.DOTALL)
@@ -113,6 +115,9 @@ def _program_name(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
             return "script", at, 1
         if words[at].unread and _PRINTED.match(text):
             return "script", at, 1
+        if (base, following) in _LAUNCHING_COMMANDS:
+            at += 2
+            continue
         if base in _WITH_COMMANDS and following:
             if base == "tune":
                 return _recipe_of_tune(words, at)
