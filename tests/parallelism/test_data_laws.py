@@ -96,6 +96,21 @@ def test_a_stage_that_drains_early_shows_what_its_slack_does_not_cover() -> None
     assert "stage 0" in next(iter(shown))
 
 
+def test_chunks_without_overlap_reduce_after_the_last_pass_of_their_device() -> None:
+    # 16 layers of 109,060,096 parameters and half of an embedding of 128,256 x 4096, in fp32
+    size = 4 * (16 * 109_060_096 + 262_668_288)
+    cut = {"layout__pp": 2, "schedule__kind": "interleaved", "schedule__chunks": 4}
+    for overlap in ("off", "on"):
+        _, outcome = study_and_outcome(**cut, overlap__gradients=overlap)
+        lines = [x for x in outcome.ledger if x.name.startswith("gradient reduce-scatter")]
+        hidden = sum(line.hidden for line in lines)
+        if overlap == "on":
+            assert hidden > 0.01
+        else:
+            assert hidden == pytest.approx(0.0, abs=1e-12)
+            assert sum(line.times * line.term.bytes_ for line in lines) == size
+
+
 def sections(study: Study, outcome: Outcome) -> dict[str, Any]:
     asked = study.plugins.ask("sections", study=study, outcome=outcome, brief=False)
     found = {section.title: section for _, section in asked}

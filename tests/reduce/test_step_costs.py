@@ -255,6 +255,22 @@ def test_gradients_of_later_chunks_are_reduced_while_earlier_ones_run(make: Any)
         assert line(found, "reduce").hidden == 2 * seconds - exposed
 
 
+def test_gradients_that_wait_for_the_device_are_reduced_after_its_last_chunk(make: Any) -> None:
+    works = [make.work("f", 1.0), make.work("b", 2.0, "B")]
+    chunks: dict[str, Any] = {"p": 2, "m": 2.0, "v": 2, "schedule": "interleaved"}
+    # four chunks of 3 s a micro-batch pair, and one chunk of bubble; chunk 1 is ready 6 s early
+    for after_device, exposed in ((False, 1.5), (True, 3.0)):
+        reduction = make.once("reduce", 1.5, "drain", resource="link", after_device=after_device)
+        found = make.step(*works, reduction, **chunks)
+        assert found.makespan_seconds == 15.0
+        assert found.step_seconds == 15.0 + exposed
+        assert line(found, "reduce").exposed == exposed
+        assert line(found, "reduce").hidden == 3.0 - exposed
+    # the second device ends 2 s before the first, which has nothing to reduce
+    late = make.once("reduce", 1.5, "drain", count=(0, 1, 0, 1), resource="link", after_device=True)
+    assert make.step(*works, late, **chunks).step_seconds == 15.0 - 2.0 + 3.0
+
+
 @pytest.mark.parametrize("seconds, exposed", [(4.0, 4.0), (16.0, 16.0), (20.0, 24.0)])
 def test_all_reductions_but_the_last_hide_under_the_chunks_of_breadth_first(
     seconds: float, exposed: float, make: Any

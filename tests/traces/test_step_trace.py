@@ -171,7 +171,7 @@ def test_a_reduction_beside_the_last_pass_is_in_two_slices(terms: Any, spans: An
     assert trace.seconds == pytest.approx(5.1, rel=1e-12)
 
 
-@pytest.mark.parametrize("on_arrival", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
@@ -184,9 +184,9 @@ def test_a_reduction_beside_the_last_pass_is_in_two_slices(terms: Any, spans: An
     ],
 )
 def test_streams_do_not_overlap_and_the_last_slice_ends_the_step(
-    kind: str, more: dict[str, int], on_arrival: bool, terms: Any
+    kind: str, more: dict[str, int], waits: bool, terms: Any
 ) -> None:
-    gather = {"resource": "network", "beside": 0.5, "slowdown": 0.1, "on_arrival": on_arrival}
+    beside = {"resource": "network", "beside": 0.5, "slowdown": 0.1}
     trace = terms.trace_of(
         terms.work("product", 0.7, host="product"),
         terms.work("tensor", 0.2, resource="node"),
@@ -196,8 +196,8 @@ def test_streams_do_not_overlap_and_the_last_slice_ends_the_step(
         terms.work("scatter", 0.5, "W", resource="network", window=""),
         terms.work("weights", 0.6, "W"),
         Edge(name="hop", seconds=0.15, formula=terms.formula),
-        terms.once("parameters", 0.9, "fill", **gather),
-        terms.once("reduction", 1.7, "drain", resource="network", beside=0.5, slowdown=0.1),
+        terms.once("parameters", 0.9, "fill", **beside, on_arrival=waits),
+        terms.once("reduction", 1.7, "drain", **beside, after_device=waits),
         terms.once("update", 0.3, "end", resource="hbm"),
         kind=kind,
         **more,

@@ -324,12 +324,15 @@ class Once(StageTerm):
 
     *on_arrival*: terms in fill begin when the first micro-batch arrives, not with the step. So each
     stage of the pipeline waits after the one before it. It holds for all terms in fill of a stage.
+    *after_device*: a term in drain waits for the last backward pass of the device, and hides under
+    no pass. All terms in drain of the device wait with it.
     """
 
     when: Literal["fill", "drain", "end"]
     beside: Real = field(default=0.0, metadata=AMOUNT)
     tail: Real = field(default=0.0, metadata=AMOUNT)
     on_arrival: bool = False
+    after_device: bool = False
 
 
 @record(kw_only=True, eq=False)

@@ -14,14 +14,14 @@ absorbs that too.
 
 The terms of one stage in one group run in sequence, on any resource. A device with several virtual
 stages serves them in order in fill, as their parameters are needed. In drain it serves the last one
-first, as their gradients are ready. Time is only added to chains of events, so more work never
-shortens the step.
+first, as their gradients are ready. Terms with *after_device* wait for its last pass. Time is only
+added to chains of events, so more work never shortens the step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Literal
 
 from attrs import evolve
@@ -103,6 +103,7 @@ class TermGroup:
         self.terms = terms
         self.run = run
         self.on_arrival = any(term.on_arrival for term in terms)
+        self.after_device = any(term.after_device for term in terms)
         found: dict[Hashable, StageTimes] = {}
         self.stages: list[StageTimes] = []
         for k, kind in enumerate(run.kinds):
@@ -156,6 +157,15 @@ class TermGroup:
                 releases[x] = done + self.stages[x].exposed
                 done = done + self.stages[x].seconds
         return releases
+
+    def ready(self, held: Sequence[int], ends: Sequence[Real]) -> Mapping[int, Real]:
+        """Return the earliest time of the terms in drain of each copy on a device, in seconds.
+
+        *held* are its copies of virtual stages, and *ends* those of their last backward passes.
+        """
+        if not self.after_device:
+            return {x: ends[x] for x in held}
+        return dict.fromkeys(held, reduce(maximum, (ends[x] for x in held)))
 
     def outlasts(self, fill: TermGroup, timeline: Timeline) -> Real:
         """Return the seconds by which the group, with *fill* before it, ends after the pipeline."""
@@ -293,9 +303,10 @@ def _excess(group: TermGroup, fill: TermGroup, timeline: Timeline) -> tuple[Real
     crowds = _busiest_seconds(group.run, fill, group)
     for held, crowd in zip(group.run.plan.held, crowds, strict=True):
         done: Real = 0.0
+        ready = group.ready(held, timeline.ends)
         for x in reversed(held):
             stage = group.stages[x]
-            done = maximum(done + stage.seconds, timeline.ends[x] + stage.exposed)
+            done = maximum(done + stage.seconds, ready[x] + stage.exposed)
         lateness.append(maximum(done, crowd) - timeline.seconds)
     return maximum(find_maximum(lateness)[0], 0.0), lateness
 
@@ -390,7 +401,7 @@ def _room(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
     Fill hides under the first forward pass. Gradients become ready during the last backward op,
     which is W alone where the schedule splits it from B.
     """
-    if term.when == "end" or not any_of(term.beside != 0):
+    if term.when == "end" or term.after_device or not any_of(term.beside != 0):
         return 0.0
     if term.when == "fill":
         return term.beside * load.idle_seconds(("F",), resource)

@@ -39,6 +39,7 @@ _SERIES = re.compile(r"sum\(\w+\)")
 _WHEN = {
     "fill": "before the first forward pass of the stage",
     "drain": "after the last backward pass of the stage",
+    "device": "after the last backward pass of the device",
     "end": "after every stage has drained",
 }
 _STEP_TIME, _PEAK_MEMORY = "step time by cause", "peak memory"  # headings of the screen
@@ -378,7 +379,8 @@ def _place(line: LedgerLine) -> str:
             where = f"in the {PASSES[term.pass_].removesuffix('s')} pass of every micro-batch"
             return f"{where}, {_count(term.count)}"
         case Once():
-            return f"{_count(term.count, ' per step')}, {_WHEN[term.when]}"
+            when = "device" if term.after_device else term.when
+            return f"{_count(term.count, ' per step')}, {_WHEN[when]}"
         case Edge():
             return "between neighbouring stages, for every micro-batch and either direction"
     return _ADDED.get(line.kind, "")
@@ -430,9 +432,9 @@ def _describe_hiding(line: LedgerLine) -> str:
             return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
         case Once(when="end"):
             return "none: every stage has drained"
-        case Once(when=when, beside=beside, tail=tail, on_arrival=waits):
+        case Once(when=when, beside=beside, tail=tail, on_arrival=waits, after_device=last):
             at = "first" if when == "fill" else "last"
-            idle = f"under the idle time of the stage in pipeline {when}"
+            idle = f"under the idle time of the {'device' if last else 'stage'} in pipeline {when}"
             late = (
                 "from the arrival of the first micro-batch on, under nothing; the seconds that do "
                 "not overlap include those of earlier stages"

@@ -95,10 +95,12 @@ class _OncePlaces:
     def drain(self, once: Sequence[list[Slice]], last: Sequence[Activity]) -> float:
         """Place the terms after the last passes, and return the end of the last one."""
         latest = 0.0
+        ends = [float(activity.end) for activity in last]
         for d, held in enumerate(self._plan.held):
             done = 0.0
+            ready = self._group.ready(held, ends)
             for k in reversed(held):
-                end, slows = float(last[k].end), self._slows(k)
+                end, slows = float(ready[k]), self._slows(k)
                 covered = sum(map(float, self._group.stages[k].covered))
                 begun = self._put(once[d], k, max(done, end - covered), covered=True)
                 once[d] += self._slowdowns(k, end)

@@ -246,6 +246,8 @@ class _DeviceNodes:
         for stage in dict.fromkeys(one.stage for one in slices):
             own = [one for one in slices if one.stage == stage]
             before, end = self._bounds[stage]
+            if any(getattr(one.term, "after_device", False) for one in own):
+                before = end = self._end  # of the last pass of the device
             under = self._chain([s for s in own if s.beside], _unique([*tail, *before]))
             slower = self._chain([s for s in own if s.kind == "slowdown"], end)
             behind = _unique([*under, *slower])
