@@ -20,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 import parcost
-from parcost import KernelModel, Op, Schedule, Study, hookimpl
+from parcost import Formula, KernelModel, Op, Schedule, Study, formula, hookimpl
 from parcost.binding import modules
 from parcost.binding.modules import Loader, Module
 from parcost.contract.plugin import Plugin
@@ -30,6 +30,7 @@ from parcost.plugins import discovery
 from parcost.plugins.discovery import load
 from parcost.plugins.registry import Registry
 from parcost_apps.cli import main
+from parcost_plugins.vocabulary import Stream
 
 # Laws try the same examples each time, so that a run can be repeated. `--hypothesis-profile
 # explore` tries others.
@@ -203,6 +204,7 @@ overlap {
   bucket = 1 GB @assumed("round"), multiprocessors = 0 @assumed("round")
 }
 memory { usable = 1, context = 0 B, communicator = 0 B, fragmentation = 0 }
+kernels { memory_bound = off }
 """
 _SHIPPED = {
     "catalogue": "parcost_specs",
@@ -250,13 +252,15 @@ class _OneForwardOneBackward(Schedule):
         return orders
 
 
-class _Unpriced(KernelModel):
-    """A model that knows no operator."""
+class _Streams(KernelModel):
+    """A model that knows streams alone: 1 TB/s, and 1 us for each kernel."""
 
     name = "tiled"
 
-    def price(self, operator: object, study: Study) -> None:  # noqa: ARG002
-        return None
+    def price(self, operator: Any, study: Study) -> Formula | None:  # noqa: ARG002
+        if not isinstance(operator, Stream):
+            return None
+        return formula("n / B + k / 1e6", n=operator.bytes_, B=1e12, k=operator.kernels)
 
 
 @pytest.fixture(scope="session")
@@ -267,7 +271,7 @@ def bind() -> Callable[..., Study]:
     study above. What is given by keyword stands for what those plugins would answer, so
     that sizes and times can be round numbers; all else comes from what is shipped.
     """
-    schedule, kernels = _OneForwardOneBackward(), _Unpriced()
+    schedule, kernels = _OneForwardOneBackward(), _Streams()
 
     def make(
         values: Mapping[str, Any] | None = None,

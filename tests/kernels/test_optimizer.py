@@ -104,11 +104,15 @@ def test_else_each_micro_batch_reads_both_gradients_and_writes_the_sum(
 def test_a_rank_accumulates_the_gradients_that_it_keeps(
     bind: Bind, values: dict[str, Any], bytes_: float, micro_batches: int, share: float
 ) -> None:
-    off = {"kernels.fused_accumulation": "off", "training.global_batch": 8 * micro_batches}
-    (operator,) = bind({**off, **values}, parameters=one_billion).operators
-    assert operator.name == "gradient accumulation, matrix"
-    assert operator.bytes_ == pytest.approx(share * bytes_)
-    assert operator.kernels == pytest.approx(share)
+    off = {
+        "kernels.fused_accumulation": "off",
+        "kernels.memory_bound": "on",
+        "training.global_batch": 8 * micro_batches,
+    }
+    (added,) = accumulation(bind({**off, **values}, parameters=one_billion))
+    assert added.name == "gradient accumulation, matrix"
+    assert added.bytes_ == pytest.approx(share * bytes_)
+    assert added.seconds == pytest.approx(share * (bytes_ / 1e12 + 1e-6))  # of one kernel
 
 
 @pytest.mark.parametrize(
@@ -126,5 +130,6 @@ def test_frameworks_differ_in_how_gradients_are_added(
     bind: Bind, framework: str, values: dict[str, Any], bytes_: float | None, micro_batches: int
 ) -> None:
     given = {"training.framework": "ours", "training.global_batch": 8 * micro_batches, **values}
+    given["kernels.memory_bound"] = "on"
     study = bind(given, f"framework ours {{ {framework} }}\n", parameters=one_billion)
-    assert [one.bytes_ for one in study.operators] == ([] if bytes_ is None else [bytes_])
+    assert [one.bytes_ for one in accumulation(study)] == ([] if bytes_ is None else [bytes_])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from parcost import Result, Study
-from parcost_plugins.vocabulary import Gemm, Stream
+from parcost import Result, Study, Work
+from parcost_plugins.vocabulary import Gemm
 
 from ..evaluation import result as evaluate
 from ..rows import try_each
@@ -114,7 +114,8 @@ def test_frozen_matrices_have_no_weight_gradient_and_adapters_have_both(study_of
     assert [products(study, p, False) for p in "FBW"] == [frozen, products(full, "B", False), 0]
     thin = 2 * 2048 * 41_943_040
     assert [products(study, p, True) for p in "FBW"] == [thin, thin, thin]
-    names = {o.name for o in study.operators if isinstance(o, Stream) and o.pass_ == "W"}
+    terms = [term for _, term in study.contributions("terms")]
+    names = {term.name for term in terms if isinstance(term, Work) and term.pass_ == "W"}
     assert not [name for name in names if "embedding" in name]
 
 

@@ -7,6 +7,7 @@ for an element in bf16: 2 B for an activation, 4 B in fp32, 1 B for a mask.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -324,18 +325,23 @@ def test_sharded_parameters_are_copied_out_of_the_buffers_they_arrive_in(study_o
             extra=f"{extra}\nsharding {{ {sharding} }}",
         )
         found: dict[tuple[str, str], float] = {}
-        for op in study.operators:
-            if isinstance(op, Stream) and op.name.startswith("copies of"):
-                key = (op.name.partition(":")[0], op.pass_)
-                found[key] = found.get(key, 0.0) + op.bytes_ * sum(op.count)  # type: ignore[operator]
+        copies = _copies(study)
+        for copy in copies:
+            key = (copy.name.partition(":")[0], copy.pass_)
+            found[key] = found.get(key, 0.0) + copy.bytes_ * sum(copy.count)
         assert found == {
             **{("copies of gathered parameters", pass_): 4 * elements for pass_ in passes},
             ("copies of gradients to be reduced", "B"): 6 * elements,
         }
-        named = [(op.name, op.pass_) for op in study.operators if op.name.startswith("copies of")]
+        named = [(copy.name, copy.pass_) for copy in copies]
         assert len(set(named)) == len(named) == 2 * (len(passes) + 1)  # embedding and layers
     plain = study_of("llama3_8b", training="framework = torchtitan", layout="zero = 1", extra=extra)
-    assert not [op for op in plain.operators if op.name.startswith("copies of")]
+    assert not _copies(plain)
+
+
+def _copies(study: Study) -> list[Any]:
+    terms = [term for _, term in study.contributions("terms")]
+    return [term for term in terms if term.name.startswith("copies of")]
 
 
 def test_compiled_layers_have_one_kernel_of_each(study_of: StudyOf) -> None:

@@ -19,13 +19,14 @@ from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
 from parcost.plugins.discovery import load
 from parcost.report.figures import figures_by_name
-from parcost_plugins.vocabulary import Parameters, Stream
+from parcost_plugins.vocabulary import Parameters
 
 from ..rows import mark_most
 
 Bind = Callable[..., Study]
 
 FOUR = {"cluster.devices": 4, "training.global_batch": 4}
+COPIES = {**FOUR, "kernels.memory_bound": "on"}  # each with its time
 OVERLAP = {"overlap.gradients": "on", "overlap.parameters": "on"}
 GIVEN = Formula(text="given")
 
@@ -347,9 +348,9 @@ def test_a_tied_embedding_is_kept_only_where_both_ends_are_one_stage(bind: Bind)
     assert ("leading parameter all-gather, stage 0", "B") in apart
 
 
-def _copies(study: Study) -> list[Stream]:
-    streams = [op for op in study.operators if isinstance(op, Stream)]
-    return [op for op in streams if op.name.startswith("copies of ")]
+def _copies(study: Study) -> list[Work]:
+    terms = [term for _, term in study.contributions("terms")]
+    return [term for term in terms if term.name.startswith("copies of ")]
 
 
 def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> None:
@@ -361,7 +362,7 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
     ]
 
     def numbers_of(values: dict[str, Any], text: str = framework) -> dict[tuple[str, str], Any]:
-        study = bind({**FOUR, "layout.pp": 2, **values}, text, parameters=parameters)
+        study = bind({**COPIES, "layout.pp": 2, **values}, text, parameters=parameters)
         streams = _copies(study)
         return {
             (op.name.split(":")[0], f"{op.pass_} {tuple(op.count)}"): op.bytes_ for op in streams
@@ -426,7 +427,7 @@ def test_copies_have_the_type_of_the_message_and_gradients_are_of_what_is_traine
         parameters_record(50.0, (4.0,)),
         evolve(parameters_record(7.0, (4.0,)), adapter=True),
     ]
-    study = bind({**FOUR, "layout.zero": 3, "mixed.reduction": 2}, text, parameters=held)
+    study = bind({**COPIES, "layout.zero": 3, "mixed.reduction": 2}, text, parameters=held)
     found = {(op.name.partition(":")[0], op.pass_): op.bytes_ for op in _copies(study)}
     gathered = 2 * (600 * 0.5625 + 50 * 2 + 7 * 2)
     assert found["copies of gathered parameters", "F"] == pytest.approx(gathered)
@@ -439,7 +440,7 @@ def test_a_narrow_gather_is_copied_as_it_came(bind: Bind) -> None:
     text = "framework ours { gather_copies = 1, reduction_copy = joined }"
     held = [parameters_record(600.0, (4.0,)), parameters_record(50.0, (1.0,), "after")]
     narrow = {"mixed.gather": 1, "mixed.wide_gather": 2, "layout.zero": 3}
-    study = bind({**FOUR, **narrow}, text, parameters=held)
+    study = bind({**COPIES, **narrow}, text, parameters=held)
     found = [(op.pass_, tuple(op.count), op.bytes_) for op in _copies(study)]
     assert found == [
         ("F", (4.0,), 600 * 2),
@@ -979,9 +980,9 @@ def test_gradients_are_copied_through_the_buckets_of_deepspeed(
     """
     (study,) = parcost.load_text(text)[0].studies()
     found = [
-        op.bytes_
-        for op in study.operators
-        if op.name.startswith("copies of gradients to be reduced") and list(op.count) == [4]
+        copy.bytes_
+        for copy in _copies(study)
+        if copy.name.startswith("copies of gradients to be reduced") and list(copy.count) == [4]
     ]
     assert found == ([] if expected is None else [expected])
 
@@ -1001,5 +1002,5 @@ def test_one_buffer_of_gradients_is_reduced_in_place() -> None:
     found = []
     for each in ("0 B", "2 B"):
         (study,) = parcost.load_text(text.replace("COPIES", each))[0].studies()
-        found.append(any("gradients to be reduced" in op.name for op in study.operators))
+        found.append(any("gradients to be reduced" in copy.name for copy in _copies(study)))
     assert found == [True, False]

@@ -35,7 +35,7 @@ from parcost import (
     hookimpl,
     record,
 )
-from parcost.numeric import is_array, maximum, where
+from parcost.numeric import any_of, is_array, maximum, where
 from parcost_plugins.frameworks.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Adapters,
@@ -141,7 +141,9 @@ def mode(study: Study) -> str:
 
 
 def _layers(study: Study, framework: Framework) -> Iterator[Work]:
-    gathered = framework.sharded_kernels if shards_weights(study) else 0.0
+    gathered = framework.sharded_kernels
+    if any_of(gathered != 0) and not shards_weights(study):
+        gathered = 0.0
     forward, backward, weights = _calls(study)
     products, norms = _attention(study)
     issued_forward = framework.forward_kernels + products + norms * framework.norm_kernels

@@ -25,6 +25,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import COMPUTE
+from parcost_plugins.vocabulary.kernel_times import kernel_seconds, stream_work
 
 
 @hookimpl
@@ -34,28 +35,21 @@ def terms(study: Study) -> Iterator[Work]:
     Raises:
         TypeError: The kernel model does not know an operator: a cost is never dropped.
     """
-    choice = study[KernelChoice]
-    _, model = study.plugins.offers("kernels")[choice.model]
+    streams = study[KernelChoice].memory_bound
     for operator in operators_by_type(study):
-        streams = isinstance(operator, Stream)
-        if streams and not choice.memory_bound:
-            continue
-        priced = model.price(operator, study)
-        if priced is None:
-            kind = type(operator).__name__
-            message = f"kernel model `{choice.model}` cannot estimate the {kind} `{operator.name}`"
-            raise TypeError(message)
-        yield Work(
-            name=operator.name,
-            cause=COMPUTE,
-            seconds=priced,
-            pass_=operator.pass_,
-            count=operator.count,
-            resource="hbm" if streams else "compute",
-            host=operator.host,
-            flops=operator.mean_flops,
-            bytes_=operator.bytes_ if streams else 0.0,
-        )
+        if not isinstance(operator, Stream):
+            yield Work(
+                name=operator.name,
+                cause=COMPUTE,
+                seconds=kernel_seconds(operator, study),
+                pass_=operator.pass_,
+                count=operator.count,
+                resource="compute",
+                host=operator.host,
+                flops=operator.mean_flops,
+            )
+        elif streams:
+            yield stream_work(operator, study)
 
 
 def operators_by_type(study: Study) -> Iterator[Any]:

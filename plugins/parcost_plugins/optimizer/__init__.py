@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Once, Study, hookimpl
+from parcost import Once, Study, Work, hookimpl
 from parcost_plugins.optimizer.accumulation import accumulation
 from parcost_plugins.optimizer.update import (
     bucket_copies,
@@ -17,18 +17,15 @@ from parcost_plugins.optimizer.update import (
     update,
     zeroing,
 )
-from parcost_plugins.vocabulary import Stream
+from parcost_plugins.vocabulary import KernelChoice
+from parcost_plugins.vocabulary.kernel_times import stream_work
 
 
 @hookimpl
-def operators(study: Study) -> Iterator[Stream]:
-    """Return the accumulation of gradients over micro-batches."""
-    yield from accumulation(study)
-
-
-@hookimpl
-def terms(study: Study) -> Iterator[Once]:
-    """Estimate the work on gradients and the optimizer update, when all stages have drained."""
+def terms(study: Study) -> Iterator[Work | Once]:
+    """Estimate the work on gradients over micro-batches, and when all stages have drained."""
+    if study[KernelChoice].memory_bound:
+        yield from (stream_work(one, study) for one in accumulation(study))
     yield from check(study)
     yield from scaling(study)
     yield from bucket_copies(study)

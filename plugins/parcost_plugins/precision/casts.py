@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import Formula, Memory, Once, Real, Study, Work, formula
+from parcost import Memory, Once, Real, Study, Work, formula
 from parcost.numeric import where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -21,7 +21,8 @@ from parcost_plugins.vocabulary import (
     layers,
     virtual_stages,
 )
-from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
+from parcost_plugins.vocabulary.causes import OPTIMIZER, PRECISION, WEIGHTS
+from parcost_plugins.vocabulary.kernel_times import kernel_seconds, stream_work
 from parcost_plugins.vocabulary.run_choices import reshards, shards_weights
 from parcost_plugins.vocabulary.stage_parameters import slots, spread, stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
@@ -62,20 +63,7 @@ def operands(study: Study) -> Iterator[Work]:
             count=operator.count,
             source=SOURCE,
         )
-        yield cast_work(cast, study)
-
-
-def cast_work(cast: Stream, study: Study) -> Work:
-    """Return the work of a cast, by the study's kernel model."""
-    return Work(
-        name=cast.name,
-        cause=COMPUTE,
-        seconds=_estimate_seconds(cast, study),
-        pass_=cast.pass_,
-        count=cast.count,
-        resource="hbm",
-        bytes_=cast.bytes_,
-    )
+        yield stream_work(cast, study)
 
 
 def _narrow_operators(study: Study) -> Iterator[Gemm | FusedAttention]:
@@ -135,7 +123,7 @@ def _read_weights(study: Study) -> Iterator[Work]:
                 count=operator.count,
                 source=TORCHAO,
             )
-            yield cast_work(cast, study)
+            yield stream_work(cast, study)
 
 
 def _updated_weights(study: Study) -> Iterator[Once]:
@@ -155,7 +143,7 @@ def _updated_weights(study: Study) -> Iterator[Once]:
         yield Once(
             name=f"weight cast{stages}",
             cause=OPTIMIZER,
-            seconds=_estimate_seconds(cast, study),
+            seconds=kernel_seconds(cast, study),
             when="end",
             count=on,
             resource="hbm",
@@ -245,16 +233,6 @@ def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Re
         elements = elements + parameters.elements * count
         matrices = matrices + parameters.matrices * count
     return elements, matrices
-
-
-def _estimate_seconds(operator: Stream, study: Study) -> Formula:
-    """Return the seconds of a memory-bound operator by the study's kernel model."""
-    chosen = study[KernelChoice].model
-    _, model = study.plugins.offers("kernels")[chosen]
-    priced: Formula | None = model.price(operator, study)
-    if priced is None:
-        raise TypeError(f"kernel model `{chosen}` cannot estimate the Stream `{operator.name}`")
-    return priced
 
 
 def _nothing(bytes_: Any) -> bool:

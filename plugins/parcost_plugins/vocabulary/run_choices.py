@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from parcost import Mask, Real, block_name, resolver
-from parcost.numeric import all_of, maximum, where
+from parcost.numeric import all_of, any_of, maximum, where
 from parcost_plugins.vocabulary.adapters import Adapters
 from parcost_plugins.vocabulary.context import Context, algorithm
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
@@ -230,10 +230,12 @@ def residual_bytes(study: Study) -> Real:
     """
     adapters, precision = study.get(Adapters), study[Training].precision
     narrow = precision.activation
-    held = precision.wide_weights if adapters is None else adapters.weights
-    if shards_weights(study):
-        held = precision.gather if adapters is None else narrow
-    return maximum(narrow, held)
+    whole, gathered = precision.wide_weights, precision.gather
+    if adapters is not None:
+        whole, gathered = adapters.weights, narrow
+    held, sharded = maximum(narrow, whole), maximum(narrow, gathered)
+    # If they are equal, ZeRO is not read: a search asks for layers once for all of its stages.
+    return sharded if any_of(held != sharded) and shards_weights(study) else held
 
 
 #: Targets of adapters whose input is the output of a norm.

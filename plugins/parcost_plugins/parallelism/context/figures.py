@@ -9,8 +9,9 @@ from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formu
 from parcost.numeric import any_of
 from parcost_plugins.parallelism.context.all_to_all import ULYSSES, shares
 from parcost_plugins.parallelism.context.exchange import SIZES, ContextExchange
-from parcost_plugins.parallelism.context.ring import RING, kernel_seconds
+from parcost_plugins.parallelism.context.ring import RING
 from parcost_plugins.vocabulary import Cluster, FusedAttention, Layout, Training
+from parcost_plugins.vocabulary.kernel_times import kernel_seconds
 
 
 def ranks(study: Study) -> Figure:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from parcost import Formula, Pass, Real, Study, Work, formula, link_resources
+from parcost import Formula, Pass, Real, Work, formula, link_resources
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.context.exchange import ContextExchange
-from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
+from parcost_plugins.vocabulary import FusedAttention, Training
 from parcost_plugins.vocabulary.attention_reach import (
     attended_tokens,
     attended_tokens_of_busiest,
     attended_tokens_of_busiest_pair,
 )
 from parcost_plugins.vocabulary.causes import CONTEXT
+from parcost_plugins.vocabulary.kernel_times import kernel_seconds
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
 from parcost_plugins.vocabulary.run_choices import open_window
 
@@ -105,13 +106,3 @@ def imbalance(found: ContextExchange) -> Iterator[Work]:
                 count=operator.count,
                 host=operator.host,
             )
-
-
-def kernel_seconds(operator: FusedAttention, study: Study) -> Formula:
-    """Return the seconds of attention in the study's kernel model."""
-    chosen = study[KernelChoice].model
-    _, model = study.plugins.offers("kernels")[chosen]
-    priced: Formula | None = model.price(operator, study)
-    if priced is None:
-        raise TypeError(f"kernel model `{chosen}` cannot price `{operator.name}`")
-    return priced

@@ -19,8 +19,9 @@ from parcost.numeric import any_of, ceil_div, maximum, ratio
 from parcost_plugins.parallelism.data import bucket_copies, zero_memory, zero_rules
 from parcost_plugins.parallelism.data.replicas import hybrid_reduction, reduction_name
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, times, trained_groups
-from parcost_plugins.vocabulary import Layout, Sharding, Stream, Training
+from parcost_plugins.vocabulary import KernelChoice, Layout, Sharding, Stream, Training
 from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.kernel_times import stream_work
 from parcost_plugins.vocabulary.run_choices import (
     gathers_on_arrival,
     gradient_bucket,
@@ -43,8 +44,7 @@ def blocks() -> list[type]:
     return [Sharding]
 
 
-@hookimpl
-def operators(study: Study) -> Iterator[Stream]:
+def _copies(study: Study) -> Iterator[Stream]:
     """Yield the device copies around the collectives of ZeRO 3, and of gradients in buckets."""
     if shards_weights(study):
         from parcost_plugins.parallelism.data import zero3_copies
@@ -58,7 +58,9 @@ def operators(study: Study) -> Iterator[Stream]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate the communication of the layout's ZeRO stage."""
+    """Estimate the communication of the layout's ZeRO stage, and the copies around it."""
+    if study[KernelChoice].memory_bound:
+        yield from (stream_work(one, study) for one in _copies(study))
     if shards_weights(study):
         from parcost_plugins.parallelism.data import zero3
 
