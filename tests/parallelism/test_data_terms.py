@@ -400,7 +400,7 @@ def test_a_loop_over_layers_copies_what_it_gathers_ahead_and_reduces_behind(bind
         parameters_record(7.0, (1.0,), "after"),
     ]
     text = "framework ours { loop_copies = on }"
-    wide = {**FOUR, "layout.zero": 3, "mixed.gather": 2, "mixed.wide_gather": 2}
+    wide = {**COPIES, "layout.zero": 3, "mixed.gather": 2, "mixed.wide_gather": 2}
 
     def copies(values: dict[str, Any]) -> list[tuple[str, str, Any]]:
         study = bind(values, text, parameters=held)
