@@ -1,8 +1,8 @@
 """The time of one operator by the kernel model of the study.
 
-The plugin ``kernels`` prices what the hook ``operators`` yields. Work on gradients and weights that
-depends on how they are sharded is priced by its own plugin, in the hook ``terms``: so the time of
-layers does not depend on ZeRO, and a search asks for it once.
+The plugin ``kernels`` prices what the hook ``operators`` yields. Work that depends on how gradients
+and weights are sharded is priced by its own plugin, in ``terms``. So the time of layers does not
+depend on ZeRO, and a search asks for it once.
 """
 
 from __future__ import annotations
