@@ -332,7 +332,7 @@ def test_workers_reduce_among_their_own_and_meet_now_and_then(bind: Bind, zero: 
     name = "gradient reduce-scatter" if zero else "gradient all-reduce"
     assert found[name].resource == "node"
     # a quarter of 2 x 3/4 x 4 B, by a hundred steps; of a half under ZeRO 1
-    meeting = found["meeting of the workers"]
+    meeting = found["outer all-reduce"]
     shard = 2 if zero else 1
     assert (meeting.resource, meeting.seconds) == ("net", pytest.approx(6 / 100 / shard))
 
@@ -341,13 +341,13 @@ def test_workers_of_one_rank_reduce_nothing_else(bind: Bind) -> None:
     values = {"local_updates.workers": 8, "local_updates.period": 10, "local_updates.wire": 2}
     found = ours(bind(values, parameters=[parameters_record(1e9)]))
     assert found["gradient all-reduce"].seconds == 0
-    assert found["meeting of the workers"].seconds == pytest.approx(2 * 7 / 8 * 2 / 10)
+    assert found["outer all-reduce"].seconds == pytest.approx(2 * 7 / 8 * 2 / 10)
 
 
 def test_parts_that_meet_in_turn_send_the_same_bytes(bind: Bind) -> None:
     whole = bind(WORKERS, parameters=[parameters_record(1e9)])
     parts = bind({**WORKERS, "local_updates.fragments": 10}, parameters=[parameters_record(1e9)])
-    name = "meeting of the workers"
+    name = "outer all-reduce"
     assert ours(parts)[name].bytes_ == pytest.approx(ours(whole)[name].bytes_)
     assert ours(parts)[name].seconds == pytest.approx(ours(whole)[name].seconds)
 
@@ -360,7 +360,7 @@ def test_steps_that_go_on_hide_a_meeting(bind: Bind) -> None:
             terms=[Work(name="b", seconds=2.0, pass_="B", formula=GIVEN)],
         )
         lines = evaluate(study).ledger
-        return sum(line.exposed for line in lines if line.name.startswith("meeting"))
+        return sum(line.exposed for line in lines if line.name.startswith("outer"))
 
     # a meeting takes 6 s; steps of one micro-batch have 2 s of backward each
     assert exposed_seconds(0) == pytest.approx(6 / 100)

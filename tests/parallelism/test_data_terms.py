@@ -795,7 +795,7 @@ def test_a_meeting_is_an_average_over_the_steps_between(bind: Bind) -> None:
     }
     study = bind(values, parameters=[parameters_record(4e9)])
     # of 2 GB in each part half a step's five micro-batches are beside it
-    seconds, bytes_, beside, _ = once_terms(study)["meeting of the workers"]
+    seconds, bytes_, beside, _ = once_terms(study)["outer all-reduce"]
     assert (seconds, bytes_, beside) == pytest.approx((1.5 * 2 / 4, 2 / 4, 2 * 5 / 4))
 
 

@@ -166,7 +166,7 @@ def _read_plugins(keys: TrainerKeys) -> None:
     known = keys.rules["known_plugins"]["names"]
     other = next((one for one in names if not any(fnmatchcase(one, form) for form in known)), "")
     if other:
-        found.leave_open(key, f"`{other}` is not known: what it changes in a step is not priced")
+        found.leave_open(key, f"`{other}` is not known: what it changes in a step is not modeled")
     elif names:
         found.ignore(key, "losses in chunks are `training.loss_chunks`")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from parcost import Once, Study, formula, link_resources
 from parcost.numeric import is_array
-from parcost_plugins.parallelism.data.shard_groups import MEETING
+from parcost_plugins.parallelism.data.shard_groups import OUTER_STEP
 from parcost_plugins.vocabulary import CollectiveChoice, LocalUpdates
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import shards_states
@@ -39,7 +39,7 @@ def outer_exchange(study: Study) -> Iterator[Once]:
         call = study.collective("all_reduce", n, "workers", study[CollectiveChoice].data)
         often = local.fragments / local.period
         yield Once(
-            name=kind.label("meeting of the workers"),
+            name=kind.label("outer all-reduce"),
             cause=DATA,
             seconds=formula(
                 "q t / H, q messages of t in H steps",
@@ -53,6 +53,6 @@ def outer_exchange(study: Study) -> Iterator[Once]:
             beside=often * local.overlap_steps * study.pipeline.micro_batches,
             bytes_=often * n.value,
             latency=often * call.latency,
-            tag=MEETING,
+            tag=OUTER_STEP,
             **on,
         )

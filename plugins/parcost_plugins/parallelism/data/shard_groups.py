@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary.run_choices import (
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
 
 #: Tags of terms: gradient reduction, compression, averaging over workers.
-GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
+GRADIENTS, COMPRESSION, OUTER_STEP = "gradients", "compression", "outer step"
 
 
 def is_tied(study: Study) -> bool:

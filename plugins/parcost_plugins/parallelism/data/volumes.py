@@ -15,7 +15,7 @@ from parcost_plugins.parallelism.data.compression import low_rank, quantised_byt
 from parcost_plugins.parallelism.data.shard_groups import (
     COMPRESSION,
     GRADIENTS,
-    MEETING,
+    OUTER_STEP,
     ShardGroup,
     is_tied,
     shard_groups,
@@ -41,7 +41,7 @@ from parcost_plugins.vocabulary.run_choices import (
 from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 #: Tags of terms that follow the end of backward.
-_REDUCED = (GRADIENTS, COMPRESSION, MEETING)
+_REDUCED = (GRADIENTS, COMPRESSION, OUTER_STEP)
 
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
@@ -170,8 +170,8 @@ def volume(study: Study, wire: ShardGroup) -> Real:
     local = study[LocalUpdates]
     if not kind.expert and any_of(local.workers > 1):
         workers, shards = local.workers, kind.shards(shards_states(study))
-        meeting = 2.0 * (workers - 1.0) / workers * kind.elements / shards * local.wire
-        found = found + meeting / local.period
+        outer = 2.0 * (workers - 1.0) / workers * kind.elements / shards * local.wire
+        found = found + outer / local.period
     return found
 
 
