@@ -195,8 +195,8 @@ def test_two_names_of_one_key_have_to_agree() -> None:
     text = json.dumps({"zero_optimization": zero})
     found = problems(IMPORTER, text)
     assert [part for _, part in found] == [
-        '"stage3_prefetch_bucket_size": 2',
         '"prefetch_bucket_size": 1',
+        '"stage3_prefetch_bucket_size": 2',
     ]
     zero["prefetch_bucket_size"] = 2
     assert not problems(IMPORTER, json.dumps({"zero_optimization": zero}))

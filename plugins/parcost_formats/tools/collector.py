@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from attrs import evolve
+
 from parcost import (
-    ImportedBlock,
     ImportedKey,
-    ImportedValue,
-    ImportProblem,
-    ImportQuestion,
     Translation,
 )
 from parcost_formats.tools.answers import answer_to, asked_attribute
+from parcost_formats.tools.drafts import Draft, Option, digits, key_of
 from parcost_formats.tools.file_importer import FileError, Place, error_at
 from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.tables import is_listed, value_of_pattern
 from parcost_formats.tools.yaml_text import read_mapping
 
+__all__ = ["AUTO", "OFF", "TRUTHS", "SettingCollector", "cost_of", "digits"]
+__all__ += ["read_configuration", "read_named_configuration"]
 AUTO = "auto"
 #: Words of switches, as the parser of transformers reads them.
 TRUTHS = {
@@ -95,12 +96,8 @@ class SettingCollector:
         self._table = table
         self._keys: set[str] = set()  # that were read
         self._results: set[str] = set()  # of them, those that set or list something
-        self._uses: dict[str, ImportedValue] = {}
-        self._blocks: dict[str, dict[str, ImportedValue]] = {}
-        self._ignored: list[ImportedKey] = []
+        self._draft = Draft()
         self._missing: list[ImportedKey] = []
-        self._problems: list[ImportProblem] = []
-        self._questions: list[ImportQuestion] = []
         self.parts: Sequence[str] = ()  # other files whose keys are among the entries
 
     # Values
@@ -160,23 +157,19 @@ class SettingCollector:
 
     def set(self, block: str, name: str, value: str, key: str) -> None:
         """Set an attribute from a key; report a conflict if another key has set another value."""
-        entry = self._entries[key]
-        self._results.add(key)
-        settings = self._blocks.setdefault(block, {})
-        before = settings.get(name)
+        option = self._option(key)
+        before = self._draft.blocks.get(block, {}).get(name)
         if before is not None and before.end and before.value != value:
             message = f"`{before.key}` and `{key}` set the same attribute to different values"
-            for start, end in ((before.start, before.end), (entry.start, entry.end)):
-                self._problems.append(ImportProblem(message=message, start=start, end=end))
-            return
-        settings[name] = ImportedValue(
-            name=name,
-            value=value,
-            key=key,
-            start=entry.start,
-            end=entry.end,
-            assumption=self._assumed.get(key, ""),
-        )
+            self._draft.problems += [error_at(one, message).problem() for one in (before, option)]
+        else:
+            self._draft.set(f"{block}.{name}", value, option)
+
+    def _option(self, key: str) -> Option:
+        """Return a key that sets or lists something, with its place."""
+        self._results.add(key)
+        entry, why = self._entries[key], self._assumed.get(key, "")
+        return Option(name=key, key=key, start=entry.start, end=entry.end, assumption=why)
 
     def copy(
         self, key: str, block: str, name: str, unit: str = "", *, least: int = 1
@@ -205,8 +198,7 @@ class SettingCollector:
 
     def assume(self, block: str, name: str, value: str, why: str) -> None:
         """Set an attribute that the file does not state, unless it is set; *why* is the reason."""
-        one = ImportedValue(name=name, value=value, assumption=why)
-        self._blocks.setdefault(block, {}).setdefault(name, one)
+        self._draft.assume(f"{block}.{name}", value, why)
 
     def assume_table(
         self,
@@ -229,52 +221,45 @@ class SettingCollector:
 
     def has_block(self, block: str) -> bool:
         """Return whether a block has any attribute."""
-        return block in self._blocks
+        return block in self._draft.blocks
 
     def has(self, block: str, name: str) -> bool:
         """Return whether an attribute of a block is set."""
-        return name in self._blocks.get(block, {})
+        return name in self._draft.blocks.get(block, {})
 
     def setting(self, block: str, name: str) -> str:
         """Return the text of an attribute of a block; "" if it is not set."""
-        one = self._blocks.get(block, {}).get(name)
+        one = self._draft.blocks.get(block, {}).get(name)
         return "" if one is None else one.value
 
     def rebase(self, kind: str, base: str) -> None:
         """Let the block of a *kind* that extends an entry extend the entry *base* instead."""
-        self._blocks = {
+        self._draft.blocks = {
             f"{name.rpartition(' extends ')[0]} extends {base}"
             if name.startswith(f"{kind} ") and " extends " in name
             else name: settings
-            for name, settings in self._blocks.items()
+            for name, settings in self._draft.blocks.items()
         }
 
     def recipe(self) -> tuple[str, str]:
         """Return the precision block ("" if none), and the catalogue entry that it extends."""
-        block = next((name for name in self._blocks if name.startswith("precision ")), "")
-        used = [one.removeprefix("precisions.") for one in self._uses if "precisions." in one]
+        block = next((name for name in self._draft.blocks if name.startswith("precision ")), "")
+        known = "catalog.precisions."
+        used = [one.removeprefix(known) for one in self._draft.uses if one.startswith(known)]
         return block, block.rpartition(" extends ")[2] or next(iter(used), "")
 
     def use(self, entry: str, key: str = "", why: str = "") -> None:
         """Import an entry of a catalogue."""
-        place = self._entries[key] if key else JsonEntry(None, 0, 0)
-        self._results.add(key)
-        self._uses[entry] = ImportedValue(
-            name="use",
-            value=f"catalog.{entry}",
-            key=key,
-            start=place.start,
-            end=place.end,
-            assumption=why or self._assumed.get(key, ""),
-        )
+        why = why or self._assumed.get(key, "")
+        self._draft.use(f"catalog.{entry}", why, self._option(key) if key else None)
 
     def ignore(self, key: str, reason: str = "") -> None:
         """List a key that has no effect on cost."""
-        self._list(self._ignored, key, reason)
+        self._draft.ignore(self._option(key), reason)
 
     def leave_open(self, key: str, reason: str, attribute: str = "") -> None:
         """List a key that affects cost but could not be used; another file may set *attribute*."""
-        self._list(self._missing, key, reason, attribute)
+        self._missing.append(evolve(key_of(self._option(key), reason), attribute=attribute))
 
     def lack(self, name: str, reason: str, attribute: str) -> None:
         """List a value that the blocks need and the file lacks; another file may set it."""
@@ -282,27 +267,11 @@ class SettingCollector:
 
     def ask(self, attribute: str, reason: str, answers: Sequence[str], key: str = "") -> None:
         """Ask for an attribute, or a kind of block, that affects cost and is unknown."""
-        place = self._entries[key] if key else JsonEntry(None, 0, 0)
-        if key:
-            self._results.add(key)
-        self._questions.append(
-            ImportQuestion(
-                attribute=attribute,
-                reason=reason,
-                answers=tuple(answers),
-                start=place.start,
-                end=place.end,
-            )
-        )
+        self._draft.ask(attribute, reason, answers, self._option(key) if key else None)
 
     def problem(self, key: str, message: str, help: str = "") -> None:
         """Report an error in the value of a key."""
-        entry = self._entries[key]
-        one = ImportProblem(
-            message=f"`{key}`: {message}", start=entry.start, end=entry.end, help=help
-        )
-        if one not in self._problems:
-            self._problems.append(one)
+        self._draft.problem(self._option(key), message, help)
 
     # Tables
 
@@ -329,21 +298,10 @@ class SettingCollector:
 
     def translation(self) -> Translation:
         """Return all that was found."""
-        if self._problems:
-            return Translation(problems=self._problems)
-        unknown = self._unread_keys()
-        blocks = [
-            _foreign_block(name, settings.values()) for name, settings in self._blocks.items()
-        ]
-        return Translation(
-            blocks=blocks,
-            uses=list(self._uses.values()),
-            ignored=self._ignored,
-            unknown=unknown,
-            missing=self._missing,
-            questions=self._questions,
-            parts=self.parts,
-        )
+        if self._draft.problems:
+            return self._draft.translation()
+        self._draft.unknown += self._unread_keys()
+        return evolve(self._draft.translation(), missing=self._missing, parts=self.parts)
 
     def _unread_keys(self) -> list[ImportedKey]:
         """List the keys that nothing has read; return those that the table does not have."""
@@ -373,36 +331,18 @@ class SettingCollector:
         if answer := answer_to(key, self._table):
             attribute = asked_attribute(answer)
             block, _, name = attribute.partition(".")
-            stated = self._blocks.get(block, {}).get(name)
+            stated = self._draft.blocks.get(block, {}).get(name)
             if stated is not None and stated.end and attribute in _BATCHES:  # that one decides
                 return ImportedKey(name=key, start=entry.start, end=entry.end)
             title = self._table.get("title", "the tool")
             self.ask(attribute, f"`{key}` is not in parcost's table of {title}", [answer], key)
         return ImportedKey(name=key, start=entry.start, end=entry.end, attribute=attribute)
 
-    def _list(self, keys: list[ImportedKey], key: str, reason: str, attribute: str = "") -> None:
-        self._results.add(key)
-        entry = self._entries[key]
-        keys.append(
-            ImportedKey(
-                name=key,
-                start=entry.start,
-                end=entry.end,
-                reason=reason,
-                attribute=attribute,
-            )
-        )
-
 
 def _attribute(path: str, blocks: Mapping[str, str] | None) -> tuple[str, str]:
     """Return the block and the name of an attribute of a table; *blocks* renames blocks."""
     block, _, name = path.partition(".")
     return (blocks or {}).get(block, block), name
-
-
-def _foreign_block(name: str, settings: Iterable[ImportedValue]) -> ImportedBlock:
-    kind, _, label = name.partition(" ")
-    return ImportedBlock(kind=kind, label=label, settings=tuple(settings))
 
 
 def _whole(value: Any) -> int | None:
@@ -419,12 +359,3 @@ def _whole(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) < 1e18 and value == int(value) else None
-
-
-def digits(number: int) -> str:
-    """Return an integer as text of a spec.
-
-    >>> digits(128256), digits(8192)
-    ('128_256', '8192')
-    """
-    return f"{number:_}" if number >= 10_000 else str(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve
@@ -16,7 +17,6 @@ from parcost import (
     Translation,
     record,
 )
-from parcost_formats.tools.collector import digits
 
 _SWITCHED = ("", "true", "false")
 
@@ -53,23 +53,26 @@ class Option:
 class Draft:
     """The blocks of a translation under construction, attribute by attribute."""
 
-    def __init__(self, labels: Mapping[str, str]) -> None:
-        """Make empty blocks in the order of *labels*, the label of each kind of block."""
+    def __init__(self, labels: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Make empty blocks in the order of *labels*, the label of each kind of block.
+
+        Other blocks are named with their labels: ``precision mixed extends bf16``.
+        """
         self._labels = dict(labels)
-        self._settings: dict[str, dict[str, ImportedValue]] = {kind: {} for kind in labels}
-        self._uses: dict[str, ImportedValue] = {}
-        self._problems: list[ImportProblem] = []
+        self.blocks: dict[str, dict[str, ImportedValue]] = {kind: {} for kind in labels}
+        self.uses: dict[str, ImportedValue] = {}
+        self.problems: list[ImportProblem] = []
         self._ignored: list[ImportedKey] = []
-        self._unknown: list[ImportedKey] = []
+        self.unknown: list[ImportedKey] = []
         self._questions: list[ImportQuestion] = []
 
     def set(self, path: str, value: str, option: Option, assumption: str = "") -> None:
         """Set an attribute, such as ``layout.tp``, to a value from *option*."""
-        kind, _, name = path.partition(".")
+        kind, _, name = path.rpartition(".")
         why = assumption or option.assumption
         if why and option.assumption and option.assumption != why:
             why = f"{why}; {option.assumption}"
-        self._settings[kind][name] = ImportedValue(
+        self.blocks.setdefault(kind, {})[name] = ImportedValue(
             name=name,
             value=value,
             key=option.key,
@@ -80,9 +83,9 @@ class Draft:
 
     def assume(self, path: str, value: str, why: str, option: Option | None = None) -> None:
         """Set an attribute that no key states, unless it is set; *option* is a related key."""
-        kind, _, name = path.partition(".")
+        kind, _, name = path.rpartition(".")
         start, end = (option.start, option.end) if option else (0, 0)
-        self._settings[kind].setdefault(
+        self.blocks.setdefault(kind, {}).setdefault(
             name, ImportedValue(name=name, value=value, start=start, end=end, assumption=why)
         )
 
@@ -90,14 +93,14 @@ class Draft:
         """Use an entry of a catalogue."""
         start, end = (option.start, option.end) if option else (0, 0)
         key = option.key if option else ""
-        self._uses.setdefault(
+        self.uses.setdefault(
             entry,
             ImportedValue(name="use", value=entry, key=key, start=start, end=end, assumption=why),
         )
 
     def uses_one_of(self, entries: Iterable[str]) -> str:
         """Return the first of *entries* of a catalogue that is used, "" for none."""
-        return next((one for one in entries if one in self._uses), "")
+        return next((one for one in entries if one in self.uses), "")
 
     def label(self, kind: str, label: str) -> None:
         """Give the block of a *kind* a label."""
@@ -120,20 +123,20 @@ class Draft:
     def has(self, path: str) -> bool:
         """Return whether an attribute, or any of a block, is set."""
         kind, _, name = path.partition(".")
-        return name in self._settings[kind] if name else bool(self._settings[kind])
+        return name in self.blocks[kind] if name else bool(self.blocks[kind])
 
     def value_of(self, path: str) -> ImportedValue | None:
         """Return an attribute that is set."""
         kind, _, name = path.partition(".")
-        return self._settings[kind].get(name)
+        return self.blocks[kind].get(name)
 
     def problem(self, option: Option, message: str, help: str = "") -> None:
         """Add an error at *option*."""
         found = ImportProblem(
             message=f"`{option.key}`: {message}", start=option.start, end=option.end, help=help
         )
-        if found not in self._problems:
-            self._problems.append(found)
+        if found not in self.problems:
+            self.problems.append(found)
 
     def ask(
         self, attribute: str, reason: str, answers: Sequence[str], option: Option | None = None
@@ -148,29 +151,31 @@ class Draft:
 
     def ignore(self, option: Option, reason: str = "") -> None:
         """List a key that has no effect on cost."""
-        self._ignored.append(_key(option, reason))
+        self._ignored.append(key_of(option, reason))
 
     def leave(self, option: Option, reason: str = "", attribute: str = "") -> None:
         """List a key that may affect cost but is not read.
 
         Another file may set the *attribute*.
         """
-        self._unknown.append(evolve(_key(option, reason), attribute=attribute))
+        self.unknown.append(evolve(key_of(option, reason), attribute=attribute))
 
     def translation(self) -> Translation:
         """Return the translation; it has no blocks if the file has errors."""
-        if self._problems:
-            return Translation(problems=sorted(self._problems, key=lambda one: one.start))
+        if self.problems:
+            return Translation(problems=sorted(self.problems, key=lambda one: one.start))
+        named = ((name.partition(" "), found) for name, found in self.blocks.items() if found)
         blocks = [
-            ImportedBlock(kind=kind, label=self._labels[kind], settings=tuple(found.values()))
-            for kind, found in self._settings.items()
-            if found
+            ImportedBlock(
+                kind=kind, label=self._labels.get(kind, label), settings=tuple(found.values())
+            )
+            for (kind, _, label), found in named
         ]
         return Translation(
             blocks=blocks,
-            uses=tuple(self._uses.values()),
+            uses=tuple(self.uses.values()),
             ignored=tuple(self._ignored),
-            unknown=tuple(self._unknown),
+            unknown=tuple(self.unknown),
             questions=tuple(self._questions),
         )
 
@@ -312,5 +317,15 @@ class OptionSet:
         return [option for name, option in self._options.items() if name not in self._read]
 
 
-def _key(option: Option, reason: str) -> ImportedKey:
+def key_of(option: Option, reason: str) -> ImportedKey:
+    """Return an option as a key that sets nothing."""
     return ImportedKey(name=option.key, start=option.start, end=option.end, reason=reason)
+
+
+def digits(number: int) -> str:
+    """Return an integer as text of a spec.
+
+    >>> digits(128256), digits(8192)
+    ('128_256', '8192')
+    """
+    return f"{number:_}" if number >= 10_000 else str(number)

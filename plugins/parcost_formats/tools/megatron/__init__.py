@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from parcost import Importer, ImportFile, SettingsWriter, Translation, hookimpl
-from parcost_formats.tools.collector import digits
-from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.keys import KeyNames

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parcost_formats.tools.collector import digits
-from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.megatron.flags import list_unread
 from parcost_formats.tools.megatron.patterns import MOST_LAYERS, LayerListError, pattern
 from parcost_formats.tools.megatron.tools import ToolJob

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from parcost_formats.tools.collector import digits
-from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.drafts import Option, digits
 from parcost_formats.tools.hub import closest_entry, find_entry, vocabulary_of
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.patterns import LayerListError, pattern

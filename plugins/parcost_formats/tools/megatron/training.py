@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from parcost_formats.tools.collector import digits
-from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.drafts import Option, digits
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.zero_bubble import is_zero_bubble
 from parcost_formats.tools.tables import table

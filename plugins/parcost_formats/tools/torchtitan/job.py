@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from parcost import record
-from parcost_formats.tools.collector import digits
-from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.drafts import Option, digits
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.torchtitan.execution import read_execution
 from parcost_formats.tools.torchtitan.options import TitanOptions

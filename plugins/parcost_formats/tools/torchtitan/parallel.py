@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from parcost import record
-from parcost_formats.tools.collector import digits
-from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.drafts import Option, digits
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.torchtitan.options import TitanOptions
 
