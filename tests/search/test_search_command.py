@@ -846,3 +846,14 @@ def test_the_advice_of_any_plugin_that_leads_stands_on_the_page(run: Run, tmp_pa
     code, out, _ = run(SPEC, *NARROW, "--full", "--plugin", str(plugin))
     assert code == 0
     assert "Ask an expert" in out
+
+
+def test_reductions_that_wait_for_the_device_are_those_of_their_layouts() -> None:
+    """Without overlap, chunks are reduced after the last pass; with it, each after its own."""
+    text = SPEC + "layout { tp = 4, pp = 4, zero = 1 }\n"
+    (scenario,) = parcost.load_text(text + "schedule { kind = interleaved, chunks = 4 }\n")
+    (best,) = search(space(scenario, {}, ["gradients", "parameters"]), SearchRequest()).best
+    assert best.values == {"overlap.gradients": "on", "overlap.parameters": "on"}
+    outcome = scenario.replace(best.values).evaluate().result.outcome
+    assert outcome is not None
+    assert outcome.step_seconds == pytest.approx(best.seconds, rel=1e-12)

@@ -71,7 +71,7 @@ class StageTimes:
 
     *seconds* is the sum of all terms. *exposed* is less what is under compute, which takes longer
     by the slowdown. *kernels* are seconds of kernels, with that slowdown. *busy* are seconds by
-    resource.
+    resource. *waits*: some of them wait for the last pass of the device.
     """
 
     took: Sequence[Real]
@@ -80,6 +80,7 @@ class StageTimes:
     exposed: Real
     kernels: Real
     busy: Mapping[str, Real]
+    waits: Mask
 
 
 def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) -> Real:
@@ -103,7 +104,6 @@ class TermGroup:
         self.terms = terms
         self.run = run
         self.on_arrival = any(term.on_arrival for term in terms)
-        self.after_device = any(term.after_device for term in terms)
         found: dict[Hashable, StageTimes] = {}
         self.stages: list[StageTimes] = []
         for k, kind in enumerate(run.kinds):
@@ -163,9 +163,13 @@ class TermGroup:
 
         *held* are its copies of virtual stages, and *ends* those of their last backward passes.
         """
-        if not self.after_device:
+        waits: Mask = False
+        for x in held:
+            waits = waits | self.stages[x].waits
+        if waits is False:
             return {x: ends[x] for x in held}
-        return dict.fromkeys(held, reduce(maximum, (ends[x] for x in held)))
+        last = reduce(maximum, (ends[x] for x in held))
+        return {x: where(waits, last, ends[x]) for x in held}
 
     def outlasts(self, fill: TermGroup, timeline: Timeline) -> Real:
         """Return the seconds by which the group, with *fill* before it, ends after the pipeline."""
@@ -363,11 +367,14 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
     used: dict[str, Real] = {}
     busy: dict[str, Real] = {}
     slowed: Real = 0.0
+    waits: Mask = False
     for i, term in enumerate(terms):
         times = count(term, stage)
         if not occurs_anywhere(times):
             continue
         seconds = times_of(term.seconds, times)
+        if term.after_device:  # of many layouts, those that have it
+            waits = waits | (seconds > 0)
         busy[term.resource] = busy.get(term.resource, 0.0) + seconds
         room = _room(term, term.resource, load, ends_in_w) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
@@ -392,6 +399,7 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
         exposed=total(took) - total(covered) + slowed,
         kernels=kernels + slowed,
         busy=busy,
+        waits=waits,
     )
 
 

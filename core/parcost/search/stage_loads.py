@@ -115,6 +115,7 @@ def _select_times(times: StageTimes, pick: Callable[[Any], Any]) -> StageTimes:
             "seconds": pick(times.seconds),
             "exposed": pick(times.exposed),
             "busy": {name: pick(seconds) for name, seconds in times.busy.items()},
+            "waits": pick(times.waits),
         },
     )
 
