@@ -35,6 +35,29 @@ def test_a_file_that_is_read_is_not_written(
     assert (own_folder / "job.par").read_text() == JOB
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "start"),
+    [
+        (["eval"], "a.json", "{\n"),
+        (["eval"], "a.csv", "path,name,"),
+        (["eval", "--format", "csv"], "a.json", "path,name,"),  # what is written wins
+        (["eval"], "a.txt", "job "),
+        (["eval", "--shard", "1/1"], "a.json", '{"path":'),  # parts are joined by `merge`
+        (["timeline"], "a.svg", "<svg"),
+        (["timeline"], "a.json", "{"),
+        (["diff", "--set", "layout.tp=4"], "a.md", "# job"),
+        (["diff", "--set", "layout.tp=4"], "a.txt", "job.par -> "),
+    ],
+)
+def test_the_name_of_a_file_gives_its_format(
+    run_command: Run, own_folder: Path, command: list[str], name: str, start: str
+) -> None:
+    """A table in a file that is called JSON is a wrong result without a word."""
+    done = run_command(command[0], "job.par", *command[1:], "--out", name, job=JOB)
+    assert done.code == 0
+    assert (own_folder / name).read_text().startswith(start)
+
+
 def test_a_loop_of_links_cannot_be_written(run_command: Run, own_folder: Path) -> None:
     (own_folder / "loop.csv").symlink_to("loop.csv")
     done = run_command("eval", "job.par", "--format", "csv", "--out", "loop.csv", job=JOB)

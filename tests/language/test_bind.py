@@ -319,6 +319,7 @@ def test_a_branch_that_is_not_taken_may_be_impossible(study: Any) -> None:
         ("shelf large { }", "unexpected-label"),
         ("box { part { } }", "missing-label"),
         ("part lid { }", "misplaced-block"),
+        ("box { expect { } }", "misplaced-block"),
         ("box a { }\nbox a { }", "duplicate"),
         ("let a = 1\nlet a = 2\nbox { }", "duplicate"),
         ("size = 3 B\nbox { }", "misplaced-attribute"),

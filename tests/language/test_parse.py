@@ -457,6 +457,37 @@ def test_an_unclosed_block_says_where_the_indentation_closes_it() -> None:
     assert diagnostic.labels[1].span.source.position(diagnostic.labels[1].span.start) == (4, 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "errors", "tree"),
+    [
+        (
+            "a {\n  b = 1\n\nc { d = 2 }\ne { f = 3 }\n",
+            ["1:3"],
+            [["a", "b"], ["c", "d"], ["e", "f"]],
+        ),
+        ("a {\n  b = 1\nc = 2\nd { e = 3 }\n", ["1:3"], [["a", "b"], "c", ["d", "e"]]),
+        ("a {\nb = 1\nc { d = 2 }\n", ["1:3"], [["a", "b"], ["c", "d"]]),  # nothing is indented
+        (
+            "a {\n  b {\n  c = 1\n  d { e = 2 }\nf { g = 3 }\n",
+            ["1:3", "2:5"],
+            [["a", ["b", "c"], ["d", "e"]], ["f", "g"]],
+        ),
+        (
+            "a {\n  b = 1\nc {\n  d = 2\ne { f = 3 }\n",
+            ["1:3", "3:3"],
+            [["a", "b"], ["c", "d"], ["e", "f"]],
+        ),
+    ],
+)
+def test_what_follows_an_unclosed_block_stands_outside_of_it(
+    text: str, errors: list[str], tree: list[Any]
+) -> None:
+    """Else one missing brace is an error for each block below."""
+    assert [line.split(" ")[0] for line in messages(text)] == errors
+    assert all("never closed" in line for line in messages(text))
+    assert outline(parse(Source("x.par", text))[0]) == tree
+
+
 def test_all_errors_of_a_file_are_reported_in_order() -> None:
     text = "a = @\nf {\n b =\n c = 1\n}\n'\ng = (\nh = 1 i = 2\n"
     assert [line.split(" ")[0] for line in messages(text)] == ["1:5", "3:5", "6:1", "7:5", "8:7"]

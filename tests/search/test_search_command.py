@@ -337,6 +337,13 @@ def test_a_large_space_can_be_sampled_reproducibly(run: Run) -> None:
     assert not one["proven"]
 
 
+@pytest.mark.parametrize("axes", ["", " ", "tp,", ",tp"])
+def test_axes_without_a_name_are_no_search_of_all(run: Run, axes: str) -> None:
+    code, out, err = run(SPEC, "--axes", axes)
+    assert (code, out) == (2, "")
+    assert "names no axis; write `--axes tp,pp`" in err
+
+
 def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> None:
     code, _, err = run(SPEC, "--axes", "tp,zero", "--over", "tp=3,5")
     assert code == 1

@@ -23,6 +23,7 @@ Key = tuple[str, str]
 DEEPEST_EXTENSION = 20
 _FEW_KINDS = 3
 _MOST_NAMES = 12  # in a message
+_OF_A_FILE = ("study", "expect")  # blocks that no plugin declares
 
 
 @define(eq=False)
@@ -230,8 +231,7 @@ class Definitions:
             return
         if type_.inside != parent.type.kind:
             where = f"inside a `{type_.inside}`" if type_.inside else "outside other blocks"
-            message = f"`{type_.kind}` must be {where}, not inside `{parent.type.kind}`"
-            self.diagnostics.append(problem("misplaced-block", message, block.kind.span))
+            self._report_place(block, where, parent)
             return
         known = parent.children.get(key)
         kept: Definition | None = module.laid.get(id(block))
@@ -251,6 +251,10 @@ class Definitions:
             made.kept = True
             module.laid[id(block)] = made
 
+    def _report_place(self, block: s.Block, where: str, parent: Definition) -> None:
+        message = f"`{block.kind.text}` must be {where}, not inside `{parent.type.kind}`"
+        self.diagnostics.append(problem("misplaced-block", message, block.kind.span))
+
     def _block_help(self, kind: str, parent: Definition | None) -> str:
         """Return the help line for a block of an unknown *kind* inside *parent*."""
         if parent is not None:
@@ -261,7 +265,7 @@ class Definitions:
         return (
             alias_hint(kind, "", self.types)
             or _elsewhere(kind, self.types)
-            or did_you_mean(kind, [*self.types, "study", "expect"])
+            or did_you_mean(kind, [*self.types, *_OF_A_FILE])
             or "docs/language.md shows the blocks, and how a list of values sweeps"
         )
 
@@ -269,8 +273,12 @@ class Definitions:
         type_ = self.types.get(block.kind.text)
         if type_ is None and id(block) not in self._validated:
             self._validated.add(id(block))
-            message = f"there is no block `{block.kind.text}`: no plugin declares it"
-            help = self._block_help(block.kind.text, parent)
+            kind = block.kind.text
+            if parent is not None and kind in _OF_A_FILE:
+                self._report_place(block, "outside other blocks", parent)
+                return None
+            message = f"there is no block `{kind}`: no plugin declares it"
+            help = self._block_help(kind, parent)
             self.diagnostics.append(
                 problem("unknown-block", message, block.kind.span, help=help, notes=self.absences)
             )

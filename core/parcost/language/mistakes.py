@@ -93,15 +93,26 @@ def _unclosed_block(stop: Stop) -> int | None:
     if stop.kind != "END" or not braces or not stop.between_items():
         return None
     stop.unwind()
-    crooked = _find_missing_brace(stop, braces[-1], stop.machine.values[-1])
+    items = stop.machine.values[-1]
+    first = _find_missing_brace(stop, braces[-1], items)
     several = f"{len(braces)} blocks are open at the end of the file"
     stop.report(
         "this block is never closed",
         stop.span(braces[-1]),
         "opened here",
-        also=[crooked or (stop.span(stop.token), "expected `}` before the end")],
+        also=[(stop.span(stop.token), "expected `}` before the end")]
+        if first is None
+        else [
+            (_first_character(items[first]), "expected `}` before this, going by the indentation")
+        ],
         notes=[several] if len(braces) > 1 else [],
     )
+    if first is not None:
+        items[first:], outside = [], items[first:]
+        stop.machine.run([InsertedToken(kind, stop.token.start()) for kind in ("RBRACE", "_NL")], 0)
+        stop.unwind()
+        stop.machine.values[-1].extend(outside)
+        return stop.at
     stop.tokens[stop.at : stop.at] = [InsertedToken("RBRACE", stop.token.start())] * len(braces)
     return stop.at
 
@@ -198,16 +209,25 @@ def _closer(bracket: Token) -> str:
     return f"`{_CLOSERS[bracket.lastgroup or '']}`"
 
 
-def _find_missing_brace(stop: Stop, brace: Token, items: list[s.Item]) -> tuple[Span, str] | None:
-    """Return the place where a ``}`` is missing, judged by the indentation, or None."""
+def _find_missing_brace(stop: Stop, brace: Token, items: list[s.Item]) -> int | None:
+    """Return the index of the item before which a ``}`` is missing, by the indentation, or None.
+
+    Where nothing is indented, it is the first block.
+    """
     indent = _indent(stop, brace.start())
-    for item in items:
-        if _indent(stop, item.span.start) <= indent and stop.breaks(
-            brace, InsertedToken("", item.span.start)
-        ):
-            first = Span(stop.source, item.span.start, item.span.start + 1)
-            return first, "expected `}` before this, going by the indentation"
-    return None
+    outside = [
+        index
+        for index, item in enumerate(items)
+        if _indent(stop, item.span.start) <= indent
+        and stop.breaks(brace, InsertedToken("", item.span.start))
+    ]
+    if outside[:1] == [0]:
+        outside = [index for index in outside if isinstance(items[index], s.Block)]
+    return outside[0] if outside else None
+
+
+def _first_character(item: s.Item) -> Span:
+    return Span(item.span.source, item.span.start, item.span.start + 1)
 
 
 def _indent(stop: Stop, offset: int) -> int:

@@ -31,8 +31,7 @@ _SEVERAL = 2
     "--format",
     "format_",
     type=click.Choice(["text", "md", "json"]),
-    default="text",
-    show_default=True,
+    show_default=options.BY_SUFFIX.format("text"),
     help="md is Markdown for a pull request.",
 )
 @click.option("--full", is_flag=True, help="Print every attribute and term that differs.")
@@ -47,7 +46,7 @@ _SEVERAL = 2
 @options.out
 def command(
     sides: tuple[str, ...],
-    format_: str,
+    format_: str | None,
     full: bool,
     limits: tuple[str, ...],
     given: options.StudyOptions,
@@ -66,6 +65,7 @@ def command(
     from parcost_apps.diff.studies import differences
 
     study, values, reading, _ = given
+    name = options.output_format(format_, out, ("md", "json"), "text")
     thresholds = list(_thresholds(limits))
     session = given.session()
     if values and is_one_job(sides, reading, lambda: session):
@@ -77,7 +77,7 @@ def command(
     for _, rejection in found.rejections:
         Reporter()(rejection.diagnostics)
     with OutputFile(out) as target:
-        if format_ == "json":
+        if name == "json":
             from parcost.language.json_encoding import encode
 
             target.put(encode(difference_data(found)) + "\n")
@@ -85,7 +85,7 @@ def command(
             from parcost_formats.rendering import markdown, text
 
             items = list(difference_page(found, full=full))
-            drawn = markdown.draw(items) if format_ == "md" else text.draw(items, target.paper())
+            drawn = markdown.draw(items) if name == "md" else text.draw(items, target.paper())
             target.put(drawn)
     failed = _report_failures(found, thresholds)
     worst = max((rejection.exit_code for _, rejection in found.rejections), default=0)

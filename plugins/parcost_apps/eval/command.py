@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from parcost_formats.rendering.view import Kind, Order, View
 
 
+_FILE_FORMATS = ("md", "json", "jsonl", "csv", "parquet", "html", "svg", "png")
+
+
 @click.command("eval")
 @options.paths
 @click.option(
     "--format",
     "format_",
-    default="table",
-    show_default=True,
+    show_default=options.BY_SUFFIX.format("table"),
     metavar="NAME",
     help="table, md, json, jsonl, csv, parquet, html, svg, png, or a format of a plugin.",
 )
@@ -81,7 +83,7 @@ if TYPE_CHECKING:
 )
 def command(
     paths: tuple[str, ...],
-    format_: str,
+    format_: str | None,
     picture: str | None,
     full: bool,
     section: str | None,
@@ -118,7 +120,8 @@ def command(
     environment = Environment(given.selection)
     uncached = no_cache or given.reading.anchors  # whose files may use others
     cache = None if uncached or not (many or folder) else _cache(folder, environment)
-    format_found, worker = _format(format_, environment, cache)
+    name = options.output_format(format_, None if part else out, _FILE_FORMATS, "table")
+    format_found, worker = _format(name, environment, cache)
     if part is None:
         format_found.check(out)
     view = _view(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -44,6 +45,7 @@ out = click.option(
     metavar="FILE",
     help="Write the results to FILE, atomically.",
 )
+BY_SUFFIX = "by the suffix of --out, or {}"  # the format, if none is given
 overrides = click.option(
     "--set",
     "overrides",
@@ -111,6 +113,12 @@ _READING = (
         help="Evaluate the language model of a model with vision or audio towers.",
     ),
 )
+
+
+def output_format(given: str | None, out: str | None, names: Collection[str], default: str) -> str:
+    """Return the format *given*, else the one of *names* in which *out* ends, else the default."""
+    suffix = Path(out or "").suffix.removeprefix(".").lower()
+    return given or (suffix if suffix in names else default)
 
 
 def reading(command: F, *, joins: bool = True) -> F:

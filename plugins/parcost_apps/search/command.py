@@ -174,6 +174,9 @@ def command(
 
     if budget is not None and isnan(budget):
         raise click.UsageError("`--budget nan` is not a time; write seconds, such as `--budget 60`")
+    names = [] if axes is None else [name.strip() for name in axes.split(",")]
+    if not all(names):
+        raise click.UsageError(f"`--axes {axes}` names no axis; write `--axes tp,pp`")
     session = given.session()
     picture = _picture(format_, session.plugins)
     _check_options(picture, format_, sample=sample, out=out, emit=emit, rank=rank)
@@ -193,7 +196,7 @@ def command(
         wanted = layout_search(
             scenario,
             over=values,
-            axes=[name.strip() for name in axes.split(",")] if axes else (),
+            axes=names,
             objective=objective,
             top=top,
             budget_seconds=budget,

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 @options.studies
 @click.option(
     "--format",
-    "format_",
-    default="table",
-    show_default=True,
+    "given_format",
+    show_default=options.BY_SUFFIX.format("table"),
     metavar="NAME",
     help="table, json, perfetto, chakra, svg, png, html, or a format of a plugin.",
 )
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 def command(
     path: str,
     given: options.StudyOptions,
-    format_: str,
+    given_format: str | None,
     out: str | None,
     ranks: str | None,
 ) -> int:
@@ -62,6 +61,7 @@ def command(
     simulators.
     """
     wanted = None if ranks is None else options.parse_numbers("ranks", ranks)
+    format_ = options.output_format(given_format, out, ("json", "html", "svg", "png"), "table")
     session = given.session()
     active = session.plugins
     picture = None

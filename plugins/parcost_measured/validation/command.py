@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from parcost_measured.validation.summary import Summary
 
 _FLAWED, _FAULT = 1, 3
-_NO_JSON = "Expecting value: line 1 column 1"  # of a line that does not even begin as JSON
+_NO_JSON = "the line is not JSON"  # of every line of a file that has no rows
 _MOST_REPORTED = 50
 
 
@@ -40,10 +40,9 @@ _MOST_REPORTED = 50
 @click.argument("path", metavar="[RUNS.jsonl|DIR|LOG]", required=False)
 @click.option(
     "--format",
-    "format_",
+    "given_format",
     type=click.Choice(["table", "json", "md", "csv", "html"]),
-    default="table",
-    show_default=True,
+    show_default=options.BY_SUFFIX.format("table"),
     help="Format of the comparison; csv has a line for each row.",
 )
 @click.option(
@@ -98,7 +97,7 @@ _MOST_REPORTED = 50
 @options.executor
 def command(
     path: str | None,
-    format_: str,
+    given_format: str | None,
     conditions: tuple[str, ...],
     worst: int,
     folder: str | None,
@@ -127,6 +126,7 @@ def command(
     from parcost_measured.validation.pricing import write_studies
     from parcost_measured.validation.summary import device_of, summarize
 
+    format_ = options.output_format(given_format, out, ("json", "md", "csv", "html"), "table")
     values = options.parse_overrides(overrides)
     if path is not None and is_log(path):
         _refuse_for_log(conditions, folder, file, limits, format_)
@@ -288,7 +288,8 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
     ):
         raise click.UsageError(
             f"`{path}` has no runs, which are JSON, one on each line, and is not a log of "
-            f"nccl-tests or rccl-tests: {rows.flaws[0].text}"
+            f"nccl-tests or rccl-tests: {rows.flaws[0].text}; a training log corrects the "
+            f"predictions of its job: `parcost calibrate SPEC --anchor {path}`"
         )
     both = [*rows.placed, *rows.composed]
     kept = both
