@@ -922,3 +922,44 @@ def test_a_recipe_of_one_release_says_which() -> None:
     assert (found["model.experts"].value, found["layout.ep"].value) == ("64", "8")
     assert (found["model.tied"].value, found["framework.rotary"].value) == ("off", "eager")
     assert found["layout.ep"].assumption == "Megatron-Bridge 0.3: olmoe_7b_pretrain_config"
+
+
+# The generic script ---------------------------------------------------------------------------
+
+GENERIC = (
+    "uv run torchrun --nnodes 2 --nproc_per_node=8 scripts/training/run_recipe.py \\\n"
+    "  --recipe {} --dataset llm-pretrain-mock train.train_iters=9 train.global_batch_size=256 \\\n"
+    "  model.tensor_model_parallel_size=2 model.sequence_parallel=True 'logger.log_interval=1' {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    "more", ["dataset.seq_length=4096", "--seq_length 4096", "--seq_length=4096"]
+)
+def test_the_launch_of_a_recipe_of_bridge_has_its_devices(run_command: Run, more: str) -> None:
+    """Devices are those of the launcher, and not the one in the full name of the recipe."""
+    text = GENERIC.format("llama32_1b_pretrain_config", more)
+    done = run_command("import", "go.sh", files={"go.sh": text})
+    assert done.code == 0, done.err
+    found = " ".join(done.out.split())
+    for part in ("devices = 16", "tp = 2", "sequence = 4096", "global_batch = 256 sequences"):
+        assert part in found
+    assert "llama32_1b" in found
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more", "message"),
+    [
+        ("own_pretrain_config", "", "`own_pretrain_config` is not in parcost's table of recipes"),
+        ("$R", "", "`--recipe $R`: `R` is not set in the file"),
+        ("llama32_1b_pretrain_config", "model.seq_length=64", "sets it to `dataset.seq_length`"),
+        ("llama32_1b_pretrain_config", "model.context_parallel_size=$C", "`layout.cp` is not known"),
+        ("llama32_1b_sft_config", "--peft_scheme lora", "LoRA of this kind of job is not read yet"),
+    ],
+)  # fmt: skip
+def test_unknown_values_of_the_launch_of_a_recipe_are_questions(
+    run_command: Run, recipe: str, more: str, message: str
+) -> None:
+    done = run_command("import", "go.sh", files={"go.sh": GENERIC.format(recipe, more)})
+    assert done.code == 2
+    assert message in " ".join(done.err.split())

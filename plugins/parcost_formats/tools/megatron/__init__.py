@@ -36,6 +36,7 @@ from parcost_formats.tools.megatron.mindspeed import mindspeed_job
 from parcost_formats.tools.megatron.model import model_answers, read_model, read_start
 from parcost_formats.tools.megatron.perf_matrix import read_matrix
 from parcost_formats.tools.megatron.precision import read_precision
+from parcost_formats.tools.megatron.recipe_command import is_recipe_command, read_recipe_command
 from parcost_formats.tools.megatron.rejections import reject, reject_stranger
 from parcost_formats.tools.megatron.schedule import read_schedule
 from parcost_formats.tools.megatron.tools import (
@@ -123,6 +124,8 @@ class Megatron(JobImporter):
             )
         if name.endswith(".py"):
             return any(sign in text for sign in _SIGNS_OF_RECIPES)
+        if is_recipe_command(name, text):
+            return True
         if _OTHER_COMMANDS.search(text):
             return False
         return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
@@ -135,6 +138,10 @@ class Megatron(JobImporter):
         draft = Draft(_LABELS)
         if file.name.endswith(".py"):
             return _of_recipe(draft, read_recipe(file.text, file.options.recipe, file.neighbor))
+        if is_recipe_command(file.name, file.text):
+            recipe, line = read_recipe_command(file)
+            read_devices(draft, line)
+            return _of_recipe(draft, recipe)
         if not file.name.endswith((".yaml", ".yml")):
             return _of_command(draft, command_line(file), file)
         entries = read_mapping(file.text)

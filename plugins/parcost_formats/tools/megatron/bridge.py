@@ -775,6 +775,11 @@ def _rejection(name: str) -> str:
     return next((str(known[one]) for one in words if one in known), "") or next(named, "")
 
 
+def library_recipes() -> Sequence[str]:
+    """Return the names of the recipes whose settings are known."""
+    return [name for name in table("bridge_recipes") if name.endswith("_config")]
+
+
 def _base(name: str, depth: int = 0) -> Mapping[str, Any] | None:
     """Return the settings of a library function, by section and attribute; None if unknown."""
     found = _TABLE["bases"].get(name) or table("bridge_recipes").get(name)
