@@ -23,10 +23,11 @@ from parcost import (
     record,
 )
 from parcost_formats.tools.collector import SettingCollector
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.finetuning.adapters import read_adapters
 from parcost_formats.tools.hub import read_hub_model
 from parcost_formats.tools.huggingface.families import TABLE, is_set, nearest_family
-from parcost_formats.tools.huggingface.model import ABSENT, Configuration, problem_at
+from parcost_formats.tools.huggingface.model import ABSENT, Configuration
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.keys import KeyNames
@@ -87,27 +88,27 @@ def _translation(
     for key, what in TABLE["formats"].items():
         if key in entries and "model_type" not in entries:
             advice = "write the `model` block by hand, or use one of `catalog.models`"
-            return problem_at(entries[key], f"{what} {ABSENT}", advice)
+            raise error_at(entries[key], f"{what} {ABSENT}", advice)
     outer = entries.get("model_type", _NOTHING)
     outer_type = str(outer.value)
     part = _text_part(entries, outer)
     composite = outer_type in TABLE["composite"] or bool(part.towers)
     lacking = TABLE["lacking"]["types"]
     if outer_type in lacking and not options.family:
-        return problem_at(
+        raise error_at(
             outer, f"`{outer_type}`: {lacking[outer_type]} {ABSENT}", TABLE["help"]["lacking"]
         )
     if composite and not options.text_only:
-        return _tower_problem(outer, part.towers)
+        raise _tower_error(outer, part.towers)
     model_type = options.family or part.model_type
-    if not options.family and (problem := _head_problem(entries, model_type)):
-        return problem
+    if not options.family:
+        _check_head(entries, model_type)
     if model_type in lacking:
-        return problem_at(
+        raise error_at(
             part.kind, f"`{model_type}`: {lacking[model_type]} {ABSENT}", TABLE["help"]["lacking"]
         )
     if model_type not in TABLE["families"]:
-        return _unknown_type(part.kind, model_type, part.entries, bool(options.family))
+        raise _unknown_type(part.kind, model_type, part.entries, bool(options.family))
     left = [
         ImportedKey(
             name=key,
@@ -138,7 +139,7 @@ def _read_adapters(entries: Mapping[str, JsonEntry]) -> Translation:
     kind, rules = entries["peft_type"], TABLE["peft"]
     if str(kind.value).lower() != "lora":
         advice = "LoRA is read; write the `model` block by hand, or use one of `catalog.models`"
-        return problem_at(kind, f"PEFT adapters of the kind `{kind.value}` are {ABSENT}", advice)
+        raise error_at(kind, f"PEFT adapters of the kind `{kind.value}` are {ABSENT}", advice)
     found = SettingCollector(entries, rules)
     key = "base_model_name_or_path"
     name = found.value(key)
@@ -181,8 +182,8 @@ def _text_part(entries: Mapping[str, JsonEntry], outer: JsonEntry) -> _TextPart:
     )
 
 
-def _head_problem(entries: Mapping[str, JsonEntry], model_type: str) -> Translation | None:
-    """Return an error for a class whose head gives no logits over a vocabulary; else None."""
+def _check_head(entries: Mapping[str, JsonEntry], model_type: str) -> None:
+    """Reject a class whose head gives no logits over a vocabulary."""
     entry = entries.get("architectures", _NOTHING)
     names = entry.value if isinstance(entry.value, list) else [entry.value]
     for name, (ending, what) in product(map(str, names), TABLE["heads"].items()):
@@ -192,16 +193,15 @@ def _head_problem(entries: Mapping[str, JsonEntry], model_type: str) -> Translat
                 advice = (
                     f"`--as {model_type}` evaluates this model with the head of a language model"
                 )
-            return problem_at(entry, f"`{name}`: {what} {ABSENT}", advice)
-    return None
+            raise error_at(entry, f"`{name}`: {what} {ABSENT}", advice)
 
 
-def _tower_problem(outer: JsonEntry, towers: Sequence[str]) -> Translation:
+def _tower_error(outer: JsonEntry, towers: Sequence[str]) -> FileError:
     """Return an error for a model with towers, such as a vision encoder."""
     kinds = sorted({TABLE["towers"]["kinds"].get(tower, "vision") for tower in towers})
     shown = " and ".join(kinds or ["vision"])
     several = "towers" if len(kinds) > 1 else "tower"
-    return problem_at(
+    return error_at(
         outer,
         f"`{outer.value}` has a {shown} {several}, which the language does not have yet",
         "evaluate the text part with `--text-only`; parameters and time of the tower are then "
@@ -220,14 +220,14 @@ def _marks(options: ImportOptions, part: _TextPart, composite: bool) -> Iterator
 
 def _unknown_type(
     entry: JsonEntry, model_type: str, keys: Mapping[str, JsonEntry], asked: bool
-) -> Translation:
+) -> FileError:
     """Return an error for an unknown type, with the known type whose keys are most similar."""
     known = f"{len(TABLE['families'])} types are known, such as {', '.join(TABLE['nearest'])}"
     if asked:
         near = get_close_matches(model_type, TABLE["families"], n=1, cutoff=0.5)
         found = f"did you mean `{near[0]}`? " if near else ""
         message = f"`--as {model_type}`: models of the type `{model_type}` are not known"
-        return problem_at(entry, message, f"{found}{known}")
+        return error_at(entry, message, f"{found}{known}")
     message = f"models of the type `{model_type}` are not known"
     if not model_type:
         message = "the file has no `model_type`, which decides norms, biases and heads"
@@ -235,12 +235,10 @@ def _unknown_type(
             message = "`model_type` is one word, such as `llama`"
     for key, what in TABLE["lacking"]["keys"].items():
         if is_set(keys, key):
-            return problem_at(
-                entry, f"{message}; `{key}`: {what} {ABSENT}", TABLE["help"]["lacking"]
-            )
+            return error_at(entry, f"{message}; `{key}`: {what} {ABSENT}", TABLE["help"]["lacking"])
     nearest = nearest_family(keys)
     advice = f"`--as {nearest}` reads its keys as those of `{nearest}`; " if nearest else ""
-    return problem_at(entry, message, f"{advice}{known}; or write the `model` block by hand")
+    return error_at(entry, message, f"{advice}{known}; or write the `model` block by hand")
 
 
 @hookimpl

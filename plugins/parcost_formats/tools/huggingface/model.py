@@ -11,14 +11,13 @@ from typing import Any
 from attrs import evolve
 
 from parcost import (
-    ImportedBlock,
     ImportedKey,
     ImportedValue,
-    ImportProblem,
-    ImportQuestion,
     Translation,
 )
-from parcost_formats.tools.collector import cost_of, digits
+from parcost_formats.tools.collector import cost_of
+from parcost_formats.tools.drafts import Draft, Option, digits
+from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.huggingface.families import SWITCHES, TABLE, ModelFamily, is_set
 from parcost_formats.tools.huggingface.layers import (
     LayerError,
@@ -63,21 +62,17 @@ class Configuration:
         self._prefix = prefix
         self._marks = marks
         self._by_keys = by_keys
-        self._problems: list[ImportProblem] = []
-        self._questions: list[ImportQuestion] = []
-        self._settings: dict[str, ImportedValue] = {}
-        self._label = _label(name, model_type)
-        self._ignored, self._unknown = self._others()
+        self._draft = Draft({"model": _label(name, model_type)})
+        self._settings = self._draft.blocks["model"]
+        self._ignored, self._draft.unknown = self._others()
 
     def translation(self, left: Sequence[ImportedKey]) -> Translation:
         """Return the translation; *left* are keys outside of the text part."""
-        if len(self._unknown) > _MOST_UNKNOWN:
-            first = self._unknown[0]
-            return problem_at(
-                JsonEntry(None, first.start, first.end),
-                f"{len(self._unknown):,} keys are in no configuration of transformers",
-                f"a configuration with more than {_MOST_UNKNOWN:,} unknown keys is not read",
-            )
+        unknown = self._draft.unknown
+        if len(unknown) > _MOST_UNKNOWN:
+            message = f"{len(unknown):,} keys are in no configuration of transformers"
+            help = f"a configuration with more than {_MOST_UNKNOWN:,} unknown keys is not read"
+            raise error_at(unknown[0], message, help)
         for step in (
             self._check_lacking,
             self._read_numbers,
@@ -90,22 +85,14 @@ class Configuration:
             self._ask,
         ):
             step()
-        if self._problems:
-            return Translation(problems=sorted(self._problems, key=lambda one: one.start))
         if self._marks and self._settings:
             marked = self._settings.get("layers") or next(iter(self._settings.values()))
             why = "; ".join([*self._marks, *filter(None, [marked.assumption])])
             self._settings[marked.name] = evolve(marked, assumption=why)
-        settings = sorted(
-            self._settings.values(), key=lambda one: _ORDER.get(one.name, len(_ORDER))
-        )
-        model = ImportedBlock(kind="model", label=self._label, settings=settings)
-        return Translation(
-            blocks=[model],
-            ignored=(*self._ignored, *left),
-            unknown=tuple(self._unknown),
-            questions=tuple(self._questions),
-        )
+        places = sorted(self._settings, key=lambda name: _ORDER.get(name, len(_ORDER)))
+        self._draft.blocks["model"] = {name: self._settings[name] for name in places}
+        found = self._draft.translation()
+        return found if found.problems else evolve(found, ignored=(*self._ignored, *left))
 
     # Keys
 
@@ -346,7 +333,9 @@ class Configuration:
     def _ask(self) -> None:
         """Ask for sizes that are missing, or whose key may be misspelled."""
         numbers = {**TABLE["numbers"], **self._family.numbers}
-        names = [key.name.removeprefix(self._prefix) for key in self._unknown if not key.reason]
+        names = [
+            key.name.removeprefix(self._prefix) for key in self._draft.unknown if not key.reason
+        ]
         places = {**TABLE["layers"], **self._family.switches, **numbers}
         asked: set[str] = set()
         for key in (
@@ -383,32 +372,24 @@ class Configuration:
             if setting is None:
                 key = next(k for k, path in numbers.items() if path == name)
                 self._question(name, f"`{key}` is not in the file", [])
-            elif setting.assumption and not setting.key and self._unknown:
+            elif setting.assumption and not setting.key and self._draft.unknown:
                 self._question(
                     name,
                     f"the file does not state it, and has keys that are not known, such as "
-                    f"`{self._unknown[0].name}`",
+                    f"`{self._draft.unknown[0].name}`",
                     [setting.value],
                 )
 
     def _question(
         self, name: str, reason: str, values: Sequence[Any], near: str = "model_type"
     ) -> None:
-        entry = self._entries.get(near, JsonEntry(None, 0, 1))
         answers = [
             f"--set model.{name}={str(value).lower() if isinstance(value, bool) else value}"
             for value in values
             if isinstance(value, (bool, int, str)) and value != ""
         ]
-        self._questions.append(
-            ImportQuestion(
-                attribute=f"model.{name}",
-                reason=reason,
-                answers=tuple(dict.fromkeys(answers)) or (f"--set model.{name}=NUMBER",),
-                start=entry.start,
-                end=entry.end,
-            )
-        )
+        found = tuple(dict.fromkeys(answers)) or (f"--set model.{name}=NUMBER",)
+        self._draft.ask(f"model.{name}", reason, found, self._option(near))
 
     # Entries
 
@@ -439,35 +420,28 @@ class Configuration:
 
     def _set(self, name: str, value: str, key: str, why: str = "") -> None:
         """Set an attribute to what a key of the file states, or to an assumed value."""
-        entry = self._entries.get(key)
-        if entry is None or why:
+        if key not in self._entries or why:
             self._assume(name, value, why or self._family.code)
-            return
-        self._settings[name] = ImportedValue(
-            name=name, value=value, key=self._prefix + key, start=entry.start, end=entry.end
-        )
+        else:
+            self._draft.set(f"model.{name}", value, self._option(key))
 
     def _assume(self, name: str, value: str, why: str) -> None:
         self._settings[name] = ImportedValue(name=name, value=value, assumption=why)
 
     def _leave(self, key: str, reason: str) -> None:
         """List a key that is not read, though it may affect cost."""
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._unknown.append(
-                ImportedKey(
-                    name=self._prefix + key, start=entry.start, end=entry.end, reason=reason
-                )
-            )
+        if key in self._entries:
+            self._draft.leave(self._option(key), reason)
 
     def _error(self, key: str, message: str, help: str = "") -> None:
         key = key.removeprefix(self._prefix)
-        entry = self._entries.get(key) or self._entries.get("model_type") or JsonEntry(None, 0, 1)
-        self._problems.append(
-            ImportProblem(
-                message=f"`{key}`: {message}", start=entry.start, end=entry.end, help=help
-            )
-        )
+        place = self._option(key if key in self._entries else "model_type")
+        self._draft.problem(place.evolve(key=key), message, help)
+
+    def _option(self, key: str) -> Option:
+        """Return a key with its place; a missing one is at the start of the file."""
+        entry = self._entries.get(key, JsonEntry(None, 0, 1))
+        return Option(name=key, key=self._prefix + key, start=entry.start, end=entry.end)
 
     def _others(self) -> tuple[list[ImportedKey], list[ImportedKey]]:
         """Return the keys that set nothing: those without effect on cost, and unknown ones."""
@@ -524,10 +498,3 @@ def _label(name: str, family: str) -> str:
     chosen = family if stem == "config" else stem
     found = re.sub(r"[^a-z0-9]+", "_", chosen.lower()).strip("_")
     return found if found[:1].isalpha() else f"model_{found}".rstrip("_")
-
-
-def problem_at(entry: JsonEntry, message: str, help: str = "") -> Translation:
-    """Return a translation that consists of one error."""
-    return Translation(
-        problems=[ImportProblem(message=message, start=entry.start, end=entry.end, help=help)]
-    )
