@@ -14,7 +14,6 @@ from parcost import (
     ImportedValue,
     Importer,
     ImportFile,
-    ImportProblem,
     Translation,
     hookimpl,
 )
@@ -144,7 +143,7 @@ def _read_part(
         name = file.name
         message = f"`{name}` is a part of a run of GPT-NeoX, without its model and its degrees"
         help = f"name all files of the run: `parcost eval MODEL.yml {name}`"
-        return Translation(problems=[ImportProblem(message=message, start=0, end=1, help=help)])
+        raise FileError(message, help=help)
     first = next(iter(entries.values()))
     read = ImportedValue(name=f"part {file.name}", value="read", start=first.start, end=first.end)
     return Translation(facts=[read])

@@ -16,11 +16,12 @@ from parcost import (
     ImportedKey,
     ImportedValue,
     Importer,
-    ImportProblem,
+    ImportFile,
     Translation,
     hookimpl,
 )
 from parcost.language.writer import provenance
+from parcost_formats.tools.file_importer import FileError, FileImporter
 from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary.collective_timings import (
     Timings,
@@ -37,7 +38,7 @@ _HEAD = 65_536  # characters that are searched for a row
 _UNITS = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 
 
-class CollectiveLog(Importer):
+class CollectiveLog(FileImporter):
     """Logs of nccl-tests."""
 
     name = TOOL
@@ -48,16 +49,17 @@ class CollectiveLog(Importer):
         """Return whether the text has a table of nccl-tests."""
         return any(mark in text for mark in _MARKS) or has_row(text[:_HEAD])
 
-    def translate(self, name: str, text: str) -> Translation:
+    def read_file(self, file: ImportFile) -> Translation:
         """Return the fabric that a log measures."""
+        name, text = file.name, file.text
         try:
             tables = read(text)
         except UnreadableError as error:
-            return Translation(problems=[ImportProblem(message=str(error), end=len(text))])
+            raise FileError(str(error), 0, len(text)) from None
         problems = [problem for one in tables for problem in _problems(one, text)]
         problems = problems or _second_tables(tables, text)
         if problems:
-            return Translation(problems=problems)
+            return Translation(problems=[one.problem() for one in problems])
         ordered = sorted(tables, key=lambda one: one.nodes > 1)
         levels = [_level(one, PurePath(name).name, text) for one in ordered]
         missing = _find_missing(ordered)
@@ -85,39 +87,39 @@ def _place(one: Timings, text: str) -> tuple[int, int]:
     return at, at + 1
 
 
-def _problems(one: Timings, text: str) -> list[ImportProblem]:
+def _problems(one: Timings, text: str) -> list[FileError]:
     """Return errors for data that a table lacks: ranks, nodes, operation."""
     start, end = _place(one, text)
     calibrate = "`parcost calibrate LOG` has options for what a log does not state"
     if one.ranks < 2:
         message = "the log does not list the ranks that took part in this table"
         help = f"{calibrate}: --ranks; or add the lines `#  Rank  0 ... on HOST device ...`"
-        return [ImportProblem(message=message, start=start, end=end, help=help)]
+        return [FileError(message, start, end, help)]
     if one.ranks % max(one.nodes, 1):
         message = f"{one.ranks} ranks do not divide over {one.nodes} nodes"
-        return [ImportProblem(message=message, start=start, end=end)]
+        return [FileError(message, start, end)]
     operations = [one.operation] if one.operation else guess(one, one.ranks)
     if len(operations) != 1:
         fit = ", ".join(f"`{name}`" for name in operations)
         why = f"the ratio of its bandwidths fits {fit}" if fit else "its bandwidths fit none"
         message = f"the log does not name its collective, and {why}"
         help = f"add the line `# Collective test starting: NAME_perf` above, or {calibrate}"
-        return [ImportProblem(message=message, start=start, end=end, help=help)]
+        return [FileError(message, start, end, help)]
     known = tuple(table(TOOL)["algorithms"])
     if operations[0] not in known:
         message = f"`{operations[0]}` is sent in chunks, whose sizes a log does not have"
         help = f"a curve is made of {', '.join(known)}; {calibrate}"
-        return [ImportProblem(message=message, start=start, end=end, help=help)]
+        return [FileError(message, start, end, help)]
     count, most = len(set(one.sizes)), table(TOOL)["limits"]["points"]
     if count > most:
         message = f"{count:,} sizes are more than the {most:,} of a curve"
-        return [ImportProblem(message=message, start=start, end=end)]
+        return [FileError(message, start, end)]
     return []
 
 
-def _second_tables(tables: Sequence[Timings], text: str) -> list[ImportProblem]:
+def _second_tables(tables: Sequence[Timings], text: str) -> list[FileError]:
     """Return errors for further tables of one level; a fabric has one within nodes, one between."""
-    problems: list[ImportProblem] = []
+    problems: list[FileError] = []
     levels: set[bool] = set()
     for one in tables:
         across = one.nodes > 1
@@ -126,7 +128,7 @@ def _second_tables(tables: Sequence[Timings], text: str) -> list[ImportProblem]:
             where = "between nodes" if across else "inside of a node"
             message = f"a second table of times {where}: a fabric has one of each"
             help = "keep one of them, or `parcost calibrate LOG --table N`"
-            problems.append(ImportProblem(message=message, start=start, end=end, help=help))
+            problems.append(FileError(message, start, end, help))
         levels.add(across)
     return problems
 

@@ -115,7 +115,7 @@ def _hosts(text: str) -> Translation:
     hosts = list(_read_hosts(text))
     if not hosts:
         message = "no switches, blocks, hosts with slots or variables of Slurm were found"
-        return Translation(problems=[ImportProblem(message=message, end=max(len(text), 1))])
+        raise FileError(message, 0, len(text))
     first = hosts[0]
     for host in hosts:
         if host.slots != first.slots:
@@ -175,8 +175,7 @@ def _environment(text: str) -> Translation:
     each_key = next((name for name in read[2:] if name in numbers), "")
     if not nodes_key or not each_key:
         lacking = f"{read[0]} and {read[2]}" if not nodes_key else f"{read[2]} or {read[3]}"
-        problem = ImportProblem(message=f"the devices of a job follow from {lacking}", end=1)
-        return Translation(problems=[problem])
+        raise FileError(f"the devices of a job follow from {lacking}")
     nodes, each = numbers[nodes_key], numbers[each_key]
     why = "" if each_key == read[2] else "a task for each device"
     _, start, end = values[each_key]
