@@ -489,6 +489,7 @@ def test_tensors_of_a_dense_layer() -> None:
         "MLP gate and up": 2 * 2 * 70 * T,
         "activated gate": 2 * 70 * T,
         "MLP activation": 2 * 70 * T,
+        "inputs of query and key norms": (4 + 2) * (30 + 10) * T,
         "what norms keep in fp32 and behind it": 5 * (4 + 2) * one,
         "residual dropout masks": 2 * one,
     }
@@ -496,6 +497,7 @@ def test_tensors_of_a_dense_layer() -> None:
     fused = layers_keep(study_of(framework="norm = fused"))
     assert fused["layer input"] == fused["MLP norm input"] == 2 * one
     assert fused["inputs of norms behind attention and MLP"] == 3 * 2 * one
+    assert fused["inputs of query and key norms"] == 2 * (30 + 10) * T
     assert "what norms keep in fp32 and behind it" not in fused
     gathered = layers_keep(study_of(framework="keeps_gathers = on"))
     assert gathered["attention input"] == gathered["MLP input"] == 2 * whole
@@ -530,7 +532,9 @@ def test_tensors_of_latent_attention() -> None:
         "layer input": 2 * OWN * 96,
         "attention input": 2 * OWN * 96,
         "compressed queries": 2 * OWN * 18,
+        "compressed queries, normed": 2 * OWN * 18,
         "compressed keys and values": 2 * OWN * 28,
+        "compressed keys and values, normed": 2 * OWN * 24,
         "queries": 2 * T * 42,
         "keys": 2 * T * 42,
         "values": 2 * T * 24,
@@ -538,7 +542,38 @@ def test_tensors_of_latent_attention() -> None:
         "softmax statistics": 4 * T * 3,
     }
     direct = layers_keep(study_of(LATENT.replace("q_lora = 18, ", "")))
-    assert set(found) - set(direct) == {"compressed queries"}
+    assert set(found) - set(direct) == {"compressed queries", "compressed queries, normed"}
+    # In fp8 the projection up keeps what it multiplies in a byte; the norm its input as it is.
+    narrow = layers_keep(study_of(LATENT, training="precision = own", extra=NARROW))
+    assert narrow["compressed queries"] == 2 * OWN * 18
+    assert narrow["compressed queries, normed"] == OWN * 18
+    # Operators of PyTorch keep fp32 inputs of the norm, and what its gain multiplies.
+    eager = layers_keep(study_of(LATENT, framework="norm = composite"))
+    assert eager["compressed queries"] == (4 + 2) * OWN * 18
+    # With the projection up only its compressed input stays.
+    again = layers_keep(study_of(LATENT, extra="recompute { up_projection = on }"))
+    assert again["compressed queries"] == 2 * OWN * 18
+    assert not {name for name in again if "normed" in name} | {"queries", "keys"} & set(again)
+
+
+def test_narrow_weights_of_latent_attention_are_its_five_projections() -> None:
+    """Every rank holds the down projections whole; a byte each way on H100."""
+    linear = {
+        "MLA query down projection": 96 * 18,
+        "MLA query up projection": 18 * 84 / 2,
+        "MLA KV down projection": 96 * 28,
+        "MLA KV up projection": 24 * 108 / 2,
+        "attention output projection": 96 * 48 / 2,
+        "MLP gate and up projection": 96 * 280 / 2,
+        "MLP down projection": 96 * 140 / 2,
+    }
+    study = study_of(
+        LATENT, training="precision = fp8_blockwise", extra="use catalog.precisions.fp8_blockwise"
+    )
+    assert {p.name: p.elements for p in study.parameters if p.in_linear_layer} == linear
+    copies = {t.name: t.bytes_ for _, t in study.contributions("memory") if "narrow" in t.name}
+    assert copies == {"narrow weights": 2 * 5 * sum(linear.values())}
+    assert "router" not in {p.name for p in study_of(MIXTURE).parameters if p.in_linear_layer}
 
 
 def test_tensors_of_a_mixture() -> None:
@@ -572,6 +607,9 @@ ACTIVATIONS = "activation of routed experts; activation of shared experts"
 COMPILED = "remakes_elementwise = on, mode = compiled"
 
 
+NORMED = "compressed queries, normed; compressed keys and values, normed"
+
+
 @pytest.mark.parametrize(
     ("model", "framework", "extra", "expected"),
     [
@@ -583,9 +621,9 @@ COMPILED = "remakes_elementwise = on, mode = compiled"
         (DENSE, "remakes_elementwise = on, mode = eager", "", ""),
         (DENSE, "remakes_elementwise = on", "kernels { mode = compiled }", "attention input; MLP input; MLP activation"),
         (DENSE, "mode = compiled", "", ""),
-        (LATENT, "", "recompute { up_projection = on }", "queries; keys; values"),
+        (LATENT, "", "recompute { up_projection = on }", f"queries; keys; values; {NORMED}"),
         (LATENT, "", "recompute { norms = on }", "attention input; MLP input"),
-        (LATENT, COMPILED, "", "attention input; MLP input; MLP activation"),
+        (LATENT, COMPILED, "", f"attention input; MLP input; MLP activation; {NORMED}"),
         (MIXTURE, "", "recompute { norms = on }", "attention input; mixture input"),
         (MIXTURE, "", "recompute { activation = on }", ACTIVATIONS),
         (

@@ -21,7 +21,7 @@ from parcost_plugins.model.elementwise import (
 )
 from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear
-from parcost_plugins.model.rank import Rank, rank_of
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.model.rulebook import RULES
 from parcost_plugins.vocabulary import (
     FusedAttention,
@@ -223,6 +223,14 @@ def memory(study: Study) -> Iterator[Memory]:
             part,
             f"s b {symbol} d e / t",
             span.rerun_none(rank.keeps(part)),
+        )
+    if rank.model.qk_norm:
+        # Of what the norms make only the rotated tensors are kept: those above.
+        yield from rank.saved_tensor(
+            "inputs of query and key norms",
+            f"s b (a + k) d {rank.normed_element_text} / t",
+            span,
+            source=KEPT,
         )
     yield from core.memory(rank)
 

@@ -39,7 +39,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     yield _shard_parameters("MLA KV down projection", rank, h * down)
     yield _shard_parameters("MLA KV up projection", rank, model.kv_lora * _keys(rank), t)
     yield _shard_parameters("attention output projection", rank, h * model.heads * model.v_dim, t)
-    yield _shard_parameters("MLA norms", rank, model.q_lora + model.kv_lora)
+    yield _shard_parameters("MLA norms", rank, model.q_lora + model.kv_lora, linear=False)
 
 
 @hookimpl
@@ -94,7 +94,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     )
     normed, norms = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
     norm = NORMS[rank.fusion.norm]
-    yield from elementwise("MLA norms", norm, normed, e, span, times=norms)
+    yield from elementwise("MLA norms", norm, normed, e, up, times=norms)
     yield from linear(
         "MLA query up projection",
         tokens,
@@ -162,13 +162,15 @@ def memory(study: Study) -> Iterator[Memory]:
         span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
     )
     divided = " / t" if rank.layout.sequence_parallel else ""
-    for name, symbol in (("compressed queries", "r"), ("compressed keys and values", "l")):
-        if name != "compressed queries" or model.q_lora:
+    kept, normed = rank.normed_element_text, up.rerun_all(rank.remakes_outputs)
+    for name, symbol, width in (
+        ("compressed queries", "r", model.q_lora),
+        ("compressed keys and values", "l", model.kv_lora),
+    ):
+        if width:  # the norm keeps its input, and the projection up what the norm makes of it
+            yield from rank.saved_tensor(name, f"s b {symbol} {kept}{divided}", span, source=KEPT)
             yield from rank.saved_tensor(
-                name,
-                f"s b {symbol} q{divided}",
-                span,
-                source=KEPT,
+                f"{name}, normed", f"s b w q{divided}", normed, {"w": (width, "")}, source=KEPT
             )
     for name, symbol in (("queries", "d"), ("keys", "d"), ("values", "v")):
         yield from rank.saved_tensor(name, f"s b a {symbol} e / t", up, source=KEPT)
@@ -190,12 +192,16 @@ def _keys(rank: Rank) -> Real:
     return rank.model.heads * (rank.model.nope_dim + rank.model.v_dim)
 
 
-def _shard_parameters(name: str, rank: Rank, total: Real, shards: Real | None = None) -> Parameters:
+def _shard_parameters(
+    name: str, rank: Rank, total: Real, shards: Real | None = None, *, linear: bool = True
+) -> Parameters:
     return Parameters(
         name=name,
         elements=total if shards is None else total / shards,
         total=total,
         count=rank.layers,
         replicated=shards is None,
+        linear=linear,
+        matrices=float(linear),
         source=SPLIT if shards is not None else MLA,
     )

@@ -226,6 +226,15 @@ class Rank:
         return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
 
     @property
+    def normed_element_text(self) -> str:
+        """The formula of what a norm within attention keeps of an element of its input, in symbols.
+
+        A norm in operators of PyTorch keeps its input in fp32, and what its gain multiplies.
+        """
+        composite = self.fusion.norm == "composite" and not self.remakes_outputs
+        return "(4 + e)" if composite else "e"
+
+    @property
     def gathered_elements_text(self) -> str:
         """The formula of the saved input elements of a column-parallel layer, in symbols."""
         return "s b h" if self.training.framework.keeps_gathers else self.residual_text

@@ -175,7 +175,8 @@ class Parameters(ParameterGroup):
 
         A recipe may keep these in low precision.
         """
-        return self.place == "layer" and not (self.replicated or self.adapter)
+        held = self.place == "layer" and not self.adapter
+        return held and (self.linear or not self.replicated)
 
 
 @record(kw_only=True, eq=False)
