@@ -491,3 +491,23 @@ def test_what_a_job_lacks_is_named_with_what_to_do(
     found = " ".join(done.err.split())
     assert message in found
     assert help in found
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes", "named"),
+    [
+        ("export NCCL_P2P_DISABLE=1", 1, "NCCL_P2P_DISABLE: messages within a node go through"),
+        ('  "NCCL_P2P_DISABLE": "1",', 2, "NCCL_P2P_DISABLE: messages within a node go through"),
+        ("export NCCL_IB_DISABLE=1", 2, "NCCL_IB_DISABLE: messages between nodes go over TCP"),
+        ("export NCCL_IB_DISABLE=1", 1, ""),
+        ("# export NCCL_P2P_DISABLE=1", 1, ""),
+        ("export NCCL_P2P_DISABLE=0", 1, ""),
+    ],
+)
+def test_variables_of_nccl_that_close_a_way_are_listed(
+    run_command: Run, line: str, nodes: int, named: str
+) -> None:
+    text = f"#!/bin/bash\necho '\n{line}\n'\n{TRAINING.replace('$SLURM_NNODES', str(nodes))}"
+    done = run_command("import", "go.sh", files={"go.sh": text})
+    assert done.code == 0, done.err
+    assert (named in done.err) if named else "NCCL" not in done.err

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from attrs import evolve
+
+from parcost import ImportFile, Translation
 from parcost_formats.tools.file_importer import FileImporter
+from parcost_formats.tools.network_variables import list_network_variables
 
 NEEDS: Mapping[str, str] = {
     "cluster.device": "--use catalog.devices.h100_sxm",
@@ -38,6 +42,12 @@ class IncompleteJobImporter(FileImporter):
     """An importer of files that do not describe the machine."""
 
     needs = NEEDS
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the blocks of a file, with variables of its script that change the network."""
+        found = super().read(file)
+        keys = [*list_network_variables(file.name, file.text, found)]
+        return evolve(found, missing=[*found.missing, *keys]) if keys else found
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:
         """Return the option for an attribute; the fabric follows from the device of the job.
