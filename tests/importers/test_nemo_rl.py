@@ -47,11 +47,11 @@ cluster: {gpus_per_node: 8, num_nodes: 4}
     ("old", "new", "accumulate"),
     [
         ("batch_size: 64", "batch_size: 64", "whole"),
-        ("tensor_parallel_size: 2", "defer_fsdp_grad_sync: false", None),
+        ("tensor_parallel_size: 2", "defer_fsdp_grad_sync: false", "shard"),
     ],
 )
 def test_gradients_of_nemo_rl_wait_for_the_last_micro_batch(
-    old: str, new: str, accumulate: str | None
+    old: str, new: str, accumulate: str
 ) -> None:
     importer = importer_of("nemo_rl")
     found = importer.read(ImportFile("sft.yaml", RL_SFT.replace(old, new, 1)))

@@ -111,6 +111,27 @@ def test_chunks_without_overlap_reduce_after_the_last_pass_of_their_device() -> 
             assert sum(line.times * line.term.bytes_ for line in lines) == size
 
 
+def test_trainer_keeps_whole_gradients_up_to_the_last_micro_batch() -> None:
+    """Rank 16 on seven matrices of 32 layers: 41,943,040 trained parameters, in fp32."""
+    text = """
+use catalog.devices.a100_sxm_40g
+use catalog.fabrics.dgx_a100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16_fsdp
+use catalog.frameworks.transformers
+cluster { devices = 4 }
+layout { zero = 3 }
+adapters { rank = 16 }
+training { sequence = 2048, global_batch = 32 sequences, recompute = full }
+"""
+    (scenario,) = parcost.load_text(text)
+    outcome = scenario.studies()[0].evaluate()
+    held = {line.name: line.bytes_ for line in outcome.memory_lines}
+    assert held["gradients"] == 4 * 41_943_040
+    sent = [x for x in outcome.ledger if x.name == "gradient reduce-scatter"]
+    assert sum(line.times * line.term.bytes_ for line in sent) == 4 * 41_943_040  # once
+
+
 def sections(study: Study, outcome: Outcome) -> dict[str, Any]:
     asked = study.plugins.ask("sections", study=study, outcome=outcome, brief=False)
     found = {section.title: section for _, section in asked}

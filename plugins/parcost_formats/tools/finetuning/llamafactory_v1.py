@@ -68,6 +68,7 @@ def _read_fsdp(keys: TrainerKeys) -> None:
     """Read the sharding of FSDP2, over weights in the type of the checkpoint."""
     found, version = keys.found, keys.rules["version"]
     found.use("frameworks.transformers", _ENGINE)
+    found.assume("sharding", "accumulate", "shard", f"{version}: every micro-batch reduces")
     key = f"{_DIST}reshard_after_forward"
     reshard = found.switch(key)
     if reshard is None:

@@ -198,7 +198,10 @@ def _read_dtensor(found: SettingCollector) -> None:
 
 def _read_reduction(found: SettingCollector) -> None:
     """Read whether gradients are reduced in the last of several micro-batches alone."""
-    if found.switch(f"{_DTENSOR}defer_fsdp_grad_sync") is not False:
+    key = f"{_DTENSOR}defer_fsdp_grad_sync"
+    if found.switch(key) is False:
+        found.set("sharding", "accumulate", "shard", key)
+    else:
         why = f"{_VERSION}: defer_fsdp_grad_sync keeps whole gradients up to the last micro-batch"
         found.assume("sharding", "accumulate", "whole", why)
 

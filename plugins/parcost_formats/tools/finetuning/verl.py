@@ -117,6 +117,7 @@ def _read_engine(found: SettingCollector) -> None:
             found.problem(key, f"the engine {kind} of verl is not read", "fsdp is")
     found.use("frameworks.transformers", why=f"{_ENGINE}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
+    found.assume("sharding", "accumulate", "shard", f"{_ENGINE}: every micro-batch reduces")
     _read_ulysses(found, _ULYSSES)
     ranks = found.value("engine.fsdp_size", -1)
     if ranks != -1 and (count := found.whole("engine.fsdp_size")) is not None:
@@ -140,6 +141,7 @@ def _read_layout(found: SettingCollector) -> None:
     """Read the sharding of FSDP, its ranks, and its data types."""
     found.use("frameworks.transformers", why=f"{_VERSION}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
+    found.assume("sharding", "accumulate", "shard", f"{_VERSION}: every micro-batch reduces")
     _read_ulysses(found, "ulysses_sequence_parallel_size")
     _read_types(found, _MODEL_TYPE[False])
     key, also = (f"model.fsdp_config.{one}" for one in ("cpu_offload", "offload_params"))
