@@ -80,6 +80,12 @@ def test_a_terminal_shows_the_lines_of_the_plain_page(table: Table, width: int) 
     assert bare == text.draw(items, Paper(width=width, unicode=True))
 
 
+def test_a_long_title_is_wrapped() -> None:
+    title = "a.par -> a.par with layout.tp = 2, layout.pp = 4"  # 48 columns
+    drawn = text.draw([Heading(title, 1)], Paper(width=40)).splitlines()
+    assert drawn == ["a.par -> a.par with layout.tp = 2,", "  layout.pp = 4", "=" * 40, ""]
+
+
 def test_a_blank_cell_with_less_room_than_its_indent_ends() -> None:
     table = Table([Column("", flexible=True), Column("b")], [Row((" ", "x" * 20), indent=3)])
     assert text.draw([table], Paper(width=1)).split() == ["b", "-" * 22, "x" * 20]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 import parcost
@@ -214,6 +217,18 @@ def test_a_device_written_by_hand_is_named_with_what_it_lacks() -> None:
     assert lacks.labels[0].span.text.startswith("device")
 
 
+def test_a_block_that_a_device_names_is_proposed(run_command: Callable[..., Any]) -> None:
+    """The device of the catalogue names the fabric of its nodes, which the study lacks."""
+    text = (
+        "use catalog.devices.rtx_a6000\nuse catalog.models.llama3_8b\n"
+        "use catalog.precisions.bf16\ncluster { devices = 1 }\n"
+        "training { sequence = 2048, micro_batch = 1, global_batch = 16 sequences }\n"
+    )
+    done = run_command("check", "job.par", job=text)
+    assert done.code == 2
+    assert "`use catalog.fabrics.pcie4_roce_200g` is usual for `rtx_a6000`" in done.out
+
+
 OPTION = (
     "the framework needs an option for this cut, as `parcost export` writes it; "
     "write `schedule.assignment = short_ends` or `schedule.stages` to confirm it"
@@ -231,7 +246,7 @@ OPTION = (
         (
             {"layout": "layout { pp = 4, zero = 1 }\nschedule { chunks = 2 }"},
             "chunks = 2",
-            "`schedule.kind = interleaved` supports them",
+            "take `schedule.chunks = 1` or `schedule.kind = interleaved`",
         ),
         (
             {"layout": "layout { pp = 2, zero = 1 }\nschedule { stages = [16, 15] }"},

@@ -263,3 +263,15 @@ def test_serving_has_a_price_and_no_energy() -> None:
     assert rules(CARD + SERVING + "price { device_hour = 2 USD/h }") == set()
     assert rules(CARD + SERVING + "energy { power = 700 W }") == {"energy-unused"}
     assert rules("price { device_hour = 2 USD/h }") == {"price-unused"}
+
+
+@pytest.mark.parametrize(("adapters", "warns"), [("", True), ("adapters { rank = 16 }\n", False)])
+def test_adapters_train_on_few_tokens(adapters: str, warns: bool) -> None:
+    """10 M tokens of 8 G parameters are 0.001 each: less than any run from scratch, not than LoRA."""
+    text = (
+        "use catalog.systems.dgx_h100\nuse catalog.models.llama3_8b\nuse catalog.precisions.bf16\n"
+        "layout { tp = 8, zero = 1, sequence_parallel = on }\n"
+        "training { sequence = 2048, micro_batch = 1, global_batch = 16 sequences }\n"
+        "run { tokens = 10 M }\n"
+    )
+    assert ("implausible-tokens-per-parameter" in rules(text + adapters)) is warns

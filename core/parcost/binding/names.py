@@ -175,6 +175,7 @@ class NameResolver:
         if first == target and len(node.parts) == 1:
             message = f"the study has no `{target}`"
             hint = f"write `{target} NAME {{ ... }}`, or import one from the catalogue"
+            hint += self._usual_entry(target)
             if known:
                 message = f"the study has {len(known)} blocks `{target}`: which one?"
                 hint = " or ".join(f"`{scope.name.rsplit('.')[-1]} = {k}`" for k in known[:4])
@@ -190,6 +191,17 @@ class NameResolver:
             span = scope.definition.header.kind.span
         id = "unknown-name" if first != target or len(node.parts) > 1 else "missing-block"
         raise error_at(id, message, span, help=hint)
+
+    def _usual_entry(self, target: str) -> str:
+        """Return the entry of kind *target* that another block of the study names, as a hint."""
+        entries = self.binder.loader.entries_of(target)
+        for definition in self.binder.definitions.table.values():
+            attribute, _ = definition.attributes.get(target, (None, None))
+            if attribute is not None and isinstance(attribute.value, s.Path):
+                path = entries.get(attribute.value.text)
+                if path is not None:
+                    return f": `use {path}` is usual for `{definition.called}`"
+        return ""
 
     def block_of_kind(
         self, word: str, target: str, module: Module, node: s.Path

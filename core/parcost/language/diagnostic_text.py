@@ -16,6 +16,7 @@ from parcost.language.text import Source
 from parcost.records import frozen
 
 WIDEST = 120  # characters of a line that are shown
+_LONGEST_LABEL = 60  # that stands beside the line; others are notes, which are wrapped
 _TAB = "    "
 _CUT = "..."
 _COLOURS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m"}
@@ -43,7 +44,8 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
         arrow = paint("-->" if here[0].subject else ":::", _BLUE)
         out.append(f"{gutter}{arrow} {escape_line(source.name)}:{here[0].line}:{here[0].column}")
         out += [bar, *_snippet(here, gutter, hue, paint)]
-    notes = [f"note: {escape_line(note)}" for note in diagnostic.all_notes]
+    long = [mark.note for mark in marks if mark.note]
+    notes = [f"note: {note}" for note in (*long, *map(escape_line, diagnostic.all_notes))]
     if diagnostic.help:
         notes.append(f"help: {escape_line(diagnostic.help)}")
     if notes and marks:
@@ -61,6 +63,7 @@ class _Mark:
     column: int
     length: int
     text: str
+    note: str
     subject: bool
 
 
@@ -69,7 +72,9 @@ def _mark(label: Label, subject: bool) -> _Mark:
     line, column = source.position(start)
     rest = len(source.line(line)) - column + 1
     length = max(min(label.span.end - start, rest), 1)
-    return _Mark(source, line, column, length, escape_line(label.text), subject)
+    text = escape_line(label.text)
+    beside, note = (text, "") if len(text) <= _LONGEST_LABEL else ("", text)
+    return _Mark(source, line, column, length, beside, note, subject)
 
 
 def _snippet(marks: list[_Mark], gutter: str, hue: str, paint: _Paint) -> Iterator[str]:

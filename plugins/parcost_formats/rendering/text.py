@@ -92,7 +92,8 @@ def _heading(heading: Heading, paper: Paper) -> Iterator[tuple[str, Style]]:
     elif heading.aside and len(heading.aside) + _GAP <= room:
         yield heading.text + heading.aside.rjust(room), "strong"
     else:
-        yield from ((text, "strong") for text in (heading.text, heading.aside) if text)
+        for text in (heading.text, heading.aside):
+            yield from ((line, "strong") for line in _wrap_words(text, paper, "", _MARGIN))
     if heading.level == 1:
         yield ("━" if paper.unicode else "=") * paper.width, "faint"
     if heading.level < 3:
@@ -105,11 +106,16 @@ def _wrap(line: Line, paper: Paper) -> list[str]:
     margin = _MARGIN + " " * line.indent
     if line.verbatim:
         return [margin + part for part in _fold(line.text, paper.width - len(margin) - 2)]
+    return _wrap_words(line.text, paper, margin, margin)
+
+
+def _wrap_words(text: str, paper: Paper, margin: str, below: str) -> list[str]:
+    """Return the lines of a text; *margin* is before the first line, *below* before the others."""
     return wrap(
-        line.text,
+        text,
         max(paper.width, 2 * _NARROWEST),
         initial_indent=margin,
-        subsequent_indent=margin,
+        subsequent_indent=below,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -11,6 +11,7 @@ from parcost_plugins.operations.checkpoint import checkpoint_cost
 from parcost_plugins.operations.goodput import failing_devices, job_mtbf, rhythm
 from parcost_plugins.operations.rulebook import RULES
 from parcost_plugins.vocabulary import (
+    Adapters,
     Checkpoint,
     Cluster,
     Data,
@@ -61,7 +62,7 @@ def _plausibility(study: Study) -> Iterator[Check]:
             scale=1e12,
             remedy="write for example `15 T tokens`",
         )
-        if study.all(Training) and study.parameters:
+        if study.all(Training) and study.parameters and not study.all(Adapters):
             yield from plausibility(
                 study,
                 "tokens_per_parameter",

@@ -410,15 +410,20 @@ def _written_attribute(study: Study) -> str:
 
 
 def _other_schedules(study: Study, micro_batches: int) -> str:
-    """Return the schedules that support these stages, as a help line."""
+    """Return the chunks or the schedules with which the stages run, as a help line."""
     cut, offered = study.pipeline, study.plugins.offers("schedules")
     shape = PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
     found = [
+        f"`schedule.chunks = {chunks}`"
+        for chunks in (1, 2)
+        if not study.schedule.limits(evolve(shape, chunks=chunks))
+    ]
+    found += [
         f"`schedule.kind = {kind}`"
         for kind in usual_schedules(study)
         if not offered[kind][1].limits(shape)
     ]
-    return f"{' or '.join(found)} supports them" if found else ""
+    return f"take {' or '.join(found)}" if found else ""
 
 
 def _micro_batch_counts(micro_batches: Real) -> list[int]:

@@ -26,7 +26,7 @@ def rules(study: Study) -> Iterator[Check]:
     enough = whole & (batch >= step)
     divides = enough & (batch % step == 0)
     below, above = multiples(step, batch)
-    fewer, more = multiples(training.sequence, batch * training.sequence)
+    fewer, more = multiples(where(dp % 1 == 0, step, 1.0), batch)
     inputs = {"batch": batch, "micro": micro, "dp": dp, "step": step}
     yield from _decimal_sequence(study)
     yield RULES.check(
