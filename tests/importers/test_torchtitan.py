@@ -1177,3 +1177,11 @@ def test_a_command_without_its_file_is_refused(run_command: Run) -> None:
     script = LAUNCH.format("train.py --job.config_file $HERE/a.toml")
     done = run_command("import", "go.sh", files={"go.sh": script})
     assert "`$HERE/a.toml` has the other keys" in done.err
+
+
+def test_the_type_of_states_of_a_fork_decides_the_precision(run_command: Run) -> None:
+    """Stated types of the parameters do not have it."""
+    text = TOML + '[optimizer]\nname = "AdamW"\nstate_dtype = "bfloat16"\n'
+    text = text.replace("[training]\n", '[training]\ndtype = "bfloat16"\n')
+    done = run_command("import", "run.toml", files={"run.toml": text})
+    assert "`precision` is not known: `optimizer.state_dtype`" in " ".join(done.err.split())
