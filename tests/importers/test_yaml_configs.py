@@ -1021,6 +1021,8 @@ def test_a_class_without_sizes_has_the_defaults_of_its_family() -> None:
     llama = recipe_with("LlamaConfig", "num_layers=4, vocab_size=99")
     assert (settings(llama)["model.gated"], settings(llama)["model.vocabulary"]) == ("on", "99")
     assert not llama.missing
+    sized = recipe_with("Nemotron3Config4B", "num_layers=4, vocab_size=99")
+    assert [one.attribute for one in sized.questions] == ["model"]
     strange = recipe_with("WarpConfig", "num_layers=4, vocab_size=99")
     assert [one.attribute for one in strange.questions] == ["model"]
 

@@ -44,6 +44,9 @@ _ANSWERS = {
     "training.global_batch": "--set 'training.global_batch=512 sequences'",
     "training.recompute": "--set training.recompute=none",
 }
+_CLASS_KEYS = ("model.config._target_", "config._target_", "model._target_")
+_SIZED = re.compile(r"\d[BM](?:_|$)")  # a class of NeMo 2 with the sizes of a model
+_SHAPE = ("num_layers", "hidden_size", "num_attention_heads")
 _CLASSES = re.compile(r"_target_: ['\"]?nemo\.")
 _LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
 _TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
@@ -317,14 +320,16 @@ class _NeMoReader:
     def _family(self, block: str) -> None:
         """Set the defaults of a model class for missing keys; ask about unknown classes."""
         found, families = self._found, self._table["families"]
-        keys = ("model.config._target_", "config._target_", "model._target_")
-        key = next((one for one in keys if one in found), "")
+        key = next((one for one in _CLASS_KEYS if one in found), "")
         kind = str(found.value(key, "")).rpartition(".")[2]
         start = max((one for one in families if kind.startswith(one)), key=len, default="")
         if not start:
             reason = f"the defaults of `{kind}` are not known"
             found.ask("model", reason, [_ANSWERS["model"], "--use config.json"], key)
             return
+        if _SIZED.search(kind) and any(self._key(name, _MODELS) is None for name in _SHAPE):
+            reason = f"`{kind}` has sizes that the file leaves out, and is not in parcost's table"
+            found.ask("model", reason, ["--use config.json", _ANSWERS["model"]], key)
         for name, value in families[start].items():
             why = f"NeMo 2.5: {kind}"
             if name == "dropout":
@@ -355,7 +360,7 @@ class _NeMoReader:
 
     def _class_of_model(self) -> str | None:
         """Import the catalogue model of a class, and return its entry."""
-        for key in ("model.config._target_", "config._target_", "model._target_"):
+        for key in _CLASS_KEYS:
             name = str(self._found.value(key, "")).rpartition(".")[2]
             entry = self._table["classes"].get(name)
             if entry is not None:

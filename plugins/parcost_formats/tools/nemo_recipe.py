@@ -282,6 +282,8 @@ class _NeMoLibrary(CodeLibrary):
             start, end = self._python.place(node)
             why = f"`{name}` changes the recipe, and `{module}.py` is not beside this file"
             raise PythonTextError(why, start, end, "put that file beside it, or state its changes")
+        if not name:  # a method of a value
+            return UnreadValue("it is code, which parcost does not run")
         return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
 
     def _follow_file(
