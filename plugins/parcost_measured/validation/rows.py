@@ -293,7 +293,8 @@ def _objects(lines: Iterable[str]) -> Iterator[tuple[int, Any, str]]:
             yield number, json.loads(line, parse_constant=_refuse), ""
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            yield number, None, f"the line is not JSON: {reason}"
+            what = "row" if line.lstrip().startswith("{") else "line"
+            yield number, None, f"the {what} is not JSON: {reason}"
 
 
 def _refuse(text: str) -> float:
