@@ -53,6 +53,9 @@ _FRAMEWORK = 'framework own {{ version = "1"\n{} }}\ntraining {{ framework = own
 #: A model with sinks, in context parallelism.
 _SINKS = "model small { sinks = on }\nlayout { tp = 1, cp = 2, sequence_parallel = off }"
 
+#: A window that hides all but some tokens, over ranks that share the sequence.
+_WINDOWS = "model small { window = 128 }\nlayout { tp = 1, cp = 2, sequence_parallel = off }"
+
 #: Heads that are not a multiple of 16 bytes, in products of their own.
 _ODD_HEADS = "kernels { attention = unfused }\nmodel small { head_dim = 108 }"
 
@@ -173,6 +176,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "dense",
         _FRAMEWORK.format("") + _SINKS,
         _FRAMEWORK.format("sink_context = ulysses") + _SINKS,
+    ),
+    "framework.window_context": (
+        "dense",
+        _FRAMEWORK.format("") + _WINDOWS,
+        _FRAMEWORK.format("window_context = all_gather") + _WINDOWS,
     ),
     "cluster.fabric": (
         "dense",

@@ -629,3 +629,40 @@ def test_ranks_beyond_the_kv_heads_pass_copies_on(tp: int, heads: int) -> None:
     found = [term.bytes_ for (_, pass_), term in work(of).items() if pass_ == "F"]
     # keys and values of 128 elements of 2 B, of half of the sequence
     assert set(found) == {S / 2 * heads * 2 * 128 * 2}
+
+
+def test_megatron_gathers_keys_and_values_of_windows() -> None:
+    """Gemma 3 27B: 8 of 16 KV heads of 128 on a rank, K and V of 32,768 tokens in 2 B."""
+    text = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.gemma3_27b_text
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+use catalog.frameworks.megatron_core
+cluster { devices = 8 }
+layout { tp = 2, cp = 4, sequence_parallel = on }
+training { model = MODEL, sequence = 32768, global_batch = 1 sequences, recompute = full }
+"""
+    buffer = 2 * 32_768 * 8 * 128 * 2
+    (scenario,) = parcost.load_text(text.replace("MODEL", "gemma3_27b_text"))
+    study = scenario.studies()[0]
+    assert study.legal()
+    figures = {
+        f.name: f.value
+        for _, f in study.plugins.ask("details", study=study, outcome=study.evaluate())
+    }
+    assert figures["cp_volume_per_layer_forward"] == buffer * 3 / 4  # three quarters arrive
+    assert figures["cp_volume_per_layer_backward"] == 2 * buffer * 3 / 4
+    names = {term.name for _, term in study.contributions("terms")}
+    assert "KV all-gather" in names
+    assert "KV ring" not in names
+    (ring,) = scenario.replace({"context.algorithm": "ring"}).studies()
+    failed = {
+        c.id
+        for _, c in ring.contributions("checks")
+        if not np.all(c.holds) and c.severity == "error"
+    }
+    assert failed == {"context-with-windows"}
+    (plain,) = parcost.load_text(text.replace("MODEL", "llama3_8b"))
+    assert "KV ring" in {term.name for _, term in plain.studies()[0].contributions("terms")}

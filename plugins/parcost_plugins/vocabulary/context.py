@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import BYTES, Real, block, integer, quantity, switch, word
-from parcost.numeric import all_of, minimum, where
+from parcost.numeric import all_of, any_of, minimum, where
 from parcost_plugins.vocabulary.attention_reach import blocks_met
 from parcost_plugins.vocabulary.framework import CONTEXTS
 from parcost_plugins.vocabulary.layout import Layout
@@ -74,13 +74,21 @@ class Context:
 
 def algorithm(study: Study) -> str:
     """Return the algorithm of context parallelism, from the spec or from the framework."""
-    return study[Context].algorithm or sink_algorithm(study) or study[Training].framework.context
+    chosen = study[Context].algorithm or sink_algorithm(study) or window_algorithm(study)
+    return chosen or study[Training].framework.context
 
 
 def sink_algorithm(study: Study) -> str | None:
     """Return the only algorithm of the framework for attention with sinks; None for any."""
     training = study[Training]
     return training.framework.sink_context if training.model.sinks else None
+
+
+def window_algorithm(study: Study) -> str | None:
+    """Return the default of a framework that passes no blocks round under windows, else None."""
+    training = study[Training]
+    windows = any_of(training.model.window > 0) and not training.model.chunked
+    return training.framework.window_context if windows else None
 
 
 def sequence_parts(study: Study, cp: Real) -> Real:

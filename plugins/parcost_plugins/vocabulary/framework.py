@@ -556,6 +556,14 @@ class Framework:
         default=None,
         doc="the algorithm of models with `sinks`, if it has one alone for them",
     )
+    window_context: str | None = word(
+        *CONTEXTS,
+        default=None,
+        doc=(
+            "default of `context.algorithm` for models with a `window`, if their keys and values "
+            "are not passed round in blocks"
+        ),
+    )
     misaligned_heads: str = word(
         *MISALIGNED_HEADS,
         default="tensor",

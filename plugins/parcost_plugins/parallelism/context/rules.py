@@ -15,6 +15,7 @@ from parcost_plugins.vocabulary.context import (
     sequence_parts,
     sequence_step,
     sink_algorithm,
+    window_algorithm,
 )
 from parcost_plugins.vocabulary.neighbours import (
     divisors,
@@ -75,6 +76,14 @@ def splits(study: Study) -> Iterator[Check]:
         (found.cp == 1) | (only in (None, found.kind)),
         "context.algorithm",
         only=only or "",
+        kind=found.kind,
+    )
+    instead = window_algorithm(study)
+    yield RULES.check(
+        "context-with-windows",
+        (found.cp == 1) | (instead is None or found.kind not in ("ring", "hybrid")),
+        "context.algorithm",
+        instead=instead or "",
         kind=found.kind,
     )
     if found.kind == "hybrid":
