@@ -442,7 +442,7 @@ def test_a_file_without_a_job_is_refused_with_the_option_that_adds_it(run_comman
 def test_a_log_may_be_longer_than_a_job(run_command: Run) -> None:
     step = "iteration {}/ 10 | elapsed time per iteration (ms): 400.0 | global batch size: 64 |\n"
     log = "".join(step.format(number) for number in range(1, 10))
-    text = log + "# of another program\n" * 2**18
+    text = log + ("# of another program" * 53 + "\n") * 2**12
     files = {"run.log": text, "run.yaml": text}
     assert len(text) > 2**22
     done = run_command("import", "run.log", files=files)

@@ -119,6 +119,8 @@ class _MatrixReader:
 
     def read_header(self, line: str, at: int) -> None:
         """Read the names of the columns, where *line* has them."""
+        if "GPU0" not in line:  # of a log, nearly all
+            return
         words = list(_words(line, at))
         names = [word.text for word in words if _NAME.match(word.text)]
         if not names or names[0] != "GPU0":

@@ -26,6 +26,7 @@ from parcost_measured.validation.hardware import ENTRIES
 from parcost_plugins.vocabulary.anchor import write_settings
 
 _LINE = re.compile(r"[^\r\n]+")
+_CONTENT = re.compile(r"\d|\.{3}")  # of every line that says something: a number, or an argument
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _ARGUMENT = re.compile(r"(?:^|[\s:])([a-z][a-z0-9_]+) \.{3,} (\S+)\s*$")
 _RANK = re.compile(r"\[(?:default|rank)(\d+)\]:")  # of torchrun and torchtitan
@@ -134,11 +135,13 @@ def read_log(label: str, name: str, text: str) -> Translation:
 
 
 def _lines(text: str) -> Iterator[LogLine]:
-    """Yield the lines of a text; each redraw of a progress bar is a line."""
+    """Yield the lines of a text that may say something; each redraw of a progress bar is one."""
     number, at = 1, 0
     for match in _LINE.finditer(text):
         number += text.count("\n", at, match.start())
         at = match.start()
+        if not _CONTENT.search(match.group()):
+            continue
         plain = _COLOR.sub("", match.group()[:_LONGEST])
         yield LogLine(number=number, text=plain, start=match.start(), end=match.end())
 
