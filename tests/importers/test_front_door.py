@@ -455,6 +455,12 @@ def test_a_log_may_be_longer_than_a_job(run_command: Run) -> None:
     ("name", "text", "message", "help"),
     [
         (
+            "own.py",
+            "from EasyDel import TrainArguments\n",
+            "`own.py` is a program, and no recipe of a tool that parcost reads",
+            "name the script that starts it or the file of its settings, or evaluate the `config",
+        ),
+        (
             "run.sh",
             (
                 "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --num-layers 2 "
@@ -511,3 +517,15 @@ def test_variables_of_nccl_that_close_a_way_are_listed(
     done = run_command("import", "go.sh", files={"go.sh": text})
     assert done.code == 0, done.err
     assert (named in done.err) if named else "NCCL" not in done.err
+
+
+def test_an_error_in_a_file_of_an_engine_has_its_name(run_command: Run) -> None:
+    """Its place is the key that names the file: the script has no other."""
+    script = (
+        "deepspeed --num_gpus 8 train.py --model_name_or_path m --deepspeed zero/ds.json "
+        "--per_device_train_batch_size 2 --bf16 True --gradient_checkpointing True\n"
+    )
+    settings = '{"zero_optimization": {"stage": 3, "overlap_comm": "maybe"}}\n'
+    done = run_command("import", "go.sh", files={"go.sh": script, "zero/ds.json": settings})
+    message = "`zero/ds.json`: `zero_optimization.overlap_comm`: true or false is expected"
+    assert message in " ".join(done.err.split())

@@ -23,6 +23,7 @@ _TABLE = table("unread_tools")
 _ENDINGS = (".yaml", ".yml", ".json")
 _CONFIGURATIONS = (".toml", *_ENDINGS)
 _FOLDER = re.compile(r"\$(?:PWD|\{PWD\})/")  # of the launch
+_PROGRAMS = (".py", ".ipynb")
 _RANKS = {
     "torchrun",
     "accelerate",
@@ -79,7 +80,11 @@ class UnreadTools(Importer):
         return [ImportFile(path, text) for path, text in texts.items()]
 
     def explain(self, file: ImportFile) -> ImportProblem | None:
-        """Return an error with the program that a script starts, which is of no tool."""
+        """Return an error with the program that a script starts, or is, which is of no tool."""
+        if file.name.endswith(_PROGRAMS):
+            message = f"`{file.name}` is a program, and no recipe of a tool that parcost reads"
+            help = f"name the script that starts it or the file of its settings, or {BY_HAND}"
+            return ImportProblem(message=message, start=0, end=1, help=help)
         if not _is_script(file):
             return None
         try:

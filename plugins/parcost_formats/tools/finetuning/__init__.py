@@ -102,7 +102,7 @@ class TuningTool(IncompleteJobImporter):
         reader = _READERS[self.name]
         if reader is None:
             raise reject_trainer(job, self.title)
-        return _mark_assumed(reader(file, job), job.assumed)
+        return _name_files(_mark_assumed(reader(file, job), job.assumed), job.entries)
 
     def _with_strange_keys(self, job: JobKeys) -> JobKeys:
         """Return the job with unread keys that the tool does not have among its entries.
@@ -139,6 +139,23 @@ class TuningTool(IncompleteJobImporter):
     def _list_ignored(self) -> Sequence[str]:
         found: Sequence[str] = self._table.get("ignored", {}).get("keys", ())
         return found
+
+
+def _name_files(found: Translation, entries: Mapping[str, JsonEntry]) -> Translation:
+    """Add to errors in a file of an engine, whose place is the key that names it, the file."""
+    files = {
+        (one.start, one.end): (key, one.value)
+        for key, one in entries.items()
+        if isinstance(one.value, str) and one.value.endswith(CONFIGURATIONS)
+    }
+    problems = [
+        evolve(one, message=f"`{files[one.start, one.end][1]}`: {one.message}")
+        if (one.start, one.end) in files
+        and not any(f"`{shown}`" in one.message for shown in files[one.start, one.end])
+        else one
+        for one in found.problems
+    ]
+    return evolve(found, problems=problems) if problems else found
 
 
 def _mark_assumed(found: Translation, assumed: Mapping[str, str]) -> Translation:
