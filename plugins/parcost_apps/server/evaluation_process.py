@@ -95,7 +95,7 @@ class EvaluationProcess:
         self._is_stopped = True
         connection = self._connection
         if connection is not None:
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):  # the process has ended, and its search
                 connection.send(_STOP)
 
     def end(self) -> None:
@@ -150,7 +150,7 @@ def serve_tasks(connection: Connection, subject: Subject) -> None:
             last = monotonic()
             send(_PROGRESS, text)
 
-    with suppress(EOFError, OSError):
+    with suppress(EOFError, OSError):  # the server has ended
         study = attempt(subject.path, lambda: LiveStudy.from_subject(subject))
         send(_READY, "")
         while True:

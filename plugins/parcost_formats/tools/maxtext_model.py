@@ -46,7 +46,7 @@ def read_name(
         return None
     for place in (f"models/{name}.yml", f"{name}.yml"):
         text = neighbor(place)
-        with suppress(FileError):  # one that is not read is no file of a model
+        with suppress(FileError):  # a file that cannot be read describes no model
             if text is not None:
                 return _of_file(found, read_mapping(text), place)
     for start, lacks in _TABLE["lacking_names"].items():

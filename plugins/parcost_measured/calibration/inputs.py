@@ -171,7 +171,7 @@ def _product(row: Mapping[str, str]) -> Mapping[str, Any]:
     """Return a row with its matrix product in one field; TFLOPS become microseconds."""
     found: dict[str, Any] = {name: text for name, text in row.items() if text}
     for name in ("m", "n", "k", "count", "time_us", "tflops"):
-        with suppress(KeyError, ValueError):
+        with suppress(KeyError, ValueError):  # the checks of a row name what is no number
             found[name] = float(found[name])
     sizes = [found.pop(name, None) for name in ("m", "n", "k")]
     found["products"] = [[*sizes, found.pop("count", 1.0)]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
@@ -819,10 +820,8 @@ def _builtin(name: str, arguments: Sequence[Any]) -> Any:
     elif name == "isinstance" and isinstance(first, str) and len(arguments) > 1:
         return not isinstance(arguments[1], DottedName) or arguments[1].name == "str"
     elif name in ("bool", "int", "float", "str") and isinstance(first, (bool, int, float, str)):
-        try:
+        with suppress(ValueError):  # a word is no number: the value stays unknown
             return {"bool": bool, "int": int, "float": float, "str": str}[name](first)
-        except ValueError:
-            pass
     elif name == "len" and isinstance(first, list):
         return len(first)
     elif name == "list" and isinstance(first, list):

@@ -182,7 +182,7 @@ class _ConfigurationReader:
         for parameter, value in given.items():
             if dotted_name(value) in self._made:
                 self._made.add(parameter)
-            with suppress(UnreadError):
+            with suppress(UnreadError):  # the name has no value then
                 self._names[parameter] = static_value(value, outside)
         self._visited.append(function.name)
         self._body(function.body, uncertain=uncertain)
