@@ -53,6 +53,7 @@ from parcost.contract.pipelines import Pair as Pair
 from parcost.contract.pipelines import Pipeline as Pipeline
 from parcost.contract.pipelines import PipelineShape as PipelineShape
 from parcost.contract.pipelines import Times as Times
+from parcost.contract.pipelines import ops_of as ops_of
 from parcost.contract.queries import pure_function as pure_function
 from parcost.contract.schema import Curve as Curve
 from parcost.contract.schema import Rate as Rate

@@ -56,6 +56,11 @@ class Pair(NamedTuple):
     backward: Op
 
 
+def ops_of(entry: Op | Pair) -> Sequence[Op]:
+    """Return the ops of an entry of a device's order: one, or the F and the BW of a pair."""
+    return entry if isinstance(entry, Pair) else (entry,)
+
+
 class Times(NamedTuple):
     """Seconds of one micro-batch on each virtual stage, 0 first; floats or arrays.
 

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from parcost.contract.pipelines import Op, Pair
+from parcost.contract.pipelines import Op, Pair, ops_of
 from parcost.language.errors import PluginError
 from parcost.records import frozen
 
@@ -395,11 +395,6 @@ def _turns_of_ops(lists: Sequence[Sequence[Op]], virtual: int, half: int) -> Seq
         found.extend([d] * (i - start))
         position[d] = i
     return None if waiting else found
-
-
-def ops_of(entry: Entry) -> Sequence[Op]:
-    """Return the op of an entry, or the two ops of a pair."""
-    return entry if isinstance(entry, Pair) else (entry,)
 
 
 def _slots(

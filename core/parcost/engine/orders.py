@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
-from parcost.contract.pipelines import Op, Pair, PipelineShape
+from parcost.contract.pipelines import Op, Pair, PipelineShape, ops_of
 from parcost.contract.study import Schedule
 from parcost.engine.compiled_order import (
     KINDS,
@@ -30,7 +30,6 @@ from parcost.engine.compiled_order import (
     Entry,
     OrderError,
     compile_order,
-    ops_of,
     turns_of,
     words,
 )

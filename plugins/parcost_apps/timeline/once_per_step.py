@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from parcost.contract.pipelines import Activity
+from parcost.contract.pipelines import Activity, ops_of
 from parcost.contract.plugin import Plugin
 from parcost.contract.traces import COMPUTE_STREAM, Slice
-from parcost.engine.compiled_order import ops_of
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import PipelinePlan
 from parcost.engine.step_costs import TermGroup, When

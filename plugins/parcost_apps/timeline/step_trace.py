@@ -21,7 +21,7 @@ from typing import Any, Literal
 from attrs import field
 
 from parcost.contract.outcome import Outcome
-from parcost.contract.pipelines import Activity, Op, Pair
+from parcost.contract.pipelines import Activity, Op, Pair, ops_of
 from parcost.contract.study import Replay, Study
 from parcost.contract.traces import (
     PASS_STREAM,
@@ -29,7 +29,6 @@ from parcost.contract.traces import (
     StageMessage,
     StepTrace,
 )
-from parcost.engine.compiled_order import ops_of
 from parcost.engine.memory import DeviceMemory
 from parcost.engine.orders import AliveCounts, Order
 from parcost.engine.pipeline_run import PipelineRun

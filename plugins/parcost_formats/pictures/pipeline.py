@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from parcost import Activity, Chart, Op, Pair, PassTimeline, formula, hookimpl
+from parcost import Activity, Chart, PassTimeline, formula, hookimpl, ops_of
 from parcost_plugins.vocabulary.axes import time_axis
 
 _MOST_MARKS = 2000
@@ -61,7 +61,7 @@ def charts(timeline: PassTimeline) -> Iterator[Chart]:
 
 
 def _row(device: int, one: Activity, timeline: PassTimeline) -> dict[str, Any]:
-    ops = _ops(one.op)
+    ops = ops_of(one.op)
     called = " and ".join(_CALLED[op.kind] for op in ops)
     parts: dict[str, float] = {}
     for op in ops:
@@ -84,10 +84,6 @@ def _row(device: int, one: Activity, timeline: PassTimeline) -> dict[str, Any]:
         "seconds": (taken, "s"),
         "formula": formula("sum(t)", t=(parts, "s"), source=note) if parts else "as scheduled",
     }
-
-
-def _ops(op: Op | Pair) -> Sequence[Op]:
-    return (op.forward, op.backward) if isinstance(op, Pair) else (op,)
 
 
 def _spec(devices: int, called: Sequence[str], last: float, *, numbered: bool) -> dict[str, Any]:

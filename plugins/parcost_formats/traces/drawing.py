@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parcost import ops_of
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.contract.pipelines import Activity, Op, Pair
 from parcost.language.numbers import quantity
@@ -101,28 +102,24 @@ def _column(devices: Sequence[Sequence[Activity]]) -> float:
         return 1.0
     longest = max(max(a.end for a in device) for device in devices)
     names = max(len(_text(a.op, _places(device))) for device in devices for a in device[:1])
-    most = max(op.micro_batch for device in devices for a in device for op in _ops(a.op))
+    most = max(op.micro_batch for device in devices for a in device for op in ops_of(a.op))
     each = names - 1 + len(str(most)) + 1
     return float(max(min(taken) / each, longest / 4000))
 
 
 def _text(op: Op | Pair, places: dict[int, str]) -> str:
-    return "+".join(f"{o.kind[0]}{o.micro_batch}{places[o.stage]}" for o in _ops(op))
-
-
-def _ops(op: Op | Pair) -> Sequence[Op]:
-    return (op.forward, op.backward) if isinstance(op, Pair) else (op,)
+    return "+".join(f"{o.kind[0]}{o.micro_batch}{places[o.stage]}" for o in ops_of(op))
 
 
 def _places(device: Sequence[Activity]) -> dict[int, str]:
     """Return a letter for each virtual stage of a device with several, else ""."""
-    held = sorted({op.stage for activity in device for op in _ops(activity.op)})
+    held = sorted({op.stage for activity in device for op in ops_of(activity.op)})
     letters = _CHUNKS if 1 < len(held) <= len(_CHUNKS) else [""] * len(held)
     return dict(zip(held, letters, strict=False))
 
 
 def _legend(devices: Sequence[Sequence[Activity]]) -> str:
-    kinds = {op.kind for device in devices for a in device for op in _ops(a.op)}
+    kinds = {op.kind for device in devices for a in device for op in ops_of(a.op)}
     said = list(dict.fromkeys(_KEY[kind] for kind in ("F", "B", "BW", "W") if kind in kinds))
     said.append("number: micro-batch")
     if any(len(_places(device)) > 1 for device in devices):
@@ -146,7 +143,7 @@ def _phases(trace: StepTrace, end: float) -> Table:
     head = ("device", "stages", "warm-up", "steady", "drain", "idle", "in flight")
     rows = []
     for d, device in enumerate(trace.activities()[:_SHOWN]):
-        kinds = [{op.kind for op in _ops(a.op)} for a in device]
+        kinds = [{op.kind for op in ops_of(a.op)} for a in device]
         first = next(i for i, kind in enumerate(kinds) if kind != {"F"})
         last = len(kinds) - next(i for i, kind in enumerate(reversed(kinds)) if "F" in kind)
         if last > first:
@@ -169,7 +166,7 @@ def data(trace: StepTrace) -> dict[str, Any]:
             {
                 "passes": [
                     {"kind": op.kind, "micro_batch": op.micro_batch, "stage": op.stage}
-                    for op in _ops(activity.op)
+                    for op in ops_of(activity.op)
                 ],
                 "start_seconds": activity.start,
                 "end_seconds": activity.end,

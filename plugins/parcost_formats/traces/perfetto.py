@@ -25,13 +25,13 @@ from parcost import (
     Diagnostic,
     Formula,
     Op,
-    Pair,
     Slice,
     SpecError,
     StageMessage,
     StepTrace,
     TimelineExporter,
     hookimpl,
+    ops_of,
 )
 from parcost.contract.page import Paper
 from parcost.contract.traces import COMPUTE_STREAM, PASS_STREAM
@@ -195,7 +195,7 @@ class _Events:
             op: activity.start
             for device in self._trace.passes()
             for activity in device
-            for op in _ops(activity.op)
+            for op in ops_of(activity.op)
         }
         lanes: dict[int, list[float]] = {}
         for number, message in enumerate(self._trace.messages()):
@@ -244,10 +244,6 @@ def _lane(ends: list[float], message: StageMessage) -> int:
     return len(ends) - 1
 
 
-def _ops(op: Op | Pair) -> Sequence[Op]:
-    return (op.forward, op.backward) if isinstance(op, Pair) else (op,)
-
-
 def _op_name(op: Op) -> str:
     return f"{op.kind[0]}{op.micro_batch}"
 
@@ -257,8 +253,8 @@ def _pass_args(one: Slice, held: Sequence[int]) -> Iterator[str]:
     if one.op is None:
         yield f'"stage":{one.stage}'
         return
-    kinds = "+".join(op.kind for op in _ops(one.op))
-    numbers = [op.micro_batch for op in _ops(one.op)]
+    kinds = "+".join(op.kind for op in ops_of(one.op))
+    numbers = [op.micro_batch for op in ops_of(one.op)]
     micro_batch = str(numbers[0]) if len(numbers) == 1 else f"[{numbers[0]},{numbers[1]}]"
     yield f'"kind":"{kinds}","micro_batch":{micro_batch},"stage":{one.stage}'
     yield f'"chunk":{held.index(one.stage)}'

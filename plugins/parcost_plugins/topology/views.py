@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from parcost import Curve, Diagnostic, Op, Pair, Real, Section, SpecError, Study, hookimpl
+from parcost import Curve, Diagnostic, Real, Section, SpecError, Study, hookimpl, ops_of
 from parcost.numeric import ceil, is_array
 from parcost_plugins.topology.decomposition import Decomposition, has_experts
 from parcost_plugins.topology.ranks import DEGREES, Ranks
@@ -167,11 +167,7 @@ def _stages_by_device(study: Study) -> list[list[int]]:
     cut = study.pipeline
     _, schedule = study.plugins.offers("schedules")[cut.schedule]
     lists = schedule.order(cut.stages, int(cut.micro_batches), cut.chunks)
-    return [sorted({op.stage for entry in entries for op in _ops(entry)}) for entries in lists]
-
-
-def _ops(entry: Op | Pair) -> tuple[Op, ...]:
-    return (entry.forward, entry.backward) if isinstance(entry, Pair) else (entry,)
+    return [sorted({op.stage for entry in entries for op in ops_of(entry)}) for entries in lists]
 
 
 def _fabric(study: Study) -> Section:

@@ -30,6 +30,7 @@ from parcost import (
     Slice,
     StageMessage,
     StepTrace,
+    ops_of,
     timed_communications,
 )
 from parcost.contract.traces import COMPUTE_STREAM
@@ -111,7 +112,7 @@ class _DeviceNodes:
 
     def _pass(self, op: Op | Pair, slices: Sequence[Slice]) -> None:
         """Add a pass, or two overlapped passes: messages, chain, and hidden work."""
-        ops = (op.forward, op.backward) if isinstance(op, Pair) else (op,)
+        ops = ops_of(op)
         self._occurrences = _occurrences(slices)
         before = list(self._end)
         for one in ops:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import chain
 
-from parcost import Figure, Formula, Op, Pair, Real, Schedule, Sheet, block_name
+from parcost import Figure, Formula, Real, Schedule, Sheet, block_name, ops_of
 from parcost_plugins.vocabulary import PipelineSketch
 
 
@@ -66,13 +67,9 @@ def _changes(sketch: PipelineSketch, schedule: Schedule) -> int:
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     held: dict[tuple[int, int], int] = {}
     for device, entries in enumerate(schedule.order(p, m, v)):
-        for op in _ops(entries):
+        for op in chain.from_iterable(map(ops_of, entries)):
             held[op.micro_batch, op.stage] = device
     return sum(held[i, stage] != held[i, stage + 1] for i in range(m) for stage in range(p * v - 1))
-
-
-def _ops(entries: Sequence[Op | Pair]) -> list[Op]:
-    return [op for entry in entries for op in (entry if isinstance(entry, Pair) else (entry,))]
 
 
 def boundary_traffic(
@@ -113,7 +110,7 @@ def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figur
     """Yield figures of the pass order on the chosen device."""
     sheet = _sheet(sketch)
     entries = schedule.order(sketch.stages, sketch.micro_batches, sketch.chunks)[sketch.stage]
-    ops = _ops(entries)
+    ops = list(chain.from_iterable(map(ops_of, entries)))
     first = next(i for i, op in enumerate(ops) if op.kind != "F")
     held = sorted({op.stage for op in ops})
     alive = most = 0
