@@ -34,6 +34,13 @@ CONCEPTS = [
     ("measured runs, priced", "plugins/parcost_measured/validation/pricing.py", "def price("),
     ("two versions, compared", "plugins/parcost_apps/diff/changes.py", "def compare"),
     ("a step over time", "plugins/parcost_apps/timeline/step_trace.py", "class TrainingTrace"),
+    ("casts of FP8", f"{PLUGINS}/precision/casts.py", "def "),
+    ("ring attention", f"{PLUGINS}/parallelism/context/ring.py", "ring"),
+    ("launches of the host", f"{PLUGINS}/frameworks/host.py", "launch"),
+    ("the Pareto front of a search", f"{CORE}/search/front.py", "class Front"),
+    ("neighbours of the best layout", "plugins/parcost_apps/search/sensitivity.py", "def neigh"),
+    ("a config.json of Hugging Face", f"{FORMATS}/tools/huggingface/model.py", "class Config"),
+    ("keys of DeepSpeed", f"{FORMATS}/tools/tables/deepspeed.toml", "zero_optimization"),
     ("the server for editors", "plugins/parcost_apps/editor/server.py", "def serve"),
 ]
 
