@@ -118,7 +118,7 @@ def bind(text: str) -> str:
     try:
         for scenario in session().load_text(text, "hostile.par")[:4]:
             _ = scenario.first
-            scenario.forget()
+            scenario.release()
     except SpecError as error:
         for diagnostic in error.diagnostics:
             render(diagnostic)
@@ -262,7 +262,7 @@ def _read(path: Path, what: str) -> str:
     try:
         for scenario in session().load(path, keep=False):
             _ = scenario.first
-            scenario.forget()
+            scenario.release()
     except SpecError as error:
         for diagnostic in error.diagnostics:
             render(diagnostic)

@@ -20,10 +20,10 @@ biased blamed bounded busiest busy called careful carried charged checked chosen
 collected combined compared compiled completed composed compressed computed contributed converted
 counted covering crooked crossed dealt deduplicated defined described died dotted doubled dropped
 eager encoded endless escaped evaluated even every exactly exchanged excluded executed expanded
-explained exported exposed failed failing fastest fewest filled finished fitted formatted found
-fullest further fused given gone greatest grouped guarded guessed halved hashed heard held hidden
-highest idle imported impossible issued joined judged kept known laid_out largest leaving lifted
-listed longest lowest made meant measured mentioned merged met misfit moved multiplied named
+explained exported exposed failed failing fastest fewest filled finished fitted forget formatted
+found fullest further fused given gone greatest grouped guarded guessed halved hashed heard held
+hidden highest idle imported impossible issued joined judged kept known laid_out largest leaving
+lifted listed longest lowest made meant measured mentioned merged met misfit moved multiplied named
 narrowed narrowest near nearest needed negated nominal noted nowhere observed of offered only opened
 ordered outlasting outlined paired parsed parted passed picked placed plausible pressed priced
 printed probed program projected published qualified quantised quoted raised ranged ranked

@@ -67,7 +67,7 @@ def faults(
         except SpecError as error:
             for diagnostic in error.diagnostics:
                 render(diagnostic)
-        scenario.forget()
+        scenario.release()
 
 
 def wrong(report: Report, *, depth: int = 2) -> Iterator[str]:

@@ -989,7 +989,7 @@ def effects(text: str, *, sections: bool) -> tuple[Any, ...] | None:
         found += [(m.name, encode_plain(m.bytes_)) for m in result.outcome.memory_lines]
     if sections:
         found += [(s.title, repr(s.rows), repr(s.notes)) for _, s in result.sections]
-    scenario.forget()
+    scenario.release()
     return tuple(found)
 
 

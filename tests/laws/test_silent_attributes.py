@@ -55,7 +55,7 @@ def changes(text: str) -> tuple[tuple[Any, ...], str] | None:
         for d in result.diagnostics
         for text in (d.message, *(_underlined(label.span) for label in d.labels))
     ]
-    scenario.forget()
+    scenario.release()
     return tuple(found), "\n".join(named)
 
 

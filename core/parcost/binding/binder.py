@@ -81,7 +81,7 @@ class Binder(Binding):
             self.diagnostics += unread_lets(self.module, self.study_lets)
         return blocks
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Remove the references back to this binder, after the evaluation."""
         del self.names, self.expressions
 

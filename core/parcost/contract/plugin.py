@@ -87,5 +87,5 @@ class PluginSet(Protocol):
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield the contributions of each plugin to *hook*."""
 
-    def note(self, fault: Fault) -> None:
+    def record(self, fault: Fault) -> None:
         """Record a fault of a plugin that was found while a study was evaluated."""

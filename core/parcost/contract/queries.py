@@ -45,7 +45,7 @@ class Reads:
         self.values: dict[Source, Any] = {}
         self.axes: set[str] = set()
 
-    def note(self, axis: str, value: Any) -> None:
+    def record(self, axis: str, value: Any) -> None:
         """Record that the value on an axis was read.
 
         Raises:

@@ -403,7 +403,7 @@ def _on_axis(block: object, name: str) -> Any:
         raise AttributeError(message, name=name, obj=block) from None
     reads = READS.get()
     if reads is not None:
-        reads.note(axis, key)
+        reads.record(axis, key)
     return value
 
 

@@ -509,5 +509,5 @@ class Study(ABC):
         """Return the same study with empty caches, for evaluating it again."""
 
     @abstractmethod
-    def forget(self) -> None:
+    def release(self) -> None:
         """Drop the cached answers of plugins, which may refer to the study; used by batches."""

@@ -227,7 +227,7 @@ class _RecordedAttribute:
     def __get__(self, block: Any, owner: type) -> Any:
         reads = READS.get()
         if reads is not None:
-            reads.note(_path(block, self.name), value=True)
+            reads.record(_path(block, self.name), value=True)
         return vars(block)[self.name]
 
     def __set__(self, block: Any, value: Any) -> None:

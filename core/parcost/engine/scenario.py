@@ -195,10 +195,10 @@ class Scenario:
             return error
         return source.explain(error, self.module, self.overrides, self.plugins)
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Drop the bound study, which has reference cycles; used by batches."""
         if "_probe" in vars(self):
-            self.binder.forget()
+            self.binder.release()
             del vars(self)["_probe"]
 
     def check(self) -> Sequence[Diagnostic]:

@@ -55,7 +55,7 @@ def rooms_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Seq
         else:
             message = f"gave a memory limit {_shape_error(room, shape)}"
             fault = Fault(plugin=plugin, hook=hook, message=message)
-            study.plugins.note(fault)
+            study.plugins.record(fault)
             if str(fault) not in map(str, faults):
                 faults.append(fault)
     return found

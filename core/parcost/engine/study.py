@@ -123,7 +123,7 @@ class SpecStudy(Study):
             source = node.source
             if isinstance(source, str):
                 value = self._point[source]
-                reads.note(source, value)
+                reads.record(source, value)
             else:
                 inner = Reads()
                 token = READS.set(inner)
@@ -171,7 +171,7 @@ class SpecStudy(Study):
 
     def leave_out(self, fault: Fault, answer: Any) -> None:
         self.faults.append(fault)
-        self.plugins.note(fault)
+        self.plugins.record(fault)
         self._left_out.add((fault.hook, fault.plugin.name, key_of(answer)))
         key = (_contributions, fault.hook)
         if isinstance(known := self._memo.get(key), Answer):
@@ -189,7 +189,7 @@ class SpecStudy(Study):
         """Return *cut* with the stages and chunks of the first structure, and record the read."""
         reads = READS.get()
         if reads is not None:
-            reads.note(STRUCTURES, self._point[STRUCTURES])
+            reads.record(STRUCTURES, self._point[STRUCTURES])
         stages, chunks = (int(plain_first(number)) for number in (cut.stages, cut.chunks))
         return evolve(cut, stages=stages, chunks=chunks)
 
@@ -254,7 +254,7 @@ class SpecStudy(Study):
     def fresh(self) -> SpecStudy:
         return evolve(self, faults=[], memo=Memo())
 
-    def forget(self) -> None:
+    def release(self) -> None:
         self._memo.clear()
 
 
@@ -279,7 +279,7 @@ def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: An
         READS.reset(token)
     if outer is not None:  # a plain answer is that of a structure, and not of the study
         for axis in reads.axes:
-            outer.note(axis, study._point[axis])  # noqa: SLF001
+            outer.record(axis, study._point[axis])  # noqa: SLF001
 
     def joined_number(numbers: Sequence[Any]) -> Any:
         if all(number == numbers[0] for number in numbers):
@@ -371,7 +371,7 @@ def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[P
             found.append((plugin, answer))
     reads = READS.get()
     if study.has_structures and reads is not None and len(study.faults) > faults:
-        reads.note(STRUCTURES, study._point[STRUCTURES])  # noqa: SLF001  one by one it may not fail
+        reads.record(STRUCTURES, study._point[STRUCTURES])  # noqa: SLF001  one by one it may not fail
     return tuple(found)
 
 
@@ -444,7 +444,7 @@ def _times(
         fault = Fault(plugin=plugin, hook="collectives", message=message)
         if len(offered) == 1:
             raise FaultError(str(fault))
-        study.plugins.note(fault)
+        study.plugins.record(fault)
         if str(fault) not in map(str, study.faults):
             study.faults.append(fault)
     if not found:

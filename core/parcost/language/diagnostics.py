@@ -64,7 +64,7 @@ class Diagnostic:
         if not self.labels:
             return self.notes
         span = self.labels[0].span
-        note = span.source.note(span.start)
+        note = span.source.remark(span.start)
         return (*self.notes, note) if note else self.notes
 
 

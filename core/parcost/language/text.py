@@ -44,7 +44,7 @@ class Source:
         line = bisect_right(self._starts, offset, hi=len(self._starts) - 1)
         return line, offset - self._starts[line - 1] + 1
 
-    def note(self, offset: int) -> str:  # noqa: ARG002
+    def remark(self, offset: int) -> str:  # noqa: ARG002
         """Return a remark about the text at *offset* for diagnostics; "" if there is none."""
         return ""
 

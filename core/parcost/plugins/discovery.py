@@ -105,7 +105,7 @@ class Plugins:
         unloadable = (*self.unloadable, *parts.broken)
         made = Plugins(loaded, unloadable, self.left_out, self.files)
         for fault in (*parts.broken, *made.registry.faults, *self._check_offers(made.registry)):
-            self.note(fault)
+            self.record(fault)
         return made
 
     def _check_offers(self, registry: Registry) -> Iterator[Fault]:
@@ -148,7 +148,7 @@ class Plugins:
         """Every fault so far, each once, including faults in answers about studies."""
         return tuple({**{str(fault): fault for fault in self.broken}, **self.noted}.values())
 
-    def note(self, fault: Fault) -> None:
+    def record(self, fault: Fault) -> None:
         """Record a fault in an answer about a study."""
         if len(self.noted) < MOST_FAULTS:
             self.noted.setdefault(str(fault), fault)
@@ -235,7 +235,7 @@ class Plugins:
             raise _plugin_error(plugin, hook, message) from cause
         fault = Fault(plugin=plugin, hook=hook, message=message)
         faults.append(fault)
-        self.note(fault)
+        self.record(fault)
 
     def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return the objects that plugins register under a hook, by name, with their plugins."""

@@ -188,7 +188,7 @@ class _Search:
             whole = True
             if group.structures:
                 whole = self._score_group(group)
-                group.forget()
+                group.release()
             self.looked += group.looked if whole else 0
             if self._crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()

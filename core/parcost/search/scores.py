@@ -82,7 +82,7 @@ class Scores:
         self._choice = _schedule_choice(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
         terms = list(answers.answers_to("terms"))
-        self._variants.forget()  # what answers were made of
+        self._variants.release()  # what answers were made of
         self._hosts = windows(one for asked in terms for one in asked.every)
         self._all = TermTable(group, release_each(terms), self._hosts)
         self._sums: dict[int, Sequence[Any]] = {}  # of serial work

@@ -113,12 +113,12 @@ class StructureGroup:
         kept = self.structures[place].kept
         return self.mesh.places(place, kept if points is None else kept[points])
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Release every study and answer: they have reference cycles, and hold arrays."""
-        self.variants.forget()
+        self.variants.release()
         for structure in self.structures:
             if "variants" in vars(structure):
-                structure.variants.forget()
+                structure.variants.release()
 
 
 def _group(
@@ -316,7 +316,7 @@ def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
         return
     refused: Counter[str] = Counter()
     legal = list(_legal_structures(together, refused))
-    together.forget()
+    together.release()
     if legal:
         mesh = together.mesh.restrict([structure.kept for structure in legal])
         found = _group(legal, mesh, legal=True)

@@ -109,7 +109,7 @@ class Variants:
             self._studies[combination] = self._study(combination)
         return self._studies[combination]
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Release every study and answer: they have reference cycles, and hold arrays."""
         self._memo.clear()
         self._studies.clear()
@@ -304,7 +304,7 @@ class Variants:
             found += by_part[tuple(combination[k] for k in read)]
             if (reads := READS.get()) is not None:
                 for k in read:
-                    reads.note(self.choices[k].name, combination[k])
+                    reads.record(self.choices[k].name, combination[k])
         if len(found) != 1:
             return None
         cut: Pipeline = found[0][1]

@@ -105,7 +105,7 @@ class Cache:
         if answer.key:
             self._write(self._place(answer.key), answer.packed)
 
-    def note(self, name: str, value: Any) -> None:
+    def store_value(self, name: str, value: Any) -> None:
         """Store a value about the environment, under *name*."""
         place = self._fact(name)
         self._write(place, _with_digest(json.dumps(value).encode(), place.name))

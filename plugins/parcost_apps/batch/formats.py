@@ -145,7 +145,7 @@ def format_remembered(name: str, environment: Environment, cache: Cache) -> Form
 def remember_formats(plugins: Plugins, cache: Cache) -> None:
     """Cache the name of the plugin that offers each format."""
     offered = plugins.offers("exporters")
-    cache.note(_FORMATS, {name: plugin.name for name, (plugin, _) in offered.items()})
+    cache.store_value(_FORMATS, {name: plugin.name for name, (plugin, _) in offered.items()})
 
 
 def progress_line(done: int, files: int, spent: float) -> str:

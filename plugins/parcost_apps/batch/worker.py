@@ -91,7 +91,7 @@ class Worker:
         from parcost_apps.batch.entries import entry_of
         from parcost_apps.batch.scenarios import of_spec, passed_over
 
-        self._forget()
+        self._release()
         bound = [*of_spec(spec, self.session, overrides=question.overrides, study=question.study)]
         view = evolve(question.view, kind=question.view.kind_among(len(bound)))
         entries: list[Entry] = []
@@ -111,7 +111,7 @@ class Worker:
             return CachedResult(entries)
         return self._answer_to_keep(spec, question, first, entries)
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         """Start a new session if the loader holds too many imported files."""
         if len(self.session.loader) > _MOST_FILES:
             self._begin(self.session.plugins)
@@ -152,8 +152,8 @@ def _let_go(scenario: Scenario, report: Report) -> None:
     The garbage collector would take longer than parsing.
     """
     for result in report.results:
-        result.study.forget()
-    scenario.forget()
+        result.study.release()
+    scenario.release()
 
 
 def answers(task: Task, files: Sequence[Spec]) -> list[CachedResult]:

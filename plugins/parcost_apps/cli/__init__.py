@@ -26,7 +26,7 @@ from parcost_apps.cli.group import Commands, UnusableCommandError
 from parcost_apps.cli.interrupts import ENDINGS, Interrupts
 from parcost_apps.cli.messages import write_message
 from parcost_apps.cli.process import protect_process
-from parcost_apps.cli.streams import ClosedPipeError, Messages, Results, forget, results
+from parcost_apps.cli.streams import ClosedPipeError, Messages, Results, discard, results
 from parcost_apps.cli.threads import print_failures
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    Interrupts.forget()
+    Interrupts.reset()
     try:
         with Interrupts(*ENDINGS, ends=arguments is None):
             status = parcost.main(arguments, prog_name="parcost", standalone_mode=False)
@@ -84,7 +84,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         write_message(" ".join(["interrupted", *notes]))
         return Interrupts.exit_code()
     except ClosedPipeError:
-        forget(results())
+        discard(results())
         return _PIPE_CLOSED
     except BaseException as error:  # noqa: BLE001  the user never sees a traceback
         return _failure(error)

@@ -51,7 +51,7 @@ class Interrupts:
         return 128 + cls.number
 
     @classmethod
-    def forget(cls) -> None:
+    def reset(cls) -> None:
         """Reset the record of received signals."""
         cls.number, cls.when = signal.SIGINT, -inf
 

@@ -48,7 +48,7 @@ def _writing_to_stdout() -> Iterator[None]:
     except BrokenPipeError as error:
         raise ClosedPipeError from error
     except OSError as error:
-        forget(results())
+        discard(results())
         raise click.ClickException(f"stdout cannot be written: {error.strerror}") from error
 
 
@@ -72,7 +72,7 @@ def _put_whole(text: str, interrupts: Interrupts) -> None:
             interrupts.check()
 
 
-def forget(stream: TextIO) -> None:
+def discard(stream: TextIO) -> None:
     """Redirect a stream to the null device, so that Python prints no error about it at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -195,4 +195,4 @@ class Messages(_StandIn):
         try:
             yield
         except OSError:  # its reader is gone, or the disk is full
-            forget(self._stream)
+            discard(self._stream)

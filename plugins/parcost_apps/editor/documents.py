@@ -72,7 +72,7 @@ class Documents:
                 yield text
         self._unpublished.clear()
 
-    def forget(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         """Drop a document that was closed."""
         state = self._states.pop(key_of(path), None)
         if state is not None and state.job is not None:

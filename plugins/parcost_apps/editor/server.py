@@ -169,7 +169,7 @@ class Server(LanguageServer):
         """Close a document, and clear its diagnostics."""
         path = self.path(uri)
         self.documents.texts.close(path)
-        self.documents.forget(path)
+        self.documents.remove(path)
         self._uris.pop(path, None)
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
         self._analyze_later(path)

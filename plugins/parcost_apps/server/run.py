@@ -41,17 +41,17 @@ class HeaderLimit(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
+        self._discard()
         super().connection_lost(exc)
 
     def _watch(self) -> None:
         """Start the timer when a head is awaited, and stop it when one is complete."""
         if self.conn.their_state is not h11.IDLE:
-            self._forget()
+            self._discard()
         elif self._limit is None:
             self._limit = self.loop.call_later(self.head_seconds, self.transport.close)
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
@@ -161,11 +161,11 @@ def _end_on_hang_up(server: uvicorn.Server) -> Iterator[None]:
         return
     came: list[int] = []
 
-    def note(number: int, _: object) -> None:
+    def end_server(number: int, _: object) -> None:
         came.append(number)
         server.should_exit = True
 
-    before = signal.signal(number, note)
+    before = signal.signal(number, end_server)
     try:
         yield
     finally:

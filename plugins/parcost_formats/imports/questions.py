@@ -42,7 +42,7 @@ class ToolSource(ForeignSource):
     unknown: Sequence[ImportQuestion] = field(default=(), repr=False)
     others: Sequence[ToolSource] = field(default=(), repr=False)
 
-    def note(self, offset: int) -> str:
+    def remark(self, offset: int) -> str:
         """Return a note with the attribute that was read at *offset*, or ""."""
         for block, setting in self.settings:
             if setting.start <= offset < setting.end:

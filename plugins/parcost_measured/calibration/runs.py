@@ -261,7 +261,7 @@ def _evaluate_mesh(
         return _first_line(error)
     finally:
         if "scenario" in locals():
-            scenario.forget()
+            scenario.release()
     if not np.isfinite(step).all():
         return "the step time is infinite"
     prediction = Prediction(
