@@ -79,11 +79,11 @@ class SearchResult:
     refused: Mapping[str, int]
     limits: Mapping[str, int]
     replayed: int
-    gap: float | None
-    proven: bool
+    gap: float | None = None
+    proven: bool = False
     faults: Sequence[str] = ()
-    looked: int
-    structures: int
+    looked: int = 0
+    structures: int = 0
     interrupted: bool
     seconds: float
     sampled: int = 0
