@@ -36,6 +36,7 @@ layout   { tp = 4, ep = 8, zero = 1, sequence_parallel = on }
 """
 NARROW = ("--axes", "tp,zero,recompute", "--over", "tp=1,2,4,8")
 WIDE = ("--axes", "tp,cp,micro_batch", "--over", "tp=1,2,4,8", "--over", "cp=1,2,4")
+TIGHT = "tight: may run out of memory; --headroom '5 %' leaves such layouts out."
 PIPES = ("--axes", "pp,chunks,schedule", "--over", "pp=8,16", "--over", "chunks=1,2")
 
 Run = Callable[..., Any]
@@ -133,6 +134,15 @@ def test_the_printed_command_gives_the_printed_step(
     step = report["results"][0]["figures"]["step_time_seconds"]["value"]
     (shown,) = re.findall(r"Best layout: step time ([0-9.]+) s", out)
     assert f"{step:.4g}" == shown
+
+
+@pytest.mark.parametrize(("limit", "noted"), [("1 %", True), ("99 %", False)])
+def test_a_tight_layout_has_a_note(run: Run, limit: str, noted: bool) -> None:
+    """Both layouts need more than 1 % of 80 GB, and less than 99 %."""
+    text = f"{DENSE}memory {{ tight = {limit} }}\n"
+    code, out, _ = run(text, "--axes", "tp,zero", "--over", "tp=4,8", "--over", "zero=1")
+    assert code == 0
+    assert (TIGHT in out) is noted
 
 
 @pytest.mark.slow

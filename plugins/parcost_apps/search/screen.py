@@ -45,6 +45,7 @@ _REASONS = 3  # layouts whose longer terms are listed
 _TERMS = 2
 _WIDTH = 76
 _IN_MEMORY = " in memory"
+_TIGHT = "tight in memory"
 _GIB = 2.0**30
 
 
@@ -227,6 +228,10 @@ def _figure_columns(
 def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]:
     """Yield the notes below the table: the sort order and the accuracy of the predictions."""
     yield from order_note(found, shown)
+    if any(verdict(entry.result) == _TIGHT for entry in shown):
+        yield Line(
+            "tight: may run out of memory; --headroom '5 %' leaves such layouts out.", "faint"
+        )
     interval = shown[0].result.interval("step_time")
     share = (
         f"{numbers.quantity(interval.coverage, '%')}, s: interval of the step time. "
