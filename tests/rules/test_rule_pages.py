@@ -52,6 +52,7 @@ COMPUTED = {
     "core/parcost/binding/conversion.py": {"missing-label", "duplicate"},
     "core/parcost/binding/names.py": {"unknown-name", "missing-block"},
     "core/parcost/system/files.py": {"missing-file", "not-utf8", "file-too-large"},
+    "plugins/parcost_formats/imports/questions.py": {"import-question"},
     "plugins/parcost_plugins/model/adapters.py": {
         f"adapters-{what}"
         for what in (
