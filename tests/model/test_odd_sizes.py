@@ -590,6 +590,18 @@ def test_tensors_of_a_mixture() -> None:
     }
 
 
+def test_the_router_keeps_a_wide_input_beside_the_narrow_one_of_shared_experts() -> None:
+    """Megatron-Core, moe_utils.py: RouterGatingLinearFunction saves its input as it is."""
+    fp8 = {"layout": EXPERTS, "training": "precision = own", "extra": NARROW}
+    found = layers_keep(study_of(MIXTURE, **fp8))
+    assert found["mixture input"] == 2 * OWN * 96
+    assert found["input of shared experts"] == OWN * 96
+    alone = layers_keep(study_of(MIXTURE.replace("shared_experts = 2, shared_ffn = 20", ""), **fp8))
+    assert alone["mixture input"] == 2 * OWN * 96
+    assert "input of shared experts" not in alone
+    assert "input of shared experts" not in layers_keep(study_of(MIXTURE, layout=EXPERTS))
+
+
 def test_only_a_model_of_a_stated_size_saves_what_it_says() -> None:
     stated = study_of(DENSE.replace("layers = 5", "layers = 5, saved = 34 B"))
     assert layers_keep(stated) == layers_keep(study_of())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl, record
-from parcost.numeric import where
+from parcost.numeric import any_of, where
 from parcost_plugins.model.elementwise import (
     CLAMPED,
     CLAMPED_JOINED,
@@ -311,14 +311,17 @@ def memory(study: Study) -> Iterator[Memory]:
     if found is None:
         return
     rank, model, span = found.rank, found.rank.model, found.rank.moe_layers
-    if rank.trains_model:
+    again, text = rank.recompute.norms or rank.remakes_outputs, rank.residual_text
+    if rank.trains_model:  # for the router, whose product stays wide
         yield from rank.saved_tensor(
-            "mixture input",
-            f"{rank.residual_text} q",
-            span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
-            source=KEPT,
+            "mixture input", f"{text} e", span.rerun_all(again), source=KEPT
         )
     span = span.rerun_all(rank.recompute.moe)
+    narrow = any_of(rank.saved_element_size != rank.element)  # else they keep that of the router
+    if rank.trains_model and model.shared_experts and narrow:
+        yield from rank.saved_tensor(
+            "input of shared experts", f"{text} q", span.rerun_all(again), source=KEPT
+        )
     made = span.rerun_all(rank.recompute.activation or rank.remakes_outputs)
     counts = {"R": (found.received_tokens, ""), "T": (found.sent, "")}
     yield from rank.saved_tensor(
