@@ -142,7 +142,11 @@ class TuningTool(IncompleteJobImporter):
 
 
 def _name_files(found: Translation, entries: Mapping[str, JsonEntry]) -> Translation:
-    """Add to errors in a file of an engine, whose place is the key that names it, the file."""
+    """Add to errors in a file of an engine, whose place is the key that names it, the file.
+
+    Keys of two files that contradict each other have one message, at both places.
+    """
+    messages = [one.message for one in found.problems]
     files = {
         (one.start, one.end): (key, one.value)
         for key, one in entries.items()
@@ -151,6 +155,7 @@ def _name_files(found: Translation, entries: Mapping[str, JsonEntry]) -> Transla
     problems = [
         evolve(one, message=f"`{files[one.start, one.end][1]}`: {one.message}")
         if (one.start, one.end) in files
+        and messages.count(one.message) == 1
         and not any(f"`{shown}`" in one.message for shown in files[one.start, one.end])
         else one
         for one in found.problems
