@@ -489,6 +489,27 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "permutation": ("experts", "", "permutation = fused", ""),
             "gather_copies": ("sharded", "", "gather_copies = 16", ""),
             "loop_copies": ("sharded", "", "loop_copies = on", ""),
+            "norm_kernels": (
+                "dense",
+                _ISSUED,
+                f"{_ISSUED}, norm_kernels = 90",
+                "model small { qk_norm = on }",
+            ),
+            "norm_backward_kernels": (
+                "dense",
+                _ISSUED,
+                f"{_ISSUED}, norm_backward_kernels = 90",
+                "model small { qk_norm = on }",
+            ),
+            "gathers_in_turn": (
+                "experts",
+                "grouped_experts = on",
+                "grouped_experts = on, gathers_in_turn = on",
+                (
+                    "layout { ep = 2 }\ntraining { micro_batch = 8 }\n"
+                    "overlap { parameters = on, bucket = 1 MB }"
+                ),
+            ),
             "embedding": ("dense", "", "embedding = product", ""),
             "reduction_copy": ("sharded", "", "reduction_copy = divided", ""),
             "bucket_copies": ("sharded", "", "bucket_copies = on", ""),
