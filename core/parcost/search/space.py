@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
-MOST_TOGETHER = 3 * 2**16  # points of degrees, legal or not, of structures in one group
+MOST_TOGETHER = 5 * 2**15  # points of degrees, legal or not, of structures in one group
 
 
 @frozen(kw_only=True, eq=False, slots=False)
