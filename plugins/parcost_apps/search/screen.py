@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from parcost_apps.search.sensitivity import Neighbour
 
 _ROWS = 8  # of the best layouts, unless the user asks for a number
-_ROWS_OF_CUTS = 6  # where the cut of the layers takes a second line
+_ROWS_OF_CUTS = 4  # where the cut of the layers takes a second line
 _SETS = 3  # of settings without a column
 _REASONS = 3  # layouts whose longer terms are listed
 _TERMS = 2
