@@ -21,7 +21,7 @@ def faultless_result(text: str) -> Any:
     return found
 
 
-def calculated(text: str) -> dict[str, Any]:
+def calculate(text: str) -> dict[str, Any]:
     """Return the calculations of the first study of a spec, by name."""
     (scenario,) = parcost.load_text(text)
     study = scenario.studies()[0]

@@ -13,7 +13,7 @@ from parcost.engine.reduce import evaluate
 from parcost_plugins.calculators.data.buckets import exposed_seconds
 from parcost_plugins.vocabulary import Parameters
 
-from ..evaluation import calculated
+from ..evaluation import calculate
 
 Bind = Callable[..., Study]
 
@@ -78,7 +78,7 @@ EIGHT = """
 
 
 def test_half_a_gigabyte_over_eight_ranks_shows_2_922_ms_in_one_message() -> None:
-    found = calculated(f"buckets b {{ {EIGHT} }}")
+    found = calculate(f"buckets b {{ {EIGHT} }}")
     assert found["b.volume_time"] == pytest.approx(2.917e-3, abs=5e-7)
     assert found["b.exposed"] == pytest.approx(2.922e-3, abs=5e-7)
     assert round(found["b.most_count"]) == 39_417
@@ -90,14 +90,14 @@ def test_half_a_gigabyte_over_eight_ranks_shows_2_922_ms_in_one_message() -> Non
 
 
 def test_sixteen_buckets_show_0_187_ms() -> None:
-    found = calculated(f"buckets b {{ {EIGHT}\n count = 16 }}")
+    found = calculate(f"buckets b {{ {EIGHT}\n count = 16 }}")
     assert found["b.exposed"] == pytest.approx(187.2917e-6, rel=1e-6)
     assert found["b.achieved"] == pytest.approx(0.2 + 187.2917e-6)
 
 
 @pytest.mark.parametrize(("kappa", "best"), [(0.1, 76), (0.3, 44), (1.0, 24)])
 def test_the_best_number_under_contention_minimises_the_cost(kappa: float, best: int) -> None:
-    found = calculated(f"buckets b {{ {EIGHT}\n contention = {kappa} }}")
+    found = calculate(f"buckets b {{ {EIGHT}\n contention = {kappa} }}")
     assert round(found["b.best_count"]) == best
     volume, alpha = found["b.volume_time"], 5e-6
     costs = {n: alpha + volume / n + kappa * (n * alpha + volume) for n in range(1, 200)}
@@ -106,7 +106,7 @@ def test_the_best_number_under_contention_minimises_the_cost(kappa: float, best:
 
 def test_the_best_number_on_a_slow_wire_minimises_what_shows() -> None:
     text = EIGHT.replace("300 GB/s", "2 GB/s")
-    found = calculated(f"buckets b {{ {text} }}")
+    found = calculate(f"buckets b {{ {text} }}")
     volume = found["b.volume_time"]
     shows = {n: exposed_seconds(float(n), 5e-6 + volume / n, 0.2) for n in range(1, 400)}
     assert min(shows, key=shows.__getitem__) == pytest.approx(found["b.best_count"], abs=1)
@@ -114,7 +114,7 @@ def test_the_best_number_on_a_slow_wire_minimises_what_shows() -> None:
 
 
 def test_without_contention_more_buckets_show_less_until_the_wire_is_full() -> None:
-    found = calculated(f"buckets b {{ {EIGHT} }}")
+    found = calculate(f"buckets b {{ {EIGHT} }}")
     volume = found["b.volume_time"]
     shows = [exposed_seconds(n, 5e-6 + volume / n, 0.2) for n in (1.0, 10.0, 1000.0, 39_416.0)]
     assert shows == sorted(shows, reverse=True)
@@ -122,7 +122,7 @@ def test_without_contention_more_buckets_show_less_until_the_wire_is_full() -> N
 
 
 def test_16_chunks_cost_an_eighth_more_than_the_best_26() -> None:
-    found = calculated(
+    found = calculate(
         "buckets b { gradients = 500 MB, factor = 2, bandwidth = 300 GB/s per_direction\n"
         "overhead = 5 us, backward = 200 ms, contention = 1 }"
     )
@@ -134,7 +134,7 @@ def test_16_chunks_cost_an_eighth_more_than_the_best_26() -> None:
 
 
 def test_small_messages_take_half_as_long_again() -> None:
-    found = calculated(
+    found = calculate(
         "buckets b { gradients = 1 GB, factor = 2, count = 8, overhead = 5 us\n"
         "bandwidth = 180 GB/s per_direction, whole_bandwidth = 270 GB/s per_direction\n"
         "backward = 200 ms }"

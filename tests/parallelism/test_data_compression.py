@@ -12,7 +12,7 @@ from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
-from ..evaluation import calculated
+from ..evaluation import calculate
 
 Bind = Callable[..., Study]
 
@@ -136,14 +136,14 @@ def test_compression_under_hybrid_sharding_is_refused(bind: Bind) -> None:
 
 @pytest.mark.parametrize(("ranks", "sparse", "ring"), [(64, 5.04, 7.875), (256, 20.4, 7.96875)])
 def test_top_k_grows_with_the_ranks(ranks: int, sparse: float, ring: float) -> None:
-    found = calculated(f"exchange e {{ elements = 1e9, ranks = {ranks}, method = top_k }}")
+    found = calculate(f"exchange e {{ elements = 1e9, ranks = {ranks}, method = top_k }}")
     assert found["e.per_element"] == pytest.approx(sparse)
     assert found["e.plain_per_element"] == pytest.approx(ring)
     assert found["e.break_even"] == pytest.approx(1 / ranks)
 
 
 def test_a_square_matrix_of_rank_4_is_512_times_smaller() -> None:
-    found = calculated(
+    found = calculate(
         "exchange e { elements = 4096 * 4096, ranks = 8, method = power_sgd, rank = 4\n"
         "rows = 4096, columns = 4096 }"
     )
@@ -153,13 +153,13 @@ def test_a_square_matrix_of_rank_4_is_512_times_smaller() -> None:
 
 def test_indices_of_64_bits_leave_a_third_of_the_gain() -> None:
     text = "exchange e {{ elements = 1e9, ranks = 8, method = top_k, index = {} }}"
-    assert calculated(text.format("4 B"))["e.ratio"] == pytest.approx(50)
-    assert calculated(text.format("8 B"))["e.ratio"] == pytest.approx(100 / 3)
-    assert calculated(text.format("0 B"))["e.ratio"] == pytest.approx(100)
+    assert calculate(text.format("4 B"))["e.ratio"] == pytest.approx(50)
+    assert calculate(text.format("8 B"))["e.ratio"] == pytest.approx(100 / 3)
+    assert calculate(text.format("0 B"))["e.ratio"] == pytest.approx(100)
 
 
 def test_a_ring_of_1024_ranks_sends_a_terabyte_and_a_half_each() -> None:
-    found = calculated("exchange e { elements = 175e9, ranks = 1024 }")
+    found = calculate("exchange e { elements = 175e9, ranks = 1024 }")
     assert found["e.volume"] == pytest.approx(1.398632813e12)
     assert found["e.total"] == pytest.approx(1432.2e12)
     assert found["e.gradients"] == pytest.approx(700e9)
@@ -172,7 +172,7 @@ def test_a_ring_of_1024_ranks_sends_a_terabyte_and_a_half_each() -> None:
 def test_for_many_ranks_a_ring_sends_twice_the_gradients(
     elements: float, size: int, limit: float
 ) -> None:
-    found = calculated(
+    found = calculate(
         f"exchange e {{ elements = {elements:.0f}, size = {size} B, ranks = 64\n"
         "bandwidth = 200 GB/s per_direction }"
     )
@@ -181,7 +181,7 @@ def test_for_many_ranks_a_ring_sends_twice_the_gradients(
 
 
 def test_eight_workers_that_meet_every_500_steps_send_0_014_bytes() -> None:
-    found = calculated("exchange e { elements = 1e9, ranks = 8, period = 500, fragments = 4 }")
+    found = calculate("exchange e { elements = 1e9, ranks = 8, period = 500, fragments = 4 }")
     assert found["e.per_step"] == pytest.approx(0.014)
     assert found["e.peak"] == pytest.approx(7e9 / 4)
 
@@ -197,7 +197,7 @@ precision p {
 
 
 def test_the_stages_of_7_5_billion_over_64_ranks() -> None:
-    found = calculated(f"{SIXTEEN} zero z {{ parameters = 7.5e9, ranks = 64 }}")
+    found = calculate(f"{SIXTEEN} zero z {{ parameters = 7.5e9, ranks = 64 }}")
     held_ = [found[f"z.memory_{stage}"] for stage in range(4)]
     assert held_ == pytest.approx([120e9, 31.40625e9, 16.640625e9, 1.875e9])
 
@@ -213,7 +213,7 @@ def test_the_stages_of_7_5_billion_over_64_ranks() -> None:
 def test_sharding_everything_is_1_5_times_the_traffic_only_with_one_micro_batch(
     m: int, accumulate: str, against: list[float]
 ) -> None:
-    found = calculated(
+    found = calculate(
         f"{SIXTEEN} zero z {{ parameters = 1e9, ranks = 8, micro_batches = {m}\n"
         f"accumulate = {accumulate} }}"
     )
@@ -228,7 +228,7 @@ def test_a_study_sends_what_the_stages_say(bind: Bind, zero: int, m: int) -> Non
     outcome = evaluate(study)
     found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
     text = f"{SIXTEEN} zero z {{ parameters = 1e9, ranks = 8, micro_batches = {m} }}"
-    said = calculated(text)
+    said = calculate(text)
     assert found["dp_volume"] == pytest.approx(said[f"z.traffic_{zero}"])
     assert found["dp_volume_against_replicas"] == pytest.approx(said[f"z.against_replicas_{zero}"])
 

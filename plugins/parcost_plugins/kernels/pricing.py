@@ -24,8 +24,7 @@ from parcost_plugins.vocabulary import (
     layers,
 )
 from parcost_plugins.vocabulary.attention_reach import writes_scores
-from parcost_plugins.vocabulary.causes import COMPUTE
-from parcost_plugins.vocabulary.kernel_times import kernel_seconds, stream_work
+from parcost_plugins.vocabulary.kernel_times import kernel_work
 
 
 @hookimpl
@@ -37,19 +36,8 @@ def terms(study: Study) -> Iterator[Work]:
     """
     streams = study[KernelChoice].memory_bound
     for operator in operators_by_type(study):
-        if not isinstance(operator, Stream):
-            yield Work(
-                name=operator.name,
-                cause=COMPUTE,
-                seconds=kernel_seconds(operator, study),
-                pass_=operator.pass_,
-                count=operator.count,
-                resource="compute",
-                host=operator.host,
-                flops=operator.mean_flops,
-            )
-        elif streams:
-            yield stream_work(operator, study)
+        if streams or not isinstance(operator, Stream):
+            yield kernel_work(operator, study)
 
 
 def operators_by_type(study: Study) -> Iterator[Any]:

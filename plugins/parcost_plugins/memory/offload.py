@@ -81,7 +81,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
             yield from _optimizer(study, kind, bandwidth)
     if _is_offloaded(offload.optimizer) or _is_offloaded(offload.parameters):
         for kind in trained_kinds(study):
-            yield from _updated(study, kind, bandwidth)
+            yield from _transfer_updates(study, kind, bandwidth)
     if _is_offloaded(offload.parameters) and shards_weights(study):
         for holding in holdings(study):
             for kind in stage_kinds(study, holding):
@@ -246,7 +246,7 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
         )
 
 
-def _updated(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
+def _transfer_updates(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
     """Yield the transfers of updated weights that live on the other side of the link.
 
     The host updates the share of the optimizer state that it holds, of the weights that it holds

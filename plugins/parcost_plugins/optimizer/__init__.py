@@ -17,15 +17,13 @@ from parcost_plugins.optimizer.update import (
     update,
     zeroing,
 )
-from parcost_plugins.vocabulary import KernelChoice
 from parcost_plugins.vocabulary.kernel_times import stream_work
 
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
     """Estimate the work on gradients over micro-batches, and when all stages have drained."""
-    if study[KernelChoice].memory_bound:
-        yield from (stream_work(one, study) for one in accumulation(study))
+    yield from stream_work(accumulation(study), study)
     yield from check(study)
     yield from scaling(study)
     yield from bucket_copies(study)

@@ -13,7 +13,7 @@ from parcost import Memory, Real, Study, Work, formula
 from parcost.numeric import any_of, where
 from parcost_plugins.vocabulary import Adapters, Gemm, KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.kernel_times import stream_work
+from parcost_plugins.vocabulary.kernel_times import kernel_work
 from parcost_plugins.vocabulary.partition import map_stages
 from parcost_plugins.vocabulary.run_choices import shards_weights
 
@@ -41,7 +41,7 @@ def casts(study: Study) -> Iterator[Work]:
             count=product.count,
             source=SOURCE,
         )
-        yield stream_work(cast, study)
+        yield kernel_work(cast, study)
 
 
 def copies(study: Study) -> Iterator[Memory]:

@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import OPTIMIZER, PRECISION, WEIGHTS
-from parcost_plugins.vocabulary.kernel_times import kernel_seconds, stream_work
+from parcost_plugins.vocabulary.kernel_times import kernel_seconds, kernel_work
 from parcost_plugins.vocabulary.run_choices import reshards, shards_weights
 from parcost_plugins.vocabulary.stage_parameters import slots, spread, stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
@@ -63,7 +63,7 @@ def operands(study: Study) -> Iterator[Work]:
             count=operator.count,
             source=SOURCE,
         )
-        yield stream_work(cast, study)
+        yield kernel_work(cast, study)
 
 
 def _narrow_operators(study: Study) -> Iterator[Gemm | FusedAttention]:
@@ -123,7 +123,7 @@ def _read_weights(study: Study) -> Iterator[Work]:
                 count=operator.count,
                 source=TORCHAO,
             )
-            yield stream_work(cast, study)
+            yield kernel_work(cast, study)
 
 
 def _updated_weights(study: Study) -> Iterator[Once]:

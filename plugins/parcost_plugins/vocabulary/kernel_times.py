@@ -7,6 +7,9 @@ depend on ZeRO, and a search asks for it once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 from parcost import Formula, Operator, Study, Work
 from parcost_plugins.vocabulary import KernelChoice, Stream
 from parcost_plugins.vocabulary.causes import COMPUTE
@@ -27,15 +30,24 @@ def kernel_seconds(operator: Operator, study: Study) -> Formula:
     return priced
 
 
-def stream_work(stream: Stream, study: Study) -> Work:
-    """Return the work of an operator that is bound by memory."""
+def kernel_work(operator: Any, study: Study) -> Work:
+    """Return the work of *operator*: on the memory for a stream, on the compute units otherwise."""
+    streams = isinstance(operator, Stream)
     return Work(
-        name=stream.name,
+        name=operator.name,
         cause=COMPUTE,
-        seconds=kernel_seconds(stream, study),
-        pass_=stream.pass_,
-        count=stream.count,
-        resource="hbm",
-        host=stream.host,
-        bytes_=stream.bytes_,
+        seconds=kernel_seconds(operator, study),
+        pass_=operator.pass_,
+        count=operator.count,
+        resource="hbm" if streams else "compute",
+        host=operator.host,
+        flops=operator.mean_flops,
+        bytes_=operator.bytes_ if isinstance(operator, Stream) else 0.0,
     )
+
+
+def stream_work(streams: Iterable[Stream], study: Study) -> Iterator[Work]:
+    """Yield the work of *streams*; none if the study leaves out what is bound by memory."""
+    if study[KernelChoice].memory_bound:
+        for stream in streams:
+            yield kernel_work(stream, study)

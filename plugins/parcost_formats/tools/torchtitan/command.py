@@ -55,7 +55,7 @@ def read_command(file: ImportFile) -> TitanCommand:
     """
     environment = {"HOME": "~", **dict(file.options.environment)}
     script = read_script(file.text, environment, file.neighbor, file.name)
-    found = [one for call in script.commands if (one := _started(call)) is not None]
+    found = [one for call in script.commands if (one := _read_start(call)) is not None]
     if not found:
         raise FileError("the command of torchtitan is not read")
     if len({tuple(word.text for word in arguments) for _, _, arguments in found}) > 1:
@@ -90,7 +90,7 @@ def set_devices(draft: Draft, line: CommandLine) -> None:
         draft.problem(place, message)
 
 
-def _started(
+def _read_start(
     call: ScriptCall,
 ) -> tuple[ScriptCall, Sequence[ShellField], Sequence[ShellField]] | None:
     """Return a command of torchtitan with the words up to its program, and those behind it."""

@@ -19,7 +19,7 @@ from parcost.numeric import any_of, ceil_div, maximum, ratio
 from parcost_plugins.parallelism.data import bucket_copies, zero_memory, zero_rules
 from parcost_plugins.parallelism.data.replicas import hybrid_reduction, reduction_name
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, times, trained_groups
-from parcost_plugins.vocabulary import KernelChoice, Layout, Sharding, Stream, Training
+from parcost_plugins.vocabulary import Layout, Sharding, Stream, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.kernel_times import stream_work
 from parcost_plugins.vocabulary.run_choices import (
@@ -59,8 +59,7 @@ def _copies(study: Study) -> Iterator[Stream]:
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
     """Estimate the communication of the layout's ZeRO stage, and the copies around it."""
-    if study[KernelChoice].memory_bound:
-        yield from (stream_work(one, study) for one in _copies(study))
+    yield from stream_work(_copies(study), study)
     if shards_weights(study):
         from parcost_plugins.parallelism.data import zero3
 
