@@ -94,7 +94,7 @@ def replay_trace(
     )
 
 
-@record(kw_only=True, eq=False, slots=False)
+@record(kw_only=True, eq=False)
 class ReplayTrace(StepTrace):
     """The trace of a pipeline without a step: passes and messages."""
 
@@ -122,7 +122,7 @@ class ReplayTrace(StepTrace):
         return iter(())
 
 
-@record(kw_only=True, eq=False, slots=False)
+@record(kw_only=True, eq=False)
 class TrainingTrace(StepTrace):
     """The trace of a training step: its pipeline and its terms."""
 

@@ -35,7 +35,7 @@ from parcost_plugins.vocabulary.partition import (
 )
 
 
-@record(kw_only=True, eq=False, slots=False)
+@record(kw_only=True, eq=False)
 class Replica:
     """A *serving* block, with a *study* of a job with the same degrees."""
 

@@ -15,7 +15,7 @@ COUNTED = "counted from the tensors that each operator reads and writes"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 
-@record(eq=False, slots=False)
+@record(eq=False)
 class LayerSpan:
     """A set of layers: their number on each virtual stage, and how many are recomputed.
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from parcost import Real, Study
 
 
-@record(kw_only=True, eq=False, slots=False)
+@record(kw_only=True, eq=False)
 class StageKind:
     """Virtual *stages*, out of *of*, each of which holds the same parameters.
 

@@ -153,17 +153,22 @@ def _ranks(script: Script, call: ScriptCall) -> dict[str, Option]:
         if field is None and stored is not None and stored.exported:
             field = next(iter(script.fields(variable)), None)
         if field is not None:
-            found[name] = Option(
-                name=name,
-                key=variable,
-                texts=(field.text,),
-                start=field.start,
-                end=field.end,
-                unread=field.unread,
-                assumption=field.assumption,
-                answers=field.answers,
-            )
+            found[name] = variable_option(name, variable, field)
     return found
+
+
+def variable_option(name: str, variable: str, field: ShellField) -> Option:
+    """Return the option *name*, which a variable of the environment sets to *field*."""
+    return Option(
+        name=name,
+        key=variable,
+        texts=(field.text,),
+        start=field.start,
+        end=field.end,
+        unread=field.unread,
+        assumption=field.assumption,
+        answers=field.answers,
+    )
 
 
 def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:

@@ -10,7 +10,7 @@ from parcost import ImportFile
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.megatron.devices import read_devices
-from parcost_formats.tools.megatron.flags import CommandLine, read_launcher
+from parcost_formats.tools.megatron.flags import CommandLine, read_launcher, variable_option
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import open_words
 from parcost_formats.tools.shell.scripts import (
@@ -120,16 +120,7 @@ def _ranks(call: ScriptCall, starter: ShellField) -> Option:
         start, end = starter.start, starter.end
         own = (_RANKS_THERE,)
         return Option(name=_RANKS, key=_RANKS, texts=own, start=start, end=end, assumption=why)
-    return Option(
-        name=_RANKS,
-        key=_RANKS,
-        texts=(word.text,),
-        start=word.start,
-        end=word.end,
-        unread=word.unread,
-        assumption=word.assumption,
-        answers=word.answers,
-    )
+    return variable_option(_RANKS, _RANKS, word)
 
 
 def _arguments(words: Sequence[ShellField]) -> Iterator[Option]:

@@ -26,7 +26,7 @@ from parcost_plugins.vocabulary.partition import Counts, map_stages
 SIZES = "counted from the tensors that attention reads"
 
 
-@record(eq=False, slots=False)
+@record(eq=False)
 class ContextExchange:
     """One rank of a context-parallel group with one micro-batch, at one layer.
 
