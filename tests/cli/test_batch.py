@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -521,7 +522,8 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
         done = run(*arguments)
     assert done.code == 130
     assert done.err == (
-        "3 of 6 files were done; the same command goes on from there\n\ninterrupted\n"
+        "3 of 6 files were done; the same command goes on from there\n"
+        "not done: specs/s003.par\n\ninterrupted\n"
     )
     assert Path("all.jsonl").read_text() == "of before"
     assert spec_names() == ["all.jsonl", "specs"]
@@ -531,6 +533,33 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
     resumed = Path("all.jsonl").read_text()
     run(*arguments, "--no-cache")
     assert resumed == Path("all.jsonl").read_text()
+
+
+def test_a_batch_prints_the_file_that_has_no_result_for_a_while(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parcost.engine.scenario import Scenario
+    from parcost_apps.batch import formats
+
+    files(many_specs(3))
+    spied, write, named = Scenario.evaluate, formats.write_message, Event()
+
+    def slow(scenario: Scenario, *progress: Any) -> Any:
+        if scenario.path.endswith("s001.par"):
+            assert named.wait(60)
+        return spied(scenario, *progress)
+
+    def write_and_name(text: str) -> None:
+        write(text)
+        named.set()
+
+    monkeypatch.setattr(formats, "_LONG_SECONDS", 0.05)
+    monkeypatch.setattr(formats, "write_message", write_and_name)
+    monkeypatch.setattr(Scenario, "evaluate", slow)
+    done = run("eval", "specs", "--jobs", "1", "--no-cache")
+    assert done.code == 0
+    slow_lines = [line for line in done.err.splitlines() if "no result" in line]
+    assert "specs/s001.par: no result after 0 s; Ctrl-C ends the run" in slow_lines
 
 
 # A plugin that stops at the study with `zero = 2`, as long as there is a gate. It sleeps in turns: a

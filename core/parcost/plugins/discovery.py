@@ -197,6 +197,10 @@ class Plugins:
             except CallError as error:
                 self._fault(faults, plugin, hook, str(error), error.cause)
                 continue
+            except KeyboardInterrupt as stop:
+                if plugin.distribution != OWN_DISTRIBUTION:
+                    stop.add_note(f"while plugin {plugin} was asked for `{hook}`")
+                raise
             if complaint:
                 self._fault(faults, plugin, hook, complaint)
             blame = partial(_plugin_error, plugin, hook)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ _MORE = {  # what a group of lines is about, by exit code: the summary ends in t
 }
 _FORMATS = "formats"
 _MOST_OF_A_GROUP = 20
+_LONG_SECONDS = 60.0  # without a result: the file that is evaluated is named
 
 
 @frozen(eq=False)
@@ -187,6 +189,7 @@ class Watch:
         self._lines: dict[int, dict[str, None]] = {code: {} for code in _MORE}
         self._untold: Counter[int] = Counter()
         self._faults: set[str] = set()
+        self._last = 0.0  # when the last entry came
         self._missing: dict[str, str] | None = None  # what every report so far lacks
         self._progress = Progress(elsewhere=elsewhere)
         self._inside = inside  # of a file
@@ -194,9 +197,12 @@ class Watch:
 
     def __call__(self, entries: Iterable[Entry], interrupts: Interrupts) -> Iterator[Entry]:
         """Yield *entries* unchanged, after printing their problems."""
-        start = monotonic()
+        start = self._last = monotonic()
+        ended = Event()
+        Thread(target=self._name_slow_files, args=(ended,), daemon=True).start()
         try:
             for entry in entries:
+                self._last = monotonic()
                 interrupts.check()
                 self._inside.clear()
                 if entry.problems or entry.faults:
@@ -213,9 +219,31 @@ class Watch:
                 spent = monotonic() - start
                 said = progress_line(self._run.done, self._files, spent)
                 self._progress.show(f"{said}, last {entry.path}")
+                self._last = monotonic()
         finally:
+            ended.set()
             self._inside.clear()
             self._progress.clear()
+
+    def _name_slow_files(self, ended: Event) -> None:
+        """Print the files that are evaluated if no result came for a while, once for each.
+
+        A plugin may never return. Nothing but the user can know whether it will.
+        """
+        named = ""
+        while not ended.wait(_LONG_SECONDS / 10):
+            files, waited = self._unfinished(), monotonic() - self._last
+            if files and files != named and waited > _LONG_SECONDS:
+                named = files
+                self._inside.clear()
+                write_message(f"{files}: no result after {waited:.0f} s; Ctrl-C ends the run")
+
+    def _unfinished(self) -> str:
+        """Return the names of the files whose results come next."""
+        files = self._run.current
+        if len(files) > 1:
+            return f"one of {len(files)} files, {files[0]} to {files[-1]}"
+        return "".join(files)
 
     def _print_entry(self, entry: Entry) -> None:
         # what a report says is a verdict, also where a plugin failed beside it
@@ -252,7 +280,10 @@ class Watch:
         """Print how many files are done, after an interruption."""
         if self._files > 1:
             kept = "; the same command goes on from there" if self._run.cache is not None else ""
-            write_message(f"{self._run.done:,} of {self._files:,} files were done{kept}")
+            message = f"{self._run.done:,} of {self._files:,} files were done{kept}"
+            if files := self._unfinished():
+                message += f"\nnot done: {files}"
+            write_message(message)
 
     def summary(self) -> str:
         """Return the summary: a line per problem, the gravest last, then the counts of reports."""

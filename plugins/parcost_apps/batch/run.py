@@ -58,8 +58,8 @@ class _Group:
 class BatchRun:
     """One batch: *worker* evaluates the files here, or an *engine* evaluates them elsewhere.
 
-    *done* counts the files whose entries were returned. *progress* receives the progress inside a
-    file that is evaluated here.
+    *done* counts the files whose entries were returned; *current* are the files whose entries come
+    next. *progress* receives the progress inside a file that is evaluated here.
     """
 
     question: Question
@@ -69,6 +69,7 @@ class BatchRun:
     worker: Worker | None = None
     progress: Callable[[str], None] | None = None
     done: int = 0
+    current: Sequence[str] = ()
     _strikes: int = 0
 
     def entries(self, files: Sequence[Spec | Rejection]) -> Iterator[Entry]:
@@ -99,10 +100,13 @@ class BatchRun:
         return answer.entries
 
     def _answered_here(self, file: Spec) -> CachedResult:
+        self.current = [file.path]
         if self.worker is None:
             self.worker = Worker(self.environment)
         keep = self.cache is not None
-        return self.worker.answer(file, self.question, keep=keep, progress=self.progress)
+        answer = self.worker.answer(file, self.question, keep=keep, progress=self.progress)
+        self.current = ()
+        return answer
 
     # --- elsewhere ------------------------------------------------------------------------
 
@@ -143,6 +147,7 @@ class BatchRun:
 
     def _finish(self, group: _Group, waiting: Sequence[_Group], pool: Pool) -> Iterator[Entry]:
         done: list[CachedResult] = []
+        self.current = [spec.path for spec in group.todo.values()]
         if group.future is not None:
             try:
                 done = pool.result(group.future)
@@ -151,6 +156,7 @@ class BatchRun:
             except BaseException as error:  # noqa: BLE001  engines fail in their own ways
                 reraise_interrupt(error)
                 done = self._one_by_one(group, error, waiting, pool)
+        self.current = ()
         for position, answer in zip(group.todo, done, strict=True):
             group.known[position] = self._take_answer(answer)
         for position in sorted(group.known):
