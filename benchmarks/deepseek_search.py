@@ -13,6 +13,7 @@ import os
 import resource
 from time import perf_counter, process_time
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # which compiles all of it for each process
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from attrs import evolve
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # which compiles all of it for each process
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 

@@ -95,8 +95,10 @@ class Binder(Binding):
                 )
 
     def _is_set(self, definition: Definition) -> bool:
-        given = any((id(definition), name) in self._given for name in definition.type.fields)
-        return given or any(self._is_set(child) for child in definition.children.values())
+        """Return whether an attribute of *definition*, or of a block in it, is set from outside."""
+        if any(id(definition) == owner for owner, _ in self._given):
+            return True
+        return any(map(self._is_set, definition.children.values()))
 
     def _apply_overrides(self) -> None:
         for path, node in self.overrides.items():
@@ -194,10 +196,10 @@ class Binder(Binding):
 
     def _find_definition(self, word: str) -> Definition | None:
         table = self.definitions.table.values()
-        labelled = [d for d in table if d.label == word]
-        kinds = self.definitions.of_kind(word)
-        inside = [d for top in table for _, d in _nested_paths(top.called, top) if d.label == word]
-        found = labelled or kinds or inside
+        found = [d for d in table if d.label == word] or self.definitions.of_kind(word)
+        if not found:
+            inner = (d for top in table for _, d in _nested_paths(top.called, top))
+            found = [d for d in inner if d.label == word]
         return found[0] if len(found) == 1 else None
 
     def _object_or_none(self, definition: Definition) -> Any:
@@ -271,7 +273,7 @@ class Binder(Binding):
         for _, module in definition.layers:
             if not module.catalogue or module is self.module:
                 return None
-        if self._given and self._is_set(definition):
+        if self._is_set(definition):
             return None
         key = definition.type.schema, definition.label, *(id(b) for b, _ in definition.layers)
         for target in self._references(definition):

@@ -19,6 +19,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
@@ -501,8 +502,10 @@ def _alive(
 
 
 def _maximal_moments(moments: Iterable[AliveCounts]) -> Sequence[AliveCounts]:
-    found: list[AliveCounts] = []
-    for moment in sorted(moments, key=lambda row: (-sum(map(sum, row)), row)):
-        if not any(other.covers(moment) for other in found):
-            found.append(moment)
-    return found
+    """Return those of *moments*, all different, that no other has as many of on every copy."""
+    ranked = sorted(moments, key=lambda row: (-sum(map(sum, row)), row))
+    if len(ranked) == 1:
+        return ranked
+    counts = np.array([list(chain.from_iterable(moment)) for moment in ranked])
+    as_many = ((counts >= own).all(axis=1).sum() for own in counts)  # its own row is one
+    return [moment for moment, rows in zip(ranked, as_many, strict=True) if rows == 1]

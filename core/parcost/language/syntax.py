@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from attrs import field
 
@@ -45,7 +46,7 @@ class Path:
     parts: tuple[Name, ...]
     span: Span = field(eq=False, repr=False)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The path as written, without blanks."""
         first, *rest = self.parts
