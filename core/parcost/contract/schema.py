@@ -15,9 +15,10 @@ made from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cache, cached_property
+from operator import is_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, dataclass_transform
 
@@ -366,32 +367,37 @@ SCALARS = frozenset({bool, int, float, str, type(None)})
 
 
 def change_values(
-    blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any, str, object], Any]
+    blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any], Mapping[str, Any]]
 ) -> dict[type, tuple[Any, ...]]:
-    """Return *blocks* with every value replaced by ``change(value, name, block)``, nested ones too.
+    """Return *blocks*, each with the new values that ``change(block)`` returns, inner ones too.
 
     A block without changes is returned itself, and a block in two places stays one object.
     """
     made: dict[int, Any] = {}
 
-    def change_one(value: Any) -> Any:
-        if value.__class__ in SCALARS:
-            return value
-        if isinstance(value, tuple):
-            if SCALARS.issuperset(map(type, value)):
-                return value
-            items = tuple(change_one(item) for item in value)
-            return value if all(a is b for a, b in zip(items, value, strict=True)) else items
-        if not hasattr(type(value), "__block__"):
-            return value
-        if id(value) not in made:
-            held = vars(value)
-            new = {name: change(change_one(inner), name, value) for name, inner in held.items()}
-            same = all(new[name] is inner for name, inner in held.items())
-            made[id(value)] = value if same else on_axes(value, new, {})
-        return made[id(value)]
+    def change_one(block: Any) -> Any:
+        if id(block) not in made:
+            held = vars(block)
+            new = {name: v for name, v in change(block).items() if v is not held[name]}
+            for name in _holding(block.__class__):
+                value = held.get(name)
+                if value.__class__ is tuple:
+                    items = tuple(map(change_one, value))
+                    if not all(map(is_, items, value)):
+                        new[name] = items
+                elif value is not None and (inner := change_one(value)) is not value:
+                    new[name] = inner
+            made[id(block)] = on_axes(block, new, {}) if new else block
+        return made[id(block)]
 
     return {schema: tuple(map(change_one, found)) for schema, found in blocks.items()}
+
+
+@cache
+def _holding(schema: type) -> Sequence[str]:
+    """Return the attributes that hold other blocks: references, and blocks inside."""
+    fields = block_type(schema).fields.items()
+    return [name for name, field in fields if field.kind in ("children", "reference")]
 
 
 def _on_axis(block: object, name: str) -> Any:

@@ -268,9 +268,11 @@ def _error_context(
 
 def _is_plain_order(entries: Sequence[Any]) -> bool:
     """Return whether all entries are of the exact types Op, or Pair of Op."""
-    pairs = [entry for entry in entries if type(entry) is Pair]
-    inside = set(map(type, chain.from_iterable(pairs)))
-    return inside <= {Op} and set(map(type, entries)) <= {Op, Pair}
+    types = set(map(type, entries))
+    if not types <= {Op, Pair}:
+        return False
+    pairs = (entry for entry in entries if type(entry) is Pair) if Pair in types else ()
+    return set(map(type, chain.from_iterable(pairs))) <= {Op}
 
 
 def _entry(entry: Op | Pair) -> Entry:
@@ -281,10 +283,16 @@ def _entry(entry: Op | Pair) -> Entry:
     return Pair(Op(*entry.forward), Op(*entry.backward))
 
 
-def parts(entries: Sequence[Entry]) -> Iterable[Op]:
-    """Yield the ops of *entries*; of a pair, BW first, because its own F ran earlier."""
-    for entry in entries:
-        yield from reversed(ops_of(entry))
+def has_pairs(entries: Sequence[Entry]) -> bool:
+    """Return whether some of *entries* are pairs."""
+    return Pair in set(map(type, entries))
+
+
+def parts(entries: Sequence[Entry]) -> Sequence[Op]:
+    """Return the ops of *entries*; of a pair, BW first, because its own F ran earlier."""
+    if not has_pairs(entries):
+        return cast("Sequence[Op]", entries)
+    return [op for entry in entries for op in reversed(ops_of(entry))]
 
 
 # --- Checking ------------------------------------------------------------------------
@@ -432,7 +440,7 @@ def _read(
         ],
         peaks=peaks,
         pairs=[pairs_of(entries) for entries in lists],
-        first=[next(iter(parts(entries[:1]))).stage for entries in lists],
+        first=[parts(entries[:1])[0].stage for entries in lists],
         last=[_last(entries[-1]) for entries in lists],
         fused=fused,
         size=sum(map(len, lists)),
@@ -452,6 +460,8 @@ def copies_of(home: Sequence[int], virtual: int) -> Sequence[tuple[int, int]]:
 
 def pairs_of(entries: Sequence[Entry]) -> Mapping[tuple[int, int], int]:
     """Return the number of pairs by the virtual stages of their F and their BW."""
+    if not has_pairs(entries):
+        return {}
     return Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
 
 

@@ -83,7 +83,7 @@ _cache: dict[tuple[int, int, int, int], tuple[Schedule, Sketch]] = {}
 
 def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Sketch:
     lists, home = validate_order(schedule, stages, micro_batches, chunks)
-    ops = [list(parts(entries)) for entries in lists]
+    ops = [parts(entries) for entries in lists]
     virtual = stages * chunks
     copies = copies_of(home, virtual)
     places = {copy: k for k, copy in enumerate(copies)}
@@ -134,10 +134,10 @@ def _peak_moment(ops: Sequence[Op], held: Sequence[int]) -> AliveCounts:
             whole[i] += 1
             sum_ += 2
             continue
-        before = tuple(alive), tuple(whole)
+        before = (tuple(alive), tuple(whole)) if sum_ > best else None
         alive[i] -= kind != "B"
         whole[i] -= kind != "W"
-        if sum_ > best:
+        if before is not None:
             best, found = sum_, AliveCounts(*before, tuple(alive), tuple(whole))
         sum_ -= (kind != "B") + (kind != "W")
     return found

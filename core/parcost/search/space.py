@@ -281,15 +281,16 @@ def _with_choices(study: SpecStudy, choices: Sequence[Choice], place: Sequence[i
     """Return *study* with each of *choices* set to the value at its position in *place*."""
     if not choices:
         return study
-    values: dict[tuple[int, str], Any] = {}
+    chosen: dict[int, dict[str, Any]] = {}
     for choice, i in zip(choices, place, strict=True):
-        same = (b for b in study.blocks[choice.schema] if vars(b)["label"] == choice.label)
-        values.update(((id(block), choice.attribute), choice.values[i]) for block in same)
+        for block in study.blocks[choice.schema]:
+            if vars(block)["label"] == choice.label:
+                chosen.setdefault(id(block), {})[choice.attribute] = choice.values[i]
 
-    def chosen_value(held: Any, name: str, block: object) -> Any:
-        return values.get((id(block), name), held)
+    def values_of(block: object) -> Mapping[str, Any]:
+        return chosen.get(id(block), {})
 
-    return study.with_blocks(change_values(study.blocks, chosen_value))
+    return study.with_blocks(change_values(study.blocks, values_of))
 
 
 def _select_points(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
@@ -298,9 +299,10 @@ def _select_points(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
     if count == len(kept):
         return study
 
-    def cut(value: Any, _name: str, _block: object) -> Any:
-        flat = isinstance(value, np.ndarray) and value.shape == (count,)
-        return value[kept] if flat else value
+    def cut(block: object) -> Mapping[str, Any]:
+        held = vars(block).items()
+        arrays = ((name, v) for name, v in held if isinstance(v, np.ndarray))
+        return {name: v[kept] for name, v in arrays if v.shape == (count,)}
 
     axes: list[tuple[str, Any]] = [(name, np.asarray(v)[kept]) for name, v in study.axes]
     return evolve(study.with_blocks(change_values(study.blocks, cut)), axes=axes)
