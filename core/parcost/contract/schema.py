@@ -362,10 +362,6 @@ def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, A
     return found
 
 
-#: The types of values that hold no block.
-SCALARS = frozenset({bool, int, float, str, type(None)})
-
-
 def change_values(
     blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any], Mapping[str, Any]]
 ) -> dict[type, tuple[Any, ...]]:
@@ -379,7 +375,7 @@ def change_values(
         if id(block) not in made:
             held = vars(block)
             new = {name: v for name, v in change(block).items() if v is not held[name]}
-            for name in _holding(block.__class__):
+            for name in holding_attributes(block.__class__):
                 value = held.get(name)
                 if value.__class__ is tuple:
                     items = tuple(map(change_one, value))
@@ -394,8 +390,8 @@ def change_values(
 
 
 @cache
-def _holding(schema: type) -> Sequence[str]:
-    """Return the attributes that hold other blocks: references, and blocks inside."""
+def holding_attributes(schema: type) -> Sequence[str]:
+    """Return the names of the attributes that hold other blocks: references, and inner blocks."""
     fields = block_type(schema).fields.items()
     return [name for name, field in fields if field.kind in ("children", "reference")]
 

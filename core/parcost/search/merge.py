@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from parcost.contract.queries import STRUCTURES, Memo
-from parcost.contract.schema import SCALARS, block_name, block_type, on_axes
+from parcost.contract.schema import block_name, block_type, on_axes
 from parcost.engine.study import SpecStudy
 from parcost.search.mesh import Mesh, squeeze
 
@@ -115,7 +115,7 @@ class _Merger:
         for name in names:
             own = [vars(block)[name] for block in blocks]
             types = {*map(type, own)}
-            if len(types) == 1 and types <= SCALARS and own.count(own[0]) == len(own):
+            if len(types) == 1 and own[0].__class__ in _PLAIN and own.count(own[0]) == len(own):
                 values[name] = own[0]
                 continue
             numbers = all(type(value) in (int, float) for value in own)

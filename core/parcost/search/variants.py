@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 
 from parcost.contract.fields import LEGAL
 from parcost.contract.queries import READS, Memo, Reads
-from parcost.contract.schema import SCALARS, on_axes
+from parcost.contract.schema import holding_attributes, on_axes
 from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.shapes import shape_of, shape_problem
@@ -358,7 +358,9 @@ class Variants:
         return self._made[key]
 
     def _recording_block(self, value: Any, combination: Combination) -> Any:
-        values = {name: self._observe(inner, combination) for name, inner in vars(value).items()}
+        held = vars(value)
+        names = holding_attributes(value.__class__)
+        values = {name: self._observe(held[name], combination) for name in names if name in held}
         axes: dict[str, tuple[str, int]] = {}
         for (block, attribute), k in self._chosen.items():
             if block == id(value):
@@ -377,19 +379,15 @@ class Variants:
             for block in blocks:
                 self._look_into(block)
 
-    def _look_into(self, value: Any) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            inside = (item for item in value if item.__class__ not in SCALARS)
-            return tuple(k for item in inside for k in self._look_into(item))
-        if not hasattr(type(value), "__block__"):
-            return ()
-        if id(value) not in self._inside:
-            own = [k for (block, _), k in self._chosen.items() if block == id(value)]
-            for inner in vars(value).values():
-                if inner.__class__ not in SCALARS:
+    def _look_into(self, block: Any) -> tuple[int, ...]:
+        if id(block) not in self._inside:
+            own = [k for (owner, _), k in self._chosen.items() if owner == id(block)]
+            for name in holding_attributes(block.__class__):
+                held = vars(block).get(name)
+                for inner in held if isinstance(held, tuple) else [held] if held else []:
                     own += self._look_into(inner)
-            self._inside[id(value)] = tuple(sorted(set(own)))
-        return self._inside[id(value)]
+            self._inside[id(block)] = tuple(sorted(set(own)))
+        return self._inside[id(block)]
 
 
 def _summed_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
