@@ -134,6 +134,7 @@ class DeviceMemory:
         self._alive: dict[Any, Sequence[Real]] = {}
         self._peaks: dict[int, Sequence[tuple[float, Sequence[tuple[float, ...]]]]] = {}
         self._copies: dict[int, Sequence[Sequence[int]]] = {}
+        self._at: dict[int, Sequence[Sequence[int]]] = {}
 
     def moments(self, d: int) -> Sequence[Real]:
         """Return the bytes that device *d* holds at each moment."""
@@ -222,6 +223,13 @@ class DeviceMemory:
             self._copies[d] = list(found.values())
         return self._copies[d]
 
+    def _places(self, d: int) -> Sequence[Sequence[int]]:
+        """Return the places among the copies of device *d* of those of each kind."""
+        if d not in self._at:
+            at = {k: i for i, k in enumerate(self.plan.held[d])}
+            self._at[d] = [[at[k] for k in alike] for alike in self._alike_copies(d)]
+        return self._at[d]
+
     def _all_alive(self, d: int) -> Sequence[Real]:
         """Return what :meth:`alive` does for *most* micro-batches, of which the plan has fewer."""
         (((_, order),), held) = self.plan.orders, self.plan.held[d]
@@ -265,12 +273,11 @@ class DeviceMemory:
 
     def _counts(self, d: int, alive: AliveCounts) -> tuple[float, ...]:
         """Return the counts of *alive* in use on device *d*, by field and kind of its copies."""
-        kinds = self._alike_copies(d)
-        if len(kinds) == 1:
+        places = self._places(d)
+        if len(places) == 1:
             return tuple([float(sum(alive[i])) for i in self.fields])
-        at = {k: i for i, k in enumerate(self.plan.held[d])}
-        every = ((i, alike) for i in self.fields for alike in kinds)
-        return tuple([float(sum(alive[i][at[k]] for k in alike)) for i, alike in every])
+        every = [(alive[i].__getitem__, alike) for i in self.fields for alike in places]
+        return tuple([float(sum(map(at, alike))) for at, alike in every])
 
     def _weights(self, d: int, moment: Moment) -> Sequence[Real]:
         """Return the bytes of a micro-batch, by field of the counts and kind of the copies."""

@@ -92,7 +92,7 @@ class Variants:
         self._memo = Memo()
         self._number = {choice.name: k for k, choice in enumerate(choices)}
         self._studies: dict[Combination, SpecStudy] = {}
-        self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
+        self._chosen: dict[int, dict[str, int]] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
         self._cuts: dict[int, tuple[int, int]] = {}  # by id of a study: devices, virtual stages
@@ -362,10 +362,9 @@ class Variants:
         names = holding_attributes(value.__class__)
         values = {name: self._observe(held[name], combination) for name in names if name in held}
         axes: dict[str, tuple[str, int]] = {}
-        for (block, attribute), k in self._chosen.items():
-            if block == id(value):
-                values[attribute] = self.choices[k].values[combination[k]]
-                axes[attribute] = (self.choices[k].name, combination[k])
+        for attribute, k in self._chosen.get(id(value), {}).items():
+            values[attribute] = self.choices[k].values[combination[k]]
+            axes[attribute] = (self.choices[k].name, combination[k])
         return on_axes(value, values, axes)
 
     def _find_choices(self) -> None:
@@ -374,14 +373,14 @@ class Variants:
             schema: type[Any] = choice.schema
             for block in self.base.all(schema):
                 if getattr(block, "label", "") == choice.label:
-                    self._chosen[id(block), choice.attribute] = k
+                    self._chosen.setdefault(id(block), {})[choice.attribute] = k
         for blocks in self.base.blocks.values():
             for block in blocks:
                 self._look_into(block)
 
     def _look_into(self, block: Any) -> tuple[int, ...]:
         if id(block) not in self._inside:
-            own = [k for (owner, _), k in self._chosen.items() if owner == id(block)]
+            own = list(self._chosen.get(id(block), {}).values())
             for name in holding_attributes(block.__class__):
                 held = vars(block).get(name)
                 for inner in held if isinstance(held, tuple) else [held] if held else []:
