@@ -351,6 +351,20 @@ def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> 
     assert "`layout.tp` = 1 or 2 or 4 or 8 would do" in err
 
 
+@pytest.mark.parametrize("option", [[], ["--over", f"tp={','.join(map(str, range(1, 1002)))}"]])
+def test_an_axis_with_too_many_values_is_rejected_before_they_are_bound(
+    run: Run, monkeypatch: pytest.MonkeyPatch, option: list[str]
+) -> None:
+    from parcost.search.axis_kinds import AxisKinds
+
+    monkeypatch.setattr(AxisKinds, "sort", None)
+    text = "layout { tp = 2 }" if option else "layout { tp = range(1, 1001) }"
+    code, _, err = run(f"{SPEC}{text}\n", "--axes", "tp", *option)
+    assert code == 2
+    assert "error[too-many-points]: `layout.tp` has 1,001 values" in err
+    assert "is 1,000" in err
+
+
 EVEN = "schedule { assignment = even }\n"
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
+MOST_VALUES = 1000  # of one axis: each is bound apart, in some milliseconds
 MOST_TOGETHER = 5 * 2**15  # points of degrees, legal or not, of structures in one group
 
 
@@ -502,6 +503,13 @@ def _check_axes(scenario: Scenario, axes: Sequence[Axis], most: float) -> None:
     if empty:
         message = f"there is no value of {' or '.join(f'`{e}`' for e in empty)} to choose"
         raise SpecError([Diagnostic("empty-space", message, place=scenario.path)])
+    long = max(axes, key=lambda axis: len(axis.values), default=None)
+    if long is not None and len(long.values) > MOST_VALUES:
+        message = f"`{long.attribute}` has {len(long.values):,} values; the limit of an axis of a "
+        message += f"search is {MOST_VALUES:,}, because each value is bound separately"
+        help = "list fewer values, as in `divisors(64)` or `range(8, 64, 8)`, or sweep the spec "
+        help += "with `parcost eval`"
+        raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
     size = prod(len(axis.values) for axis in axes)
     if size > most:
         sizes = " x ".join(f"{a.attribute.rpartition('.')[2]} {len(a.values)}" for a in axes)
