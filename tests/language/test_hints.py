@@ -57,7 +57,8 @@ def test_a_name_in_quotes_differs_from_a_string() -> None:
 def test_a_rate_in_bits_lacks_its_second() -> None:
     transfer = "transfer t { operation = all_reduce, size = 1 GB total, ranks = 8, "
     said = helps(transfer + "bandwidth = 400 Gb per_direction }")
-    assert said == "write `400 Gb/s per_direction`"
+    assert said == "write `400 Gbps per_direction`"
+    assert not diagnostics_of(transfer + "bandwidth = 400 Gbps per_direction }")
     assert not diagnostics_of(transfer + "bandwidth = 400 Gb/s per_direction }")
 
 

@@ -287,7 +287,11 @@ def _convert(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
     under = [u for kind in kinds if wanted != ONE for u in _under(value.dimension, kind)]
     words = "".join(f" {word.text}" for word in node.qualifiers)  # after a value without its unit
     message = f"`{name}` {measured}"
-    hint = f"write `{span.text}/{'s' if wanted == RATE else under[0]}{words}`" if under else None
+    hint = None
+    if under:
+        rate = f"{span.text}/{'s' if wanted == RATE else under[0]}"
+        bits = f"{span.text.replace('bit', 'b')}ps"
+        hint = f"write `{bits if bits.rpartition(' ')[2] in known_units() else rate}{words}`"
     raise error_at("wrong-dimension", message, span, f"this is {v.describe(value)}", help=hint)
 
 

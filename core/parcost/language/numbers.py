@@ -20,13 +20,15 @@ _SMALL = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 # Memory is measured in powers of two, everything else in powers of ten.
 PREFIXES: Mapping[str, Mapping[str, float]] = {
     "B": BINARY,
-    **dict.fromkeys(("B/s", "bit", "bit/s", "FLOP", "FLOP/s", "J", "W"), DECIMAL),
+    **dict.fromkeys(("B/s", "bit", "bps", "FLOP", "FLOP/s", "J", "W"), DECIMAL),
     "s": _SMALL,
 }
-_CALLED = {"J/s": "W", "a plain number": ""}
-_CUSTOMARY = ("USD/h", "g/kWh", "kg/kWh")  # of a price and an intensity, nothing else reads well
+_CALLED = {"J/s": "W", "bit/s": "bps", "a plain number": ""}
+#: Units of a price, an intensity and a bit rate: no other of their dimension is printed.
+_CUSTOMARY = ("USD/h", "g/kWh", "kg/kWh", *(f"{prefix}bps" for prefix in ("", *DECIMAL)))
 _NEVER = {"s": "never"}  # what is spent for ever does not end
 _READABLE = (0.1, 1e5)  # in a unit that the spec or a plugin chose
+_PARTS_OF_A_DAY = ("h", "min")  # the units of a run that ends within a day
 _DECIMAL_SIZES = {f"{prefix}B" for prefix in DECIMAL}
 _EXACT = 3  # digits of a size that was written in decimal, as 1.25 GB
 _LARGEST_SHARE = 10.0  # that reads well in percent
@@ -48,6 +50,10 @@ def quantity(
     ('262,144', '80 GiB')
     >>> quantity(25e6, "B"), quantity(700.0, "J/s"), quantity(29.26e9, "GiB")
     ('25 MB', '700 W', '27.25 GiB')
+    >>> quantity(4362.0, "day"), quantity(90.0, "day"), quantity(36 * 3600.0, "day")
+    ('1.212 h', '1.5 min', '1.5 days')
+    >>> quantity(400e9, "bit/s"), literal(4e11, unit("bit/s")[1])
+    ('400 Gbps', '400 Gbps')
     >>> quantity(100 * 2**20, "GiB"), quantity(617.6e6, "MB"), quantity(2**27 / 1.0, "MB")
     ('100 MiB', '589 MiB', '128 MiB')
     """
@@ -64,6 +70,8 @@ def quantity(
     unit = _CALLED.get(unit, unit)
     if unit in _DECIMAL_SIZES:
         unit = "B"
+    if unit == "day" and 0 < abs(value) < _size(unit):
+        unit = next((name for name in _PARTS_OF_A_DAY if abs(value) >= _size(name)), "s")
     if unit and unit not in PREFIXES:
         base, own = _kin(unit)
         if not own or value == 0 or _READABLE[0] <= abs(value) / _size(unit) < _READABLE[1]:
@@ -215,8 +223,7 @@ def _spellings(dimension: Dimension) -> Mapping[str, float]:
             found[f"{name}/s"] = size
     customary = {}
     for name in _CUSTOMARY:
-        over, _, under = name.partition("/")
-        (size, of), (per, by) = unit(over), unit(under)
-        if of / by == dimension:
-            customary[name] = size / per
+        size, of = unit(name)
+        if of == dimension:
+            customary[name] = size
     return customary or found

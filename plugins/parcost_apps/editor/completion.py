@@ -240,13 +240,14 @@ def _units(wanted: Dimension | None) -> list[str]:
     """Return the units of a dimension; all simple ones if *wanted* is None.
 
     >>> [name for name in _units(RATE) if name.startswith("G")]
-    ['GB/s', 'Gb/s', 'Gbit/s', 'Gbps', 'GiB/s', 'Gib/s', 'Gibit/s']
+    ['GB/s', 'Gbps', 'GiB/s']
     """
     names = [*known_units(), *(f"{n}/s" for n, (_, d) in known_units().items() if d != ONE)]
     if wanted is None:
         return list(known_units())
     fitting = (wanted, BIT_RATE) if wanted == RATE else (wanted,)
-    return sorted(name for name in names if unit(name)[1] in fitting)
+    read = [name for name in names if unit(name)[1] in fitting]
+    return sorted(name for name in read if "/" not in name or unit(name)[1] != BIT_RATE)
 
 
 def _lets(study: BoundStudy, cursor: Cursor) -> Iterator[Proposal]:
