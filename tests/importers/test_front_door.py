@@ -451,6 +451,14 @@ def test_a_log_may_be_longer_than_a_job(run_command: Run) -> None:
     assert "file-too-large" in run_command("import", "run.yaml", files=files).err
 
 
+def test_a_log_that_quotes_its_command_is_a_log(run_command: Run) -> None:
+    step = "iteration {}/ 10 | elapsed time per iteration (ms): 400.0 | global batch size: 64 |\n"
+    log = "+ swift sft --model Qwen/Qwen2.5-7B\n" + "".join(map(step.format, range(1, 10)))
+    done = run_command("import", "slurm-17.out", files={"slurm-17.out": log})
+    assert done.code == 0, done.err
+    assert "median of 5 of 9 steps" in done.out
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message", "help"),
     [

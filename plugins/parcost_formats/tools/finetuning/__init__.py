@@ -56,6 +56,8 @@ _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
 
 
 _PYTHON = (".py", ".ipynb")
+#: Endings of files that start nothing: a log may quote the command that it is of.
+_NO_COMMANDS = (".par", ".log", ".out", ".err", *_PYTHON)
 
 
 class TuningTool(IncompleteJobImporter):
@@ -80,7 +82,7 @@ class TuningTool(IncompleteJobImporter):
                 any(keys.issuperset(group) for group in groups)
                 or any(sign in text for sign in signs.get("values", ()))
             ) and keys.isdisjoint(signs.get("other_keys", ()))
-        if name.endswith((".par", *_PYTHON)):
+        if name.endswith(_NO_COMMANDS):
             return False
         return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
             re.search(sign, text) for sign in signs.get("other_commands", ())
