@@ -388,6 +388,27 @@ def test_the_command_of_a_script_is_read(tmp_path: Path) -> None:
     assert study.evaluate().result.figure("parameters") == total
 
 
+@pytest.mark.parametrize(
+    "submits",
+    [
+        'xpk workload create --num-slices=1 --command "{}"',
+        "gcloud compute tpus tpu-vm ssh one --worker=all --command='{}'",
+        '"${{GCLUSTER:-gcluster}}" job submit --command="set +e; export A=\'x\' && {} | tee a.log"',
+    ],
+)
+def test_a_command_that_is_submitted_in_one_word_is_read(submits: str) -> None:
+    command = "cd maxtext && python3 -m MaxText.train MaxText/configs/base.yml model_name=llama3-8b"
+    found = script(submits.format(f"{command} per_device_batch_size=4 max_target_length=8192"))
+    assert settings(found)["training.micro_batch"] == "4"
+    assert "models.llama3_8b" in uses(found)
+
+
+def test_two_commands_are_an_error_at_the_second() -> None:
+    text = SCRIPT + "python -m MaxText.train MaxText/configs/base.yml\n"
+    (problem,) = script(text).problems
+    assert text[problem.start :].startswith("python -m MaxText.train")
+
+
 def test_what_a_script_does_not_set_is_an_error_at_its_word() -> None:
     text = SCRIPT.replace("STEP_BATCH=4\n", "")
     (problem,) = script(text).problems

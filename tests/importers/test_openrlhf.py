@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from parcost import ImportFile
@@ -107,3 +110,23 @@ def test_packing_of_openrlhf_fills_no_sequence() -> None:
     found = one.read(ImportFile("run.sh", text, PLAIN, lambda _: None))
     assert settings(found)["training.sequence"] == "4096"
     assert [one.name for one in found.missing] == ["packing_samples"]
+
+
+def test_a_hostfile_that_is_not_there_leaves_the_devices_open(
+    run_command: Callable[..., Any],
+) -> None:
+    """The devices of one system were taken for those of all hosts."""
+    script = OPENRLHF_SFT.replace("--num_gpus 4", "--hostfile hosts.txt")
+    found = read("openrlhf", OPENRLHF, script)
+    assert "cluster.devices" in {one.attribute for one in found.missing}
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("eval", "run.sh", *machine, files={"run.sh": script})
+    assert done.code == 2
+    assert "--set cluster.devices=" in done.err
+
+
+def test_a_part_of_the_path_from_the_environment_has_the_place_of_the_key() -> None:
+    """The error stood at the first character of the file."""
+    script = OPENRLHF_SFT.replace("meta-llama/Llama-2-7b-hf", "$HOME/models/$1")
+    (problem,) = read("openrlhf", OPENRLHF, script).problems
+    assert script[problem.start : problem.end] == "$HOME/models/$1"

@@ -32,7 +32,10 @@ def read_command(file: ImportFile) -> CommandKeys:
     found = [(call, at) for call in script.commands if (at := _start(call.words)) is not None]
     if len(found) != 1:
         message = f"the script has {len(found)} trainings of LitGPT, and one is expected"
-        raise FileError(message)
+        if not found:
+            raise FileError(message)
+        second, at = found[1]
+        raise error_at(second.words[at], message, "keep only one of them in the file")
     ((call, at),) = found
     script = script.start_from(call.written, call.folder)
     program = call.words[at + 1]

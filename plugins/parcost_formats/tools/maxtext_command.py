@@ -45,7 +45,9 @@ def read_command(file: ImportFile) -> CommandKeys:
     ]
     if len(calls) != 1:
         message = f"the script has {len(calls)} commands of MaxText, and one is expected"
-        raise FileError(message)
+        if not calls:
+            raise FileError(message)
+        raise error_at(calls[1].words[0], message, "keep only one of them in the file")
     words = [*calls[0].words, *calls[0].conditional]
     found = CommandKeys()
     script = script.start_from(calls[0].written, calls[0].folder)

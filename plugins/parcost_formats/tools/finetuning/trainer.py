@@ -677,6 +677,12 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
     ranks = next((name for name in _RANKS if name in options), None)
     nodes = next((name for name in _NODES if name in options), None)
     each, count = _count(options.get(ranks or "")), _count(options.get(nodes or ""))
+    hosts = options.get("hostfile")
+    if hosts is not None and nodes is None:
+        entries["--hostfile"] = JsonEntry(hosts.text, hosts.start, hosts.end)
+        reason = "the hosts in this file are the nodes: --use FILE adds it to the job"
+        found.leave_open("--hostfile", reason, "cluster.devices")
+        return
     if ranks is None or each is None or (nodes is not None and count is None):
         return
     word = options[ranks]

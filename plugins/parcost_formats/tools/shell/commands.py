@@ -273,8 +273,8 @@ class CommandReader(FileEditor):
         if key == "ssh" and len(fields) > 2:
             self._started_text([], fields[-1], ())
             return UNDECIDED
-        wrap = next((value for value in fields if text_of(value).startswith("--wrap")), None)
-        if key == "sbatch" and wrap is not None:
+        wrap = _find_wrapper(key, fields)
+        if wrap is not None:
             return self._read_in_wrapper(fields, wrap)
         script = _started_script(fields)
         if script is not None:
@@ -296,7 +296,7 @@ class CommandReader(FileEditor):
 
     def _read_in_wrapper(self, fields: list[list[Piece]], wrap: list[Piece]) -> Decision:
         text = text_of(wrap)
-        if "=" in text:
+        if "=" in text.partition(" ")[0]:
             first = wrap[0]
             cut = first.text.partition("=")[2]
             start = first.end - len(cut)
@@ -387,6 +387,21 @@ class CommandReader(FileEditor):
     def _read_scheduler_of(self, source: ScriptSource) -> None:
         if "#SBATCH" in source.text:
             self._read_scheduler()
+
+
+def _find_wrapper(key: str, fields: Sequence[ShellValue]) -> ShellValue | None:
+    """Return the option whose value is a command line: of ``sbatch``, and of programs that submit.
+
+    ``--command`` is of xpk, gcluster and ``gcloud ... ssh``. Its value has several words.
+    """
+    for at, value in enumerate(fields):
+        name, equals, own = text_of(value).partition("=")
+        if name == "--wrap" and key == "sbatch":
+            return value
+        following = fields[at + 1] if at + 1 < len(fields) else []
+        if name == "--command" and " " in (own if equals else text_of(following)).strip():
+            return value
+    return None
 
 
 def _started_script(fields: Sequence[ShellValue]) -> int | None:
