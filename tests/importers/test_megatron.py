@@ -388,6 +388,30 @@ def test_half_precision_without_a_master_copy_is_listed() -> None:
     assert "fp16.fp16_master_weights_and_grads" in why
 
 
+def test_flags_of_the_first_releases_are_read() -> None:
+    """GPT-NeoX 1 and Megatron-LM 1: the pipeline of --pipe-parallel-size was dropped."""
+    flags = "--num-layers 24 --hidden-size 1536 --num-attention-heads 16 --seq-length 1024 --fp16"
+    old = f"deepspeed pretrain_gpt2.py {flags} --model-parallel-size 2 --pipe-parallel-size 4 "
+    found = read(f"{old} --batch-size 4 --gas 16", "run.sh")
+    stated = values(found)
+    assert (stated["layout.tp"], stated["layout.pp"]) == ("2", "4")
+    assert stated["training.micro_batch"] == "4"
+    assert stated["training.global_batch"] == "(16 * micro_batch * layout.dp) sequences"
+    lost = read(f"{old} --batch-size 4 --deepspeed --deepspeed_config ds.json", "run.sh")
+    asked = {one.attribute: one.reason for one in lost.questions}
+    assert "the file that it names is not there" in asked["training.global_batch"]
+
+
+def test_a_script_that_names_its_model_asks_for_it_there() -> None:
+    flags = "--tensor-model-parallel-size 1 --micro-batch-size 1 --bf16 --seq-length 1024"
+    text = f"torchrun --nproc_per_node 8 aiak/train.py {flags} --model-name own-7b"
+    (asked,) = read(text, "run.sh").questions
+    assert asked.attribute == "model"
+    assert text[asked.start : asked.end] == "--model-name own-7b"
+    (problem,) = Megatron().translate("run.sh", f"{text} --num-latent-frames 81").problems
+    assert "diffusion models are not in the language" in problem.message
+
+
 @pytest.mark.parametrize("flag", ["--ds-sequence-parallel-size", "--ds_sequence_parallel_size"])
 def test_sequences_are_traded_for_heads_by_the_flag_of_deepspeed_alone(flag: str) -> None:
     assert values(read(small(f"{flag} 4")))["context.algorithm"] == "ulysses"

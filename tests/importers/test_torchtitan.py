@@ -1133,7 +1133,8 @@ def test_a_command_is_read_with_its_file(run_command: Run, script: str) -> None:
 @pytest.mark.parametrize(
     ("start", "devices"),
     [("CONFIG_FILE=runs/llama.toml ./run_train.sh", "8"),
-     ('NGPU=4 CONFIG_FILE="runs/llama.toml" bash run_train.sh', "4")],
+     ('NGPU=4 CONFIG_FILE="runs/llama.toml" bash run_train.sh', "4"),
+     ("CONFIG_FILE=runs/llama.toml\nexport CONFIG_FILE NGPU=4\n../titan/run_train.sh", "4")],
 )  # fmt: skip
 def test_the_starter_of_torchtitan_is_known(run_command: Run, start: str, devices: str) -> None:
     flags = " --parallelism.tensor_parallel_degree 2 --compile.enable --model.converters float8"
@@ -1185,3 +1186,21 @@ def test_the_type_of_states_of_a_fork_decides_the_precision(run_command: Run) ->
     text = text.replace("[training]\n", '[training]\ndtype = "bfloat16"\n')
     done = run_command("import", "run.toml", files={"run.toml": text})
     assert "`precision` is not known: `optimizer.state_dtype`" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "answers"),
+    [
+        ("fetch_ahead = true", None),
+        ("fancy_degree = 4", ("--set layout.tp=8", "--set layout.tp=1")),
+    ],
+)
+def test_a_field_of_a_fork_beside_stated_degrees(
+    line: str, answers: tuple[str, ...] | None
+) -> None:
+    """The question offered one rank where the file has eight; a switch is no degree."""
+    text = TOML.replace("[parallelism]\n", f"[parallelism]\n{line}\n")
+    found = read(text)
+    asked = [one.answers for one in found.questions if one.attribute == "layout.tp"]
+    assert asked == ([answers] if answers else [])
+    assert f"parallelism.{line.split(maxsplit=1)[0]}" in {one.name for one in found.unknown}

@@ -190,3 +190,26 @@ def test_ranks_that_ray_starts_and_eager_attention_of_verl_are_read() -> None:
     assert not found.questions
     assert settings(found)["cluster.devices"] == "16"
     assert settings(found)["training.flash_attention"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        ("", ("--set 'training.micro_batch=16 / layout.dp'", "--set training.micro_batch=4")),
+        ("data.micro_batch_size_per_gpu=2 ", None),
+        ("use_remove_padding=true ", None),
+    ],
+)
+def test_the_micro_batch_of_all_replicas_raises_a_question(
+    words: str, answers: tuple[str, ...] | None
+) -> None:
+    """verl 0.1 divides it by the replicas; later releases, which have more keys, ignore it."""
+    script = f"""torchrun --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer {words}\\
+  data.micro_batch_size=16 model.partial_pretrain=Qwen/Qwen3-4B data.max_length=4096 \\
+  model.enable_gradient_checkpointing=True model.fsdp_config.wrap_policy.min_num_params=0
+"""
+    found = read("verl", VERL, script)
+    assert [one.answers for one in found.questions] == ([answers] if answers else [])
+    if answers is None:
+        size = "2" if "per_gpu" in words else "4"
+        assert settings(found)["training.micro_batch"] == size

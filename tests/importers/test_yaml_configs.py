@@ -795,7 +795,14 @@ def test_a_class_with_other_sizes_is_a_model_of_its_own() -> None:
 
 def test_a_class_of_no_table_leaves_the_model_open() -> None:
     found = nemo(NEMO_2.replace("Llama3Config8B", "OursConfig9B"))
-    assert names(found.missing) == {"the sizes of the model"}
+    (asked,) = found.questions
+    assert (asked.attribute, asked.answers[0]) == ("model", "--use config.json")
+    assert "OursConfig9B" in asked.reason
+
+
+def test_an_encoder_of_nemo_2_is_rejected() -> None:
+    (problem,) = nemo(NEMO_2.replace("Llama3Config8B", "BertConfig")).problems
+    assert "an encoder, or an encoder and a decoder, is not in the language" in problem.message
 
 
 def test_what_the_command_line_gives_is_listed() -> None:

@@ -335,7 +335,8 @@ class SettingCollector:
             if stated is not None and stated.end and attribute in _BATCHES:  # that one decides
                 return ImportedKey(name=key, start=entry.start, end=entry.end)
             title = self._table.get("title", "the tool")
-            self.ask(attribute, f"`{key}` is not in parcost's table of {title}", [answer], key)
+            answers = self._draft.answers_to(attribute, answer)
+            self.ask(attribute, f"`{key}` is not in parcost's table of {title}", answers, key)
         return ImportedKey(name=key, start=entry.start, end=entry.end, attribute=attribute)
 
 

@@ -149,6 +149,16 @@ class Draft:
             )
         )
 
+    def answers_to(self, attribute: str, answer: str) -> Sequence[str]:
+        """Return options that settle an unknown key: the value that the file states comes first."""
+        kind, _, name = attribute.partition(".")
+        stated = self.blocks.get(kind, {}).get(name)
+        if stated is None or stated.assumption or not stated.end:
+            return (answer,)
+        setting = f"{attribute}={stated.value}"
+        own = f"--set '{setting}'" if " " in setting else f"--set {setting}"
+        return tuple(dict.fromkeys([own, answer]))
+
     def ignore(self, option: Option, reason: str = "") -> None:
         """List a key that has no effect on cost."""
         self._ignored.append(key_of(option, reason))

@@ -17,6 +17,7 @@ from parcost_formats.tools.hub import vocabulary_of
 from parcost_formats.tools.interpolation import MANDATORY, resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.lacking import lacking_sentence
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.nemo_command import is_command, read_command
 from parcost_formats.tools.nemo_precision import read_precision
@@ -47,6 +48,7 @@ _ANSWERS = {
 _CLASS_KEYS = ("model.config._target_", "config._target_", "model._target_")
 _SIZED = re.compile(r"\d[BM](?:_|$)")  # a class of NeMo 2 with the sizes of a model
 _SHAPE = ("num_layers", "hidden_size", "num_attention_heads")
+_ENCODERS = ("Bert", "T5", "ESM")
 _CLASSES = re.compile(r"_target_: ['\"]?nemo\.")
 _LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
 _TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
@@ -287,7 +289,7 @@ class _NeMoReader:
         base = self._class_of_model()
         sized = self._key("num_layers", _MODELS)
         if base is None and sized is None:
-            found.lack("the sizes of the model", "write `use catalog.models.NAME`", "model")
+            self._ask_for_class()
             return
         block = f"model nemo extends {base}" if base else "model nemo"
         for name, attribute in self._table["model"]["numbers"].items():
@@ -316,6 +318,20 @@ class _NeMoReader:
             if self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS):
                 return
             self._tokenizer(block)
+
+    def _ask_for_class(self) -> None:
+        """Ask for the model of a class that is in no table; encoders are rejected."""
+        found = self._found
+        kinds = {key: str(found.value(key)).rpartition(".")[2] for key in _CLASS_KEYS}
+        named = [key for key in _CLASS_KEYS if key in found]
+        other = next((key for key in named if kinds[key].startswith(_ENCODERS)), "")
+        if other:
+            found.problem(other, f"`{kinds[other]}`: {lacking_sentence('encoder')}")
+        elif named:
+            reason = f"`{kinds[named[0]]}` is not in parcost's table"
+            found.ask("model", reason, ["--use config.json", _ANSWERS["model"]], named[0])
+        else:
+            found.lack("the sizes of the model", "write `use catalog.models.NAME`", "model")
 
     def _family(self, block: str) -> None:
         """Set the defaults of a model class for missing keys; ask about unknown classes."""

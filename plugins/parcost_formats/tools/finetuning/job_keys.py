@@ -198,7 +198,7 @@ def _of_launch(
         strays=command.strays,
         assumed=command.assumed,
         problems=command.problems,
-        environment=_environment(script, launch),
+        environment=script.environment_of(launch.environment),
         script=script,
     )
 
@@ -300,13 +300,6 @@ class _Command:
                 self.entries[one] = JsonEntry(value, word.start, word.end)
                 self.assumed[one] = why
         return bool(keys)
-
-
-def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
-    """Return the variables in the environment of a program; those of its own command win."""
-    exported = [name for name, one in script.variables.items() if one.exported]
-    found = {name: fields[0] for name in exported if len(fields := script.fields(name)) == 1}
-    return {**found, **launch.environment}
 
 
 def _add_file(command: _Command, word: ShellField) -> None:

@@ -21,6 +21,8 @@ _ENGINE = "verl 0.9"
 _TOKENS = 8192  # for each rank of a group of Ulysses
 _ULYSSES = "engine.ulysses_sequence_parallel_size"
 _MODEL_TYPE = {True: "engine.model_dtype", False: "model.fsdp_config.model_dtype"}
+_MICRO, _MICRO_OF_ALL = "data.micro_batch_size_per_gpu", "data.micro_batch_size"
+_LATER = ("ulysses_sequence_parallel_size", "use_remove_padding", "model.use_liger")  # from 0.2 on
 _TYPES = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
 _OFFLOADS = {
     "engine.param_offload": ("parameters",),
@@ -29,7 +31,7 @@ _OFFLOADS = {
     "model.enable_activation_offload": ("activations",),
 }
 _BATCHES = {
-    "data.micro_batch_size_per_gpu": ("micro_batch", 4, ""),
+    _MICRO: ("micro_batch", 4, ""),
     "data.train_batch_size": ("global_batch", 256, " sequences"),
     "data.max_length": ("sequence", 1024, ""),
 }
@@ -81,6 +83,7 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
     """Read the batch sizes; those of devices are counted in *tokens* unless that is off."""
     dynamic, most = "data.use_dynamic_bsz", "data.max_token_len_per_gpu"
     tokens = tokens and found.switch(dynamic) is not False
+    _read_micro_batch_of_all(found)
     for key, (name, default, unit) in _BATCHES.items():
         if tokens and name == "micro_batch":
             _read_tokens(found, key, most)
@@ -90,6 +93,24 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
         if found.copy(key, "training", name, unit) is None and key not in found:
             why = f"{_VERSION}: {key} is {default}"
             found.assume("training", name, f"{digits(default)}{unit}", why)
+
+
+def _read_micro_batch_of_all(found: SettingCollector) -> None:
+    """Read the key of the first releases: the sequences of a micro-batch on all replicas."""
+    value = found.value(_MICRO_OF_ALL)
+    if value is None:
+        return
+    default = _BATCHES[_MICRO][1]
+    if _MICRO in found or any(key in found for key in _LATER):
+        found.ignore(_MICRO_OF_ALL, f"`{_MICRO}` decides in releases from 0.2 on")
+        return
+    reason = (
+        f"`{_MICRO_OF_ALL}` is divided by the replicas in verl 0.1, and later releases take "
+        f"{_MICRO}, which is {default}"
+    )
+    shared = [f"--set 'training.micro_batch={digits(value)} / layout.dp'"]
+    answers = [*(shared if isinstance(value, int) else ()), f"--set training.micro_batch={default}"]
+    found.ask("training.micro_batch", reason, answers, _MICRO_OF_ALL)
 
 
 def _read_tokens(found: SettingCollector, key: str, most: str) -> None:

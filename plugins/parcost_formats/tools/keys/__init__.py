@@ -27,7 +27,7 @@ _ALSO: Mapping[str, tuple[str, ...]] = {
 #: Parts of a table whose keys are names of settings.
 _PARTS = (
     *("numbers", "switches", "aliases", "reasons", "costs", "unread", "open", "attributes"),
-    "deciding",
+    *("deciding", "elsewhere"),
 )
 
 

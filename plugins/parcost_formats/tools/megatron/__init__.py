@@ -33,7 +33,7 @@ from parcost_formats.tools.megatron.flags import (
 )
 from parcost_formats.tools.megatron.layout import read_layout
 from parcost_formats.tools.megatron.mindspeed import mindspeed_job
-from parcost_formats.tools.megatron.model import model_answers, read_model, read_start
+from parcost_formats.tools.megatron.model import has_sizes, model_answers, read_model, read_start
 from parcost_formats.tools.megatron.perf_matrix import read_matrix
 from parcost_formats.tools.megatron.precision import read_precision
 from parcost_formats.tools.megatron.recipe_command import is_recipe_command, read_recipe_command
@@ -173,6 +173,9 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
     _doubts(options, line)
     if job is not None:
         _start(options, job)
+    elif (name := options.get("model_name")) is not None and not has_sizes(options):
+        why = f"`{name.key} {name.text}` names it, and the script has no sizes"
+        draft.ask("model", why, model_answers(name.text), name)
     deepspeed = options.lookup("deepspeed")
     engine = "deepspeed" if deepspeed is not None and deepspeed.text != "false" else "core"
     if engine == "deepspeed":

@@ -28,9 +28,14 @@ _SHAPES = (
 _LATENT = {"kv_lora_rank": 32, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128}
 
 
+def has_sizes(options: ToolOptions) -> bool:
+    """Return whether the options state the sizes of a transformer."""
+    return options.has("num_layers") or options.has("hidden_size")
+
+
 def read_model(options: ToolOptions) -> None:
     """Read the attributes of a transformer, if the options state its sizes."""
-    if not (options.has("num_layers") or options.has("hidden_size")):
+    if not has_sizes(options):
         return
     draft = options.draft
     for name, path in _NUMBERS["model"].items():

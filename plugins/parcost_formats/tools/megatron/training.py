@@ -21,7 +21,11 @@ def read_training(options: ToolOptions, framework: str) -> None:
     """Read how the job runs, in a *framework* of the catalogue."""
     draft = options.draft
     options.copy("seq_length", "training.sequence", 1)
-    if options.copy("micro_batch_size", "training.micro_batch", 1) is None:
+    early = options.get("batch_size") if not options.has("micro_batch_size") else None
+    if early is not None and (size := options.whole("batch_size", 1)) is not None:
+        why = "Megatron-LM up to 2020: batch_size is the micro-batch of a replica"
+        draft.set("training.micro_batch", digits(size), early, why)
+    elif options.copy("micro_batch_size", "training.micro_batch", 1) is None:
         options.require("micro_batch_size", "training.micro_batch")
     steps = options.copy("engine_accumulation_steps", "training.micro_batches", 1)
     batch = options.whole("global_batch_size", 1)

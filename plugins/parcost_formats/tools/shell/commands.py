@@ -389,7 +389,7 @@ class CommandReader(FileEditor):
             self._read_scheduler()
 
 
-def _find_wrapper(key: str, fields: Sequence[ShellValue]) -> ShellValue | None:
+def _find_wrapper(key: str, fields: Sequence[list[Piece]]) -> list[Piece] | None:
     """Return the option whose value is a command line: of ``sbatch``, and of programs that submit.
 
     ``--command`` is of xpk, gcluster and ``gcloud ... ssh``. Its value has several words.

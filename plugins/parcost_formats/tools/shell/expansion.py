@@ -393,14 +393,14 @@ class WordExpander:
             return [self._mark_unknown(part, value)]
         operator = rest.lstrip(":")[:1] if rest[:1] != ":" or rest[1:2] in "-=+?" else ""
         if not rest:
-            return self._placed(value, part) if value is not None else [self._unset(part, name)]
+            return self._at_part(value, part) if value is not None else [self._unset(part, name)]
         if operator and operator in "-=+?":
             return self._or_default(part, reference, operator, value)
         if value is None:
             return [self._unset(part, name)]
         return [self._change(value, part, reference)]
 
-    def _placed(self, value: ShellValue, part: WordPart) -> Sequence[Piece]:
+    def _at_part(self, value: ShellValue, part: WordPart) -> Sequence[Piece]:
         """Return a value whose pieces from the environment, which no text has, stand at *part*."""
         start, end = self.source.place(part.start, part.end)
         return [one if one.end else one._replace(start=start, end=end) for one in value]

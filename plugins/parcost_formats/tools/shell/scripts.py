@@ -155,6 +155,12 @@ class Script(NamedTuple):
         """Return the words of a variable that are certain."""
         return split_fields(self._words(name)).certain
 
+    def environment_of(self, own: Mapping[str, ShellField]) -> dict[str, ShellField]:
+        """Return the variables in the environment of a program; those of its *own* command win."""
+        exported = [name for name, one in self.variables.items() if one.exported]
+        found = {name: fields[0] for name in exported if len(fields := self.fields(name)) == 1}
+        return {**found, **own}
+
     def conditional_fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that only some branches set."""
         return split_fields(self._words(name)).conditional

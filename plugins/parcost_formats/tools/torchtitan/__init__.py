@@ -33,6 +33,7 @@ from parcost_formats.tools.torchtitan.writer import TorchtitanTomlWriter, Torcht
 
 TOOL = "torchtitan"
 _FEWEST = 2  # sections that tell a file of torchtitan from others
+_SWITCHES = (("true",), ("false",))  # texts of a field that is on or off
 _KINDS = (
     *("precision", "cluster", "layout", "sharding", "schedule", "context", "training"),
     *("recompute", "routing", "overlap", "offload", "kernels", "model"),
@@ -131,10 +132,17 @@ def _translation(
             draft.ignore(option)
         else:
             answer = answer_to(option.name, tables)
-            if answer:
-                options.ask(option, option.unread or f"in no table of {Torchtitan.title}", [answer])
+            if answer and not _is_switch_beside(draft, option, asked_attribute(answer)):
+                answers = draft.answers_to(asked_attribute(answer), answer)
+                options.ask(option, option.unread or f"in no table of {Torchtitan.title}", answers)
             draft.leave(option, option.unread, asked_attribute(answer) if answer else "")
     return draft.translation()
+
+
+def _is_switch_beside(draft: Draft, option: Option, path: str) -> bool:
+    """Return whether a field is on or off, and the file states the number that it might decide."""
+    stated = draft.value_of(path) if path.startswith("layout.") else None
+    return stated is not None and not stated.assumption and option.texts in _SWITCHES
 
 
 @hookimpl

@@ -27,7 +27,7 @@ from parcost_formats.tools.yaml_text import read_value
 
 _FILE = "job.config_file"
 _COMMAND = re.compile(
-    r"--job\.config[_-]file\b|\bCONFIG_FILE=\S*\.toml\b(?:[^\n]|\\\n)*\brun_(?:llama_)?train\.sh"
+    r"--job\.config[_-]file\b|\bCONFIG_FILE=\S*\.toml\b[\s\S]*\brun_(?:llama_)?train\.sh"
 )
 _STARTER = re.compile(r"(?:^|/)run_(?:llama_)?train\.sh$")
 _RANKS = "NGPU"  # of `run_train.sh`
@@ -55,7 +55,11 @@ def read_command(file: ImportFile) -> TitanCommand:
     """
     environment = {"HOME": "~", **dict(file.options.environment)}
     script = read_script(file.text, environment, file.neighbor, file.name)
-    found = [one for call in script.commands if (one := _read_start(call)) is not None]
+    calls = (
+        call._replace(environment=script.environment_of(call.environment))
+        for call in script.commands
+    )
+    found = [one for call in calls if (one := _read_start(call)) is not None]
     if not found:
         raise FileError("the command of torchtitan is not read")
     if len({tuple(word.text for word in arguments) for _, _, arguments in found}) > 1:
