@@ -527,6 +527,19 @@ def test_variables_of_nccl_that_close_a_way_are_listed(
     assert (named in done.err) if named else "NCCL" not in done.err
 
 
+def test_variables_of_nccl_count_in_sourced_files_and_between_small_nodes(run_command: Run) -> None:
+    """Two nodes of two devices were taken for one node, whose messages need no network."""
+    script = TRAINING.replace("$SLURM_NNODES", "2").replace(
+        "--nproc_per_node 8", "--nproc_per_node 2"
+    )
+    assert "--nproc_per_node 2" in script
+    text = f"#!/bin/bash\nsource $HERE/env.sh\n{script}"
+    done = run_command(
+        "import", "go.sh", files={"go.sh": text, "env.sh": "export NCCL_IB_DISABLE=1\n"}
+    )
+    assert "NCCL_IB_DISABLE: messages between nodes go over TCP" in done.err
+
+
 def test_an_error_in_a_file_of_an_engine_has_its_name(run_command: Run) -> None:
     """Its place is the key that names the file: the script has no other."""
     script = (

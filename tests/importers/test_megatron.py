@@ -402,6 +402,31 @@ def test_flags_of_the_first_releases_are_read() -> None:
     assert "the file that it names is not there" in asked["training.global_batch"]
 
 
+@pytest.mark.parametrize(
+    "flag", ["--distribute-checkpointed-activations", "--partition-activations"]
+)
+def test_shared_inputs_of_recomputed_layers_raise_no_question(flag: str) -> None:
+    found = read(small(f"--checkpoint-activations {flag}"))
+    assert "training.recompute" not in {one.attribute for one in found.questions}
+    assert values(found)["training.recompute"] == "full"
+    assert flag in reasons(found)
+
+
+def test_a_script_without_flags_names_the_file_that_it_starts() -> None:
+    text = "# pretrain_gpt.py --num-layers\nexport TP=2\nbash train/inner.sh\n"
+    (problem,) = Megatron().translate("run.sh", text).problems
+    assert "`train/inner.sh`, which the script starts" in problem.message
+    assert text[problem.start : problem.end] == "train/inner.sh"
+
+
+def test_all_unknown_variables_of_a_product_are_one_answer() -> None:
+    """The second one was asked for in a second round."""
+    text = "DP=$((NODES * RANKS))\npython pretrain_gpt.py "
+    found = read(text + small("--global-batch-size $((DP * 8))"), "run.sh")
+    asked = next(one for one in found.questions if one.attribute == "training.global_batch")
+    assert asked.answers[0] == "--set-env NODES=VALUE --set-env RANKS=VALUE"
+
+
 def test_a_script_that_names_its_model_asks_for_it_there() -> None:
     flags = "--tensor-model-parallel-size 1 --micro-batch-size 1 --bf16 --seq-length 1024"
     text = f"torchrun --nproc_per_node 8 aiak/train.py {flags} --model-name own-7b"

@@ -167,7 +167,8 @@ def _remarks(
         first = unread[0]
         yield problem(
             "import-unread",
-            f"in `{source.name}`, could not be read: {list_names(key.name for key in unread)}",
+            f"in `{source.name}`, could not be read: {list_names(key.name for key in unread)}"
+            + (f": {first.reason}" if len(unread) == 1 else ""),
             Span(source, first.start, first.end),
             "not read",
             notes=list(dict.fromkeys(f"`{k.name}`: {k.reason}" for k in unread))[:MOST_NAMES],

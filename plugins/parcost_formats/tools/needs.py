@@ -46,7 +46,8 @@ class IncompleteJobImporter(FileImporter):
     def read(self, file: ImportFile) -> Translation:
         """Return the blocks of a file, with variables of its script that change the network."""
         found = super().read(file)
-        keys = [*list_network_variables(file.name, file.text, found)]
+        small = any(one.attribute == NODE_SIZE for one in (*found.unknown, *found.missing))
+        keys = [*list_network_variables(file, found, small_nodes=small)]
         return evolve(found, missing=[*found.missing, *keys]) if keys else found
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from parcost import ImportedKey, Translation
+from parcost import ImportedKey, ImportFile, Translation
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 
 _MOST_OF_A_NODE = 8  # devices, in most fabrics of the catalogue
@@ -26,9 +26,20 @@ _SET = re.compile(
 )
 
 
-def list_network_variables(name: str, text: str, found: Translation) -> Iterator[ImportedKey]:
-    """Yield the variables in a script that close a way of the messages of a job."""
-    if not name.endswith(SCRIPT_ENDINGS) and not text.startswith("#!"):
+#: A file that a script reads into its own shell.
+_SOURCED = re.compile(r"^[ \t]*(?:source|\.)[ \t]+[\"']?([^\s\"';&|]+)", re.MULTILINE)
+
+
+def list_network_variables(
+    file: ImportFile, found: Translation, *, small_nodes: bool
+) -> Iterator[ImportedKey]:
+    """Yield the variables in a script that close a way of the messages of a job.
+
+    *small_nodes* says that the job has several nodes with fewer devices than most have. A variable
+    of a file that the script sources has the place of that line.
+    """
+    text = file.text
+    if not file.name.endswith(SCRIPT_ENDINGS) and not text.startswith("#!"):
         return
     devices = next(
         (
@@ -39,13 +50,16 @@ def list_network_variables(name: str, text: str, found: Translation) -> Iterator
         ),
         "",
     )
-    one_node = devices.isdecimal() and int(devices) <= _MOST_OF_A_NODE
+    one_node = devices.isdecimal() and int(devices) <= _MOST_OF_A_NODE and not small_nodes
+    matches = [(match[1], match.start(1), match.end(1)) for match in _SET.finditer(text)]
+    for line in _SOURCED.finditer(text):
+        path = line[1].removeprefix("./")
+        other = file.neighbor(path) or file.neighbor(path.rpartition("/")[2]) or ""
+        matches += ((match[1], line.start(1), line.end(1)) for match in _SET.finditer(other))
     seen: set[str] = set()
-    for match in _SET.finditer(text):
-        key = match[1].upper()
+    for name, start, end in matches:
+        key = name.upper()
         alone = devices == "1" or (key == _BETWEEN and one_node)
         if key not in seen and not alone:
             seen.add(key)
-            yield ImportedKey(
-                name=match[1], start=match.start(1), end=match.end(1), reason=_REASONS[key]
-            )
+            yield ImportedKey(name=name, start=start, end=end, reason=_REASONS[key])

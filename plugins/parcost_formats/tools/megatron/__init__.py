@@ -11,7 +11,7 @@ from math import prod
 
 from parcost import Importer, ImportFile, SettingsWriter, Translation, hookimpl
 from parcost_formats.tools.drafts import Draft, Option, digits
-from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.megatron.bridge import VERSION as BRIDGE
@@ -162,6 +162,10 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
     if line.problems:
         return Translation(problems=sorted(line.problems, key=lambda one: one.start))
     if not known_flags().intersection(line.options):
+        if line.script is not None and line.script.lacking:
+            other = line.script.lacking[-1]
+            what = f"`{other.text}`, which the script starts or reads, is not in its folder"
+            raise error_at(other, what, "put that file into the folder of this one")
         raise FileError("the file has no arguments of Megatron-LM")
     job = swift_job(line.options) if line.swift else slime_job(draft, line.options)
     if job is None:

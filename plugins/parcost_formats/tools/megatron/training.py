@@ -78,8 +78,7 @@ def _recompute(options: ToolOptions) -> None:
     whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
     early = options.enabled_option("checkpoint_activations")
     if early is not None and whole is None and short is None:
-        why = "Megatron-LM up to 2022, Megatron-DeepSpeed: all of every layer"
-        draft.set("training.recompute", "full", early, why)
+        draft.set("training.recompute", "full", early)  # of Megatron-LM up to 2022
         return
     if short is not None and short.text == "false":
         short = None

@@ -39,6 +39,7 @@ from parcost_formats.tools.shell.values import (
 )
 from parcost_formats.tools.shell.words import ShellTextError, word_parts
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _REFERENCE = re.compile(r"(!?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?([\s\S]*)")
 _MARK = re.compile("\0(\\d+)\0")
 _MOST_TEXT = 8_000_000
@@ -726,9 +727,30 @@ class WordExpander:
         try:
             return number(text_of(value), look_up, set_number)
         except ArithmeticTextError as error:
-            if len(error.args) > 1 or (error.args and "`" in str(error.args[0])):
+            if len(error.args) > 1:
+                ways = self._answers_in(text_of(value), error.args[1])
+                raise ArithmeticTextError(error.args[0], ways) from None
+            if error.args and "`" in str(error.args[0]):
                 raise
             raise ArithmeticTextError from None
+
+    def _answers_in(self, text: str, first: Sequence[str]) -> tuple[str, ...]:
+        """Return the options that set an expression, *first* those of its first unknown variable.
+
+        Those of several variables are one answer: each of them is needed.
+        """
+        found = dict.fromkeys(first[:1])
+        for name in dict.fromkeys(_NAME.findall(text)):
+            variable = self.layer.get(name)
+            if variable is None:
+                answers = () if self._is_known_unset(name) else self.unset_answers(name)
+            elif variable.unread:
+                answers = variable.answers
+            else:
+                field = field_of(variable.values[0]) if variable.values else None
+                answers = field.answers if field is not None and field.unread else ()
+            found |= dict.fromkeys(answers[:1])
+        return (" ".join(found),) if len(found) > 1 else tuple(first)
 
 
 def _parse_text(text: str) -> ParameterReference | None:
