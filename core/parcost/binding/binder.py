@@ -59,7 +59,11 @@ class Binder(Binding):
         for module in (*preludes, *self.module.closure()):
             self.diagnostics += module.diagnostics
         self._read_study()
-        self.definitions.build(preludes, self.module, self.study)
+        built = self.module.built  # they do not depend on what is set from outside
+        if id(self.study) not in built:
+            self.definitions.build(preludes, self.module, self.study)
+            built[id(self.study)] = self.definitions
+        self.definitions = built[id(self.study)].copy()
         self.diagnostics += self.definitions.diagnostics
         for type_ in self.types.values():  # blocks that need neither a label nor an attribute
             if type_.may_be_implied:

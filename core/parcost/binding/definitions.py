@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import Factory, field
+from attrs import Factory, evolve, field
 
 from parcost.binding.modules import Module, base_of, given_twice, label_of, unknown_statement
 from parcost.contract.schema import BlockType, Field
@@ -83,6 +83,18 @@ class Definitions:
         if study is not None:
             inner = [item for item in study.items if isinstance(item, s.Block)]
             self._add_all([b for b in inner if b.kind.text != "expect"], module)
+
+    def copy(self) -> Definitions:
+        """Return definitions to which others can be added; those that are there are shared."""
+        return evolve(
+            self,
+            diagnostics=[*self.diagnostics],
+            table=dict(self.table),
+            named=dict(self._named),
+            opening=[],
+            validated=set(self._validated),
+            taken=set(self._taken),
+        )
 
     def definition_of(self, module: Module, block: s.Block) -> Definition | None:
         """Return the definition of a block outside the study, such as one of a catalogue."""

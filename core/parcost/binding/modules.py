@@ -80,6 +80,7 @@ class Module:
     beside: Mapping[Path, str] = Factory(dict)  # texts of other files that it is read from
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     laid: dict[int, Any] = Factory(dict)  # definitions of a catalogue's inner blocks, by their id
+    built: dict[int, Any] = Factory(dict)  # the definitions of each study, by the id of its block
 
     @cached_property
     def scope(self) -> list[Module]:

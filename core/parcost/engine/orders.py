@@ -428,16 +428,17 @@ def _read(
         for x, kind in last.items():
             split[number[x, d]] = kind == "W"
         fused = fused and whole
+    most = [
+        dict(zip(own, map(max, zip(*(moment.alive for moment in some), strict=True)), strict=True))
+        for own, some in zip(held, peaks, strict=True)
+    ]
     return Order(
         stage=tuple(x for x, _ in copies),
         device=tuple(d for _, d in copies),
         held=held,
         runs=[home[x::virtual].count(d) for x, d in copies],
         split=split,
-        alive=[
-            max(moment.alive[held[d].index(k)] for moment in peaks[d])
-            for k, (_, d) in enumerate(copies)
-        ],
+        alive=[most[d][k] for k, (_, d) in enumerate(copies)],
         peaks=peaks,
         pairs=[pairs_of(entries) for entries in lists],
         first=[parts(entries[:1])[0].stage for entries in lists],
