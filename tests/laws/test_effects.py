@@ -167,6 +167,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         _FRAMEWORK.format("") + _SHARDED,
         _FRAMEWORK.format("ends_together = on") + _SHARDED,
     ),
+    "framework.host_sums": (
+        "sharded",
+        _FRAMEWORK.format(""),
+        _FRAMEWORK.format("host_sums = fetch"),
+    ),
     "framework.replicate": (
         "dense",
         _FRAMEWORK.format("") + _HYBRID,

@@ -22,10 +22,18 @@ LINK = {"plain.host_bandwidth": 50e9}
 HOST = {**LINK, "offload.host_memory_bandwidth": 100e9}
 
 
-def offloaded(bind: Bind, values: dict[str, Any], link: dict[str, Any] = LINK) -> Study:
+ON_HOST = {"offload.optimizer": 1, "mixed.norm_traffic": 12}
+FETCHES = "host_sums = fetch, update_gradients = 8 B, gradient_overlap = off"
+
+
+def offloaded(
+    bind: Bind, values: dict[str, Any], link: dict[str, Any] = LINK, framework: str = ""
+) -> Study:
     """Bind a billion parameters that keep 8 GB of activations; 1 s forward, 2 s backward."""
+    chosen = {"training.framework": "own"} if framework else {}
     return bind(
-        {**link, **values},
+        {**link, **values, **chosen},
+        f"framework own {{ {framework} }}\n" if framework else "",
         parameters=[Parameters(name="all", elements=1e9, total=1e9, count=(1.0,))],
         terms=[
             Work(name="f", seconds=1.0, pass_="F", formula=GIVEN),
@@ -69,6 +77,57 @@ def test_a_host_that_updates_takes_gradients_and_returns_parameters(bind: Bind) 
     assert "optimizer update" not in found
     assert "optimizer state" not in lines(study)
     assert details(study)["host_memory"] == pytest.approx((12e9 + 4e9) / 8)
+
+
+@pytest.mark.parametrize(
+    ("zero", "batch", "device", "sums", "host"),
+    [
+        # of 8 ranks; 12 B of state, 8 B for the update, 4 B of sums and 2 B of updated weights
+        (1, 32, 4e9, 0, (12 + 8 + 4 + 2) * 1e9 / 8),
+        (2, 32, 0, 3 * 0.01, (12 + 8 + 4 + 2) * 1e9 / 8),
+        (2, 8, 0, 0, (12 + 8 + 2) * 1e9 / 8),
+        (3, 32, 0, 4 * 0.01, (12 + 8 + 4) * 1e9 / 8),
+        (3, 8, 0, 0.01, (12 + 8 + 4) * 1e9 / 8),
+    ],
+)
+def test_sums_of_gradients_are_fetched_for_each_addition(
+    bind: Bind, zero: int, batch: int, device: float, sums: float, host: float
+) -> None:
+    """DeepSpeed: a shard of 0.125e9 gradients of 4 B, 10 ms at 50 GB/s, in 4 micro-batches or 1."""
+    values = {"layout.zero": zero, "training.global_batch": batch, **ON_HOST}
+    study = offloaded(bind, values, HOST, FETCHES)
+    found = times(study)
+    for name in ("sums of gradients from the host", "sums of gradients to the host"):
+        assert sum(found.get(name, (0, 0))) == pytest.approx(sums)
+    # in the type of the update, 8 B each, once per step; scaled on the host: read and written
+    assert found["gradients to the host"] == pytest.approx((1e9 / 50e9, 0.0))
+    assert found["optimizer update on the host"][0] == pytest.approx((30 + 16) / 8 * 1e9 / 100e9)
+    assert found["gradient norm and clipping"][0] == pytest.approx(4 / 8 * 1e9 / 0.5e12)
+    assert lines(study).get("gradients", 0) == device
+    # the buffer of the largest matrix is here the whole of one layer, but ZeRO 3 has none
+    assert lines(study).get("buffer for a sum of gradients", 0) == (0 if zero == 3 else 4e9)
+    assert details(study)["host_memory"] == pytest.approx(host)
+
+
+def test_sums_under_backward_hide_there(bind: Bind) -> None:
+    values = {"layout.zero": 3, "training.global_batch": 32, **ON_HOST}
+    found = times(offloaded(bind, {**values, "overlap.gradients": "on"}, HOST, FETCHES))
+    assert found["sums of gradients to the host"] == (0.0, pytest.approx(0.04))
+    assert found["gradients to the host"] == (0.0, pytest.approx(0.02))
+
+
+def test_a_host_adds_gradients_of_each_micro_batch(bind: Bind) -> None:
+    """FSDP2: 0.5 GB each of 4 times; the host adds 3 times 1.5 GB, and waits for those copies."""
+    values = {"layout.zero": 3, "training.global_batch": 32, **ON_HOST}
+    study = offloaded(bind, {**values, "overlap.gradients": "on"}, HOST, "host_sums = add")
+    found = times(study)
+    assert found["gradients to the host"] == (pytest.approx(0.03), pytest.approx(0.01))
+    assert found["sums of gradients"] == (pytest.approx(3 * 1.5e9 / 100e9), 0.0)
+    assert found["optimizer update on the host"][0] == pytest.approx((30 + 12) / 8 * 1e9 / 100e9)
+    assert "gradient norm and clipping" not in found
+    assert not any(name.startswith("gradient accumulation") for name in found)
+    assert "gradients" not in lines(study)
+    assert details(study)["host_memory"] == pytest.approx((12 + 4) / 8 * 1e9)
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,14 @@ class Fake(dict[Any, Any]):
                     }
                 ),
                 Training: SimpleNamespace(
+                    framework=SimpleNamespace(host_sums="none", update_gradients=0.0),
                     precision=SimpleNamespace(
                         weights=2.0,
                         wide_weights=2.0,
                         gradients=4.0,
                         optimizer=12.0,
                         update_traffic=30.0,
-                    )
+                    ),
                 ),
                 Layout: SimpleNamespace(zero=zero),
                 Sharding: SimpleNamespace(accumulate="shard"),

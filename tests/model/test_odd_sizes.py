@@ -251,6 +251,30 @@ def test_products_of_latent_attention_meet_the_blocks_of_others() -> None:
     assert products(study)["MLA query down projection"][:3] == (own / 2, 18, 96)
 
 
+def test_queries_keys_and_values_are_projected_down_by_two_products_or_one() -> None:
+    two, one = study_of(LATENT), study_of(LATENT, extra="kernels { fused_down_projection = on }")
+    summed = ("sum of the gradients of queries, keys and values", "B")
+    # three tensors of a rank's own tokens, in 2 B
+    assert streams(two)[summed] == (3 * 2 * OWN * 96, 1, 5)
+    assert summed not in streams(one)
+    assert products(one)["MLA query and KV down projection"] == (OWN, 18 + 28, 96, 1, 5)
+    names = {"MLA query down projection", "MLA KV down projection"}
+    assert set(products(two)) - set(products(one)) == names
+    # Without compressed queries there is nothing to join.
+    direct = LATENT.replace("q_lora = 18, ", "")
+    assert summed in streams(study_of(direct, extra="kernels { fused_down_projection = on }"))
+
+
+def test_each_down_projection_casts_its_input_and_keeps_the_copy() -> None:
+    for extra, products_down in (("", 2), ("\nkernels { fused_down_projection = on }", 1)):
+        study = study_of(LATENT, training="precision = own", extra=NARROW + extra)
+        assert layers_keep(study)["attention input"] == products_down * OWN * 96
+        narrow = [name for name in products(study) if "down projection" in name and "MLA" in name]
+        assert len(narrow) == products_down
+    wide = study_of(LATENT)
+    assert layers_keep(wide)["attention input"] == 2 * OWN * 96
+
+
 def test_products_of_a_mixture() -> None:
     found = products(study_of(MIXTURE, layout=EXPERTS))
     assert found["router"] == (OWN, 12, 96, 1, 5)

@@ -213,7 +213,7 @@ def test_zero_2_reduces_in_buckets_of_which_the_last_has_nothing_to_hide_under(
     )
 
 
-def fsdp(bind: Bind, **more: Any) -> Study:
+def fsdp(bind: Bind, text: str = "", **more: Any) -> Study:
     """Bind five layers of 2 GB between ends of 4 and of 6 GB, in two bytes on the wire."""
     values = {
         **FOUR,
@@ -228,7 +228,7 @@ def fsdp(bind: Bind, **more: Any) -> Study:
         parameters_record(1e9, (5.0,)),
         parameters_record(3e9, place="after"),
     ]
-    return bind(values, parameters=parameters)
+    return bind(values, text, parameters=parameters)
 
 
 @pytest.mark.slow
@@ -249,6 +249,21 @@ def test_zero_3_gathers_and_reduces_layer_by_layer(bind: Bind) -> None:
             ("gradient reduce-scatter", "W"): hidden,
             ("last gradient reduce-scatter", "W"): first,
             ("leading gradient reduce-scatter", "W"): (*lead, None),
+        },
+    )
+    # FSDP's root has both ends: one gather ahead, kept through backward, and one reduction behind.
+    both = {("parameter all-gather of both ends", "F"): (7.5, 10.0, None)}
+    assert_terms(
+        work(fsdp(bind, "framework roots { ends_together = on }", training__framework="roots")),
+        {
+            **both,
+            ("first parameter all-gather", "F"): first,
+            ("parameter all-gather", "F"): hidden,
+            ("first parameter all-gather", "B"): first,
+            ("parameter all-gather", "B"): hidden,
+            ("gradient reduce-scatter", "W"): hidden,
+            ("last gradient reduce-scatter", "W"): first,
+            ("gradient reduce-scatter of both ends", "W"): (7.5, 10.0, None),
         },
     )
     counts = {(t.name, t.pass_): tuple(t.count) for t in ours(fsdp(bind))}
@@ -370,12 +385,12 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
 
     gathered, reduced = "copies of gathered parameters", "copies of gradients to be reduced"
     every, last = "(4.0, 4.0)", "(0.0, 1.0)"
-    # Gathered in 2 B, which are read and written; gradients of 2 B are joined and divided.
+    # Gathered in 2 B, which are read and written; gradients of 2 B are joined and divided. The
+    # head stays gathered from forward to backward.
     whole = {
         (gathered, f"F {every}"): 8 * 4.0,
         (gathered, f"F {last}"): 7 * 4.0,
         (gathered, f"B {every}"): 8 * 4.0,
-        (gathered, f"B {last}"): 7 * 4.0,
         (reduced, f"B {every}"): 8 * 8.0,
         (reduced, f"B {last}"): 7 * 8.0,
     }
@@ -445,8 +460,7 @@ def test_a_narrow_gather_is_copied_as_it_came(bind: Bind) -> None:
     assert found == [
         ("F", (4.0,), 600 * 2),
         ("F", (1.0,), 50 * 4),
-        ("B", (4.0,), 600 * 2),
-        ("B", (1.0,), 50 * 4),
+        ("B", (4.0,), 600 * 2),  # the head stays gathered
         ("B", (4.0,), 600 * 6),
         ("B", (1.0,), 50 * 6),
     ]

@@ -50,7 +50,9 @@ class Fake(dict[Any, Any]):
                 LocalUpdates: SimpleNamespace(**local),
                 Compression: SimpleNamespace(**compression),
                 Training: SimpleNamespace(
-                    framework=SimpleNamespace(replicate="step"),
+                    framework=SimpleNamespace(
+                        replicate="step", ends_together=said.get("ends_together", False)
+                    ),
                     precision=SimpleNamespace(reduction=4.0, gather=2.0, wide_gather=2.0),
                     micro_batch=3.0,
                 ),
@@ -133,6 +135,10 @@ def test_bytes_gathered_per_micro_batch(
     chosen.update(choices)
     study: Any = Fake(keep_last=keep_last)
     assert volumes._gathered_bytes(study, wire()) == 2 * elements
+    if choices.get("once"):  # as a unit of both ends, which stays gathered too
+        chosen["once"] = False
+        root: Any = Fake(keep_last=keep_last, ends_together=True)
+        assert volumes._gathered_bytes(root, wire()) == 2 * elements
 
 
 def test_a_last_layer_that_is_kept_is_gathered_once() -> None:

@@ -613,6 +613,12 @@ def test_gpt_3_sends_352_mb_per_layer() -> None:
     assert of.figure("tp_collectives_per_layer") == 4
 
 
+def test_one_rank_takes_no_collectives() -> None:
+    of = figures("tp = 1, vocabulary_multiple = 128", model="gpt3_175b")
+    for name in ("", "_forward", "_per_layer", "_per_layer_forward"):
+        assert of.figure(f"tp_collectives{name}") == 0
+
+
 def test_attention_beside_the_mlp_takes_one_pair_of_collectives_in_a_layer() -> None:
     beside = "model drawn extends gpt3_175b { parallel_residual = on, norms = 1 }"
     of = figures(

@@ -5,6 +5,10 @@ host, and parameters come back unless they live there. Offloaded state that the 
 both ways at the same time; offloaded parameters that it updates go to the host. Activations are
 sent in forward and fetched in backward; parameters are fetched for each gather. Those two overlap
 with compute. The optimizer runs at the end of the step, where no compute can hide it.
+
+A framework may keep sums of sharded gradients on the host (`framework.host_sums`). Take a shard of
+1e9 parameters and sums of 2 B. DeepSpeed's ZeRO 3 fetches and sends 2 GB in each micro-batch. The
+last one also sends the total in fp32, 4 GB.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from parcost import (
     formula,
     hookimpl,
 )
-from parcost.numeric import all_of, any_of, is_array, maximum
+from parcost.numeric import all_of, any_of, is_array, maximum, minimum, where
 from parcost_plugins.memory.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -35,13 +39,16 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.adapters import Holding, holdings, weight_bytes
-from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
+from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS, OFFLOAD
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import (
+    hides_gradients,
+    host_sums,
     open_window,
     reshards,
     shards_states,
     shards_weights,
+    sums_of_host,
 )
 from parcost_plugins.vocabulary.sharding import outer_state_bytes
 from parcost_plugins.vocabulary.stage_parameters import (
@@ -56,8 +63,11 @@ LINK = "host"
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Yield the offloaded activations as negative memory of the device."""
+    """Yield the offloaded activations as negative memory of the device, and a buffer of sums."""
     offload = study[Offload]
+    if _copies_shards(study):
+        for kind in trained_kinds(study):
+            yield _fetch_buffer(kind, study)
     if _is_offloaded(offload.activations):
         yield Memory(
             name="activations on the host",
@@ -205,12 +215,76 @@ def _state(study: Study, kind: StageKind) -> Real:
     offload, local, precision = study[Offload], study[LocalUpdates], study[Training].precision
     shared = offload.optimizer * precision.optimizer
     if _is_offloaded(offload.optimizer) and offload.update == "host":
-        shared = shared + offload.optimizer * precision.gradients
+        shared = shared + offload.optimizer * (_update_gradients(study) + _sum_bytes(study))
     outer = outer_state_bytes(local)
     if any_of(outer != 0) and local.offload:
         shared = shared + outer
-    state = shared / kind.shards(shards_states(study)) * kind.elements
-    return state + _weights(study, kind, "trained")
+    shards = kind.shards(shards_states(study))
+    state = shared / shards * kind.elements + _weights(study, kind, "trained")
+    if _copies_shards(study):
+        whole = kind.total_bytes(*weight_bytes(study, "trained"))
+        state = state + offload.optimizer * whole / shards
+    return state
+
+
+def _copies_shards(study: Study) -> bool:
+    """Return whether updated weights pass through a copy of the shard in their own type.
+
+    It is DeepSpeed's ZeRO 1 and 2, which also fetch sums into a buffer.
+    """
+    fetches = sums_of_host(study) == "fetch" and shards_states(study)
+    return fetches and not shards_weights(study)
+
+
+def _fetch_buffer(kind: StageKind, study: Study) -> Memory:
+    """Return the buffer of the device for the sum of the largest tensor."""
+    return Memory(
+        name=kind.label("buffer for a sum of gradients"),
+        cause=BUFFERS,
+        bytes_=formula(
+            "o > 0 ? max(a, b, k m) e : 0, embedding b, head a, or the largest matrix m of k "
+            "layers",
+            o=study[Offload].optimizer,
+            a=kind.after,
+            b=kind.before,
+            k=minimum(kind.layers, 1),
+            m=kind.matrix,
+            e=(study[Training].precision.gradients, "B"),
+            source="DeepSpeed, runtime/zero/stage_1_and_2.py: temp_grad_buffer_for_gpu_offload",
+        ),
+        count=kind.count,
+        once_per_device=True,
+    )
+
+
+def _update_gradients(study: Study) -> Real:
+    """Return the bytes of a gradient that the host reads for its update."""
+    training, held = study[Training], study[Training].precision.gradients
+    if host_sums(study) == "add":
+        return 0.0  # the sum is read
+    return maximum(held, training.framework.update_gradients)
+
+
+def _sum_bytes(study: Study) -> Real:
+    """Return the bytes of a sum of gradients on the host, beside the gradient of the update.
+
+    DeepSpeed has none for a single micro-batch, unless it shards weights too.
+    """
+    training, sums = study[Training], sums_of_host(study)
+    if sums == "none" or not shards_states(study):
+        return 0.0
+    held = training.precision.gradients
+    if sums == "fetch" and not shards_weights(study):
+        return where(training.micro_batches > 1, held, 0.0)
+    return held if sums == "fetch" or host_sums(study) == "add" else 0.0
+
+
+def _clip_traffic(study: Study) -> Real:
+    """Return the bytes that the host moves to scale the gradients that it holds, and their norm."""
+    precision, sums = study[Training].precision, sums_of_host(study)
+    if sums == "fetch":
+        return 2.0 * _update_gradients(study)
+    return precision.norm_traffic if sums == "add" else 0.0
 
 
 def _weights(study: Study, kind: StageKind, holding: Holding) -> Real:
@@ -219,7 +293,7 @@ def _weights(study: Study, kind: StageKind, holding: Holding) -> Real:
     return away * kind.total_bytes(*weight_bytes(study, holding))
 
 
-def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
+def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work | Once]:
     offload, precision = study[Offload], study[Training].precision
     share = offload.optimizer / kind.shards(shards_states(study))
     away = share * kind.elements
@@ -232,17 +306,75 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
             "each way at once",
         )
         return
-    yield _transfer_term(
-        kind.label("gradients to the host"), away * precision.gradients, kind, bandwidth, ""
-    )
+    yield from _gradients(study, kind, away, bandwidth)
     if offload.host_memory_bandwidth is not None:
         yield _transfer_term(
             kind.label("optimizer update on the host"),
-            away * precision.update_traffic,
+            away * (precision.update_traffic + _clip_traffic(study)),
             kind,
             offload.host_memory_bandwidth,
             "memory traffic of the update",
             resource="host memory",
+        )
+
+
+def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> Iterator[Work | Once]:
+    """Yield the transfers of the gradients of *away* elements, and the sums of the host.
+
+    They run beside the reductions. One micro-batch of m adds nothing, but DeepSpeed's ZeRO 3 sends
+    its gradients to the buffer of sums and fetches them. Its total goes to the host in fp32.
+    """
+    offload, sums = study[Offload], host_sums(study)
+    if sums == "none":
+        yield _transfer_term(
+            kind.label("gradients to the host"),
+            away * _update_gradients(study),
+            kind,
+            bandwidth,
+            "",
+        )
+        return
+    moved, m = away * study[Training].precision.gradients, study[Training].micro_batches
+    later = 1.0 - 1.0 / maximum(m, 1.0)
+    hides = offload.overlap and hides_gradients(study)
+    window = open_window(study, "" if hides else None)
+    passes: list[tuple[str, Real, Real, str, str]] = []
+    if sums == "fetch":
+        often = 1.0 if shards_weights(study) else later
+        source = "DeepSpeed, runtime/zero: a sum is fetched, added to, and sent back; mean"
+        names = ("sums of gradients from the host", "sums of gradients to the host")
+        passes.extend((name, often * moved, 0.0, LINK, source) for name in names)
+    if sums == "add":
+        source = "PyTorch FSDP2, foreach_reduce: a copy waits if the host adds to it"
+        passes.append(("gradients to the host", moved, later, LINK, source))
+        source = "reads gradient and sum, writes the sum; mean of the micro-batches"
+        passes.append(("sums of gradients", later * 3.0 * moved, 0.0, "host memory", source))
+    for name, bytes_, alone, resource, source in passes:
+        is_link = resource == LINK
+        rate = bandwidth if is_link else offload.host_memory_bandwidth
+        if rate is not None:
+            yield Work(
+                name=kind.label(name),
+                cause=OFFLOAD,
+                seconds=_travel(bytes_, rate, source),
+                pass_="W",
+                count=kind.count,
+                resource=resource,
+                window=window if is_link else None,
+                alone=alone,
+                bytes_=bytes_,
+            )
+    if sums == "fetch":
+        bytes_ = away * _update_gradients(study)
+        yield Once(
+            name=kind.label("gradients to the host"),
+            cause=OFFLOAD,
+            seconds=_travel(bytes_, bandwidth, ""),
+            when="drain",
+            beside=0.0 if window is None else 1.0,
+            count=kind.count,
+            resource=LINK,
+            bytes_=bytes_,
         )
 
 

@@ -30,6 +30,7 @@ from parcost_plugins.vocabulary.run_choices import (
     accumulates_whole,
     copies_buckets,
     gradient_shards,
+    host_sums,
     shards_states,
     shards_weights,
 )
@@ -92,6 +93,7 @@ def _scales(kind: StageKind, study: Study) -> Memory:
 
 def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
     precision, away = study[Training].precision, study[Offload].optimizer
+    sums = 0.0 if host_sums(study) == "none" else away
     shards, whole = gradient_shards(study, kind.shard), accumulates_whole(study)
     size, origin = precision.gradients, "gradients"
     if any_of(whole):
@@ -99,7 +101,7 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         origin = "whole_gradients" if all_of(whole) else ""
     states = kind.shards(shards_states(study))
     for cause, tag, source, bytes_, ranks, on_host in (
-        (GRADIENTS, "gradients", origin, size, shards, 0.0),
+        (GRADIENTS, "gradients", origin, size, shards, sums),
         (MICRO_GRADIENTS, "gradients", "gradient_copies", precision.gradient_copies, shards, 0.0),
         (OPTIMIZER_STATE, "optimizer", "optimizer", precision.optimizer, states, away),
     ):

@@ -4,6 +4,10 @@ The down projections are not split over the tensor-parallel ranks. With sequence
 rank projects its own tokens down, and the ranks gather the compressed tensors; without, each
 projects all tokens. Every rank projects its own heads up. Training computes full keys and values;
 absorbing the projections into the queries pays only in decoding.
+
+Queries, and keys and values, are projected down by two products. Each casts the input to a narrow
+type and keeps its copy for backward. In 8 bits both copies are 2 s b h bytes. Backward adds both
+gradients of the input. Megatron-Core's ``--mla-down-proj-fusion`` makes one product of them.
 """
 
 from __future__ import annotations
@@ -13,11 +17,26 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from parcost import Memory, Real, Study, hookimpl
+from parcost.numeric import any_of, where
 from parcost_plugins.model import core
-from parcost_plugins.model.elementwise import NORMS, REORDERED, ROTARY, elementwise
+from parcost_plugins.model.elementwise import (
+    ADDED,
+    NORMS,
+    REORDERED,
+    ROTARY,
+    elementwise,
+    traffic_stream,
+)
 from parcost_plugins.model.passes import SPLIT, LayerSpan, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
-from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
+from parcost_plugins.vocabulary import (
+    FusedAttention,
+    Gemm,
+    KernelChoice,
+    ModelFlops,
+    Parameters,
+    Stream,
+)
 from parcost_plugins.vocabulary.context import latent_blocks
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
 
@@ -73,25 +92,17 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         return
     h, e, up = model.hidden, rank.element, span.rerun_all(rank.recompute.up_projection)
     own = tokens / rank.residual_shards
-    if model.q_lora:
-        yield from linear(
-            "MLA query down projection",
-            own,
-            model.q_lora,
-            h,
-            span,
-            source=WAIST,
-            trained=rank.trains_model,
-        )
-    yield from linear(
-        "MLA KV down projection",
-        own,
-        model.kv_lora + model.rope_dim,
-        h,
-        span,
-        source=WAIST,
-        trained=rank.trains_model,
-    )
+    down = {"query": model.q_lora, "KV": model.kv_lora + model.rope_dim}
+    if _fuses_down(rank):
+        down = {"query and KV": sum(down.values())}
+    for part, columns in down.items():
+        if columns:
+            name = f"MLA {part} down projection"
+            trained = rank.trains_model
+            yield from linear(name, own, columns, h, span, source=WAIST, trained=trained)
+    if not _fuses_down(rank):
+        name = "sum of the gradients of queries, keys and values"
+        yield traffic_stream(name, ADDED, own * h, rank.residual_element, "B", span.count)
     normed, norms = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
     norm = NORMS[rank.fusion.norm]
     yield from elementwise("MLA norms", norm, normed, e, up, times=norms)
@@ -156,11 +167,15 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     span = rank.all_layers
     up = span.rerun_all(rank.recompute.up_projection)
-    yield from rank.saved_tensor(
-        "attention input",
-        f"{rank.residual_text} q",
-        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
-    )
+    again = span.rerun_all(rank.recompute.norms or rank.remakes_outputs)
+    copies: Real = 1.0
+    if not _fuses_down(rank):
+        # Each product keeps the narrow copy that it made; a wide input is one tensor for both.
+        copies = where(rank.saved_element_size < rank.element, 2.0, 1.0)
+    text, symbols = f"{rank.residual_text} q", {}
+    if any_of(copies > 1):
+        text, symbols = f"{text} c", {"c": (copies, "")}
+    yield from rank.saved_tensor("attention input", text, again, symbols)
     divided = " / t" if rank.layout.sequence_parallel else ""
     kept, normed = rank.normed_element_text, up.rerun_all(rank.remakes_outputs)
     for name, symbol, width in (
@@ -175,6 +190,11 @@ def memory(study: Study) -> Iterator[Memory]:
     for name, symbol in (("queries", "d"), ("keys", "d"), ("values", "v")):
         yield from rank.saved_tensor(name, f"s b a {symbol} e / t", up, source=KEPT)
     yield from core.memory(rank)
+
+
+def _fuses_down(rank: Rank) -> bool:
+    """Return whether one product projects queries, keys and values down."""
+    return rank.study[KernelChoice].fused_down_projection and bool(rank.model.q_lora)
 
 
 def _inner(rank: Rank) -> Real:

@@ -3,7 +3,8 @@
 A weight-gradient product with fused accumulation writes into the sum without extra cost. Otherwise
 the product writes a gradient of its own. A kernel per tensor reads that, and reads and writes the
 sum. The gradient of a lookup is as large as its table. It is not a product, so a kernel always adds
-it. PyTorch keeps the first gradient as the sum, so that one micro-batch of m adds nothing.
+it. PyTorch keeps the first gradient as the sum, so that one micro-batch of m adds nothing. A host
+that adds gradients does so in its own memory.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Iterator
 
 from parcost import Pass, Real, Study
 from parcost.numeric import any_of, maximum, where
-from parcost_plugins.vocabulary import Stream, Training
+from parcost_plugins.vocabulary import Offload, Stream, Training
 from parcost_plugins.vocabulary.adapters import is_trained
 from parcost_plugins.vocabulary.run_choices import (
     accumulates_whole,
     accumulating_share,
     fuses_accumulation,
+    host_sums,
     shards_gradients,
 )
 from parcost_plugins.vocabulary.stage_parameters import spread
@@ -33,6 +35,8 @@ def accumulation(study: Study) -> Iterator[Stream]:
     fused, share = fuses_accumulation(study), accumulating_share(study)
     shares = shards_gradients(study)
     traffic = share * _traffic(study)
+    if host_sums(study) == "add":
+        traffic = traffic * (1.0 - study[Offload].optimizer)
     for _, held in study.contributions_by_row("parameters"):
         if not is_trained(study, held) or (fused and held.place != "before"):
             continue

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from parcost import Cause, Once, Real, Study, attribute, formula
-from parcost.numeric import any_of, is_array, where
+from parcost.numeric import any_of, is_array, minimum, where
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -30,6 +30,7 @@ from parcost_plugins.vocabulary.run_choices import (
     gradient_average,
     shards_gradients,
     shards_states,
+    sums_of_host,
     zero_stage,
 )
 from parcost_plugins.vocabulary.sharding import trains_apart
@@ -87,10 +88,15 @@ def check(study: Study) -> Iterator[Once]:
 
 def clipping(study: Study) -> Iterator[Once]:
     """Estimate the norm, which reads every gradient, and clipping, which rewrites them."""
-    traffic = study[Training].precision.norm_traffic
+    precision, offload = study[Training].precision, study[Offload]
+    traffic, stays = precision.norm_traffic, precision.norm_traffic
     source = "the norm reads each gradient once, clipping reads and writes it"
+    if (sums := sums_of_host(study)) != "none":
+        # DeepSpeed computes the norm on the device as it sends gradients, and scales on the host.
+        read = minimum(precision.gradients, traffic) if sums == "fetch" else 0.0
+        stays = traffic - offload.optimizer * (traffic - read)
     sharded = shards_states(study)
-    yield from _streams(study, "gradient norm and clipping", traffic, source, sharded=sharded)
+    yield from _streams(study, "gradient norm and clipping", stays, source, sharded=sharded)
     if is_array(traffic) or traffic:
         algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
         ranks = "worker" if trains_apart(study) else "job"

@@ -53,6 +53,8 @@ CONTEXTS = ("ring", "all_gather", "ulysses", "hybrid")
 #: When gradients are reduced under ZeRO 2 and 3.
 ACCUMULATIONS = ("shard", "whole")
 REPLICATIONS = ("step", "micro_batch")
+#: How gradients accumulate under an optimizer that updates on the host.
+HOST_SUMS = ("none", "fetch", "add")
 #: How gradients of the ranks are averaged.
 AVERAGES = ("collective", "scaled", "scaled_experts")
 
@@ -450,6 +452,13 @@ class Framework:
             "bytes per parameter of the copy of a shard's gradients that the optimizer reads, if "
             "gradients are narrower (ZeRO 1 and 2)"
         ),
+    )
+    host_sums: str = word(
+        *HOST_SUMS,
+        default="none",
+        doc="sums of gradients on the host, if it updates (ZeRO 2 and 3): `none`, gradients go "
+        "there once a step; `fetch`, each addition fetches the sum and sends it back; `add`, each "
+        "micro-batch sends its gradients, which the host adds, and clips",
     )
     fragmentation: Real = fraction(
         default=0.0, doc="share of the activation memory lost between blocks of the allocator"

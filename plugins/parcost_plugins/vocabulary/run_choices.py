@@ -12,7 +12,7 @@ from parcost_plugins.vocabulary.context import Context, algorithm
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
-from parcost_plugins.vocabulary.sharding import Sharding
+from parcost_plugins.vocabulary.sharding import Offload, Sharding
 from parcost_plugins.vocabulary.training import KernelChoice, Overlap, Training
 
 if TYPE_CHECKING:
@@ -199,6 +199,23 @@ def shards_states(study: Study) -> bool:
 def shards_gradients(study: Study) -> bool:
     """Return whether a rank holds only its shard of the gradients, reduced per micro-batch."""
     return zero_stage(study) >= 2 and reduces_each_micro_batch(study)
+
+
+def sums_of_host(study: Study) -> str:
+    """Return how the framework adds gradients up on a host that updates: a word such as ``fetch``.
+
+    It is ``none`` if no optimizer state is on the host.
+    """
+    sums, offload = study[Training].framework.host_sums, study[Offload]
+    if sums == "none" or not any_of(offload.optimizer != 0) or offload.update != "host":
+        return "none"
+    return sums
+
+
+def host_sums(study: Study) -> str:
+    """Return how a rank's shards of gradients accumulate on the host, if they do."""
+    sums = sums_of_host(study)
+    return sums if sums != "none" and shards_gradients(study) else "none"
 
 
 def accumulates_whole(study: Study) -> Mask:

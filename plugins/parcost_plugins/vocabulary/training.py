@@ -356,6 +356,7 @@ class Tile:
     label="none",
     used_with={
         ("grouped_experts",): "a model that has experts",
+        ("fused_down_projection",): "latent attention with compressed queries: `q_lora`",
         ("launch_wait",): "`kernels.launch_blocking = on`",
         ("misaligned_heads",): "an attention core of several kernels: "
         "`kernels.attention = unfused`",
@@ -574,6 +575,11 @@ class KernelChoice:
         default=None,
         doc="weight-gradient products add to the gradients of earlier micro-batches themselves; "
         "by default as the framework does",
+    )
+    fused_down_projection: bool = switch(
+        default=False,
+        doc="latent attention projects queries, keys and values down in one product; otherwise two "
+        "products each cast the input, keep their own narrow copy, and their gradients are added",
     )
 
 

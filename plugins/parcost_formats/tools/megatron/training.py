@@ -235,6 +235,7 @@ def _kernels(options: ToolOptions, framework: str) -> None:
     _graphs(options)
     separate = "no_gradient_accumulation_fusion"
     options.copy_switch(separate, "kernels.fused_accumulation", "off", "on")
+    options.copy_switch("mla_down_proj_fusion", "kernels.fused_down_projection", "on", "off")
     option = options.get("cross_entropy_fusion_impl")
     if option is not None and options.word("cross_entropy_fusion_impl", "native", "te") == "te":
         if options.on("cross_entropy_loss_fusion"):

@@ -33,6 +33,11 @@ def is_tied(study: Study) -> bool:
     return study[Training].model.tied and bool(study.number(ends_share_device))
 
 
+def one_unit_of_ends(study: Study) -> bool:
+    """Return whether embedding and head are gathered, and their gradients reduced, in one call."""
+    return study[Training].framework.ends_together
+
+
 @record(kw_only=True, eq=False)
 class ShardGroup:
     """The ranks that share the parameters of stages of one *kind*.

@@ -18,6 +18,7 @@ from parcost_plugins.parallelism.data.shard_groups import (
     OUTER_STEP,
     ShardGroup,
     is_tied,
+    one_unit_of_ends,
     shard_groups,
     trained_groups,
 )
@@ -205,7 +206,7 @@ def _gathered_bytes(study: Study, wire: ShardGroup) -> Real:
     if not reshards(study):
         return forward
     layers = max(kind.layers - int(sharding.keep_last), 0)
-    before = 0.0 if is_tied(study) else first
+    before = 0.0 if is_tied(study) or one_unit_of_ends(study) else first
     return forward + layers * layer + before
 
 

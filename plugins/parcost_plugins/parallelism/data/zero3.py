@@ -10,7 +10,8 @@ in every micro-batch. No compute hides the first gather and the last reduce-scat
 Those after the last layer are kept from forward to backward, which follow one another there.
 Backward gathers nothing if parameters are kept from forward, and one gather less on the stage of
 the last layer. Tied embeddings on the same stage are needed at both ends of each pass, so they are
-kept throughout.
+kept throughout. A framework may wrap embedding and head in one unit, such as the root of a model in
+FSDP: one call gathers both ahead of the layers, and one reduces their gradients behind them.
 
 With hybrid sharding the shards are reduced too, on other links and at the same time: those of a
 layer as soon as they are ready, in every micro-batch or in the last.
@@ -22,11 +23,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work, formula
-from parcost.numeric import maximum, where
+from parcost.numeric import maximum, ratio, where
 from parcost_plugins.parallelism.data.shard_groups import (
     GRADIENTS,
     ShardGroup,
     is_tied,
+    one_unit_of_ends,
     shard_groups,
     times,
     trained_groups,
@@ -40,8 +42,9 @@ from parcost_plugins.vocabulary.run_choices import (
     replicates_each_micro_batch,
     reshards,
 )
+from parcost_plugins.vocabulary.stage_parameters import StageKind
 
-Part = Literal["before", "layer", "after"]
+Part = Literal["before", "layer", "after", "ends"]
 
 
 class _PassTraffic(NamedTuple):
@@ -70,6 +73,8 @@ _REDUCED = [
     _PassTraffic("W", "last gradient reduce-scatter", "layer", "once", False),
     _PassTraffic("W", "leading gradient reduce-scatter", "before", "once", False),
 ]
+_ENDS_GATHERED = _PassTraffic("F", "parameter all-gather of both ends", "ends", "once", False)
+_ENDS_REDUCED = _PassTraffic("W", "gradient reduce-scatter of both ends", "ends", "once", False)
 
 
 def passes(study: Study) -> Iterator[Work | Once]:
@@ -79,7 +84,7 @@ def passes(study: Study) -> Iterator[Work | Once]:
     # Without prefetch the gathers of backward wait for the reductions of their micro-batch.
     alone = 0.0 if ahead else 1 / study[Training].micro_batches
     for wire in shard_groups(study):
-        yield from _gathers(wire, _GATHERED, hides)
+        yield from _gathers(wire, _forward_gathers(study), hides)
         yield from _gathers(wire, _backward_gathers(study), hides and (ahead or not reduces), alone)
     if reduces:
         for wire in trained_groups(study):
@@ -88,22 +93,33 @@ def passes(study: Study) -> Iterator[Work | Once]:
                 yield from _reductions_across(wire, hides_gradients(study))
 
 
+def _forward_gathers(study: Study) -> list[_PassTraffic]:
+    """Return the gathers of forward."""
+    return [_ENDS_GATHERED, *_GATHERED[1:-1]] if one_unit_of_ends(study) else _GATHERED
+
+
+def _reductions_of_pass(study: Study) -> list[_PassTraffic]:
+    """Return the reductions of backward."""
+    return [*_REDUCED[1:-1], _ENDS_REDUCED] if one_unit_of_ends(study) else _REDUCED
+
+
 def _backward_gathers(study: Study) -> list[_PassTraffic]:
     """Return the gathers of backward, for parameters dropped after forward."""
     sharding = study[Sharding]
     if not reshards(study):
         return []
     kept = _GATHERED_AGAIN[1:] if sharding.keep_last else _GATHERED_AGAIN
-    return kept[:-1] if is_tied(study) else kept
+    return kept[:-1] if is_tied(study) or one_unit_of_ends(study) else kept
 
 
 def _gathers(
     wire: ShardGroup, rows: list[_PassTraffic], hides: bool, alone: Real = 0.0
 ) -> Iterator[Work]:
-    size = wire.kind.wire
+    size = _sizes(wire)
+    parts = _parts(wire, rows)
     calls = {
         part: wire.call("all_gather", formula("psi a", psi=elements, a=(size[part], "B")))
-        for part, elements in _parts(wire).items()
+        for part, elements in parts.items()
     }
     for row, count, repeat, share in _times(wire, rows):
         if row.part in calls:
@@ -113,19 +129,27 @@ def _gathers(
                 row.pass_,
                 count=count,
                 repeat=repeat,
-                bytes_=_parts(wire)[row.part] * size[row.part],
+                bytes_=parts[row.part] * size[row.part],
                 share=share if row.hides and hides else None,
                 alone=alone,
             )
 
 
+def _sizes(wire: ShardGroup) -> dict[str, Real]:
+    """Return the bytes of a gathered parameter of each part; of both ends their mean."""
+    kind, each = wire.kind, wire.kind.wire
+    both = kind.before * each["before"] + kind.after * each["after"]
+    return {**each, "ends": ratio(both, kind.before + kind.after)}
+
+
 def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
-    parts = _parts(wire)
+    rows = _reductions_of_pass(wire.study)
+    parts = _parts(wire, rows)
     calls = {part: wire.reduce("reduce_scatter", elements) for part, elements in parts.items()}
     shares = {}
     if wire.across and replicates_each_micro_batch(wire.study):
         shares = {part: wire.reduce_across(elements) for part, elements in parts.items()}
-    for row, count, repeat, share in _times(wire, _REDUCED):
+    for row, count, repeat, share in _times(wire, rows):
         for priced, on in ((calls, wire.on), (shares, wire.on_across)):
             if row.part in priced:
                 call = priced[row.part]
@@ -145,8 +169,9 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
 
 def _reductions_across(wire: ShardGroup, hides: bool) -> Iterator[Once]:
     """Reduce the shards of each part after its reduce-scatter in the last micro-batch."""
-    calls = {part: wire.reduce_across(elements) for part, elements in _parts(wire).items()}
-    for row, count, repeat, share in _times(wire, _REDUCED):
+    rows = _reductions_of_pass(wire.study)
+    calls = {part: wire.reduce_across(elements) for part, elements in _parts(wire, rows).items()}
+    for row, count, repeat, share in _times(wire, rows):
         if row.part in calls:
             call = calls[row.part]
             yield Once(
@@ -179,7 +204,7 @@ def _times(
     kind = wire.kind
     others = maximum(kind.layers - 1, 0)
     share = others / (others + 1)
-    parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}
+    parts = _elements(kind)
     for row in rows:
         repeat: Real = 1.0 if row.repeat == "once" else others
         if kind.row is not None:  # some structures have stages of this kind without the part
@@ -188,11 +213,20 @@ def _times(
             yield row, [repeat * on for on in kind.count], 1.0, share
 
 
-def _parts(wire: ShardGroup) -> dict[Part, Real]:
+def _elements(kind: StageKind) -> dict[Part, Real]:
     """Return the parameters of each part of the stages."""
-    kind = wire.kind
-    parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}
-    return {part: elements for part, elements in parts.items() if not _nothing(elements)}
+    ends = kind.before + kind.after
+    return {"before": kind.before, "layer": kind.layer, "after": kind.after, "ends": ends}
+
+
+def _parts(wire: ShardGroup, rows: list[_PassTraffic]) -> dict[Part, Real]:
+    """Return the parameters of each part of the stages that *rows* name, if there are any."""
+    named = {row.part for row in rows}
+    return {
+        part: elements
+        for part, elements in _elements(wire.kind).items()
+        if part in named and not _nothing(elements)
+    }
 
 
 def _nothing(held: Real) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from parcost import Pass, Real, Study
 from parcost.numeric import any_of
+from parcost_plugins.parallelism.data.shard_groups import is_tied, one_unit_of_ends
 from parcost_plugins.vocabulary import Parameters, Stream, Training
 from parcost_plugins.vocabulary.adapters import gathered_bytes
 from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards
@@ -52,9 +53,11 @@ def copies(study: Study) -> Iterator[Stream]:
         yield from _loop_copies(study, gathered)
     # Parameters and micro-batches differ by number of stages: without copies neither is read.
     if any_of(out != 0):
-        yield from _streams(
-            "copies of gathered parameters", study.parameters, each_gathered, out, gathered
-        )
+        for pass_ in gathered:
+            name, held = "copies of gathered parameters", study.parameters
+            if pass_ == "B":
+                held = [one for one in held if _is_gathered_again(study, one)]
+            yield from _streams(name, held, each_gathered, out, [pass_])
     if not into:
         return
     share = 1.0 if reduces_each_micro_batch(study) else 1.0 / study[Training].micro_batches
@@ -65,6 +68,12 @@ def copies(study: Study) -> Iterator[Stream]:
         share * into,
         ["B"],
     )
+
+
+def _is_gathered_again(study: Study, parameters: Parameters) -> bool:
+    """Return whether backward gathers *parameters* again: the layers, and a unit ahead of them."""
+    kept = is_tied(study) or one_unit_of_ends(study)
+    return parameters.place == "layer" or (parameters.place == "before" and not kept)
 
 
 def _loop_copies(study: Study, gathered: Iterable[Pass]) -> Iterator[Stream]:

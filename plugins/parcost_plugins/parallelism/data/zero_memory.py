@@ -7,7 +7,7 @@ from typing import Any
 
 from parcost import Memory, Moment, Study, formula, symbols_of
 from parcost.numeric import any_of, maximum, minimum
-from parcost_plugins.parallelism.data.shard_groups import is_tied
+from parcost_plugins.parallelism.data.shard_groups import is_tied, one_unit_of_ends
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import BUFFERS
@@ -126,7 +126,7 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _ends_together(study: Study) -> bool:
-    return study[Training].framework.ends_together or is_tied(study)
+    return one_unit_of_ends(study) or is_tied(study)
 
 
 def _buffer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from parcost import Figure, Outcome, Real, Section, Sheet, Study
-from parcost.numeric import ratio
+from parcost.numeric import ratio, where
 from parcost_plugins.parallelism.tensor.group import tensor_group
 from parcost_plugins.parallelism.tensor.rows import (
     messages,
@@ -97,7 +97,7 @@ def _sheet(study: Study, outcome: Outcome) -> Sheet:
         factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
         for message in messages(row, found, model):
             # Not every pair sends the same: these are means over pairs.
-            share = sum(message.times) / (held * layout.pp)
+            share = where(layout.tp > 1, sum(message.times) / (held * layout.pp), 0.0)
             if row.part == "forward":
                 forward += share
                 backward += again[row.side] * share
