@@ -127,9 +127,9 @@ def test_a_fit_that_ends_on_its_bound_says_so() -> None:
 @pytest.mark.parametrize(
     ("rows", "more", "reason"),
     [
-        (3, {}, "depend on it: 3, and 6"),
+        (3, {}, "depend on it: 3 of the 6"),
         (20, {"layout": (1,)}, "all rows have one layout"),
-        (20, {"configuration": "same"}, "depend on it: 1, and 6"),
+        (20, {"configuration": "same"}, "depend on it: 1 of the 6"),
     ],
 )
 def test_constants_not_determined_by_rows_are_refused(

@@ -964,7 +964,7 @@ def test_shards_of_points_are_joined_in_any_format_of_points(run: Run) -> None:
     )
     refused = run("merge", *names, "--format", "json")
     assert (refused.code, refused.out) == (2, "")
-    assert "`--format json` is written from `full`, and these shards hold `points`" in refused.err
+    assert "`--format json` needs shards that hold `full`, and these hold `points`" in refused.err
 
 
 def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> None:

@@ -356,7 +356,7 @@ def test_a_sweep_shows_a_row_for_each_point_and_why_some_cannot_run(run: Run) ->
     done = run("eval", "a.par", a=SWEPT)
     assert done.code == 0
     assert "3 of 4 points are valid and fit in memory." in done.out
-    costs, _, refused = done.out.partition("Invalid points")
+    costs, _, refused = done.out.partition("Excluded points")
     assert re.findall(r"^ +([124])  +[\d.]+ s ", costs, re.MULTILINE) == ["1", "2", "4"]
     assert re.search(r"^ +3  .*divisible", refused, re.MULTILINE)
     assert "error" not in done.err
@@ -389,7 +389,7 @@ def test_a_sweep_has_the_headline_figures_first(run: Run) -> None:
 def test_a_list_is_called_a_sweep_and_names_what_it_sweeps(run: Run) -> None:
     models = GOOD.replace("training {", "training { model = [llama3_8b, llama32_1b],")
     out = run("eval", "a.par", a="use catalog.models.llama32_1b\n" + models).out
-    assert "A list of values is a sweep: here of `training.model`." in out
+    assert "Sweep: `training.model` has a list of values." in out
 
 
 @pytest.mark.parametrize(
@@ -941,7 +941,7 @@ def test_show_prints_a_spec_that_costs_the_same(run: Run) -> None:
 def test_show_says_where_each_value_is_from(run: Run) -> None:
     out = run("show", "a.par", "--set", "layout.tp=4", a=GOOD).out
     assert re.search(r"devices +=  *16 +# a.par:5$", out, re.MULTILINE)
-    assert re.search(r"tp +=  *4 +# set from outside$", out, re.MULTILINE)
+    assert re.search(r"tp +=  *4 +# override$", out, re.MULTILINE)
     assert re.search(
         r"dp +=  *4 +# default: cluster.devices / \(tp \* cp \* pp\)$", out, re.MULTILINE
     )

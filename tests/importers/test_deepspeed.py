@@ -241,7 +241,7 @@ def test_state_on_the_host_is_read() -> None:
             "on a disk cannot be written",
             '"device": "nvme"',
         ),
-        ({"stage": 2, "offload_param": {"device": "cpu"}}, "stage 3 alone", '"device": "cpu"'),
+        ({"stage": 2, "offload_param": {"device": "cpu"}}, "needs ZeRO stage 3", '"device": "cpu"'),
         ({"stage": 4}, "stages of ZeRO are 0 to 3", '"stage": 4'),
         ({"stage": "two"}, "a whole number", '"stage": "two"'),
         ({"overlap_comm": 3}, "true or false", '"overlap_comm": 3'),

@@ -33,7 +33,7 @@ from .megatron_files import (
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--num-attention-heads", "a whole number from 1 on is expected, and nothing follows"),
+        ("--num-attention-heads", "a whole number of at least 1 is expected, and nothing follows"),
         (
             "--num-experts 4 --moe-router-topk 2 --topk 1",
             "`--moe-router-topk` is 2 here, and 1 elsewhere in the file",
@@ -50,16 +50,19 @@ from .megatron_files import (
         ("--bf16 --fp8-format hybrid --fp4-format e2m1", "cannot be combined"),
         (
             "--tensor-model-parallel-size",
-            "a whole number from 1 on is expected, and nothing follows",
+            "a whole number of at least 1 is expected, and nothing follows",
         ),
         (
             "--tensor-model-parallel-size two",
-            "a whole number from 1 on is expected, and two follows",
+            "a whole number of at least 1 is expected, and two follows",
         ),
-        ("--tensor-model-parallel-size 0", "a whole number from 1 on is expected, and 0 follows"),
+        (
+            "--tensor-model-parallel-size 0",
+            "a whole number of at least 1 is expected, and 0 follows",
+        ),
         (
             "--tensor-model-parallel-size 2 4",
-            "a whole number from 1 on is expected, and 2 4 follows",
+            "a whole number of at least 1 is expected, and 2 4 follows",
         ),
         ("--num-experts 4 --moe-layer-freq __import__('os')", "a number or a list"),
         ("--num-experts 4 --moe-layer-freq [1]*99999999", "a number or a list"),

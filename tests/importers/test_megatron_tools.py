@@ -528,7 +528,7 @@ def test_a_framework_has_the_schedule_that_its_own_flag_turns_on(run_command: Ru
         "7b.yaml",
         files={"7b.yaml": text},
     )
-    assert "has no `schedule.kind = zb_v`" in plain.err + plain.out
+    assert "does not support `schedule.kind = zb_v`" in plain.err + plain.out
 
 
 def test_a_missing_training_of_flagscale_raises_a_question() -> None:

@@ -440,7 +440,7 @@ def test_weight_gradients_in_high_precision_are_a_question() -> None:
 def test_a_recipe_of_float8_with_a_typo_is_an_error() -> None:
     (problem,) = Torchtitan().translate("run.toml", float8_by("rowwize")).problems
     assert "rowwize is not known" in problem.message
-    assert problem.help == "known are tensorwise, rowwise, rowwise_with_gw_hp"
+    assert problem.help == "known: tensorwise, rowwise, rowwise_with_gw_hp"
 
 
 def test_a_configuration_made_of_another_one_is_read() -> None:
@@ -494,9 +494,12 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
         ("[model", "not TOML"),
         ("a = 1\na = 2", "not TOML"),
         ("x = 1", "the file has no section of torchtitan"),
-        (toml(parallelism="tensor_parallel_degree = 0"), "a whole number from 1 on is expected"),
-        (toml(parallelism='tensor_parallel_degree = "two"'), "a whole number from 1 on"),
-        (toml(parallelism="data_parallel_shard_degree = -2"), "is not a number from 1 on"),
+        (
+            toml(parallelism="tensor_parallel_degree = 0"),
+            "a whole number of at least 1 is expected",
+        ),
+        (toml(parallelism='tensor_parallel_degree = "two"'), "a whole number of at least 1"),
+        (toml(parallelism="data_parallel_shard_degree = -2"), "is not a number of at least 1"),
         (pipeline('pipeline_parallel_schedule = "InterleavedZeroBubble"'), "is not modelled"),
         (pipeline("pipeline_parallel_layers_per_stage = 3"), "make 12 stages of 3"),
         (pipeline('pipeline_parallel_split_points = ["norm"]'), "names such as layers.8"),

@@ -134,8 +134,8 @@ def test_a_framework_of_ones_own_says_what_it_has() -> None:
     offer = 'degrees { attribute = "layout.tp", values = "1, 2, 4", since = "8 since 1.1" }'
     assert not own_diagnostics(offer)
     (found,) = own_diagnostics(offer, "tp = 8, pp = 4")
-    assert "`ours` 1.0 has no `layout.tp = 8`" in found.message
-    assert [*found.notes] == ["it has `1`, `2`, `4`; 8 since 1.1"]  # and no source
+    assert "`ours` 1.0 does not support `layout.tp = 8`" in found.message
+    assert [*found.notes] == ["it supports `1`, `2`, `4`; 8 since 1.1"]  # and no source
     assert found.help is not None
     assert found.help.startswith("use 4,")
 

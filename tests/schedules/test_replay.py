@@ -243,11 +243,11 @@ F, B, W, BW = (
         ([[F(0, 0), BW(0, 0)], []], "device 1 has nothing to do"),
         (
             [[F(0, 0), BW(0, 0)], [F(0, 1)]],
-            "BW of micro-batch 0 on stage 1 is not listed",
+            "BW of micro-batch 0 on stage 1 is missing from the order",
         ),
         (
             [[F(0, 0), B(0, 0)], [F(0, 1), BW(0, 1)]],
-            "W of micro-batch 0 on stage 0 is not listed",
+            "W of micro-batch 0 on stage 0 is missing from the order",
         ),
         (
             [[F(0, 0), BW(0, 0)], [F(1, 1), BW(1, 1)]],

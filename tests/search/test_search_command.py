@@ -437,7 +437,7 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
 @pytest.mark.parametrize(
     ("gap", "proven", "sentence"),
     [
-        (0.0, True, "Proven: no layout has a lower step time than"),
+        (0.0, True, "Proven: the lowest step time of all layouts is"),
         (0.0, False, "Proven for the fastest layout, not for the others; continue with --budget"),
         (
             0.02,

@@ -154,7 +154,7 @@ def test_a_file_that_is_none_of_runs_is_one_error(file: Write, validate: Validat
     found = validate(file(["[1] log line", " no log line"] * 250))
     assert found.exit_code == 2
     assert found.stdout == ""
-    assert "is not a log of nccl-tests" in found.stderr
+    assert "nor a log of nccl-tests" in found.stderr
     assert ":1: the line is not JSON" in found.stderr
     assert "parcost calibrate SPEC --anchor" in found.stderr
     assert len(found.stderr.splitlines()) < 12

@@ -376,7 +376,7 @@ PAGE = """
 | measured | n | MAPE | median | signed | p90 |
 | not stated | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
 | all | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
-| rows | n | held | half width | with memory | held | half width |
+| rows | n | coverage | half-width | n (memory) | coverage | half-width |
 | all rows | 2 | 100.0 % | 18.5 % | 2 | 50.0 % | 21.9 % |
 | row | measured | predicted | error |
 | c | 10 s | 13 s | +30.0 % |

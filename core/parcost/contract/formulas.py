@@ -457,7 +457,7 @@ class _Writer:
             or arguments[_MOST.get(name, 1000) :]
         ):
             raise FormulaError(
-                f"the formula `{self.source}` gives `{name}` {len(arguments)} values"
+                f"the formula `{self.source}` calls `{name}` with {len(arguments)} arguments"
             )
         return self.call_text(name, arguments)
 

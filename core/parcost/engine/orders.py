@@ -398,7 +398,7 @@ def _home(lists: Sequence[Sequence[Entry]], micro_batches: int, virtual: int) ->
     for at, found in enumerate(passed):
         if found not in {"BW", "B W"}:
             missing = "F" if home[at] < 0 else "W" if found else "BW"
-            raise OrderError(f"{words((missing, *divmod(at, virtual)))} is not listed")
+            raise OrderError(f"{words((missing, *divmod(at, virtual)))} is missing from the order")
     return home
 
 

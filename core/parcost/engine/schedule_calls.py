@@ -74,7 +74,9 @@ def period(schedule: Schedule, stages: int, chunks: int) -> int | None:
     """
     found = _call(schedule, "period", partial(schedule.period, stages), chunks)
     if found is not None and (type(found) is not int or found < 1):
-        raise _wrong(schedule, "period", f"returns {found!r} where a number from 1 on is expected")
+        raise _wrong(
+            schedule, "period", f"returns {found!r} where a number of at least 1 is expected"
+        )
     return found
 
 

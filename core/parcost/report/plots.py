@@ -55,7 +55,9 @@ class Plot:
         drawing = {name: one for name, one in offered.items() if one[1].reads == "charts"}
         if (name := target.suffix.removeprefix(".")) not in drawing:
             known = ", ".join(f".{name}" for name in sorted(drawing))
-            raise ValueError(f"`{target.name}` names no format of pictures; they are {known}")
+            raise ValueError(
+                f"`{target.name}` has no suffix of a picture format; the formats are {known}"
+            )
         with WholeFile(target) as file:
             write_items(*drawing[name], [self.entry], file, Paper())
 

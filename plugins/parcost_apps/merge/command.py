@@ -47,8 +47,8 @@ def command(
     found = format_named(format_ or shard.format, options.plugins(selection))
     if found.reads != shard.part:
         raise click.UsageError(
-            f"`--format {format_}` is written from `{found.reads}`, and these shards hold "
-            f"`{shard.part}`: write them with `--format {format_}` as well"
+            f"`--format {format_}` needs shards that hold `{found.reads}`, and these hold "
+            f"`{shard.part}`: write the shards with `--format {format_}` too"
         )
     found.check(out)
     try:

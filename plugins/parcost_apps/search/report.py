@@ -185,9 +185,9 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
     if not found.proven:
         continued = f"continue with --budget {_longer_budget(found)}"
         return f"Proven for the fastest layout, not for the others; {continued}", "warning"
-    better = "higher" if found.objective.largest else "lower"
+    best = "highest" if found.objective.largest else "lowest"
     value = numbers.quantity(found.lowest, found.objective.unit)
-    return f"Proven: no layout has a {better} {found.objective.title} than {value}.", "good"
+    return f"Proven: the {best} {found.objective.title} of all layouts is {value}.", "good"
 
 
 def _longer_budget(found: SearchResult) -> int:

@@ -393,7 +393,7 @@ def _provenance(origin: Origin | None) -> str:
 
 
 def place_of(origin: Origin | None) -> str:
-    """Return the place that sets a value: file and line, "default", or "set from outside"."""
+    """Return the place that sets a value: file and line, "default", or "override"."""
     if origin is None:
         return ""
     if origin.how == "default":
@@ -404,7 +404,7 @@ def place_of(origin: Origin | None) -> str:
     if origin.span is None:
         return origin.how
     if origin.how == "set":
-        return "set from outside"
+        return "override"
     line, _ = origin.span.source.position(origin.span.start)
     return f"{origin.span.source.name}:{line}"
 

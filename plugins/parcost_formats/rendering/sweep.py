@@ -46,7 +46,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     yield Heading(report.name, 1, aside=report.path)
     yield _verdict(report, points, trains=trains)
     listed = " and ".join(f"`{name}`" for name, _ in report.axes)
-    yield Line(f"A list of values is a sweep: here of {listed}.", "faint")
+    yield Line(f"Sweep: {listed} has a list of values.", "faint")
     yield from _messages(report, view)
     if run:
         yield from _results(report, view, run, trains=trains)
@@ -110,7 +110,7 @@ def _results(report: Report, view: View, run: Sequence[Point], *, trains: bool) 
 
 def _invalid(report: Report, view: View, refused: Sequence[Point]) -> Iterator[Item]:
     """Yield the points that cannot run, and why."""
-    yield Heading("Invalid points")
+    yield Heading("Excluded points")
     shown = refused[:_REFUSED] if _is_short(view) else refused
     rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in shown]
     axes = [name for name, _ in report.axes]

@@ -150,7 +150,7 @@ class SettingCollector:
         found = words.get(str(value).lower())
         if found is None:
             known = ", ".join(dict.fromkeys(words))
-            self.problem(key, f"`{value}` is not known", f"known are {known}")
+            self.problem(key, f"`{value}` is not known", f"known: {known}")
         return found
 
     # Results

@@ -248,7 +248,7 @@ class DeepSpeedKeys:
         names = ("zero_optimization.cpu_offload_param", "zero_optimization.offload_param")
         device = self.key(f"{names[1]}.device")
         if stage < 3 and found.value(device) == _ON_CPU:
-            found.problem(device, "parameters are offloaded with stage 3 alone")
+            found.problem(device, "parameter offload needs ZeRO stage 3")
             return
         self._offload_share("parameters", *names)
 

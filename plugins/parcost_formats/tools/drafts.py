@@ -244,7 +244,7 @@ class OptionSet:
             return None
         text = option.text.replace("_", "")
         if len(option.texts) != 1 or not text.isdecimal() or len(text) > 15 or int(text) < least:
-            expected = "a whole number" if not least else "a whole number from 1 on"
+            expected = "a whole number" if not least else "a whole number of at least 1"
             shown = " ".join(option.texts)[:40] or "nothing"
             self.draft.problem(option, f"{expected} is expected, and {shown} follows")
             return None
@@ -273,7 +273,7 @@ class OptionSet:
         if len(option.texts) == 1 and (not known or option.text in known):
             return option.text
         shown = " ".join(option.texts)[:40] or "nothing"
-        self.draft.problem(option, f"{shown} is not known", f"known are {', '.join(known)}")
+        self.draft.problem(option, f"{shown} is not known", f"known: {', '.join(known)}")
         return None
 
     def on(self, name: str) -> bool:

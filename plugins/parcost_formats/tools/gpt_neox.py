@@ -333,7 +333,7 @@ def _attention(found: SettingCollector) -> None:
     strange = next((name for name in names if name not in known), None)
     if strange is not None or len(set(names)) != 1:
         what = f"`{strange}` attention" if strange is not None else "attention of several kinds"
-        found.problem(kinds[0], f"{what} is not read: known are {', '.join(known)}")
+        found.problem(kinds[0], f"{what} is not read: known: {', '.join(known)}")
         return
     found.set("training", "flash_attention", known[names[0]], kinds[0])
     if known[names[0]] == "on":

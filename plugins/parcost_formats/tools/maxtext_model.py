@@ -99,7 +99,7 @@ def read_model(found: SettingCollector) -> int | None:
             f"the language has no {lacks}" if lacks else f"`{decoder}` is not in parcost's table"
         )
         if "decoder_block" in found:
-            found.problem("decoder_block", message, f"known are {known}")
+            found.problem("decoder_block", message, f"known: {known}")
         return None
     numbers = _sizes(found, block)
     for name, value in _TABLE["decoders"][decoder].items():

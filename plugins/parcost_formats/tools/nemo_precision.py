@@ -75,7 +75,7 @@ def _of_plugin(found: SettingCollector) -> None:
         name = str(found.value(f"{_PLUGINS}fp8_recipe", "delayed")).lower()
         if name not in recipes:
             found.problem(
-                f"{_PLUGINS}fp8_recipe", f"`{name}` is not known", f"known are {', '.join(recipes)}"
+                f"{_PLUGINS}fp8_recipe", f"`{name}` is not known", f"known: {', '.join(recipes)}"
             )
             return
         recipe = recipes[name][narrow_gradients]
@@ -102,7 +102,7 @@ def _states(found: SettingCollector, recipe: str) -> None:
     stated = [f"{prefix}{name}" for name in names if f"{prefix}{name}" in found]
     strange = [key for key in stated if str(found.value(key)).lower() not in sizes]
     for key in strange:
-        found.problem(key, f"`{found.value(key)}` is not known", f"known are {', '.join(sizes)}")
+        found.problem(key, f"`{found.value(key)}` is not known", f"known: {', '.join(sizes)}")
     if not stated or strange:
         return
     total = 4 * (len(names) - len(stated))

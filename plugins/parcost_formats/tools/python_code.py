@@ -403,7 +403,7 @@ class Follower:
     def _step(self) -> None:
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            raise UnreadError("the file takes too many steps to follow")
+            raise UnreadError(f"the file needs more than {_MOST_STEPS:,} steps to evaluate")
 
 
 class CodeLibrary:

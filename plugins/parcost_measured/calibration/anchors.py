@@ -53,7 +53,7 @@ def evaluate_anchors(
 def _job(paths: Sequence[str], anchors: Sequence[str], session: Session) -> Scenario:
     """Return the study of the job with its anchors; a spec with an `anchor` may be the job."""
     if len(paths) > 1:
-        raise click.UsageError(f"`--anchor` is of one job, and {len(paths)} files are named")
+        raise click.UsageError(f"`--anchor` takes one job, not {len(paths)} files")
     specs = [name for name in anchors if name.endswith(".par")]
     if not paths and not specs:
         message = "name the spec of the job: `parcost calibrate job.par --anchor train.log`"
@@ -62,7 +62,7 @@ def _job(paths: Sequence[str], anchors: Sequence[str], session: Session) -> Scen
     others = tuple(name for name in anchors if paths or name != path)
     found = session.load(path, reading=ImportOptions(anchors=others))
     if len(found) != 1:
-        raise click.UsageError(f"`{path}` has {len(found)} studies, and an anchor is of one")
+        raise click.UsageError(f"`{path}` has {len(found)} studies; an anchor needs exactly one")
     return found[0]
 
 

@@ -561,7 +561,7 @@ def _contradictions(rows: Rows) -> list[str]:
     from parcost_measured.calibration import runs
 
     return [
-        f"{first} and {last} are one run, and {last} took {100 * more:.0f} % longer: one row "
-        "cannot be explained"
+        f"{first} and {last} have the same configuration, but {last} took {100 * more:.0f} % "
+        "longer: no constants fit both"
         for first, last, more in runs.contradictions(rows)[:_MOST_REPORTED]
     ]

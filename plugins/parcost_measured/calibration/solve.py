@@ -286,7 +286,7 @@ def _supported_constants(
             )
         elif len(configurations) < FEWEST:
             reason = (
-                f"configurations that depend on it: {len(configurations)}, and {FEWEST} are needed "
+                f"configurations that depend on it: {len(configurations)} of the {FEWEST} needed "
                 f"(a change of 1 % changes the step time by at most {most:.2f} %)"
             )
         elif len(layouts) < 2:

@@ -251,7 +251,7 @@ def _page(one: CollectiveComparison) -> Iterator[Item]:
     )
     yield Line(
         f"Bus bandwidth is {factor:.4g} x size / time, as nccl-tests prints it for every "
-        "algorithm; a tree and NVLS send less than a ring, so theirs may exceed the link."
+        "algorithm; a tree and NVLS send fewer bytes than a ring, so it may exceed the link rate."
     )
     yield Heading("By algorithm")
     names = list(dict.fromkeys(name for row in one.rows for name in row.seconds))
@@ -294,8 +294,8 @@ def _switches(rows: Sequence[CollectiveRow]) -> Iterator[str]:
         before, after = rows[i - 1], rows[i]
         if before.algorithm != after.algorithm:
             yield (
-                f"From `{before.algorithm}` to `{after.algorithm}` between {sizes[i - 1]} and "
-                f"{sizes[i]}."
+                f"The fastest changes from `{before.algorithm}` to `{after.algorithm}` between "
+                f"{sizes[i - 1]} and {sizes[i]}."
             )
 
 

@@ -132,7 +132,9 @@ def command(
         _refuse_for_log(conditions, folder, file, limits, format_)
         return _compare_log(path, format_, uses, values, options.plugins(selection), out)
     if uses:
-        raise click.UsageError("`--use` is of a log of collectives; runs name their hardware")
+        raise click.UsageError(
+            "`--use` applies to a log of collectives only; runs name their hardware"
+        )
     label = _label(file) if file else ""
     wanted = [_limit(text) for text in limits]
     engine = options.engine(jobs, executor)
@@ -255,7 +257,7 @@ def _write_intervals(file: str, label: str, summary: Summary) -> None:
     except OSError as error:
         message = f"`--intervals {file}`: {error.strerror or error}"
         raise click.ClickException(message) from error
-    write_message(f"`{file}` has the block `accuracy {label}`")
+    write_message(f"wrote block `accuracy {label}` to `{file}`")
 
 
 def _limit(text: str) -> RangeLimit:
@@ -287,9 +289,9 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
         and all(_NO_JSON in flaw.reason for flaw in rows.flaws)
     ):
         raise click.UsageError(
-            f"`{path}` has no runs, which are JSON, one on each line, and is not a log of "
-            f"nccl-tests or rccl-tests: {rows.flaws[0].text}; a training log corrects the "
-            f"predictions of its job: `parcost calibrate SPEC --anchor {path}`"
+            f"`{path}` is neither a file of runs (one JSON object per line: "
+            f"{rows.flaws[0].text}) nor a log of nccl-tests or rccl-tests; for a training log, "
+            f"use `parcost calibrate SPEC --anchor {path}`"
         )
     both = [*rows.placed, *rows.composed]
     kept = both

@@ -29,7 +29,7 @@ _TITLES = {
     "source": "By source",
     "device": "By device",
     "nodes": "By nodes",
-    "model": "Dense or with experts",
+    "model": "Dense or MoE",
     "precision": "By precision",
     "framework": "By framework",
 }
@@ -60,10 +60,9 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
         f"Predicted against measured: {len(summary.rows):,} runs of {_count(sources, 'source')}", 1
     )
     yield Line(
-        "Error of the seconds of a step, predicted / measured - 1. Constant MFU (const. MFU) is "
-        "one rate for "
+        "Error of the step time, predicted / measured - 1. Constant MFU (const. MFU): one rate for "
         "each class of device and precision, the median of these rows; a star marks where it is "
-        "closer. Rejected: runs that completed in reality but are predicted not to fit."
+        "more accurate. Rejected: runs that completed in reality but are predicted not to fit."
     )
     yield Heading("Step time")
     yield _overall(summary)
@@ -133,7 +132,7 @@ def _histogram(summary: Summary) -> Iterator[Item]:
 
 def _worse(summary: Summary) -> Iterator[Item]:
     """Yield the groups of enough rows in which a constant MFU predicts better."""
-    yield Heading("Where a constant MFU is closer")
+    yield Heading("Where a constant MFU is more accurate")
     found = summary.worse
     if not found:
         yield Line(f"In no group of {FEWEST_ROWS} or more rows.")
@@ -166,7 +165,7 @@ def _profiles(summary: Summary) -> Iterator[Item]:
     yield Table(columns, rows)
 
 
-_AGES = ("years", "rows", "younger")
+_AGES = ("years", "rows", "newer")
 
 
 def _ranking(summary: Summary) -> Iterator[Item]:
@@ -213,7 +212,7 @@ _RANKED = ("groups", "layouts", "regret", "by chance", "pairs", "right order")
 
 
 def _memory(summary: Summary) -> Iterator[Item]:
-    yield Heading("Peak memory, by what was measured")
+    yield Heading("Peak memory, by kind of measurement")
     group = summary.all
     if group is None or group.memory is None:
         yield Line("No selected row has measured memory.")
@@ -250,7 +249,7 @@ def _intervals(summary: Summary) -> Iterator[Item]:
     yield Table(columns, [_coverage_row(group) for group in groups if group.held is not None])
 
 
-_HELD = ("n", "held", "half width", "with memory", "held", "half width")
+_HELD = ("n", "coverage", "half-width", "n (memory)", "coverage", "half-width")
 
 
 def _coverage_row(group: SummaryGroup) -> Row:

@@ -41,7 +41,7 @@ def _feature_check(study: Study, framework: Framework, offer: Offer, target: Tar
     value = switch_text(getattr(target.block, target.name))
     origin = study.origin(offer, "values")
     known = ", ".join(f"`{text}`" for text in value_texts(offer)) or "none"
-    notes = [f"it has {known}" + (f"; {offer.since}" if offer.since else "")]
+    notes = [f"it supports {known}" + (f"; {offer.since}" if offer.since else "")]
     if origin is not None and origin.source:
         notes.append(f"{origin.kind}: {origin.source}")
     where = "" if offer.beyond == "any" else f" with {offer.beyond} above 1"
@@ -50,7 +50,8 @@ def _feature_check(study: Study, framework: Framework, offer: Offer, target: Tar
         holds=holds(study, offer, value, target.kind),
         subject=offer.attribute,
         message=(
-            f"`{block_name(framework)}`{{version}} has no `{offer.attribute} = {{value}}`{where}"
+            f"`{block_name(framework)}`{{version}} does not support "
+            f"`{offer.attribute} = {{value}}`{where}"
         ),
         inputs={
             "value": value,

@@ -139,7 +139,7 @@ def _kind_of_time(study: Study) -> str:
 
 
 def _length(run: Run, speed: Speed, kind: str) -> Iterator[Figure]:
-    of_time = ", ".join(filter(None, ("of wall time", kind)))
+    of_time = ", ".join(filter(None, ("wall time", kind)))
     inputs = {"D": (run.tokens, ""), "r": (_wall_rate(speed), "")}
     yield Figure(
         name="days",

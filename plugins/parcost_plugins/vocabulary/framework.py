@@ -99,7 +99,7 @@ class Framework:
     last_year: int | None = integer(
         default=None,
         structural=True,
-        doc="last year of these releases; `validate` warns of younger runs",
+        doc="last year of these releases; `validate` warns of newer runs",
     )
     checked: str = string(default="", doc="a measured run of that time that was compared with it")
     mode: str = word(*MODES, default="eager", doc="default of `kernels.mode`: how layers run")

@@ -178,7 +178,7 @@ def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Ite
             chosen = [one for one in modules if fnmatchcase(one, form)]
             single = [modules[one][0] for one in chosen if len(modules[one]) == 1]
             if not single:
-                found.problem(key, f"`{name}` matches no module", f"known are {known}")
+                found.problem(key, f"`{name}` matches no module", f"known: {known}")
             yield from single
         elif name in modules:
             meant = modules[name]
@@ -188,7 +188,7 @@ def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Ite
         else:
             regular = not _NAME.fullmatch(name)
             what = "a regular expression of modules" if regular else f"the module `{name}`"
-            found.problem(key, f"{what} is not read", f"known are {known}")
+            found.problem(key, f"{what} is not read", f"known: {known}")
 
 
 def _read_base(found: SettingCollector, rules: Mapping[str, Any], model: str) -> None:

@@ -248,5 +248,5 @@ def _whole(key: str, value: Any) -> int:
 def _positive(key: str, value: Any) -> int:
     found = _whole(key, value)
     if not found:
-        raise LayerError(key, "a whole number from 1 on is expected")
+        raise LayerError(key, "a whole number of at least 1 is expected")
     return found

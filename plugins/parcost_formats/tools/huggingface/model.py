@@ -312,7 +312,9 @@ class Configuration:
             )
         size = self._number("head_dim")
         if size == 0:
-            self._error("head_dim", f"{heads} heads of size 0 are no attention", "state its size")
+            self._error(
+                "head_dim", f"{heads} attention heads have size 0", "set the size of a head"
+            )
         if self._family.row.get("square") and hidden and size and heads * size != hidden:
             self._error(
                 "head_dim",

@@ -418,7 +418,7 @@ class _BridgeLibrary(CodeLibrary):
             return UnreadValue(f"`{word}` is not a recipe of mixed precision of {VERSION}")
         known = _TABLE["perf_precisions"]
         if word not in known:
-            return UnreadValue(f"`{word}` is not known: known are {', '.join(known)}")
+            return UnreadValue(f"`{word}` is not known; known: {', '.join(known)}")
         made = _precision_entity(known[word], node)
         why = f"{VERSION}: {name}"
         for attribute in ("grad_reduce_in_fp32", "first_last_layers_bf16"):
@@ -595,7 +595,7 @@ class _RecipeReader:
             if word not in _TABLE["precisions"]:
                 assert cell is not None
                 known = list(_TABLE["precisions"])
-                hint = did_you_mean(word, known) or f"known are {', '.join(known[:6])}"
+                hint = did_you_mean(word, known) or f"known: {', '.join(known[:6])}"
                 option = self._option("", cell)
                 message = f"`{value}` is not a recipe of mixed precision of {VERSION}"
                 self._found.errors.append((option, message, hint))

@@ -93,7 +93,7 @@ def _context(options: ToolOptions) -> None:
         words, known = set(kind.texts), _WORDS["cp_comm_type"]
         if not words <= set(known) or not words:
             shown = " ".join(kind.texts)[:40]
-            draft.problem(kind, f"{shown} is not known", f"known are {', '.join(known)}")
+            draft.problem(kind, f"{shown} is not known", f"known: {', '.join(known)}")
         elif len(words) > 1:
             draft.problem(kind, "all layers have one way here", "name one")
         else:

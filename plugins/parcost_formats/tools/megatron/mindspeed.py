@@ -263,7 +263,7 @@ class _MindSpeed:
             return
         word = _TABLE["contexts"].get(option.text.strip("'\""))
         if word is None:
-            known = f"known are {', '.join(_TABLE['contexts'])}"
+            known = f"known: {', '.join(_TABLE['contexts'])}"
             self._draft.problem(option, f"`{option.text[:40]}` is not modelled", known)
             return
         self._options["cp_comm_type"] = option.evolve(name="cp_comm_type", texts=(word,))

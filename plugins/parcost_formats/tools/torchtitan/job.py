@@ -66,7 +66,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     stated = str(table("torchtitan")["families"].get(stated, stated))
     flavor = _short(option)
     if stated and stated not in known:
-        reason = f"the family `{stated}` is not in parcost's table; known are {', '.join(known)}"
+        reason = f"the family `{stated}` is not in parcost's table; known: {', '.join(known)}"
         options.ask(name or option, reason, ["--as llama3"])
         return None
     families = [stated] if stated else [one for one in known if flavor in known[one]]
@@ -81,7 +81,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     if found is None:
         of = families[0] if families else "any family"
         listed = ", ".join(known[of]) if families else ", ".join(known)
-        reason = f"`{option.text}` of {of} is not in parcost's table; known are {listed}"
+        reason = f"`{option.text}` of {of} is not in parcost's table; known: {listed}"
         options.ask(option, reason, [f"--use {_similar(stated, flavor)}"])
         return None
     entry = label = str(found["entry"])

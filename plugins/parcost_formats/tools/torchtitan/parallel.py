@@ -94,7 +94,9 @@ def integer(options: TitanOptions, name: str) -> int | None:
     if option is None:
         return None
     if not re.fullmatch(r"-1|\d{1,15}", option.text) or option.text == "0":
-        options.draft.problem(option, f"{option.text[:20] or 'nothing'} is not a number from 1 on")
+        options.draft.problem(
+            option, f"{option.text[:20] or 'nothing'} is not a number of at least 1"
+        )
         return None
     return int(option.text)
 
@@ -213,7 +215,7 @@ def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
     word = _TABLE["old_schedules"].get(option.text, option.text) if option is not None else "1F1B"
     if option is not None and word not in schedules:
         message = f"`{option.text[:40]}` is not modelled"
-        draft.problem(option, message, f"known are {', '.join(schedules)}")
+        draft.problem(option, message, f"known: {', '.join(schedules)}")
         return 1
     found = schedules[word]
     if option is not None:
@@ -331,7 +333,9 @@ def _parts(options: TitanOptions, layers: int | None) -> tuple[Option, Sequence[
             layers,
         ]
     ):
-        options.draft.problem(points, "names such as layers.8 are expected, in their order")
+        options.draft.problem(
+            points, "module names such as layers.8 are expected, in the order of the model"
+        )
         return None
     edges = [0, *starts, layers]
     return points, [two - one for one, two in pairwise(edges)]
