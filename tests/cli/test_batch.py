@@ -988,6 +988,11 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> No
     assert f"`{three}`" in refusal(three)
     run("eval", "specs", "--format", "jsonl", "--out", four)
     assert f"`{four}` is not a complete shard" in refusal(four)
+    for text in ("hello\n", "[1]\n", "{\n"):
+        Path("other.txt").write_text(text)
+        said = " ".join(refusal("other.txt").split())
+        assert "checksum, is missing; `parcost eval --shard 1/4 --out FILE` writes shards" in said
+        assert "JSON" not in said
     assert "error[missing-file]: there is no file" in refusal("none.jsonl")
 
 
