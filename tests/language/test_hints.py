@@ -54,6 +54,14 @@ def test_a_name_in_quotes_differs_from_a_string() -> None:
     assert said == "a name stands without quotes; did you mean `h100_sxm`?"
 
 
+@pytest.mark.parametrize("path", ["nosuch.tp", "cluster.tp", "laout.tp", "layout.tpp"])
+def test_a_path_is_near_a_block_or_an_attribute(path: str) -> None:
+    (scenario,) = parcost.load_text("layout { tp = 2 }", overrides={path: "2"})
+    with pytest.raises(SpecError) as error:
+        scenario.evaluate()
+    assert error.value.diagnostics[0].help == "did you mean `layout.tp`?"
+
+
 def test_a_rate_in_bits_lacks_its_second() -> None:
     transfer = "transfer t { operation = all_reduce, size = 1 GB total, ranks = 8, "
     said = helps(transfer + "bandwidth = 400 Gb per_direction }")

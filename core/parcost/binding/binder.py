@@ -146,7 +146,7 @@ class Binder(Binding):
             help = former.get(name, help)
             help = help or self._alias_help(steps, name, definition)
             ends = {p.partition(".")[2]: None for p in known if p.count(".") > 1}
-            help = help or did_you_mean(path, {**known, **ends}) or _ending_in(path, list(known))
+            help = help or _suggest(path, [*{**known, **ends}])
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}
             absent = type_ is not None and not type_.inside and type_.kind not in kinds
@@ -439,11 +439,17 @@ class Binder(Binding):
         return self.expressions.evaluate(node, scope)
 
 
-def _ending_in(path: str, known: Sequence[str]) -> str | None:
-    """Return a help line with the attributes that have the same last name as *path*, or None."""
-    last = path.rsplit(".", 1)[-1]
-    found = [f"`{name}`" for name in known if name.rsplit(".", 1)[-1] == last]
-    return f"did you mean {' or '.join(found[:3])}?" if found else None
+def _suggest(path: str, known: Sequence[str]) -> str | None:
+    """Return a help line with the attributes nearest to *path*, or None.
+
+    They are in the same block under a similar name, or in another block under the same name.
+    """
+    block, _, last = path.rpartition(".")
+    own = {name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] == block}
+    same = [name for name in known if name.rpartition(".")[2] == last]
+    if did_you_mean(last, own) or not same:
+        return did_you_mean(path, own.values()) or did_you_mean(path, known)
+    return did_you_mean(path, same) or f"did you mean {' or '.join(f'`{n}`' for n in same[:3])}?"
 
 
 def _provenance(node: s.Attribute, definition: Definition) -> tuple[str, str]:
