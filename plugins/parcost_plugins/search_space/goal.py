@@ -36,12 +36,15 @@ def goal(study: Study) -> Goal:
 
 
 def complexity(study: Study) -> Sequence[float]:
-    """Return the complexity of a layout: chunks, ZeRO stage, degrees above 1, uneven stages."""
+    """Return the complexity of a layout: degrees above 1, uneven stages, chunks, ZeRO stage.
+
+    A further kind of parallelism is more to set up, and to debug, than another ZeRO stage.
+    """
     layout, choice = study[Layout], study[ScheduleChoice]
     degrees = (layout.tp, layout.cp, layout.pp, layout.ep, layout.etp)
     uneven = len(set(layers(study))) > 1
     used = sum(float(degree) > 1.0 for degree in degrees)
-    return (float(choice.chunks), float(layout.zero), used, float(uneven))
+    return (used, float(uneven), float(choice.chunks), float(layout.zero))
 
 
 def limits(study: Study) -> Iterator[Limit]:
