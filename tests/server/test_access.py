@@ -164,6 +164,16 @@ def test_an_unknown_key_is_refused_with_the_nearest(
     assert not site.searches.tasks
 
 
+@pytest.mark.parametrize(
+    "body", [b'{"set": {}, "set": {}}', b'{"set": {"layout.tp": "2", "layout.tp": "4"}}']
+)
+def test_a_key_that_comes_twice_is_refused(site: Any, body: bytes) -> None:
+    status, found = site.ask("POST", "/evaluate", body)
+    assert (status, only_problem(found)) == (400, "duplicate-key")
+    key = "layout.tp" if b"tp" in body else "set"
+    assert found["diagnostics"][0]["message"] == f"the request has the key '{key}' twice"
+
+
 def test_a_key_with_half_a_character_is_refused(site: Any) -> None:
     status, found = site.ask("POST", "/evaluate", b'{"\\ud800\\u001b": 1}')
     assert (status, only_problem(found)) == (400, "unknown-key")

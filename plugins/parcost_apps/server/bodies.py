@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from sys import float_info
 from typing import Any
@@ -59,7 +60,8 @@ async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
     """Parse the JSON object in the body of *request*; only *keys* are accepted.
 
     Raises:
-        BodyError: It is too large, comes too slowly, is not an object of JSON, or has other keys.
+        BodyError: It is too large, comes too slowly, is not an object of JSON, or has other keys or
+            a key twice.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -80,7 +82,7 @@ async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
     except ClientDisconnect:
         raise BodyError(400, "not-json", "the request ended before its body") from None
     try:
-        found = json.loads(body)
+        found = json.loads(body, object_pairs_hook=_object)
     except (ValueError, RecursionError):
         raise BodyError(400, "not-json", "the body is not JSON") from None
     if not isinstance(found, dict):
@@ -91,6 +93,16 @@ async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
         help = did_you_mean(unknown[:_MOST_QUOTED], keys) or f"this request may have {known}"
         message = f"the request has an unknown key {quote(unknown)}"
         raise BodyError(400, "unknown-key", message, help)
+    return found
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; two values of one key are an error."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key in found if counts[key] > 1)
+        raise BodyError(400, "duplicate-key", f"the request has the key {quote(twice)} twice")
     return found
 
 
