@@ -307,6 +307,27 @@ def test_two_revisions_are_compared(run_command: Run, repository: Path) -> None:
 
 
 @pytest.mark.slow
+def test_three_dots_compare_with_the_commit_at_which_a_branch_left(
+    run_command: Run, repository: Path
+) -> None:
+    git("stash", "-q")
+    git("checkout", "-q", "-b", "topic")
+    git("stash", "pop", "-q")
+    git("commit", "-q", "-a", "-m", "on topic")
+    git("checkout", "-q", "main")
+    (repository / "specs/b.par").write_text(SPEC.replace("tp = 2", "tp = 8"))
+    git("commit", "-q", "-a", "-m", "on main")
+    (study,) = data(run_command, "main...topic", "specs")["studies"]
+    assert study["name"] == "a"
+    assert len(data(run_command, "main..topic", "specs")["studies"]) == 2
+    git("checkout", "-q", "--orphan", "alone")
+    git("commit", "-q", "-m", "no parent")
+    done = run_command("diff", "main...alone", "specs")
+    assert done.code == 2
+    assert "`main` and `alone` have no commit in common" in done.err
+
+
+@pytest.mark.slow
 def test_a_folder_below_the_top_is_its_own_start(
     run_command: Run, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,8 @@ def test_nothing_of_a_repository_is_run(repository: Path) -> None:
         place = repository / ".git/hooks" / hook
         place.write_text(script.read_text())
         place.chmod(0o755)
-    assert main(["diff", "main", "--", "."]) == 0
+    for revisions in ("main", "main..HEAD", "main...HEAD"):
+        assert main(["diff", revisions, "--", "."]) == 0
     assert not (repository / "ran").exists()
 
 

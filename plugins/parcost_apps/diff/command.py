@@ -55,7 +55,8 @@ def command(
     """Compare two versions of specs: attributes, time and memory, term by term.
 
     A and B are files or directories. A git revision is compared with the working tree, or
-    with a second revision: `parcost diff main -- specs/`. A single file, or several files of one
+    with a second revision: `parcost diff main -- specs/`. `main...topic` compares topic with the
+    commit at which it left main. A single file, or several files of one
     job of other tools, is compared with itself changed by --set. Jobs that do not fit are
     compared too.
     """
@@ -106,7 +107,7 @@ def _sides(
     names: Sequence[str], values: Mapping[str, str], reading: ImportOptions, stack: ExitStack
 ) -> tuple[Side, Side]:
     """Return the two sides: two paths, two revisions, or a file with and without overrides."""
-    from parcost_apps.diff.revisions import is_revision, repository_paths
+    from parcost_apps.diff.revisions import is_revision, merge_base, repository_paths
     from parcost_apps.diff.studies import Side
 
     first, *rest = names
@@ -131,7 +132,7 @@ def _sides(
             Side(title=first, paths=[first], completing=values, reading=reading),
             Side(title=title, paths=[first], overrides=values, reading=reading),
         )
-    old, dots, new = first.partition("..")
+    old, dots, new = first.partition("..." if "..." in first else "..")
     for revision in filter(None, (old, new)):
         if not is_revision(revision):
             message = f"`{revision}` is neither a file nor a git revision of this repository"
@@ -140,6 +141,7 @@ def _sides(
         both = quote_word(f"{first}..{rest[0]}")
         raise click.UsageError(f"`{rest[0]}` is a revision too; two are one word, `{both}`")
     paths = repository_paths(rest or ["."])
+    old = merge_base(old or "HEAD", new or "HEAD") if dots == "..." else old
     before = _revision_side(old or "HEAD", paths, values, reading, stack)
     if dots:
         return before, _revision_side(new or "HEAD", paths, values, reading, stack)

@@ -1,9 +1,9 @@
 """Git commands that are safe for a repository of unknown origin.
 
-Only ``git rev-parse``, ``git ls-tree`` and ``git cat-file`` run. They read objects. A repository
-can name programs in many ways: hooks, filters, pagers, monitors, and the transport of a partial
-clone, which fetches a missing object. The environment of every command disables those that these
-three could start:
+Only ``git rev-parse``, ``merge-base``, ``ls-tree`` and ``cat-file`` run. They read objects. A
+repository can name programs in many ways: hooks, filters, pagers, monitors, and the transport of a
+partial clone, which fetches a missing object. The environment of every command disables those that
+these four could start:
 
 =========================  ===================================================================
 ``GIT_ALLOW_PROTOCOL``     empty: no transport at all, so ``uploadpack``, ``core.sshCommand`` and

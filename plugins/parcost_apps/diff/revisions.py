@@ -31,6 +31,19 @@ def is_revision(name: str) -> bool:
     return True
 
 
+def merge_base(one: str, other: str) -> str:
+    """Return the commit at which two branches part: `git diff A...B` begins there.
+
+    Raises:
+        SpecError: git fails, or the branches have no commit in common.
+    """
+    try:
+        return git_line("merge-base", one, other)
+    except SpecError as error:
+        message = f"`{one}` and `{other}` have no commit in common that this clone holds"
+        raise failure("git", message, one, f"compare them: `{one}..{other}`") from error
+
+
 def repository_paths(paths: Sequence[str]) -> list[str]:
     """Return *paths* relative to the current directory, for use in a revision.
 
