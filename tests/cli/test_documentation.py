@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,13 +55,22 @@ def test_all_pages_are_listed_with_their_titles(run: Run) -> None:
 def test_sections_with_all_words_are_found_those_with_titles_first(run: Run) -> None:
     done = run("--search", "pipeline BUBBLE")
     assert done.code == 0
-    first, *_, last = done.out.splitlines()[2:]
+    first, *_, last, more = done.out.splitlines()[2:]
+    assert re.fullmatch(r"  \d+ more sections: add words, or name a page before --search", more)
     assert "bubble" in first
     assert "how-to/speed" in first or "start/pipeline" in first or "glossary" in first
     assert "start/pipeline" in done.out
     assert "bubble" not in last
     within = run("start/glossary", "--search", "all-reduce")
     assert {line.split()[0] for line in within.out.splitlines()[2:]} == {"start/glossary"}
+
+
+def test_a_word_is_not_found_inside_of_another(run: Run) -> None:
+    """Every page has `parcost`."""
+    pages = run("--search", "cost").out
+    assert "Costs of your own" in pages
+    assert "ParcostError" not in pages
+    assert len(re.findall(r"^  \S", pages, re.MULTILINE)) == 1 + 1 + 20 + 1
 
 
 def test_a_heading_inside_of_a_fence_is_no_section(run: Run) -> None:

@@ -23,6 +23,7 @@ _FOLDERS = (
     Path(__file__).parents[3] / "docs",
 )
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_MOST_SECTIONS = 20  # of a search
 _HEADING = re.compile(r"^#{1,6} (?P<title>.*)$", re.MULTILINE)
 
 
@@ -111,22 +112,30 @@ def _blank(fence: re.Match[str]) -> str:
 
 
 def _search(names: Mapping[str, Path], words: str) -> int:
-    """Print the sections that have all words, those with a word in their title first."""
-    from parcost.contract.page import Column, Row, Table
+    """Print the first sections that have all words, those with the words in their title first.
+
+    Then come those that have them most often. A word is the beginning of one in the text.
+    """
+    from parcost.contract.page import Column, Line, Row, Table
     from parcost.language.diagnostics import one_line
 
-    wanted = words.casefold().split()
-    rows: list[tuple[int, Row]] = []
+    wanted = [re.compile(rf"(?<!\w){re.escape(word)}") for word in words.casefold().split()]
+    rows: list[tuple[int, int, Row]] = []
     for name, file in names.items():
         for title, body in _sections(file.read_text(encoding="utf-8")):
             whole = f"{title}\n{body}".casefold()
-            if all(word in whole for word in wanted):
-                rank = sum(word not in title.casefold() for word in wanted)
-                rows.append((rank, Row((name, title))))
+            counts = [len(word.findall(whole)) for word in wanted]
+            if all(counts):
+                missing = sum(not word.search(title.casefold()) for word in wanted)
+                rows.append((missing, -sum(counts), Row((name, title))))
     if not rows or not wanted:
         write_message(f"error: no section has `{one_line(words)}`")
         write_message("  = help: try fewer words, or `parcost docs` for a list of all pages")
         return 1
-    rows.sort(key=lambda each: each[0])
-    show([Table((Column("page"), Column("section", flexible=True)), [row for _, row in rows])])
+    rows.sort(key=lambda each: each[:2])
+    shown = [row for *_, row in rows[:_MOST_SECTIONS]]
+    items: list[Item] = [Table((Column("page"), Column("section", flexible=True)), shown)]
+    if (left := len(rows) - len(shown)) > 0:
+        items.append(Line(f"{left} more sections: add words, or name a page before --search"))
+    show(items)
     return 0
