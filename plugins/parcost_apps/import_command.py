@@ -79,7 +79,7 @@ def command(
         remarks = [f"{file.source.name}, {file.importer.title}: read with `{owner}`"]
         if owner is None:
             remarks = list(_remarks(file, verbose=verbose))
-        write_message("\n".join(map(escape_line, remarks)))
+        write_message("\n".join(map(escape_line, remarks)), remarks=True)
     return 0
 
 

@@ -499,6 +499,17 @@ def test_runs_at_the_same_time_share_a_cache() -> None:
     assert left == []
 
 
+@pytest.mark.parametrize("command", [("check",), ("eval", "--format", "jsonl", "--no-cache")])
+def test_a_warning_of_several_files_is_printed_once(run: Run, command: tuple[str, ...]) -> None:
+    line = "overlap { tensor = off, chunks = 4 }\n"
+    files({path: text + line for path, text in many_specs(3).items()})
+    done = run(*command, "specs")
+    said = done.out if command == ("check",) else done.err
+    assert said.count("has no effect") == (1 if command == ("check",) else 2)
+    assert said.count("--> specs/") == 1
+    assert "the same in 2 more files: specs/s001.par, specs/s002.par" in said
+
+
 # --- interrupted ----------------------------------------------------------------------------
 
 

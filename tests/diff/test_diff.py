@@ -166,7 +166,9 @@ def test_a_cell_has_a_value_without_its_reason(run_command: Run) -> None:
     }
     page = run_command("diff", "a.par", "b.par", files=files).out
     assert "layout.tp  4 (assumed)  8 (assumed)" in page
-    assert "this reason" in run_command("diff", "a.par", "b.par", "--full").out
+    full = run_command("diff", "a.par", "b.par", "--full").out
+    assert "reason" in full
+    assert max(map(len, full.splitlines())) <= 80
 
 
 def test_a_job_that_does_not_fit_is_compared(run_command: Run) -> None:
@@ -176,6 +178,15 @@ def test_a_job_that_does_not_fit_is_compared(run_command: Run) -> None:
     assert "fits in memory -> does not fit in memory" in page
     assert "stage 0 needs" in page
     assert "step time" in page
+
+
+def test_verdicts_of_several_studies_fit_the_page(run_command: Run) -> None:
+    large = SPEC.replace("tp = 2, zero = 1", "tp = 1, zero = 0")
+    studies = "study a {}\nstudy another_of_a_long_name {}\n"
+    files = {"a.par": SPEC + studies, "b.par": large + studies}
+    page = run_command("diff", "a.par", "b.par", files=files).out
+    assert "does not" in page
+    assert max(map(len, page.splitlines())) <= 80
 
 
 def test_a_refused_job_has_its_reason(run_command: Run) -> None:

@@ -550,3 +550,15 @@ def test_an_error_in_a_file_of_an_engine_has_its_name(run_command: Run) -> None:
     done = run_command("import", "go.sh", files={"go.sh": script, "zero/ds.json": settings})
     message = "`zero/ds.json`: `zero_optimization.overlap_comm`: true or false is expected"
     assert message in " ".join(done.err.split())
+
+
+def test_remarks_are_wrapped_to_the_terminal(
+    run_command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(Path(__file__).parents[2] / "docs/how-to/files/mixtral.sh")
+    long = run_command("import", path).err
+    monkeypatch.setenv("COLUMNS", "60")
+    short = run_command("import", path).err
+    assert max(map(len, long.splitlines())) > 80
+    assert max(map(len, short.splitlines()[1:])) <= 60  # the first begins with a long path
+    assert long.split() == short.split()

@@ -79,6 +79,8 @@ def test_the_page_has_bus_bandwidths_and_the_errors(compare: Callable[..., Any])
         "800 MB", "10 ms", "14.17 ms", "140 GB/s", "98.81 GB/s", "+41.7 %", "ring_simple",
     ]  # fmt: skip
     assert "1.75 x size / time" in found.stdout
+    assert "tree_ll128" in found.stdout
+    assert max(map(len, found.stdout.splitlines())) <= 80
     assert "over 8 ranks: " in compare(*USES, "--format", "md").stdout
     rows = list(csv.DictReader(StringIO(compare(*USES, "--format", "csv").stdout)))
     assert float(rows[1]["error"]) == pytest.approx(0.41684)

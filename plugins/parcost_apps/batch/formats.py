@@ -224,6 +224,7 @@ class Watch:
             ended.set()
             self._inside.clear()
             self._progress.clear()
+            self._report.show_repeats()
 
     def _name_slow_files(self, ended: Event) -> None:
         """Print the files that are evaluated if no result came for a while, once for each.
@@ -253,7 +254,7 @@ class Watch:
                 self._warnings += 1
                 continue
             if self._elsewhere or not problem.shown:
-                self._report.show(problem.text)
+                self._report.show(problem.text, entry.path)
             self._keep(problem.line, code)
         for fault in entry.faults:
             if fault not in self._faults:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost_apps import options
-from parcost_apps.cli.messages import write_message
+from parcost_apps.cli.messages import repeat_note, write_message
 from parcost_apps.cli.pages import wants_color, wrap_sentences
 from parcost_apps.cli.streams import put, results
 from parcost_formats.rendering.escapes import escape_json
@@ -115,13 +115,32 @@ def _write(
         }
         put(escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
         return
-    for diagnostic in found:
-        if format_ == "github":
-            put(github(as_data(diagnostic)) + "\n")
-        else:
-            put(
-                wrap_sentences(render(diagnostic, color=wants_color(results())), results()) + "\n\n"
-            )
+    if format_ == "github":
+        put("".join(f"{github(as_data(diagnostic))}\n" for diagnostic in found))
+        return
+    for diagnostic in _merge_warnings(by_path):
+        text = render(diagnostic, color=wants_color(results()))
+        put(wrap_sentences(text, results()) + "\n\n")
+
+
+def _merge_warnings(by_path: Mapping[str, Sequence[Diagnostic]]) -> Iterable[Diagnostic]:
+    """Return the diagnostics; equal warnings of several files are one, with a note."""
+    from attrs import evolve
+
+    from parcost.language.diagnostics import Severity
+
+    paths: dict[tuple[str, str], dict[str, None]] = {}
+    for path, diagnostics in by_path.items():
+        for one in diagnostics:
+            paths.setdefault((one.id, one.message), {})[path] = None
+    for path, diagnostics in by_path.items():
+        for one in diagnostics:
+            first, *others = paths[one.id, one.message]
+            if others and one.severity is Severity.WARNING:
+                if path == first:
+                    yield evolve(one, notes=(*one.notes, repeat_note(others)))
+            else:
+                yield one
 
 
 def _rule(page: RulePage) -> dict[str, Any]:

@@ -6,7 +6,7 @@ The progress bars of click were tried and left: they leave no room for messages 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 _MOMENT_SECONDS = 2.0
 _MOST_REMEMBERED = 10_000
+_MOST_PATHS = 3  # that the note of a warning names
 
 
-def write_message(text: str) -> None:
-    """Write a message to stderr, with terminal control characters removed."""
-    _write_message(wrap_sentences(escape_lines(text), sys.stderr))
+def write_message(text: str, *, remarks: bool = False) -> None:
+    """Write a message to stderr, with terminal control characters removed.
+
+    On a terminal all lines of *remarks* are wrapped, and of other messages the sentences.
+    """
+    _write_message(wrap_sentences(escape_lines(text), sys.stderr, remarks=remarks))
 
 
 def _write_message(text: str) -> None:
@@ -32,11 +36,28 @@ def _write_message(text: str) -> None:
     sys.stderr.flush()
 
 
+def repeat_note(paths: Sequence[str]) -> str:
+    """Return the note of a warning about the other files that have it.
+
+    >>> repeat_note(["b.par"]), repeat_note([f"{name}.par" for name in "bcde"])
+    ('the same in b.par', 'the same in 4 more files: b.par, c.par, d.par, ...')
+    """
+    if len(paths) == 1:
+        return f"the same in {paths[0]}"
+    more = ", ..." if len(paths) > _MOST_PATHS else ""
+    return f"the same in {len(paths)} more files: {', '.join(paths[:_MOST_PATHS])}{more}"
+
+
 class Reporter:
-    """Prints each diagnostic once on stderr, even if several studies share it."""
+    """Prints each diagnostic once on stderr, even if several studies share it.
+
+    A warning that was printed for another file is counted, and :meth:`show_repeats` prints the
+    files.
+    """
 
     def __init__(self) -> None:
         self._told: set[str] = set()
+        self._paths: dict[str, dict[str, None]] = {}  # of warnings, by their first lines
 
     def __call__(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Print the diagnostics that have not been printed yet."""
@@ -45,14 +66,27 @@ class Reporter:
         for diagnostic in diagnostics:
             self.show(render(diagnostic, color=True))
 
-    def show(self, rendered: str) -> None:
+    def show(self, rendered: str, path: str = "") -> None:
         """Print a diagnostic that was rendered in colour, if it has not been printed yet."""
+        title = remove_color(rendered).partition("\n")[0]
+        if path and title.startswith("warning"):
+            paths = self._paths.setdefault(title, {})
+            paths[path] = None
+            if next(iter(paths)) != path:
+                return
         if rendered not in self._told:
             if len(self._told) > _MOST_REMEMBERED:
                 self._told.clear()
             self._told.add(rendered)
             shown = rendered if wants_color(sys.stderr) else remove_color(rendered)
             _write_message(wrap_sentences(shown, sys.stderr) + "\n")
+
+    def show_repeats(self) -> None:
+        """Print the other files of each warning that several files have."""
+        for title, (_, *others) in self._paths.items():
+            if others:
+                write_message(f"{title}\n  = note: {repeat_note(others)}\n")
+        self._paths.clear()
 
 
 class Progress:

@@ -61,10 +61,11 @@ def show(items: Iterable[Item]) -> None:
     put(draw(list(items), paper()))
 
 
-def wrap_sentences(text: str, stream: TextIO) -> str:
+def wrap_sentences(text: str, stream: TextIO, *, remarks: bool = False) -> str:
     """Return diagnostics with their sentences wrapped to the width of *stream*, and code unchanged.
 
-    Wraps only for a terminal or with ``COLUMNS`` set: scripts search for whole sentences.
+    Of *remarks* every line is wrapped. Wraps only for a terminal or with ``COLUMNS`` set: scripts
+    search for whole sentences.
     """
     if not (stream.isatty() or os.environ.get("COLUMNS")):
         return text
@@ -72,7 +73,9 @@ def wrap_sentences(text: str, stream: TextIO) -> str:
     return "\n".join(
         part
         for line in text.split("\n")
-        for part in (_wrap(line, width) if _SENTENCE.match(remove_color(line)) else [line])
+        for part in (
+            _wrap(line, width) if remarks or _SENTENCE.match(remove_color(line)) else [line]
+        )
     )
 
 
@@ -82,7 +85,7 @@ def _wrap(line: str, width: int) -> list[str]:
     plain = remove_color(line)
     margin = " " * (len(plain) - len(plain.lstrip()))
     lines = [margin + words[0]]
-    deeper = margin + " " * (len("= help: ") if margin else _HANGING)
+    deeper = margin + " " * (len("= help: ") if words[0] == "=" else _HANGING)
     for word in words[1:]:
         longer = f"{lines[-1]} {word}"
         if len(remove_color(longer)) <= width:

@@ -139,12 +139,12 @@ def _overview(changed: Sequence[StudyChange]) -> Iterator[Item]:
         verdict = "" if change.verdicts[0] == change.verdicts[1] else " -> ".join(change.verdicts)
         rows.append(Row((*cells, verdict), _style(change)))
     columns = (
-        Column("study"),
+        Column("study", flexible=True),
         Column("step time", "right"),
         Column("change", "right"),
         Column("memory", "right"),
         Column("change", "right"),
-        Column(""),
+        Column("", flexible=True),
     )
     yield Table(columns, rows)
 
@@ -202,7 +202,7 @@ def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[I
         Column(),
         Column("before", flexible=True),
         Column("after", flexible=True),
-        Column(""),
+        Column(flexible=True),
     )
     if rows:
         yield Table(columns, rows)

@@ -343,4 +343,4 @@ def write_settings(made: Sequence[ExportedSettings], out: str | None) -> None:
         for place, one in enumerate(made):
             target.put("\n" + one.text if place else one.text)
     for one in made:
-        write_message("\n".join(one.remarks))
+        write_message("\n".join(one.remarks), remarks=True)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _GROUP = "job"  # every rank of the log
 _LATENCY_BOUND = 64 * 1024  # bytes up to which a collective is mostly start-up
 _BANDWIDTH_BOUND = 64 * 2**20  # bytes from which it is mostly transfer
+_ALGORITHMS_ABREAST = 5  # columns that 80 characters hold
 _COLUMNS = (
     "file",
     "operation",
@@ -256,11 +257,14 @@ def _page(one: CollectiveComparison) -> Iterator[Item]:
     yield Heading("By algorithm")
     names = list(dict.fromkeys(name for row in one.rows for name in row.seconds))
     sizes = column([row.size for row in one.rows], "B")
-    times = [column([row.seconds.get(name) for row in one.rows], "s") for name in names]
-    yield Table(
-        [Column("size", "right"), *(Column(name, "right") for name in names)],
-        [Row(list(cells)) for cells in zip(sizes, *times, strict=True)],
-    )
+    for start in range(0, len(names), _ALGORITHMS_ABREAST):
+        abreast = names[start : start + _ALGORITHMS_ABREAST]
+        times = [column([row.seconds.get(name) for row in one.rows], "s") for name in abreast]
+        yield Table(
+            [Column("size", "right"), *(Column(name, "right") for name in abreast)],
+            [Row(list(cells)) for cells in zip(sizes, *times, strict=True)],
+        )
+        yield Line("")
     yield from (Line(text) for text in _switches(one.rows))
 
 
