@@ -54,6 +54,7 @@ def test_a_job_has_the_keys_of_deepspeed_and_its_own() -> None:
     ("old", "new", "name", "value"),
     [
         ('"gas"', '"mlp_type": "llama", "gas"', "model.ffn", "2048"),
+        ('"gas"', '"mlp_type": "llama", "intermediate_size": 3584, "gas"', "model.ffn", "3584"),
         ('"gas"', '"activation": "swiglu", "gas"', "model.ffn", "1024"),  # 2/3 of 3072, halved
         ('"gas"', '"intermediate_size": 4000, "gas"', "model.ffn", "4000"),
         ('"flash"', '"global"', "training.flash_attention", "off"),
@@ -285,3 +286,27 @@ def test_a_batch_whose_parts_are_stated_has_the_devices() -> None:
     text = JOB.replace('"gas": 3', '"gas": 3, "train_batch_size": 192')
     assert settings(GptNeoX().translate("run.yml", text))["cluster.devices"] == "64"
     assert "cluster.devices" not in settings(GptNeoX().translate("run.yml", JOB))
+
+
+@pytest.mark.parametrize(
+    ("option", "place"),
+    [("--save out/a", ""), ("--lr ${RATES[$I]}", ""), ("--train_batch_size 64", "64")],
+)
+def test_options_of_a_fork_are_not_configurations(
+    run_command: Run, option: str, place: str
+) -> None:
+    """The word behind an option is its value; one that decides anything is an error there."""
+    files = {"go.sh": LAUNCH.format(f"conf/model.yml conf/setup.yml {option}")}
+    files |= {"conf/model.yml": MODEL, "conf/setup.yml": SETUP}
+    done = run_command("import", "go.sh", files=files)
+    assert bool(place) is (done.code != 0), done.err
+    if place:
+        assert "`--train_batch_size`: an option of a fork, which is not read" in done.err
+        assert "write `train_batch_size` into a file of the run" in done.err
+
+
+def test_the_question_of_the_vocabulary_is_at_the_tokenizer() -> None:
+    text = JOB.replace("./20B_tokenizer.json", "./own.model")
+    (question,) = GptNeoX().translate("run.yml", text).questions
+    assert question.attribute == "model.vocabulary"
+    assert "own.model" in text[question.start : question.end]

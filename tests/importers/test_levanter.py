@@ -252,3 +252,8 @@ def test_keys_that_no_attribute_has_are_listed(section: str, line: str, key: str
 def test_attention_without_a_kernel_writes_its_scores() -> None:
     text = JOB.replace("model:\n", "model:\n  attn_backend: vanilla\n")
     assert settings(Levanter().translate("run.yaml", text))["training.flash_attention"] == "off"
+
+
+def test_weights_of_norms_are_known() -> None:
+    text = JOB.replace("  type: llama", "  type: llama\n  use_layer_norm_weight: true")
+    assert not Levanter().translate("run.yaml", text).questions

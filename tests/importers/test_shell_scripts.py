@@ -161,3 +161,10 @@ def test_a_script_of_a_repository_is_found_beside_the_one_that_starts_it() -> No
         "bash ../run.sh", neighbor=lambda name: STARTED if name == "run.sh" else None
     )
     assert [one.text for one in above.lacking] == ["../run.sh"]
+
+
+def test_an_unknown_place_in_an_array_names_its_variable() -> None:
+    (call,) = read_script("A=(1 2)\nshow ${A[$TASK]}\n").commands
+    unread = call.words[1].unread
+    assert "TASK" in unread
+    assert "(" not in unread

@@ -1207,3 +1207,15 @@ def test_a_field_of_a_fork_beside_stated_degrees(
     asked = [one.answers for one in found.questions if one.attribute == "layout.tp"]
     assert asked == ([answers] if answers else [])
     assert f"parallelism.{line.split(maxsplit=1)[0]}" in {one.name for one in found.unknown}
+
+
+def test_a_switch_of_a_fork_beside_a_stated_mode_is_listed() -> None:
+    found = read(f"{TOML}[compile]\nenable = true\nfull_graph = false\n")
+    assert not found.questions
+    assert "compile.full_graph" in {one.name for one in found.unknown}
+
+
+def test_a_family_in_no_table_asks_for_a_configuration_of_the_model_first() -> None:
+    found = read(TOML.replace('name = "llama3"', 'name = "qwen3_next"'))
+    (question,) = [one for one in found.questions if one.attribute == "model"]
+    assert question.answers[0] == "--use config.json"

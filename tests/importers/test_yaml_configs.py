@@ -1214,6 +1214,13 @@ def test_a_command_of_nemo_1_replaces_values_of_its_configuration() -> None:
     assert "precisions.bf16" in uses(found)
 
 
+def test_files_of_a_tokenizer_keep_its_type() -> None:
+    files = " model.tokenizer.vocab_file=a.json model.tokenizer.merge_file=b.txt"
+    found = read_script(f"{COMMAND.rstrip()}{files}\n")
+    assert settings(found)["model.vocabulary"] == settings(read_script(COMMAND))["model.vocabulary"]
+    assert not found.questions
+
+
 def test_a_configuration_beside_a_command_of_nemo_1_is_read() -> None:
     text = COMMAND.replace("megatron_gpt_config", "mine")
     assert "`mine.yaml` has the other keys" in read_script(text).problems[0].message

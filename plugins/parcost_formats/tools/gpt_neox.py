@@ -24,7 +24,7 @@ from parcost_formats.tools.gpt_neox_command import NeoxFiles, is_command, read_c
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
-from parcost_formats.tools.tables import table
+from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.yaml_text import read_mapping
 
 TOOL = "gpt_neox"
@@ -110,6 +110,10 @@ def _translate_command(files: NeoxFiles) -> Translation:
     if reserved is not None and not stated:
         count, option, word = reserved
         merged[f"#SBATCH {option}"] = JsonEntry(count, word.start, word.end)
+    for key, entry in files.keys.items():
+        if not is_listed(key, table(TOOL)["ignored"]["keys"]):
+            message = f"`--{key}`: an option of a fork, which is not read"
+            raise error_at(entry, message, f"write `{key}` into a file of the run")
     found = SettingCollector(merged, table(TOOL), assumed)
     if reserved is not None and not stated:
         found.copy(f"#SBATCH {option}", "cluster", "devices")
@@ -237,9 +241,9 @@ def _feed_forward(found: SettingCollector) -> None:
     width = own or (int(factor * hidden) if isinstance(factor, int | float) else 4 * hidden)
     gated = found.word("activation", table(TOOL)["activations"])
     if found.value("mlp_type") == "llama":
-        scaled = _round_up(8 * hidden // 3, _MULTIPLE)
+        scaled = own or _round_up(8 * hidden // 3, _MULTIPLE)
         found.set(_MODEL, "gated", "on", "mlp_type")
-        found.set(_MODEL, "ffn", digits(scaled), "mlp_type")
+        found.set(_MODEL, "ffn", digits(scaled), "intermediate_size" if own else "mlp_type")
         found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX 2.0: mlp_type llama has none")
         return
     found.value("mlp_type")
@@ -363,7 +367,8 @@ def _vocabulary(found: SettingCollector) -> None:
             found.set(_MODEL, "vocabulary", digits(known[name]), key)
             return
     answers = ["--set model.vocabulary=50277", "--set model.vocabulary=32000"]
-    found.ask("model.vocabulary", "the tokenizer has the vocabulary", answers)
+    key = next((key for key in ("vocab_file", "tokenizer_type") if key in found), "")
+    found.ask("model.vocabulary", "the tokenizer has the vocabulary", answers, key)
 
 
 def _layout(found: SettingCollector) -> None:

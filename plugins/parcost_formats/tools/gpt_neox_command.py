@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from attrs import field, frozen
 
@@ -17,13 +18,9 @@ from parcost_formats.tools.shell.scripts import Script, ShellField, list_places,
 
 _COMMAND = re.compile(r"\bdeepy\.py[\"']?(?:[^\n|;&\\]|\\\n|\\.)*\btrain\.py")
 _FOLDERS = ("-d", "--conf_dir")
-_WITH_VALUE = (
+_OPTIONS = (  # of `deepy.py`
     *_FOLDERS,
-    "--hostfile",
-    "-H",
-    "--wandb_group",
-    "--wandb_team",
-    "--eval_results_prefix",
+    *("--hostfile", "-H", "--wandb_group", "--wandb_team", "--eval_results_prefix"),
 )
 _OF_NODE = ("--gpus-per-node", "--ntasks-per-node", "--gres")
 _FOLDER = re.compile(r"^\$(?:PWD|\{PWD\})/")  # of the launch
@@ -35,13 +32,15 @@ _ENDINGS = (".yml", ".yaml", ".json")
 class NeoxFiles:
     """The *texts* of the configurations of a command, by name, and the words that name them.
 
-    *scheduler* has options of ``#SBATCH`` lines. *assumed* are reasons by name of a file.
+    *scheduler* has options of ``#SBATCH`` lines. *assumed* are reasons by name of a file. *keys*
+    are keys that options of a fork set, by name.
     """
 
     texts: dict[str, str] = field(factory=dict)
     words: dict[str, ShellField] = field(factory=dict)
     assumed: dict[str, str] = field(factory=dict)
     scheduler: Mapping[str, ShellField] = field(factory=dict)
+    keys: dict[str, JsonEntry] = field(factory=dict)
 
     def read(self, name: str) -> Mapping[str, JsonEntry]:
         """Return the entries of a file, at the word that names it.
@@ -87,13 +86,28 @@ def read_command(file: ImportFile) -> NeoxFiles:
         raise error_at(started[1].program, message, "keep only one of them in the file")
     launch = started[0]
     script = script.start_from(launch.written, launch.folder)
-    found = NeoxFiles(scheduler=script.scheduler)
+    found = NeoxFiles(scheduler=script.scheduler, keys=dict(_keys(launch)))
     for word, path in _configurations(launch):
         _add(found, file, script, word, path)
     if not found.texts:
         message = "the command names no configuration"
         raise error_at(launch.program, message, "name the files of the run: MODEL.yml LOCAL.yml")
     return found
+
+
+def _takes_value(flag: str) -> bool:
+    """Return whether the word behind an option is its value: of ``deepy.py``, or of a fork."""
+    return flag in _OPTIONS or (flag.startswith("--") and "=" not in flag)
+
+
+def _keys(launch: ScriptLaunch) -> Iterator[tuple[str, JsonEntry]]:
+    """Yield the keys that options set which ``deepy.py`` does not have: they are of a fork."""
+    words = launch.arguments
+    for word, following in pairwise(words):
+        name, equals, value = word.text.partition("=")
+        if name.startswith("--") and name not in _OPTIONS:
+            text = value if equals else following.text
+            yield name.removeprefix("--").replace("-", "_"), JsonEntry(text, word.start, word.end)
 
 
 def _configurations(launch: ScriptLaunch) -> Iterator[tuple[ShellField, str]]:
@@ -109,7 +123,7 @@ def _configurations(launch: ScriptLaunch) -> Iterator[tuple[ShellField, str]]:
         text, flag, before = word.text, before, word.text
         if flag in _FOLDERS:
             folder = f"{text.rstrip('/')}/"
-        elif flag in _WITH_VALUE or text.startswith("-") or not seen:
+        elif _takes_value(flag) or text.startswith("-") or not seen:
             seen = seen or text.endswith("train.py")
         elif word.unread and not _NAME.search(text):
             answers = " | ".join(word.answers) or "--set-env NAME=VALUE"

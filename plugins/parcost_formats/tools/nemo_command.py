@@ -29,6 +29,7 @@ _PROGRAM = re.compile(
 _SECTION = "training"  # of NeMo-Framework-Launcher
 _PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w./@]*)=(.*)", re.DOTALL)
 _TOKENIZER = "model.tokenizer."
+_TOKENIZER_FILES = ("vocab_file", "merge_file")  # of a tokenizer that its type names
 _NAME = "megatron_gpt_config"  # that of NeMo, if a command names none
 
 
@@ -107,7 +108,10 @@ def _add_configuration(
         for key, entry in read_named_configuration(f"{plain}.yaml", text, place).items():
             made.entries.setdefault(key, JsonEntry(entry.value, place.start, place.end))
     elif plain == _NAME and not is_launcher and not changed:
-        tokenizer = any(key.startswith(_TOKENIZER) for key in made.entries)
+        tokenizer = any(
+            key.startswith(_TOKENIZER) and not key.endswith(_TOKENIZER_FILES)
+            for key in made.entries
+        )
         for key, value in table("nemo")["command"].items():
             if key not in made.entries and not (tokenizer and key.startswith(_TOKENIZER)):
                 made.entries[key] = JsonEntry(value, place.start, place.end)

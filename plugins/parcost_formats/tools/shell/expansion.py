@@ -509,7 +509,8 @@ class WordExpander:
         try:
             at = self.evaluate(self._text_value(key))
         except ArithmeticTextError as error:
-            return str(error) or f"`{short(self._shorten(part))}` is not read"
+            why = str(error.args[0]) if error.args else ""
+            return why or f"`{short(self._shorten(part))}` is not read"
         at = at + len(variable.values) if at < 0 else at
         return list(variable.values[at]) if 0 <= at < len(variable.values) else None
 

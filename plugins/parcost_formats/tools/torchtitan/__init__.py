@@ -34,6 +34,7 @@ from parcost_formats.tools.torchtitan.writer import TorchtitanTomlWriter, Torcht
 TOOL = "torchtitan"
 _FEWEST = 2  # sections that tell a file of torchtitan from others
 _SWITCHES = (("true",), ("false",))  # texts of a field that is on or off
+_STATED = ("layout.", "kernels.")  # blocks whose attributes no switch of a fork changes
 _KINDS = (
     *("precision", "cluster", "layout", "sharding", "schedule", "context", "training"),
     *("recompute", "routing", "overlap", "offload", "kernels", "model"),
@@ -140,8 +141,8 @@ def _translation(
 
 
 def _is_switch_beside(draft: Draft, option: Option, path: str) -> bool:
-    """Return whether a field is on or off, and the file states the number that it might decide."""
-    stated = draft.value_of(path) if path.startswith("layout.") else None
+    """Return whether a field is on or off, and the file states what it might decide."""
+    stated = draft.value_of(path) if path.startswith(_STATED) else None
     return stated is not None and not stated.assumption and option.texts in _SWITCHES
 
 

@@ -67,7 +67,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     flavor = _short(option)
     if stated and stated not in known:
         reason = f"the family `{stated}` is not in parcost's table; known: {', '.join(known)}"
-        options.ask(name or option, reason, ["--as llama3"])
+        options.ask(name or option, reason, ["--use config.json", "--as llama3"])
         return None
     families = [stated] if stated else [one for one in known if flavor in known[one]]
     if not stated:
