@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
 import pytest
 
 import parcost
 from parcost import SpecError
-from parcost_plugins.calculators.networks.sharing import ActiveFlow, fair_rates, finish
+from parcost_plugins.calculators.networks.sharing import ActiveFlow, finish
 from parcost_plugins.vocabulary.neighbours import all_divisors, divisors
 
 JOB = """
@@ -107,23 +106,6 @@ def test_many_flows_share_many_resources() -> None:
     assert result.figure("s.f0") == pytest.approx(300)  # 1 GB, while 300 have a share each
     more = "".join(f"resource q{i} {{ {RATE} }}\n" for i in range(100))
     assert ids(text + more + flows + "}\n") == ["sharing-size"]
-
-
-def test_shares_are_fair_over_any_resources() -> None:
-    """Every flow is held up by a resource that is full and on which nobody is faster."""
-    rng = np.random.default_rng(7)
-    for _ in range(50):
-        rates_of = {f"r{i}": float(rate) for i, rate in enumerate(rng.uniform(1, 9, 6))}
-        flows = {f"f{i}": [*rng.choice([*rates_of], rng.integers(1, 5))] for i in range(9)}
-        rates = fair_rates(flows, rates_of)
-        used = {r: sum(rates[f] for f in flows if r in flows[f]) for r in rates_of}
-        assert all(used[r] <= rates_of[r] * (1 + 1e-9) for r in rates_of)
-        for flow, over in flows.items():
-            assert any(
-                used[r] == pytest.approx(rates_of[r])
-                and all(rates[f] <= rates[flow] * (1 + 1e-9) for f in flows if r in flows[f])
-                for r in over
-            )
 
 
 def test_a_flow_that_starts_later_takes_its_share_from_then_on() -> None:

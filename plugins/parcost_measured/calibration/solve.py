@@ -64,7 +64,6 @@ class Fit:
 
     values: Sequence[FitValue]
     refused: Sequence[Refusal]
-    unfitted: Mapping[str, float]  # rejected constants, by name, as they stay
     before: Sequence[float]
     after: Sequence[float]
     outliers: Sequence[tuple[Measurement, float]]
@@ -225,7 +224,6 @@ def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int)
     return Fit(
         values=found,
         refused=refused,
-        unfitted={c.name: c.start for i, c in enumerate(task.constants) if i not in free},
         before=before.tolist(),
         after=after.tolist(),
         outliers=outliers,

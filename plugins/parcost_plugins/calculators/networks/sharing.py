@@ -29,20 +29,6 @@ class ActiveFlow:
     start: float = 0.0
 
 
-def fair_rates(
-    flows: Mapping[str, Sequence[str]], bandwidths: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the max-min fair rate of every flow over its resources.
-
-    >>> fair_rates({"a": ["nic"], "b": ["nic", "uplink"]}, {"nic": 50.0, "uplink": 10.0})
-    {'a': 40.0, 'b': 10.0}
-    """
-    import numpy as np
-
-    rates = _fill(_uses(flows.values(), bandwidths), np.array([*bandwidths.values()]))
-    return dict(zip(flows, rates.tolist(), strict=True))
-
-
 def finish(flows: Mapping[str, ActiveFlow], bandwidths: Mapping[str, float]) -> dict[str, float]:
     """Return the end of every flow in seconds, with fair shares that change as flows start and end.
 
