@@ -30,8 +30,7 @@ from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
 from parcost.contract.validation import answer_types, expectation, items_of, problem
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
-from parcost.plugins import former_hooks
-from parcost.plugins.former_schedules import ScheduleOfVersion2
+from parcost.plugins import former
 from parcost.records import frozen
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
     while True:
         manager = _Manager(GROUP)
         manager.add_hookspecs(hookspecs)
-        manager.add_hookspecs(former_hooks)
+        manager.add_hookspecs(former)
         fault = next((f for plugin in left if (f := _register_one(manager, plugin))), None)
         if fault is None:
             break
@@ -162,7 +161,7 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
     found: dict[str, list[Hook]] = {}
     for name, caller in vars(manager.hook).items():
         if not name.startswith("_"):
-            found.setdefault(former_hooks.NEW_NAMES.get(name, name), []).extend(
+            found.setdefault(former.NEW_NAMES.get(name, name), []).extend(
                 (by_name[impl.plugin_name], impl.function, impl.argnames)
                 for impl in caller.get_hookimpls()
             )
@@ -240,7 +239,7 @@ def _offers_of(
             raise OfferError(f"offers {what}, which plugin {other} offers already")
         taken.add((hook, name))
         if hook == "schedules" and _version(plugin) == _SCHEDULES_BY_STAGE:
-            yield hook, name, ScheduleOfVersion2(thing)
+            yield hook, name, former.ScheduleOfVersion2(thing)
         else:
             yield hook, name, block_type(thing) if hook == "blocks" else thing
 
@@ -270,9 +269,9 @@ def _name(hook: str, thing: Any) -> str:
         if _count_required(_members(thing)[method]) > 2:
             now = "now takes one object with stages, chunks, micro-batches and times"
             raise OfferError(_former(thing, f"`{method}` {now}"))
-    for former in _FORMER_TEXTS if hook == "collectives" else ():
-        if former in _members(thing):
-            raise OfferError(_former(thing, f"`{former}` is now part of `closed_form`"))
+    for text in _FORMER_TEXTS if hook == "collectives" else ():
+        if text in _members(thing):
+            raise OfferError(_former(thing, f"`{text}` is now part of `closed_form`"))
     names = thing.operations if hook == "collectives" else ()
     is_list = isinstance(names, (frozenset, set, tuple, list))
     if not is_list or not all(isinstance(one, str) for one in names):

@@ -1,15 +1,18 @@
-"""Schedules of plugins for version 2 of the contract, adapted to version 3.
+"""Plugins for versions 2 and 3 of the contract, adapted to the version of today.
 
-A case of version 2 was a single pipeline, with the times of each virtual stage. Version 3 has runs
-of equal stages, and many pipelines at once. The adapter expands the runs. For a case that version 2
-cannot express, the adapter returns None, and the core replays the order: slower, and never wrong.
+Version 3 had a hook for each kind of chart, and one for intervals. A case of version 2 was a single
+pipeline, with the times of each virtual stage; today it has runs of equal stages, and many
+pipelines at once. The adapter expands the runs. For a case that version 2 cannot express, it
+returns None, and the core replays the order: slower, and never wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Any
+
+import pluggy
 
 from parcost.contract.pipelines import Case, Op, Pair, PipelineShape, Times
 from parcost.contract.study import Schedule
@@ -19,6 +22,21 @@ from parcost.records import record
 if TYPE_CHECKING:
     from parcost.contract.study import Study
     from parcost.numeric import Mask, Real
+
+hookspec = pluggy.HookspecMarker("parcost")
+
+#: The hook of today, by its name in version 3.
+NEW_NAMES: Mapping[str, str] = {
+    "intervals": "figures",
+    "calculation_charts": "charts",
+    "timeline_charts": "charts",
+    "point_charts": "charts",
+}
+
+intervals = hookspec(lambda study, outcome: ())
+calculation_charts = hookspec(lambda study: ())
+timeline_charts = hookspec(lambda timeline: ())
+point_charts = hookspec(lambda points: ())
 
 
 @record(kw_only=True, eq=False)
@@ -41,8 +59,8 @@ class ScheduleOfVersion2(Schedule):
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._of_studies: dict[int, ScheduleOfVersion2] = {id(schedule): self}
-        self.name, self.copies = schedule.name, schedule.copies
-        self.frameworks, self.search_default = schedule.frameworks, schedule.search_default
+        for name in ("name", "copies", "frameworks", "search_default"):
+            setattr(self, name, getattr(schedule, name))
 
     def for_study(self, study: Study) -> Schedule:
         """Return the schedule with its options from the study."""
@@ -61,41 +79,39 @@ class ScheduleOfVersion2(Schedule):
 
     def closed_form(self, case: Case) -> tuple[Real, Mask] | None:
         """Return the makespan of a single pipeline in seconds, and where it is exact."""
-        former: Any = _former(case)
+        former = _former(case)
         return None if former is None else self._schedule.closed_form(former)
 
     def lower_bound(self, case: Case) -> Real | None:
         """Return a lower bound of the makespan of a single pipeline in seconds."""
-        former: Any = _former(case)
+        former = _former(case)
         return None if former is None else self._schedule.lower_bound(former)
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:
         """Return the start and end times of the first stage of each run, in seconds."""
-        former: Any = _former(case)
+        former = _former(case)
         found = None if former is None else self._schedule.spans(former)
-        if found is None:
-            return None
-        if any(len(row) != former.virtual_stages for row in found):
+        if found is None or any(len(row) != former.virtual_stages for row in found):
             return found  # the core names what it lacks
         first = list(accumulate(map(int, case.counts), initial=0))[:-1]
         starts, ends = ([row[x] for x in first] for row in found)
         return starts, ends
 
 
-def _former(case: Case) -> CaseOfVersion2 | None:
+def _former(case: Case) -> Any:
     """Return *case* in version 2; None for several pipelines, or for pairs that save time."""
     if is_array(case.stages, case.chunks, *case.counts) or any_of(case.saved != 0):
         return None
-
-    def expand(row: Sequence[Real]) -> list[Real]:
-        return list(chain.from_iterable(map(repeat, row, map(int, case.counts))))
-
     stages, chunks = int(case.stages), int(case.chunks)
+    F, B, W = (
+        list(chain.from_iterable(map(repeat, row, map(int, case.counts))))
+        for row in (case.F, case.B, case.W)
+    )
     return CaseOfVersion2(
         stages=stages,
         micro_batches=case.micro_batches,
         chunks=chunks,
-        times=Times(expand(case.F), expand(case.B), expand(case.W)),
+        times=Times(F, B, W),
         hop=case.hop,
         hops=(case.hop,) * (stages - 1),
         virtual_stages=stages * chunks,
