@@ -28,7 +28,7 @@ import agreement
 
 import parcost
 from parcost_apps.cli import main as parcost_main
-from parcost_formats.rendering.json import report
+from parcost_formats.rendering.report_data import report
 
 ROOT = Path(__file__).resolve().parents[1]
 SPECS = ("specs/examples", "specs/runs", "specs/documents", "docs/start/specs")

@@ -153,7 +153,7 @@ def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, S
 
 
 def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[str, Any]:
-    from parcost_formats.rendering.json import section_of
+    from parcost_formats.rendering.report_data import section_of
 
     return {
         "study": scenario.name,

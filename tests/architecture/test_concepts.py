@@ -20,7 +20,7 @@ CONCEPTS = [
     ("what hides under what", f"{CORE}/engine/overlap.py", "def hide"),
     ("the screen", f"{FORMATS}/rendering/screen.py", "def page("),
     ("the full report", f"{FORMATS}/rendering/full_report.py", "def result_items("),
-    ("the JSON of a report", f"{FORMATS}/rendering/json.py", "def report"),
+    ("the JSON of a report", f"{FORMATS}/rendering/report_data.py", "def report"),
     ("the units", f"{CORE}/language/units.py", "def unit"),
     ("MFU", f"{PLUGINS}/analysis/figures/model.py", "mfu"),
     ("claims of `expect`, judged", f"{CORE}/expectations/claims.py", "class Claims"),

@@ -252,7 +252,7 @@ def test_json_and_csv_have_both_ends(run: Run) -> None:
 
 @pytest.mark.slow
 def test_without_the_plugin_there_is_none(run: Run) -> None:
-    found = run("eval", "--without", "analysis.uncertainty")
+    found = run("eval", "--without", "analysis.intervals")
     assert found.code == 0
     assert "90 %)" not in found.out
 

@@ -14,7 +14,7 @@ import parcost
 from parcost import Check, Figure, Formula, Section, hookimpl
 from parcost.plugins.discovery import load
 from parcost_apps.cli import main
-from parcost_formats.rendering.json import formula as formula_json
+from parcost_formats.rendering.report_data import formula as formula_json
 
 LETTERS = "let nodes = 8\n"
 STEP = """

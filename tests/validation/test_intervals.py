@@ -334,7 +334,7 @@ def test_ranges_need_several_models(
 
 @pytest.mark.slow
 def test_without_the_plugin_rows_are_scored_all_the_same(runs: Path, validate: Validate) -> None:
-    found = validate(runs, "--without", "analysis.uncertainty", "--format", "json")
+    found = validate(runs, "--without", "analysis.intervals", "--format", "json")
     whole = json.loads(found.stdout)["groups"]["all"]["all"]
     assert (whole["n"], whole["interval"]) == (10, None)
 

@@ -16,7 +16,7 @@ from parcost.language.json_encoding import encode, plain_data
 from parcost.report.charts import chart_data, report_charts
 from parcost.report.figures import figures_by_name, missing_names, select
 from parcost.report.verdict import INVALID
-from parcost_formats.rendering import json
+from parcost_formats.rendering import report_data
 from parcost_formats.rendering.judgments import claims_by_point, key_of, verdicts
 from parcost_formats.rendering.rejection import Rejection, attempt
 from parcost_formats.rendering.report_page import report_page
@@ -78,7 +78,7 @@ def _rejection_entry(found: Rejection, part: Part) -> Entry:
     reasons = [d.message for d in found.diagnostics]
     content: Any = []
     if part in ("data", "full"):
-        content = json.rejection(found)
+        content = report_data.rejection(found)
     elif part == "charts":
         content = {"page": [], "charts": []}
     elif part == "points":
@@ -103,9 +103,9 @@ def _rejection_entry(found: Rejection, part: Part) -> Entry:
 def _part(report: Report, part: Part, view: View) -> str:
     match part:
         case "data":
-            return json.report(report, sections=False)
+            return report_data.report(report, sections=False)
         case "full":
-            return json.report(report)
+            return report_data.report(report)
         case "points":
             return encode(points(list(_points(report, view.figures))))
         case "page":
@@ -169,7 +169,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
     claims = claims_by_point(report.axes, report.results)
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
-    for row in json.points(report, names or tuple(every)):
+    for row in report_data.points(report, names or tuple(every)):
         last = {
             "verdict": row["verdict"],
             "feasible": row["feasible"],
@@ -179,7 +179,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
             "path": report.path,
             "name": report.name,
             **{
-                json.key(name, units[name]) if name in units else name: value
+                report_data.key(name, units[name]) if name in units else name: value
                 for name, value in row.items()
                 if name not in last and (name in units or name not in names)  # no unit, no name
             },

@@ -23,7 +23,7 @@ from parcost.report.figures import interval_of
 from parcost.report.formulas import fractions, substitute
 from parcost_formats.rendering.cells import share
 from parcost_formats.rendering.full_report import PASSES, section_page
-from parcost_formats.rendering.json import long_figures
+from parcost_formats.rendering.report_data import long_figures
 from parcost_formats.rendering.resolved_spec import place_of
 
 if TYPE_CHECKING:

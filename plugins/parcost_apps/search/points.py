@@ -23,7 +23,7 @@ from parcost.search.result import plain_value
 from parcost.search.space import derived_value
 from parcost.system.temporary import temporary_folder
 from parcost_formats.rendering.escapes import csv_cell
-from parcost_formats.rendering.json import key
+from parcost_formats.rendering.report_data import key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

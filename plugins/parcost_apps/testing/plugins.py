@@ -24,7 +24,7 @@ from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
 from parcost.report.result import Result
 from parcost_apps.testing.formula_text import compute
-from parcost_formats.rendering.json import report as report_json
+from parcost_formats.rendering.report_data import report as report_json
 
 _OTHERS = ("parcost_apps", "parcost_formats", "parcost_measured")  # packages beside the plugins
 #: Of these, what the guide opens to formats and commands.

@@ -1,4 +1,4 @@
-"""Reports as data, whole: ``--format json``; see :mod:`parcost_formats.rendering.json`."""
+"""Reports as data, whole: ``--format json``; see :mod:`parcost_formats.rendering.report_data`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Analysis of a step in a report: figures, advice, strategies, and uncertainty."""
+"""Analysis of a step in a report: figures, advice, strategies, and intervals."""
 
 from __future__ import annotations
 
 from parcost import Rulebook, hookimpl
 from parcost_plugins.analysis.rulebook import RULES
 
-PARTS = ("advice", "anchors", "figures", "strategy", "uncertainty")
+PARTS = ("advice", "anchors", "figures", "intervals", "strategy")
 
 
 @hookimpl
