@@ -10,6 +10,7 @@ import parcost
 from parcost import Study
 from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
+from parcost_plugins.vocabulary.causes import FRAGMENTATION
 
 SPEC = """
 use catalog.devices.{device}
@@ -78,7 +79,7 @@ def test_a_loss_holds_so_many_bytes_of_a_logit(loss: str, waiting: int, most: in
     study = study_of(f"loss = {loss}")
     held = {"forward": 0.0, "loss": 0.0}
     for _, term in study.contributions("memory"):
-        if "loss" in term.name or "logits" in term.name:
+        if ("loss" in term.name or "logits" in term.name) and term.tag != FRAGMENTATION:
             for moment in term.moments:
                 held[moment] += term.bytes_
     assert held == {"forward": waiting * LOGITS, "loss": most * LOGITS}
@@ -196,8 +197,18 @@ def test_an_eager_loss_on_a_share_of_the_vocabulary_has_an_exponential_more(
     """The backward pass of PyTorch's parallel loss: log-softmax, gradient, exponential and sum."""
     study = study_of("loss = eager", layout=f"tp = {tp}")
     held = [t for _, t in study.contributions("memory") if "loss" in t.moments]
-    of_loss = sum(t.bytes_ for t in held if "loss" in t.name or "logits" in t.name)
-    assert of_loss == each * LOGITS
+    held = [t for t in held if "loss" in t.name or "logits" in t.name]
+    assert sum(t.bytes_ for t in held if t.tag != FRAGMENTATION) == each * LOGITS
+    # Logits of 2 B, and their copy in 4 B, are freed. The first gradient of 4 B takes the 6 B that
+    # they leave, the second needs a new block, and 2 B are left over.
+    assert sum(t.bytes_ for t in held if t.tag == FRAGMENTATION) == 2 / tp * LOGITS
+
+
+def test_no_block_of_logits_is_left_over_where_they_are_in_fp32_or_in_chunks() -> None:
+    name = "block of the freed logits"
+    assert terms(study_of("loss = eager", precision="fp32"))[name] == 0
+    assert name not in terms(study_of("loss = eager, loss_chunks = 2"))
+    assert name not in terms(study_of("loss = logits"))
 
 
 def test_a_compiler_reduces_matrix_by_matrix() -> None:

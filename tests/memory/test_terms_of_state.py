@@ -87,6 +87,10 @@ def compute(term: Any) -> Any:
         (3, {"small.tied": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, **TIED}),
         # so do those of an embedding and a head in one unit: 500 of the head are made before
         (3, {"plainly.ends_together": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, "unsharded gradients": 2 * 500 + 6 * 110, "unsharded gradients of the ends": 6 * 1200}),
+        # FSDP2 gathers on a stream of its own: the embedding of 700, of which a layer of 110 ahead
+        # is in use in passes, or both ends
+        (3, {"plainly.gather_copies": 1}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590, "reserved by the stream of gathers": 2 * 700, "reserved by the stream of gathers, beside layers": 2 * 590, **WHOLE}),
+        (3, {"plainly.gather_copies": 1, "small.tied": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, "reserved by the stream of gathers": 2 * 1200, "reserved by the stream of gathers, beside layers": 2 * 1090, **TIED}),
         # where the gradients are sharded nothing is copied for them
         (0, {"sharding.bucket_copy": "on", "mixed.reduction": 5}, {"gradient buckets": 5 * ALL}),
         (1, {"sharding.bucket_copy": "on"}, {}),

@@ -16,7 +16,7 @@ from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
-from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS
+from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS, FRAGMENTATION
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
@@ -150,6 +150,19 @@ def memory(study: Study) -> Iterator[Memory]:
             else rank.formula(text),
             count=on_last(study),
             moments=("loss",),
+        )
+    if loss == "eager" and chunks == 1:
+        yield Memory(
+            name="block of the freed logits",
+            cause=BUFFERS,
+            bytes_=rank.formula(
+                "e < 4 ? s b V e / t : 0",
+                source="PyTorch's caching allocator: the fp32 gradient of the log-softmax fits "
+                "into no block that narrow logits leave",
+            ),
+            count=on_last(study),
+            moments=("loss",),
+            tag=FRAGMENTATION,
         )
     yield from _logits_in_fp32(rank, study)
     if rank.trains_model and shards_weights(study):

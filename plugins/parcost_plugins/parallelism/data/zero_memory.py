@@ -10,7 +10,7 @@ from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.parallelism.data.shard_groups import is_tied, one_unit_of_ends
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.causes import BUFFERS
+from parcost_plugins.vocabulary.causes import BUFFERS, FRAGMENTATION
 from parcost_plugins.vocabulary.run_choices import (
     gradient_bucket,
     gradient_shards,
@@ -27,8 +27,11 @@ def buffers(study: Study) -> Iterator[Memory]:
     """Yield the buffers of every kind of stage."""
     staged = any_of(study[Training].framework.gradient_staging != 0)
     if shards_weights(study):
+        copies = any_of(study[Training].framework.gather_copies != 0)
         for kind in stage_kinds(study):
             yield from _gather_buffers(kind, study)
+            if copies:
+                yield from _gather_stream(kind, study)
         for kind in trained_kinds(study):
             yield from _whole_gradients(kind, study)
     elif zero_stage(study) == 2 and not staged:
@@ -93,6 +96,25 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         yield _buffer(kind, study, name, f"{text} : 0, {said}", symbols, moments)
 
 
+def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
+    """Yield what the stream of the gathers has reserved, beyond what it uses.
+
+    A framework that copies gathered parameters out of a buffer allocates the buffer on that stream.
+    PyTorch's allocator gives its freed blocks to no other stream. It has reserved the largest unit,
+    or the layers gathered ahead. In the passes those of the next layers are in use.
+    """
+    ahead = minimum(kind.layers, 1 + study[Sharding].prefetch)
+    layer, wide = kind.wire["layer"], maximum(kind.wire["before"], kind.wire["after"])
+    unit = "a + b" if _ends_together(study) else "max(a, b)"
+    symbols = {"l": ahead, "e": (layer, "B"), "c": (wide, "B")}
+    name, said = "reserved by the stream of gathers", "l layers of psi, embedding b and head a"
+    beside = f"max(({unit}) c - (l - k) psi e, k psi e) : 0, {said}"
+    passes: tuple[Moment, ...] = ("forward", "backward", "gather")
+    yield _buffer(kind, study, f"{name}, beside layers", beside, symbols, passes, FRAGMENTATION)
+    whole = f"max(({unit}) c, l psi e) : 0, {said}"
+    yield _buffer(kind, study, name, whole, symbols, ("loss", "optimizer"), FRAGMENTATION)
+
+
 def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the gradients that are whole before their reduction.
 
@@ -136,6 +158,7 @@ def _buffer(
     text: str,
     more: Mapping[str, Any],
     moments: tuple[Moment, ...],
+    tag: str = "",
 ) -> Memory:
     """Return a buffer that several ranks need, with *more* symbols besides the parts of a stage."""
     symbols = {
@@ -159,4 +182,5 @@ def _buffer(
         count=kind.count,
         once_per_device=reshards(study),
         moments=moments,
+        tag=tag,
     )
