@@ -11,10 +11,10 @@ import pytest
 import parcost
 from parcost import Study, plain_of
 from parcost_plugins.operations import data, failures
-from parcost_plugins.operations.account import draw
 from parcost_plugins.operations.checkpoint import checkpoint_cost
 from parcost_plugins.operations.failures import daly
 from parcost_plugins.operations.goodput import losses, rhythm
+from parcost_plugins.operations.resources import draw
 from parcost_plugins.vocabulary import Checkpoint, Energy
 
 from ..evaluation import faultless_result

@@ -13,7 +13,7 @@ import parcost
 from parcost import Memory, Result, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.vocabulary import Training
-from parcost_plugins.vocabulary.attention_reach import (
+from parcost_plugins.vocabulary.attention_mask import (
     attended_tokens,
     attended_tokens_of_busiest,
     attended_tokens_of_busiest_pair,

@@ -29,7 +29,7 @@ from parcost import (
 )
 from parcost.engine.evaluation import diagnose
 from parcost.plugins.discovery import load
-from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
+from parcost_plugins.parallelism.tensor.weight_gradients import puts_off_weight_gradients
 from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.operators import (
     ATTENTION_COLUMNS,

@@ -16,8 +16,8 @@ from attrs import define, field
 from parcost_apps.server.access import Address
 from parcost_apps.server.application import LivePage, application
 from parcost_apps.server.evaluation_process import EndedError, OutOfTimeError, PageTask
+from parcost_apps.server.evaluation_queue import EvaluationQueue
 from parcost_apps.server.run import address_of, bound_socket
-from parcost_apps.server.turns import Turns
 
 
 @define(eq=False)
@@ -112,7 +112,7 @@ def stub() -> Stub:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Site]:
     evaluations, searches = Stub(), Stub()
-    page = LivePage(Turns(evaluations, 0.5), searches)  # type: ignore[arg-type]
+    page = LivePage(EvaluationQueue(evaluations, 0.5), searches)  # type: ignore[arg-type]
     made = bound_socket("127.0.0.1", 0)
     address = address_of(made, "127.0.0.1")
     config = uvicorn.Config(

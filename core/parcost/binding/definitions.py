@@ -28,7 +28,8 @@ _OF_A_FILE = ("study", "expect")  # blocks that no plugin declares
 
 @define(eq=False)
 class Definition:
-    """A block of a study, with its layers merged. *of_prelude*: no file of the study has it.
+    """A block of a study, with its layers merged. *of_prelude*: it is a default, and in no
+    file of the study.
 
     A *kept* definition is an inner block of a catalogue block. Studies share it, so no layer is
     added to it.

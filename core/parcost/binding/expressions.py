@@ -102,7 +102,7 @@ class Expressions:
             if not condition.value:
                 taken, other = other, taken
             value = self.evaluate(taken, scope)
-            alternative = self._quietly(other, scope)
+            alternative = self._unselected_value(other, scope)
             if alternative is not None:
                 v.check_branches(value, alternative, node)
                 value = evolve(value, axes=value.axes | alternative.axes)
@@ -116,7 +116,7 @@ class Expressions:
         v.check_branches(then, otherwise, node)
         return v.choose(condition, then, otherwise, node)
 
-    def _quietly(self, node: s.Expr, scope: Scope) -> v.Value | None:
+    def _unselected_value(self, node: s.Expr, scope: Scope) -> v.Value | None:
         """Return the value of the branch not taken; None if it divides by zero or overflows."""
         count = len(self.binder.diagnostics)
         try:

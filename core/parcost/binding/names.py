@@ -271,13 +271,13 @@ class NameResolver:
             notes=[f"{scope.name.rpartition(chr(46))[2]}: {wanted.doc}"]
             if wanted is not None and wanted.doc
             else (),
-            help=_as_other_tools_say(node.text, scope)
+            help=_alias_hint(node.text, scope)
             or did_you_mean(node.text, known)
             or f"define it with `let {node.parts[0].text} = ...`, or import its block with `use`",
         )
 
 
-def _as_other_tools_say(word: str, scope: Scope) -> str | None:
+def _alias_hint(word: str, scope: Scope) -> str | None:
     """Return a help line if other tools call the value of this attribute *word*, or None."""
     if scope.definition is None:
         return None

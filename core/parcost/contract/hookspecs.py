@@ -93,7 +93,10 @@ def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
 
 @hookspec
 def file_readers() -> Iterable[FileReader]:  # type: ignore[empty-body]
-    """The reader of files that are not specs, such as files of other tools; the first by name."""
+    """The reader of files that are not specs, such as files of other tools.
+
+    Of several readers, the first by name is used.
+    """
 
 
 @hookspec

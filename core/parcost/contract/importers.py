@@ -55,7 +55,8 @@ class ImportOptions:
     ) -> Iterator[Diagnostic]:
         """Yield a warning for each option without effect on the files *names*.
 
-        *has_effect* gets the options without it, and returns whether a file is read differently.
+        *has_effect* receives all other options. It returns whether leaving one out changes the
+        translation of a file.
         """
         without = [
             (

@@ -71,7 +71,7 @@ class PipelineRun:
         """Return the passes of each device with their times, in order.
 
         Raises:
-            ValueError: The run is of many candidates.
+            ValueError: The run has several candidates.
         """
         times = self.times
         if is_array(*times.F, *times.B, *times.W, self.plan.pipeline.micro_batches):

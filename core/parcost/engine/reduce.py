@@ -80,7 +80,7 @@ def reduce(
     """
     whole, timelines = _run(pipeline, schedule, terms, memory, faults)
     plan, loads = whole.plan, whole.loads
-    device = find_maximum(_at_work(plan, loads, whole.times))[1]
+    device = find_maximum(_busy_seconds(plan, loads, whole.times))[1]
     assert whole.pairs is not None
     ledger = work_lines(whole.works, loads, plan, device, whole.pairs)
     busy = total(line.exposed for line in ledger)
@@ -161,7 +161,7 @@ def _run(
     return run, timelines
 
 
-def _at_work(plan: PipelinePlan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
+def _busy_seconds(plan: PipelinePlan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
     """Return the busy seconds of each device, to select the busiest.
 
     They are per micro-batch, or per step for pipelines with copies.

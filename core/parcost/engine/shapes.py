@@ -42,7 +42,7 @@ def valid_answers(
     return found
 
 
-def rooms_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Sequence[Real]:
+def memory_limits_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Sequence[Real]:
     """Return the memory limits in bytes that plugins give for *hook*, if their shape fits *study*.
 
     Others are recorded in *faults*.

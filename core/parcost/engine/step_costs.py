@@ -272,15 +272,15 @@ def _hold_back(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real]
         for x in held:
             late = maximum(late, releases[x] - before.starts[x])
         lateness.append(late)
-    later, after = _held_back(releases, run)
+    later, after = _release_delay(releases, run)
     for crowd in crowded:
         later = maximum(later, crowd)
     after = evolve(after, seconds=before.seconds + later)
     return later, lateness, after
 
 
-def _held_back(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeline]:
-    """Return the delay of the pipeline, in seconds, if no stage starts before its release.
+def _release_delay(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeline]:
+    """Return the delay of the pipeline in seconds, where each stage waits for its release.
 
     The pipeline waits for the first stage. Where the others are released by the time that its first
     micro-batch reaches them, the whole pipeline only starts later.

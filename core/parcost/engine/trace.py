@@ -15,7 +15,7 @@ def replay_activities(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]
     """Return the activities of each device of a pipeline without a step, and its order.
 
     Raises:
-        ValueError: The run is of many candidates.
+        ValueError: The run has several candidates.
         SpecError: The schedule does not exist there.
     """
     values = [*run.times.F, *run.times.B, *run.times.W, run.hop, run.pipeline.micro_batches]

@@ -109,7 +109,7 @@ def expectations(claims: Claims, known: KnownFigures | None = None) -> Sequence[
 
 
 def _claim(item: s.Item) -> s.Claim:
-    """Return an item of an ``expect`` block as a claim; one of an interval has no tolerance."""
+    """Return an item of an ``expect`` block as a claim; claims of intervals have no tolerance."""
     if isinstance(item, s.Claim):
         return item
     if isinstance(item, s.Attribute) and not item.words:

@@ -145,7 +145,7 @@ def _suggest(name: str, names: Sequence[str]) -> str | None:
         return f"did you mean `{same[0]}`?"
     longer = [other for other in names if len(name) > 2 and other.startswith(f"{name}_")]
     if not longer:
-        longer = _going_on(name, names)
+        longer = _similar_prefixes(name, names)
     if longer:
         first = longer if len(longer) <= _FEW + 1 else longer[:_FEW]
         more = len(longer) - len(first)
@@ -153,7 +153,7 @@ def _suggest(name: str, names: Sequence[str]) -> str | None:
         return f"did you mean {' or '.join([*(f'`{other}`' for other in first), *rest])}?"
     close = (
         get_close_matches(name, names, n=1, cutoff=_EQUAL)
-        or _beginning(name, names)
+        or _longest_prefix(name, names)
         or nearest_names(name, names, 1)
     )
     return f"did you mean `{close[0]}`?" if close else None
@@ -164,7 +164,7 @@ def _letters(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _beginning(name: str, names: Sequence[str]) -> list[str]:
+def _longest_prefix(name: str, names: Sequence[str]) -> list[str]:
     """Return the longest of *names* that is a prefix of *name*, ignoring case and underscores."""
     letters = _letters(name)
     shorter = [
@@ -176,7 +176,7 @@ def _beginning(name: str, names: Sequence[str]) -> list[str]:
     return [max(shorter, key=len)] if shorter else []
 
 
-def _going_on(name: str, names: Sequence[str]) -> list[str]:
+def _similar_prefixes(name: str, names: Sequence[str]) -> list[str]:
     """Return the *names* whose part before `_` differs from *name* in one letter or digit."""
     heads = [other.partition("_")[0] for other in names]
     if not any(map(str.isdigit, name)):

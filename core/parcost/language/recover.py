@@ -18,7 +18,7 @@ from parcost.language.lalr import ParserState, Token
 from parcost.language.mistakes import MISTAKES
 from parcost.language.repair import InsertedToken, Stop
 from parcost.language.text import Span
-from parcost.language.wording import describe_expected, describe_token, way_out
+from parcost.language.wording import describe_expected, describe_token, syntax_hint
 
 MOST_ERRORS = 100
 DEEPEST = 100
@@ -63,7 +63,7 @@ def _resume(stop: Stop) -> int:
         f"unexpected {describe_token(kind, text)}",
         stop.span(stop.token),
         f"expected {describe_expected(accepted)}",
-        help=way_out(before, kind, text, accepted),
+        help=syntax_hint(before, kind, text, accepted),
     )
     return stop.skip()
 

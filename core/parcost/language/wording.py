@@ -80,7 +80,7 @@ def describe_expected(accepted: set[str]) -> str:
     return " or ".join(_SPELLED[kind] for kind in kinds) or "an operator"
 
 
-def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None:
+def syntax_hint(before: str, kind: str, text: str, accepted: set[str]) -> str | None:
     """Return a hint for syntax that belongs to another language, or None."""
     wants_value = accepted >= _VALUE
     if before + text in _PAIRS:

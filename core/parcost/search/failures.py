@@ -78,7 +78,7 @@ def _errors(space: Space, values: Mapping[str, Any]) -> Sequence[Diagnostic]:
     return [d for d in result.diagnostics if d.severity is Severity.ERROR]
 
 
-def nothing_found(
+def no_valid_layout(
     space: Space, legal: int, large: int, limits: Mapping[str, int], needed: float
 ) -> Diagnostic:
     """Return the diagnostic if layouts are legal, but none fits and is within the limits."""
@@ -109,7 +109,7 @@ def nothing_found(
     return Diagnostic("nothing-within-limits", message, place=place, help=help)
 
 
-def out_of_time(space: Space, legal: int) -> Diagnostic:
+def time_limit_error(space: Space, legal: int) -> Diagnostic:
     """Return the diagnostic if the time limit is reached before any layout was found."""
     message = f"none of {legal:,} legal layouts was evaluated before the time limit"
     help = "increase `--budget`, or give axes fewer values"

@@ -43,7 +43,7 @@ def replay_layouts(
     seconds, bytes_ = (
         np.broadcast_to(np.asarray(value, dtype=np.float64), (count,)) for value in step
     )
-    return seconds, bytes_, np.isfinite(seconds) & (bytes_ <= room_of(scored, where))
+    return seconds, bytes_, np.isfinite(seconds) & (bytes_ <= memory_limit_of(scored, where))
 
 
 def _replay(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> tuple[Real, Real]:
@@ -95,12 +95,12 @@ def _select_hop(hop: Hop, layouts: NDArray[np.intp]) -> Hop:
     return found
 
 
-def room_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
+def memory_limit_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
     """Return the memory limit of layouts in bytes."""
     return _least(scored.judge.rooms, where)
 
 
-def usable_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
+def usable_memory_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
     """Return the usable memory of a device in bytes, by layout."""
     return _least(scored.judge.usable, where)
 

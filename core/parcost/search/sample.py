@@ -73,7 +73,7 @@ def sample(
     if not ranked:
         if interrupted:
             raise KeyboardInterrupt
-        why = _nothing(space, drawn, legal, large, refused, late=legal < count)
+        why = _no_layout(space, drawn, legal, large, refused, late=legal < count)
         raise SpecError([why, *plugins_failed(space, list(faults))])
     front = pareto(layouts)
     found_layouts = SearchResult(
@@ -99,7 +99,7 @@ def sample(
     )
 
 
-def _nothing(
+def _no_layout(
     space: Space, drawn: int, legal: int, large: int, refused: Counter[str], *, late: bool
 ) -> Diagnostic:
     worst = ", ".join(f"`{rule}` {n:,}" for rule, n in refused.most_common(3))

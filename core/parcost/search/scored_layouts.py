@@ -90,8 +90,8 @@ def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
 
 def report_missing_bound(scored: ScoredLayouts, timed: ScheduleTimes) -> None:
     """Record an error of the schedule if a method returned NaN; 0 is used as the bound instead."""
-    if timed.unsaid:
-        message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is not a number for some "
+    if timed.undefined:
+        message = f"{timed.undefined} of schedule `{timed.schedule.name}` is not a number for some "
         _report_fault(scored.structure, timed.pipeline, message + "layouts")
 
 

@@ -21,7 +21,7 @@ from parcost.contract.study import Schedule
 from parcost.contract.terms import Edge, Pass, StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.schedule_calls import schedule_blame
-from parcost.engine.shapes import fits_shape, rooms_of
+from parcost.engine.shapes import fits_shape, memory_limits_of
 from parcost.engine.study import count_fault
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
@@ -355,7 +355,7 @@ class Scores:
             points = self._variants.points
             fits = hook not in _SIZES or all(fits_shape(x, points) for x in items)
             if hook in _SIZES and (len(shared) < len(asked) or not fits):
-                items = list(rooms_of(structure.variants.base, structure.faults, hook))
+                items = list(memory_limits_of(structure.variants.base, structure.faults, hook))
             elif len(shared) < len(asked) or arrays:
                 items = [x for _, x in structure.variants.base.contributions(hook)]
             elif hook in _SIZES:

@@ -579,7 +579,9 @@ def _axes(study: SpecStudy) -> list[Axis]:
 def attribute_of_axis(
     study: SpecStudy, name: str, offered: Mapping[str, Axis], *, anything: bool = False
 ) -> str:
-    """Return the attribute of the axis called *name*: an *offered* one, or any path if *anything*.
+    """Return the attribute of the axis called *name*.
+
+    It is an axis of *offered*; with *anything* it may be any path of an attribute.
 
     Raises:
         SpecError: There is no such axis.

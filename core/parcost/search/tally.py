@@ -18,9 +18,9 @@ from parcost.search.failures import (
     OUTCOME,
     disagreement,
     empty,
-    nothing_found,
-    out_of_time,
+    no_valid_layout,
     plugins_failed,
+    time_limit_error,
 )
 from parcost.search.front import Candidate, faster
 from parcost.search.layout_evaluation import LayoutEvaluation, evaluate_layout
@@ -37,10 +37,10 @@ class Tally:
 
     *best* are the best layouts, *front* the candidates. *least_bytes* is the memory of the smallest
     layout if none fits. *left* is the lowest cost of a layout without a replay. *looked* is the
-    number of visited structures. *faults* are the plugins that failed. *unfit* and *broken* count
-    evaluated layouts that do not fit or break a limit, although their bounds do not. Without a best
-    layout they cover all such layouts. *verdicts* counts layouts that a rule about outcomes
-    rejected.
+    number of visited structures. *faults* are the plugins that failed. *unfit* counts layouts whose
+    lower bound of memory fits, but whose evaluation does not; *broken* counts the same for limits.
+    Without a best layout both count every such layout. *verdicts* counts layouts that a rule about
+    outcomes rejected.
     """
 
     best: Best
@@ -129,13 +129,13 @@ def result_of(
 def _reasons(space: Space, tally: Tally, verdicts: Counter[str]) -> Sequence[Diagnostic]:
     """Return why no layout is listed: out of time, none is legal, or none is accepted."""
     if tally.looked < space.count() or tally.left < inf:
-        return [out_of_time(space, tally.legal)]
+        return [time_limit_error(space, tally.legal)]
     if not tally.legal:
         return empty(space, +Counter(tally.refused))
     limits = Counter(tally.limits) + Counter(tally.broken)
     limits.update({f"{OUTCOME} `{rule}` accepts": n for rule, n in verdicts.items()})
     large = tally.large + tally.unfit
-    return [nothing_found(space, tally.legal, large, limits, tally.least_bytes)]
+    return [no_valid_layout(space, tally.legal, large, limits, tally.least_bytes)]
 
 
 def _gap(cost: float, left: float) -> float:

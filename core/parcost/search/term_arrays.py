@@ -118,7 +118,7 @@ def _of_one(
             kind = _kind(term, windows), _shapes(term)
             kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
             seen[kind] += 1
-    where = _Where(read, by_part, shape, distinct, rank)
+    where = _AnswerIndex(read, by_part, shape, distinct, rank)
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
         if len(distinct) == 1:
@@ -128,7 +128,7 @@ def _of_one(
         yield plugin, replace_values(first, _numbers(terms, len(distinct), where))
 
 
-class _Where:
+class _AnswerIndex:
     """The index of the answer that holds, as an array with a dimension for each choice."""
 
     def __init__(
@@ -159,7 +159,7 @@ class _Where:
         return self._apart[numbers]
 
 
-def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, Any]:
+def _numbers(terms: Mapping[int, Any], count: int, where: _AnswerIndex) -> dict[str, Any]:
     """Return the numbers of *terms*, one term for each answer, as arrays over the choices."""
     first = next(iter(terms.values()))
     numbers: dict[str, Any] = {}
@@ -176,7 +176,7 @@ def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, A
     return numbers
 
 
-def _spread(values: Mapping[int, Any], count: int, where: _Where, name: str) -> Any:
+def _spread(values: Mapping[int, Any], count: int, where: _AnswerIndex, name: str) -> Any:
     if name in _RATES or len(values) == count:
         first, *others = values.values()
         if all(other is first for other in others):
@@ -424,5 +424,5 @@ def _kind(term: Any, windows: Windows) -> Any:
 @cache
 def _words_of(type_: Any) -> Callable[[Any], tuple[Any, ...]]:
     """Return a function that reads the non-numeric attributes that distinguish terms."""
-    unsaid = {*_NUMBERS, *_NAMES, declarations(type_).series, "host"}
-    return attrgetter("__class__", *(name for name in _fields(type_) if name not in unsaid))
+    excluded = {*_NUMBERS, *_NAMES, declarations(type_).series, "host"}
+    return attrgetter("__class__", *(name for name in _fields(type_) if name not in excluded))

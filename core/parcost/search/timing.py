@@ -49,10 +49,10 @@ class ScheduleTimes:
     ) -> None:
         """Compute the times of all stages.
 
-        *unsaid* names the methods of the schedule that return NaN for *legal* layouts.
+        *undefined* names a method of the schedule that returns NaN for a *legal* layout.
         """
         self.pipeline, self.schedule, self.legal = pipeline, schedule, legal
-        self.unsaid = ""
+        self.undefined = ""
         self.plan = SketchPlan.for_layouts(schedule, pipeline, legal)
         self._structure, self.alike = loads, loads.kinds
         by_stage, self.times = loads.by_stage(self.plan)
@@ -175,7 +175,7 @@ class ScheduleTimes:
         if not unknown.any():
             return True
         if np.any(unknown & self._ends() & where & self.legal):
-            self.unsaid = f"`{method}`"
+            self.undefined = f"`{method}`"
         known: Mask = ~unknown
         return known
 

@@ -376,15 +376,15 @@ class Variants:
                     self._chosen.setdefault(id(block), {})[choice.attribute] = k
         for blocks in self.base.blocks.values():
             for block in blocks:
-                self._look_into(block)
+                self._inner_choices(block)
 
-    def _look_into(self, block: Any) -> tuple[int, ...]:
+    def _inner_choices(self, block: Any) -> tuple[int, ...]:
         if id(block) not in self._inside:
             own = list(self._chosen.get(id(block), {}).values())
             for name in holding_attributes(block.__class__):
                 held = vars(block).get(name)
                 for inner in held if isinstance(held, tuple) else [held] if held else []:
-                    own += self._look_into(inner)
+                    own += self._inner_choices(inner)
             self._inside[id(block)] = tuple(sorted(set(own)))
         return self._inside[id(block)]
 

@@ -169,7 +169,7 @@ class Processes(ProcessPoolExecutor):
     def __init__(self, jobs: int) -> None:
         # Spawned and not forked: the same everywhere, and no lock is copied while it is held.
         with _safe_path():  # locks start a process that tracks them
-            super().__init__(jobs, get_context("spawn"), _begin)
+            super().__init__(jobs, get_context("spawn"), _initialize_worker)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Submit a call to a process, starting one if needed."""
@@ -224,7 +224,7 @@ def start_process(
 
 
 def _run(work: Callable[[], object]) -> None:
-    _begin()
+    _initialize_worker()
     work()
 
 
@@ -258,7 +258,7 @@ def engine_named(address: str) -> Engine:
     return Engine(start, name=called)
 
 
-def _begin() -> None:
+def _initialize_worker() -> None:
     """Initialize a worker process."""
     print_failures()
     protect_process()

@@ -71,7 +71,7 @@ class Format:
 
     def write(self, entries: Iterable[Entry], target: OutputFile, view: View) -> None:
         """Write *entries* with the exporter; *view* selects the content of pages."""
-        fed = _Fed(entries)
+        fed = _EntryStream(entries)
         found: Iterable[Entry] = fed
         if self.reads == "page":
             found = on_one_page(fed, view, target.paper().width)
@@ -83,7 +83,7 @@ class Format:
             raise
 
 
-class _Fed:
+class _EntryStream:
     """Passes entries to an exporter, and records errors in making them apart from its own."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -271,7 +271,7 @@ class Watch:
             else:
                 self._untold[code] += 1
 
-    def tell_missing(self) -> None:
+    def print_missing(self) -> None:
         """Print an error for each chosen name that no report has."""
         for message in (self._missing or {}).values():
             write_message(f"error: {message}")

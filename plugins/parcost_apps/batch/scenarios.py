@@ -40,7 +40,7 @@ def evaluate(
     ):
         if isinstance(scenario, Rejection):
             yield scenario
-        elif not passed_over(scenario, spec):
+        elif not is_skipped(scenario, spec):
             yield attempt(scenario.path, scenario.evaluate)
 
 
@@ -109,7 +109,7 @@ def _studies_called(study: str | None, loaded: Sequence[Scenario], path: str) ->
     return found
 
 
-def passed_over(scenario: Scenario, spec: Spec) -> bool:
+def is_skipped(scenario: Scenario, spec: Spec) -> bool:
     """Return whether the file of *scenario* holds only definitions and was found in a directory."""
     return spec.in_directory and only_defines(scenario)
 

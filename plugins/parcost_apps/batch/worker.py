@@ -71,9 +71,9 @@ class Worker:
         from parcost.plugins.discovery import load
 
         selection = self.environment.selection
-        self._begin(load(without=selection.without, files=selection.files))
+        self._initialize_worker(load(without=selection.without, files=selection.files))
 
-    def _begin(self, plugins: Plugins) -> None:
+    def _initialize_worker(self, plugins: Plugins) -> None:
         from parcost.engine.session import Session
 
         self.session = Session(plugins)
@@ -89,7 +89,7 @@ class Worker:
     ) -> CachedResult:
         """Evaluate every study of a file; *progress* receives the number of points done."""
         from parcost_apps.batch.entries import entry_of
-        from parcost_apps.batch.scenarios import of_spec, passed_over
+        from parcost_apps.batch.scenarios import is_skipped, of_spec
 
         self._release()
         bound = [*of_spec(spec, self.session, overrides=question.overrides, study=question.study)]
@@ -101,12 +101,12 @@ class Worker:
                 entries.append(entry_of(scenario, question.part, view))
                 continue
             first = first or scenario
-            if not passed_over(scenario, spec):
+            if not is_skipped(scenario, spec):
                 steps = _steps(progress, spec.path, number, len(bound))
                 report = attempt(scenario.path, partial(scenario.evaluate, steps))
                 entries.append(entry_of(report, question.part, view))
                 if not isinstance(report, Rejection):
-                    _let_go(scenario, report)
+                    _break_cycles(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
             return CachedResult(entries)
         return self._answer_to_keep(spec, question, first, entries)
@@ -114,7 +114,7 @@ class Worker:
     def _release(self) -> None:
         """Start a new session if the loader holds too many imported files."""
         if len(self.session.loader) > _MOST_FILES:
-            self._begin(self.session.plugins)
+            self._initialize_worker(self.session.plugins)
 
     def _answer_to_keep(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
@@ -146,7 +146,7 @@ def _steps(
     return step
 
 
-def _let_go(scenario: Scenario, report: Report) -> None:
+def _break_cycles(scenario: Scenario, report: Report) -> None:
     """Break the reference cycles of a scenario and its report, so that they are freed at once.
 
     The garbage collector would take longer than parsing.

@@ -16,9 +16,9 @@ from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session
 from parcost.records import record
 from parcost.report.report import Report
-from parcost_apps.batch.scenarios import passed_over, scenarios
+from parcost_apps.batch.scenarios import is_skipped, scenarios
 from parcost_apps.diff.changes import StudyChange, compare
-from parcost_formats.imports.questions import left_to_options
+from parcost_formats.imports.questions import unset_attributes
 from parcost_formats.rendering.rejection import Rejection, attempt
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name
@@ -110,7 +110,7 @@ def _scenarios(
         for spec, scenario in found:
             if isinstance(scenario, Rejection):
                 rejections.append((side.title, scenario))
-            elif not passed_over(scenario, spec):
+            elif not is_skipped(scenario, spec):
                 own = scenario.module.path if side.folder else None  # its path has a title there
                 yield (_below(str(own or scenario.path), place), scenario.name), scenario
 
@@ -122,7 +122,7 @@ def _completion(
     if not side.completing:
         return {}
     loaded = [one for _, one in load(overrides=side.completing) if isinstance(one, Scenario)]
-    names = [left_to_options(one.module, side.completing, session.plugins) for one in loaded]
+    names = [unset_attributes(one.module, side.completing, session.plugins) for one in loaded]
     return {
         name: value for name, value in side.completing.items() if any(name in one for one in names)
     }

@@ -156,7 +156,7 @@ def command(
         cache.prune()
     if many:
         write_message(watch.summary())
-    watch.tell_missing()
+    watch.print_missing()
     return watch.exit_code
 
 
@@ -173,7 +173,7 @@ def _watched_file(out: str | None, watch: Watch) -> Iterator[tuple[OutputFile, I
         watch.print_interruption()
         raise
     except (click.ClickException, SpecError):
-        watch.tell_missing()  # it may be why there is nothing to write
+        watch.print_missing()  # it may be why there is nothing to write
         raise
 
 

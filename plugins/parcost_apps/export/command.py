@@ -73,13 +73,13 @@ def _export(
     """Yield the settings of every study, or its rejection."""
     from functools import partial
 
-    from parcost_apps.batch.scenarios import passed_over
+    from parcost_apps.batch.scenarios import is_skipped
     from parcost_formats.rendering.rejection import Rejection, attempt
 
     for spec, scenario in given.scenarios(paths, session):
         if isinstance(scenario, Rejection):
             yield scenario
-        elif not passed_over(scenario, spec):
+        elif not is_skipped(scenario, spec):
             yield attempt(scenario.path, partial(_settings, scenario, writer, session))
 
 

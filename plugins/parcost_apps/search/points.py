@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parcost.language.errors import MissingExtraError, ParcostError
-from parcost.search.replays import outcome_of, room_of, usable_of
+from parcost.search.replays import memory_limit_of, outcome_of, usable_memory_of
 from parcost.search.result import plain_value
 from parcost.search.space import derived_value
 from parcost.system.temporary import temporary_folder
@@ -131,7 +131,7 @@ def _figures(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> dict[s
         column = np.full(len(exact), None)
         column[exact] = figures.get(name, np.empty(0))
         found[name] = column.tolist()
-    rooms = np.broadcast_to(room_of(scored, where), exact.shape)
+    rooms = np.broadcast_to(memory_limit_of(scored, where), exact.shape)
     feasible = np.full(len(exact), None)  # what fits by a bound may yet not fit
     feasible[bytes_ > rooms] = False
     feasible[exact] = (figures[_MEMORY[0]] <= rooms[exact]) if exact.any() else ()
@@ -149,7 +149,7 @@ def _exact_figures(
     lines = [line for line in outcome.ledger if line.resource in links]
     sent = sum((line.exposed for line in lines), 0.0)
     idle = sum((line.exposed for line in outcome.ledger if line.kind == "bubble"), 0.0)
-    headroom = usable_of(scored, where) - outcome.memory_bytes
+    headroom = usable_memory_of(scored, where) - outcome.memory_bytes
     values = (outcome.step_seconds, sent, idle, outcome.memory_bytes, headroom)
     count = (len(where[0]),)
     names = (_STEP, *_SPLIT, *_MEMORY)

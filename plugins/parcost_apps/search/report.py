@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
-from parcost.engine.shapes import rooms_of
+from parcost.engine.shapes import memory_limits_of
 from parcost.language import numbers
 from parcost.records import frozen
 from parcost.report.faults import fault_lines
@@ -103,7 +103,7 @@ def search_page(
     if near:
         yield Heading("Single changes to the best layout")
         yield _neighbour_table(space, near)
-    yield from _left_out(found)
+    yield from _excluded_layouts(found)
     for axis in space.unsearched:
         if axis.others:
             yield Line(_other_values(axis), "faint")
@@ -329,7 +329,7 @@ def objective_values(entry: RankedLayout) -> dict[str, tuple[Objective, float]]:
 def usable_bytes(entry: RankedLayout) -> float:
     """Return the usable memory of a device in bytes."""
     study = entry.result.study
-    return min(map(float, rooms_of(study, study.faults, "usable_memory")), default=inf)
+    return min(map(float, memory_limits_of(study, study.faults, "usable_memory")), default=inf)
 
 
 def headroom(entry: RankedLayout) -> float:
@@ -395,7 +395,7 @@ def _why(found: SearchResult, best: Sequence[RankedLayout]) -> Table:
     return Table((Column("", "right"), Column("step", "right"), Column("by", flexible=True)), rows)
 
 
-def _left_out(found: SearchResult) -> Iterator[Item]:
+def _excluded_layouts(found: SearchResult) -> Iterator[Item]:
     refused = [(rule, n) for rule, n in Counter(found.refused).most_common() if n]
     bounded = [("does-not-fit", found.large), *found.limits.items()]
     rows = [Row((rule, f"{n:,}")) for rule, n in refused]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from parcost.engine.shapes import rooms_of
+from parcost.engine.shapes import memory_limits_of
 from parcost.language.diagnostics import Severity
 from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity
@@ -67,7 +67,7 @@ def _neighbour(found: SearchResult, values: Mapping[str, Any], path: str) -> Nei
     step, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
     says, same = f"{step / best.seconds - 1.0:+.2%}", False
     if evaluation.large:
-        rooms = rooms_of(result.study, result.study.faults)
+        rooms = memory_limits_of(result.study, result.study.faults)
         if all(bytes_ <= room for room in rooms):  # a verdict, and not for want of memory
             says += f", but {errors[0] if errors else 'refused'}"
         else:

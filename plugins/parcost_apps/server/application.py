@@ -48,8 +48,8 @@ from parcost_apps.server.evaluation_process import (
     OutOfTimeError,
     PageTask,
 )
+from parcost_apps.server.evaluation_queue import BusyError, EvaluationQueue, SupersededError
 from parcost_apps.server.live_study import Subject
-from parcost_apps.server.turns import BusyError, SupersededError, Turns
 from parcost_formats.rendering.rejection import internal_error
 
 _BESIDE_SECONDS = 600.0  # for what comes before and after a search
@@ -60,7 +60,7 @@ _BEAT_SECONDS = 10.0  # between two events at least, so that a lost reader is no
 class LivePage:
     """The page, and the two processes that evaluate and search for it."""
 
-    turns: Turns
+    queue: EvaluationQueue
     searches: EvaluationProcess
     _searcher: str | None = None  # the page whose search runs
     _page: Mapping[str, str] | None = None
@@ -68,17 +68,17 @@ class LivePage:
     @classmethod
     def from_subject(cls, subject: Subject, seconds: float) -> LivePage:
         """Return the page of *subject*; each evaluation may take so many *seconds*."""
-        return cls(Turns(EvaluationProcess(subject), seconds), EvaluationProcess(subject))
+        return cls(EvaluationQueue(EvaluationProcess(subject), seconds), EvaluationProcess(subject))
 
     def end(self) -> None:
         """End both processes."""
-        self.turns.process.end()
+        self.queue.process.end()
         self.searches.end()
 
     async def show(self, _: Request) -> Response:
         """Return the page."""
         if self._page is None:
-            found = json.loads(await self.turns.ask(uuid4().hex, PageTask("page")))
+            found = json.loads(await self.queue.ask(uuid4().hex, PageTask("page")))
             if "text" not in found:
                 return _answer(json.dumps(found), 500)
             self._page = found
@@ -89,13 +89,13 @@ class LivePage:
         """Return the report and the form with the change of a page."""
         body = await read_body(request, CHANGE_KEYS)
         task = PageTask("evaluate", (change_of(body),))
-        return _answer(await self.turns.ask(page_of(body), task))
+        return _answer(await self.queue.ask(page_of(body), task))
 
     async def spec(self, request: Request) -> Response:
         """Return the resolved spec with the change of a page."""
         body = await read_body(request, CHANGE_KEYS)
         task = PageTask("spec", (change_of(body),))
-        return _answer(await self.turns.ask(f"{page_of(body)} spec", task))
+        return _answer(await self.queue.ask(f"{page_of(body)} spec", task))
 
     async def search(self, request: Request) -> Response:
         """Return the events of a search."""
@@ -226,7 +226,7 @@ def application(page: LivePage, address: Address) -> Callable[..., Awaitable[Non
         BodyError: _body_answer,
         SupersededError: _newer_change_answer,
         BusyError: _busy_answer,
-        OutOfTimeError: partial(_overtime_answer, seconds=page.turns.seconds),
+        OutOfTimeError: partial(_overtime_answer, seconds=page.queue.seconds),
         EndedError: _process_end_answer,
         HTTPException: _http_answer,
         Exception: _fault_answer,

@@ -47,7 +47,7 @@ def step_trace(
     """Return the trace of a step at a single point.
 
     Raises:
-        ValueError: The outcome is of many candidates.
+        ValueError: The outcome has several candidates.
     """
     run = outcome.run
     assert isinstance(run, PipelineRun)
@@ -74,7 +74,7 @@ def replay_trace(
     """Return the trace of a pipeline without a step.
 
     Raises:
-        ValueError: The run is of many candidates.
+        ValueError: The run has several candidates.
         SpecError: The schedule does not exist there.
     """
     devices, order = replay_activities(run)

@@ -119,7 +119,7 @@ def _is_within(diagnostic: Diagnostic, source: Source) -> bool:
     return all(label.span.source.name == source.name for label in diagnostic.labels)
 
 
-def left_to_options(module: Module, names: Iterable[str], plugins: Plugins) -> set[str]:
+def unset_attributes(module: Module, names: Iterable[str], plugins: Plugins) -> set[str]:
     """Return the attributes of *names* that a file of another tool does not state itself."""
     source = module.source
     if not isinstance(source, ToolSource):

@@ -30,7 +30,7 @@ from parcost_formats.imports.neighbors import Neighbors
 from parcost_formats.imports.spec_text import parse_job
 from parcost_formats.imports.subjects import (
     is_answered,
-    lay_over,
+    merge_into_added,
     stated_values,
     without_assumed,
 )
@@ -148,7 +148,7 @@ def _read_file(
         raise SpecError(problems)
     translation = without_assumed(translation, importer.subjects, given)
     labels = {kind: label for kind, (_, _, label) in given.items()}
-    translation = lay_over(translation, importer.needs, labels)
+    translation = merge_into_added(translation, importer.needs, labels)
     known = {*given, *reading.settings}
     open_ones = [one for one in translation.questions if not is_answered(one, known)]
     translation = evolve(translation, questions=open_ones)

@@ -182,7 +182,7 @@ def without_assumed(
     )
 
 
-def lay_over(
+def merge_into_added(
     translation: Translation, needs: Collection[str], labels: Mapping[str, str]
 ) -> Translation:
     """Return a translation whose incomplete blocks are merged into the blocks that the user adds.

@@ -23,7 +23,7 @@ from parcost.report.verdict import verdict as verdict_word
 from parcost_formats.rendering.assumptions import assumed_section
 from parcost_formats.rendering.cells import cells, plugin_note, share
 from parcost_formats.rendering.columns import ColumnScale
-from parcost_formats.rendering.judgments import is_told, judgment_failure, step_failure
+from parcost_formats.rendering.judgments import is_in_verdict, judgment_failure, step_failure
 from parcost_formats.rendering.view import Order, View
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def verdict(result: Result) -> Iterator[Item]:
                 yield Line(f"help: {problem.help}", indent=2)
     yield from (Line(text, "bad") for text in fault_lines(result))
     for warning in result.diagnostics:
-        if warning.severity is not Severity.ERROR and not is_told(result, warning):
+        if warning.severity is not Severity.ERROR and not is_in_verdict(result, warning):
             yield Line(f"warning: {warning.message}", "warning")
     yield from suppression_lines(result.suppressions)
 

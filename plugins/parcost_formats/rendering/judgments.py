@@ -33,8 +33,8 @@ def verdicts(result: Result) -> list[Diagnostic]:
     return [diagnostic for diagnostic in errors if id(diagnostic) not in claims]
 
 
-def is_told(result: Result, diagnostic: Diagnostic) -> bool:
-    """Return whether the line of the verdict already has the message of a warning."""
+def is_in_verdict(result: Result, diagnostic: Diagnostic) -> bool:
+    """Return whether the verdict already has the message of *diagnostic*."""
     named = deciding_check(result)
     same = named is not None and named.id == diagnostic.id
     return same and diagnostic.severity is not Severity.ERROR

@@ -32,7 +32,7 @@ from parcost_formats.rendering.full_report import (
     runs,
     section_page,
 )
-from parcost_formats.rendering.judgments import is_told, step_failure
+from parcost_formats.rendering.judgments import is_in_verdict, step_failure
 from parcost_formats.rendering.text import lines
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item
         if result.outcome is not None and problems(result):
             yield Line(f"Figures below ignore {ignored_rules(result)}.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
-    yield from warning_lines([d for d in result.diagnostics if not is_told(result, d)], shown)
+    yield from warning_lines([d for d in result.diagnostics if not is_in_verdict(result, d)], shown)
     yield from assumed_line(result, hints=hints)
     yield from suppression_count(result.suppressions)
 

@@ -11,7 +11,7 @@ from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
 from parcost_formats.tools.finetuning.trainer import read_devices, unknown_count
 from parcost_formats.tools.job_importer import JobImporter
-from parcost_formats.tools.launched import is_launch_script, read_launched
+from parcost_formats.tools.launch_scripts import is_launch_script, read_launch_script
 from parcost_formats.tools.tables import table
 
 TOOL = "nanotron"
@@ -37,7 +37,7 @@ class Nanotron(JobImporter):
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration; the user may name its model class with `--as`."""
         if is_launch_script(TOOL, file.name, file.text):
-            job = read_launched(TOOL, file)
+            job = read_launch_script(TOOL, file)
             entries = dict(job.entries)
             found = SettingCollector(entries, table(TOOL), job.assumed)
             if "parallelism.dp" not in entries or unknown_count(job) is None:

@@ -17,13 +17,13 @@ from parcost_formats.tools.hub import vocabulary_of
 from parcost_formats.tools.interpolation import MANDATORY, resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import lacking_sentence
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.nemo_command import is_command, read_command
 from parcost_formats.tools.nemo_precision import read_precision
 from parcost_formats.tools.nemo_recipe import read_nemo_recipe
 from parcost_formats.tools.nemo_writer import NeMoWriter
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.unsupported import unsupported_message
 
 TOOL = "nemo"
 _MODELS = ("model.config.", "model.", "config.")
@@ -326,7 +326,7 @@ class _NeMoReader:
         named = [key for key in _CLASS_KEYS if key in found]
         other = next((key for key in named if kinds[key].startswith(_ENCODERS)), "")
         if other:
-            found.problem(other, f"`{kinds[other]}`: {lacking_sentence('encoder')}")
+            found.problem(other, f"`{kinds[other]}`: {unsupported_message('encoder')}")
         elif named:
             reason = f"`{kinds[named[0]]}` is not in parcost's table"
             found.ask("model", reason, ["--use config.json", _ANSWERS["model"]], named[0])

@@ -129,7 +129,7 @@ def read_log(label: str, name: str, text: str) -> Translation:
         values.append(ImportedValue(name="job", value=f'"{write_settings(job)}"', **place))
     return Translation(
         blocks=[ImportedBlock(kind="anchor", label=label, settings=values)],
-        unknown=[*_left_out(steps)],
+        unknown=[*_excluded_steps(steps)],
         ignored=[*_warm_up(steps)],
     )
 
@@ -282,10 +282,10 @@ def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
             yield evolve(one, reason=_WARM_UP) if id(one) in dropped else one
 
 
-def _left_out(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
+def _excluded_steps(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
     """Yield the excluded lines, except warm-up steps."""
     excluded = [one for one in steps if one.reason and one.reason != _WARM_UP]
-    most = table()["limits"]["most_told"]
+    most = table()["limits"]["most_listed"]
     for one in excluded[:most]:
         line = one.line
         yield ImportedKey(

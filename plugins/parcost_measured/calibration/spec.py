@@ -86,7 +86,9 @@ def blocks(name: str, entries: Sequence[SpecEntry]) -> str:
         inner = [
             line
             for kernel, heads in kernels.items()
-            for line in block_lines(f"attention_kernel {kernel}", inner=_each("head_rate", heads))
+            for line in block_lines(
+                f"attention_kernel {kernel}", inner=_block_texts("head_rate", heads)
+            )
         ]
         texts.append(_block("attention_table", name, table, inner=inner))
     for device, found in devices.items():
@@ -101,12 +103,12 @@ def blocks(name: str, entries: Sequence[SpecEntry]) -> str:
         texts.append(_block("framework", name, label, map(_attribute, found)))
     for label, inside in fabrics.items():
         imports[f"fabrics.{label}"] = None
-        texts.append(_block("fabric", name, label, inner=_each("level", inside)))
+        texts.append(_block("fabric", name, label, inner=_block_texts("level", inside)))
     uses = "".join(f"use catalog.{one}\n" for one in sorted(imports))
     return "\n".join([uses, *texts]) if uses else ""
 
 
-def _each(kind: str, values: Mapping[str, Iterable[SpecEntry]]) -> list[str]:
+def _block_texts(kind: str, values: Mapping[str, Iterable[SpecEntry]]) -> list[str]:
     """Return the lines of a block of that *kind* for each label."""
     return [
         line

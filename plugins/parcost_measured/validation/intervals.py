@@ -164,7 +164,7 @@ def _samples(ratios: Sequence[Ratio], levels: Levels) -> list[_Sample]:
 
 
 def _sample(kind: Kind, members: Sequence[Ratio], around: _Sample | None) -> _Sample:
-    """Return the runs of a kind with weights; few runs borrow from the broader kind *around* it."""
+    """Return the runs of a kind with weights; small samples shrink to the broader kind *around*."""
     models = len({one.model for one in members})
     own = 1.0 if around is None else models / (models + BORROWED)
     weighed = [(log(one.value), own / len(members)) for one in members]

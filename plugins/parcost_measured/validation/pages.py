@@ -76,7 +76,7 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
     yield from _memory(summary)
     yield from _intervals(summary)
     yield from _worst_rows(summary, worst)
-    yield from _left_out(summary)
+    yield from _excluded_rows(summary)
 
 
 def _overall(summary: Summary) -> Table:
@@ -280,7 +280,7 @@ def _worst_row(one: ScoredRow) -> Row:
     return Row([one.row.id, f"{measured:.4g} s", f"{predicted:.4g} s", _signed_text(one.error)])
 
 
-def _left_out(summary: Summary) -> Iterator[Item]:
+def _excluded_rows(summary: Summary) -> Iterator[Item]:
     yield Heading("Left out")
     if not (summary.unmodelled or summary.flaws or summary.unknown):
         yield Line("No row was left out, and no field was unknown.")

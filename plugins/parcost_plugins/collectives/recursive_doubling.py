@@ -64,7 +64,7 @@ class RecursiveDoubling(PowersOfTwo):
 
 
 def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:
-    """Return the rounds of each level; *even* is 1 if this form applies, else 0."""
+    """Return the rounds of each level; *even* is 1 where this form applies, else 0."""
     found = []
     for g, link in zip(group.shape, partner_links(group), strict=True):
         rounds = floor_log2(g) * even

@@ -49,7 +49,7 @@ from parcost_plugins.vocabulary import (
     on_last,
 )
 from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.attention_reach import writes_scores
+from parcost_plugins.vocabulary.attention_mask import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts

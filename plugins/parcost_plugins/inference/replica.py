@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary import (
     Serving,
     Training,
 )
-from parcost_plugins.vocabulary.attention_reach import attended_tokens
+from parcost_plugins.vocabulary.attention_mask import attended_tokens
 from parcost_plugins.vocabulary.clocks import clock, explain_held_share, held_share
 from parcost_plugins.vocabulary.partition import (
     Counts,
@@ -54,7 +54,7 @@ class Replica:
 
     @property
     def devices(self) -> Real:
-        """All devices."""
+        """The number of devices of a replica: ranks of a stage x pipeline stages."""
         return self.ranks * self.serving.pp
 
     @property

@@ -23,7 +23,7 @@ from parcost_plugins.vocabulary import (
     Training,
     layers,
 )
-from parcost_plugins.vocabulary.attention_reach import writes_scores
+from parcost_plugins.vocabulary.attention_mask import writes_scores
 from parcost_plugins.vocabulary.kernel_times import kernel_work
 
 

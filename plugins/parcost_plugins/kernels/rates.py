@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary import (
     Streaming,
     Training,
 )
-from parcost_plugins.vocabulary.attention_reach import attended_tokens
+from parcost_plugins.vocabulary.attention_mask import attended_tokens
 from parcost_plugins.vocabulary.clocks import clock, explain_held_share, held_share
 from parcost_plugins.vocabulary.context import blocks_of_keys
 from parcost_plugins.vocabulary.operators import CORE_PRODUCTS

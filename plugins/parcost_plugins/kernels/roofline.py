@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl
-from parcost_plugins.kernels import shares
+from parcost_plugins.kernels import attention
 from parcost_plugins.kernels.rates import (
     KernelMachine,
     explain_matmul,
@@ -34,9 +34,9 @@ class RooflineKernels(KernelModel):
         if isinstance(operator, Gemm):
             return _gemm(operator, study)
         if isinstance(operator, FusedAttention):
-            return shares.core(operator, study)
+            return attention.core(operator, study)
         if isinstance(operator, Stream):
-            return shares.stream(operator, study)
+            return attention.stream(operator, study)
         return None
 
 
@@ -65,7 +65,7 @@ def _gemm(gemm: Gemm, study: Study) -> Formula:
         eta=efficiency,
         B=(bandwidth, "B/s"),
         eta_m=share,
-        source=shares.ROOFLINE,
+        source=attention.ROOFLINE,
         origins=partial(_origins, gemm, bytes_, machine),
     )
 

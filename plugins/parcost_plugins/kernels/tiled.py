@@ -26,7 +26,7 @@ from parcost import (
     pure_function,
 )
 from parcost.numeric import any_of, minimum, where
-from parcost_plugins.kernels import shares
+from parcost_plugins.kernels import attention
 from parcost_plugins.kernels.rates import (
     KernelMachine,
     explain_matmul,
@@ -69,9 +69,9 @@ class TiledKernels(KernelModel):
             machine = KernelMachine.from_study(study)
             return study.query(_product, *machine, *size, *what, kernels, vectors)
         if isinstance(operator, FusedAttention):
-            return shares.core(operator, study)
+            return attention.core(operator, study)
         if isinstance(operator, Stream):
-            return shares.stream(operator, study)
+            return attention.stream(operator, study)
         return None
 
 

@@ -30,7 +30,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
+from parcost_plugins.vocabulary.attention_mask import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
@@ -357,8 +357,8 @@ class Rank:
         """Return memory that every micro-batch holds from its forward to its backward pass.
 
         Separate weight gradients need the inputs of products and the gradients of their outputs.
-        The gradients replace the outputs. Only the share *freed* of a tensor is freed before.
-        Tensors of the ends are never offloaded: frameworks offload those of layers.
+        The gradients replace the outputs. The share *freed* of a tensor is freed before backward.
+        Tensors of embedding and head are never offloaded: frameworks offload those of layers.
         """
         return Memory(
             name=name,

@@ -52,8 +52,8 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     if not any(study.all(schema) for schema in (Data, *_ASKED)):
         return
     from parcost_plugins.operations import rules
-    from parcost_plugins.operations.account import account
     from parcost_plugins.operations.goodput import goodput, losses
+    from parcost_plugins.operations.resources import resource_figures
     from parcost_plugins.operations.speed import published_speed
 
     broken = yield from rules.input_checks(study)
@@ -64,7 +64,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
         yield from mark_details(losses(study), "mtbf", "interval", "blocking")
         speed = published_speed(study)
         if speed is not None:
-            headline, further = account(study, speed)
+            headline, further = resource_figures(study, speed)
             yield from headline
             yield from (evolve(figure, detail=True) for figure in further)
 
@@ -73,10 +73,10 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return the days, cost and energy of a run with these steps."""
     if any(study.all(schema) for schema in _ASKED):
-        from parcost_plugins.operations.account import account
+        from parcost_plugins.operations.resources import resource_figures
         from parcost_plugins.operations.speed import step_speed
 
-        headline, _ = account(study, step_speed(study, outcome))
+        headline, _ = resource_figures(study, step_speed(study, outcome))
         yield from headline
 
 
@@ -84,19 +84,19 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return the parts of goodput, cost and energy."""
     if any(study.all(schema) for schema in _ASKED):
-        from parcost_plugins.operations.account import account
         from parcost_plugins.operations.goodput import losses
+        from parcost_plugins.operations.resources import resource_figures
         from parcost_plugins.operations.speed import step_speed
 
         yield from losses(study)
-        _, further = account(study, step_speed(study, outcome))
+        _, further = resource_figures(study, step_speed(study, outcome))
         yield from further
 
 
 @hookimpl
 def missing_figures(study: Study) -> Iterator[MissingFigure]:
     """Return days, cost and energy as missing if a required block is missing."""
-    from parcost_plugins.operations.account import needs
+    from parcost_plugins.operations.resources import needs
 
     yield from needs(study)
 

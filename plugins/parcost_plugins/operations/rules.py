@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterator
 
 from parcost import Check, Real, Study
 from parcost.numeric import all_of
-from parcost_plugins.operations.account import draw
 from parcost_plugins.operations.checkpoint import checkpoint_cost
 from parcost_plugins.operations.goodput import failing_devices, job_mtbf, rhythm
+from parcost_plugins.operations.resources import draw
 from parcost_plugins.operations.rulebook import RULES
 from parcost_plugins.vocabulary import (
     Adapters,

@@ -52,7 +52,7 @@ def zeroing(study: Study) -> Iterator[Once]:
 
 
 def bucket_copies(study: Study) -> Iterator[Once]:
-    """Estimate the copies of gradients into the buckets of DDP, and of the reduced ones back."""
+    """Estimate the copies of gradients into DDP buckets, and of the reduced gradients back."""
     if copies_buckets(study):
         layout, precision = study[Layout], study[Training].precision
         several = where(layout.dp * layout.cp > 1, 1.0, 0.0)
@@ -64,7 +64,7 @@ def bucket_copies(study: Study) -> Iterator[Once]:
 def scaling(study: Study) -> Iterator[Once]:
     """Estimate the kernels that scale gradients ahead of their sum over the ranks.
 
-    A factor of 1 is skipped: that of one rank, or of experts that every rank holds.
+    A factor of 1 needs no kernel: one rank, or experts that every rank holds.
     """
     if zero_stage(study) >= 2 or copies_buckets(study):
         return

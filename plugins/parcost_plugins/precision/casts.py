@@ -46,7 +46,7 @@ def operands(study: Study) -> Iterator[Work]:
     """
     precision, choice = study[Training].precision, study[KernelChoice]
     traffic = precision.cast_traffic(study[Cluster].device)
-    if _nothing(traffic) or not choice.memory_bound:
+    if _is_zero(traffic) or not choice.memory_bound:
         return
     for operator in _narrow_operators(study):
         if isinstance(operator, Gemm):
@@ -95,7 +95,7 @@ def _narrow_operators(study: Study) -> Iterator[Gemm | FusedAttention]:
 def weights(study: Study) -> Iterator[Work | Once]:
     """Yield the casts of weights: of updated ones, or of those that a pass reads."""
     precision = study[Training].precision
-    if _nothing(precision.weight_cast) or not study[KernelChoice].memory_bound:
+    if _is_zero(precision.weight_cast) or not study[KernelChoice].memory_bound:
         return
     cast = _read_weights if precision.weight_casts == "pass" else _updated_weights
     yield from cast(study)
@@ -174,7 +174,7 @@ def maximum_agreement(study: Study) -> Iterator[Once]:
 def copies(study: Study) -> Iterator[Memory]:
     """Yield low-precision copies of weights; ZeRO 3 holds none, as layers come and go."""
     each = study[Training].precision.copies(study[Cluster].device)
-    if _nothing(each) or shards_weights(study):
+    if _is_zero(each) or shards_weights(study):
         return
     for stages, elements, _, on in _linear(study):
         yield Memory(
@@ -235,6 +235,6 @@ def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Re
     return elements, matrices
 
 
-def _nothing(bytes_: Any) -> bool:
+def _is_zero(bytes_: Any) -> bool:
     """Return whether the size is zero; never true for a sweep."""
     return isinstance(bytes_, float) and bytes_ == 0.0

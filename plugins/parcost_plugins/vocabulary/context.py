@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from parcost import BYTES, Real, block, integer, quantity, switch, word
 from parcost.numeric import all_of, any_of, minimum, where
-from parcost_plugins.vocabulary.attention_reach import blocks_met
+from parcost_plugins.vocabulary.attention_mask import blocks_met
 from parcost_plugins.vocabulary.framework import CONTEXTS
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training

@@ -112,13 +112,13 @@ def layers(study: Study) -> Counts:
     (3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2)
     """
     choice, model = study[ScheduleChoice], study[Training].model
-    dealt = choice.stages or _deal_evenly(study)
+    dealt = choice.stages or _default_layers(study)
     if model.prediction_layers:
         return (*dealt[:-1], dealt[-1] + model.prediction_layers)
     return dealt
 
 
-def _deal_evenly(study: Study) -> Counts:
+def _default_layers(study: Study) -> Counts:
     """Return the layers of each virtual stage where the study does not list them."""
     count, stages = study[Training].model.layers, virtual_stages(study)
     if stages == 1:

@@ -250,7 +250,10 @@ class Slot:
 
 
 def slots(study: Study, rows: tuple[Any, ...], *, empty: bool) -> Iterator[Slot]:
-    """Yield the slots of stages by their counts of *rows*; without *empty*, those with any."""
+    """Yield the slots of stages by their counts of *rows*.
+
+    Without *empty*, slots whose counts are all zero are skipped.
+    """
     for number in range(int(max_of(study.number(_most_slots, rows, empty)))):
         depth, *counts = study.number(_slot, rows, empty, number)
         if any_of(depth >= 0):

@@ -35,10 +35,10 @@ from parcost_formats.tools.finetuning.torchtune import read_torchtune
 from parcost_formats.tools.finetuning.verl import read_verl
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.keys import KeyNames
-from parcost_formats.tools.lacking import find_lacking, is_deciding
 from parcost_formats.tools.needs import IncompleteJobImporter
 from parcost_formats.tools.subjects import SUBJECTS
 from parcost_formats.tools.tables import is_listed, table
+from parcost_formats.tools.unsupported import find_unsupported, is_deciding
 
 #: The reader of each tool; None if parcost can express none of its jobs.
 _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
@@ -95,7 +95,7 @@ class TuningTool(IncompleteJobImporter):
             help = f"import the command that starts `{file.name}`, or {BY_HAND}"
             raise FileError(message, help=help)
         job = self._with_strange_keys(read_job(file, self._table))
-        lacking = list(find_lacking(job.entries, self._table, whole=not job.problems))
+        lacking = list(find_unsupported(job.entries, self._table, whole=not job.problems))
         problems = lacking or [*self._doubts(job), *job.problems]
         if problems:
             return Translation(problems=sorted(problems, key=lambda one: one.start))

@@ -13,8 +13,8 @@ from typing import Any
 
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import lacking_sentence
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.unsupported import unsupported_message
 
 BLOCK = "adapters"
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
@@ -61,11 +61,11 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
         sizes = (*own.get("bits", ()), *own.get("four_bits", ()), *own.get("eight_bits", ()))
         for key in sizes:
             if str(found.value(key, "")).lower() not in ("", "0", "false", "none"):
-                found.problem(key, lacking_sentence("quantized"))
+                found.problem(key, unsupported_message("quantized"))
         reject_quantized_model(found, model)
         for key in own.get("bases", ()):
             if _find_base(found, key, own["bases"][key]) is not None:
-                found.problem(key, lacking_sentence("quantized"), "NF4 under adapters is read")
+                found.problem(key, unsupported_message("quantized"), "NF4 under adapters is read")
         return False
     parts = [key for section in own.get("rejected", ()) for key in found.keys_below(section)]
     for key in parts:
@@ -99,17 +99,17 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
 def reject_quantized_model(found: SettingCollector, model: str) -> None:
     """Report an error if the name of a model, the value of the key *model*, is quantized."""
     if _find_base(found, model, _names()) is not None:
-        found.problem(model, lacking_sentence("quantized"))
+        found.problem(model, unsupported_message("quantized"))
 
 
 def _names() -> Mapping[str, str]:
     """Return how models are stored, by patterns of their names."""
-    names: Mapping[str, str] = table("lacking")["quantized_names"]
+    names: Mapping[str, str] = table("unsupported")["quantized_names"]
     return names
 
 
 def _is_fused(model: str) -> bool:
-    return any(fnmatchcase(model, form) for form in table("lacking")["fused_projections"])
+    return any(fnmatchcase(model, form) for form in table("unsupported")["fused_projections"])
 
 
 def _find_base(found: SettingCollector, key: str, forms: Mapping[str, str]) -> str | None:
@@ -168,7 +168,7 @@ def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Ite
     if len(names) == 1 and rules[BLOCK].get("separator") and "," in names[0]:
         names = [one.strip() for one in names[0].split(",") if one.strip()]
     own: Mapping[str, Any] = rules[BLOCK].get("modules", {})
-    modules: Mapping[str, Any] = own or table("lacking")["modules"]
+    modules: Mapping[str, Any] = own or table("unsupported")["modules"]
     known = ", ".join([*([] if own else ["all-linear"]), *modules])
     for name in names:
         if not own and name in ("all", "all-linear", "all_linear"):
@@ -201,21 +201,21 @@ def _read_base(found: SettingCollector, rules: Mapping[str, Any], model: str) ->
         size = found.whole(bits, least=0)
         four, eight = (bits if size == 4 else ""), (bits if size not in (0, 4) else "")
     if eight:
-        found.problem(eight, lacking_sentence("quantized"), _BASES)
+        found.problem(eight, unsupported_message("quantized"), _BASES)
     if not four:
         bases = dict.fromkeys(own.get("bases", ()), own.get("bases_why", ""))
         bases |= {model: "checkpoints of this name are stored so"} if model else {}
         for key, why in bases.items():
             base = _find_base(found, key, own.get("bases", {}).get(key, _names()))
             if base == "":
-                found.problem(key, lacking_sentence("quantized"), _BASES)
+                found.problem(key, unsupported_message("quantized"), _BASES)
             elif base is not None:
                 found.use(f"quantizations.{base}", key, why)
                 found.set(BLOCK, "base", base, key)
         return
     for key in own.get("methods", ()):
         if str(found.value(key, "nf4")).lower() not in ("nf4", "bnb", "bitsandbytes"):
-            found.problem(key, lacking_sentence("quantized"), "NF4 of bitsandbytes is read")
+            found.problem(key, unsupported_message("quantized"), "NF4 of bitsandbytes is read")
     key = next((one for one in own.get("double", ()) if one in found), "")
     twice = found.switch(key) if key else own["double_default"]
     name = "nf4_double" if twice else "nf4"

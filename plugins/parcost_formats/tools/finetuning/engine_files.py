@@ -13,9 +13,9 @@ from parcost_formats.tools.deepspeed import DeepSpeed
 from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_places
 from parcost_formats.tools.tables import find_shipped, is_listed, table
+from parcost_formats.tools.unsupported import PROGRAM
 from parcost_formats.tools.yaml_text import read_mapping
 
 KIND = "distributed_type"

@@ -14,7 +14,6 @@ from parcost_formats.tools.collector import read_configuration, read_named_confi
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import (
     ARGUMENTS,
@@ -25,6 +24,7 @@ from parcost_formats.tools.shell.scripts import (
 )
 from parcost_formats.tools.shell.values import field_of
 from parcost_formats.tools.tables import find_shipped, is_listed, table, value_of_pattern
+from parcost_formats.tools.unsupported import PROGRAM
 from parcost_formats.tools.yaml_text import read_value
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")

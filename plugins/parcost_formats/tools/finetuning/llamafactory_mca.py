@@ -14,10 +14,10 @@ from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.trainer import read_devices
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.megatron import translate_recipe
 from parcost_formats.tools.megatron.bridge import read_sections
 from parcost_formats.tools.tables import is_listed, table
+from parcost_formats.tools.unsupported import PROGRAM
 
 _RULES = table("llamafactory")["megatron"]
 #: Keys of jobs whose model has experts.

@@ -19,12 +19,12 @@ from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import PROGRAM, find_lacking
 from parcost_formats.tools.megatron import translate_recipe
 from parcost_formats.tools.megatron.bridge import read_sections
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import list_places
 from parcost_formats.tools.tables import find_shipped, is_listed, table
+from parcost_formats.tools.unsupported import PROGRAM, find_unsupported
 
 _TABLE = table("nemo_rl")
 _VERSION = str(_TABLE["version"])
@@ -47,7 +47,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     names = [str(entries[key].value) for key in (PROGRAM, _START) if key in entries]
     _extend(file, entries, job)
     entries = resolve(entries)
-    problems = list(find_lacking(entries, _TABLE))
+    problems = list(find_unsupported(entries, _TABLE))
     is_sft = any(key.startswith("sft.") for key in entries) or any(map(_SFT.search, names))
     if not problems and not is_sft:
         place = next(iter(entries.values()), JsonEntry(None, 0, min(1, len(file.text))))

@@ -9,8 +9,8 @@ from parcost_formats.tools.collector import digits
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
 from parcost_formats.tools.finetuning.trainer import TrainerKeys, list_optimizer
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.unsupported import PROGRAM
 
 _NAMES = table("openrlhf")["names"]
 #: Arguments, as keys of the configuration of Accelerate for DeepSpeed.

@@ -11,8 +11,8 @@ from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.llamafactory_mca import is_megatron_job, read_megatron_job
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
 from parcost_formats.tools.hub import FUSED
-from parcost_formats.tools.lacking import PROGRAM, lacking_help, lacking_sentence
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.unsupported import PROGRAM, unsupported_help, unsupported_message
 
 #: Switches of adapters in scripts of many authors. A script without one has adapters always.
 _SWITCHES = ("use_peft", "use_lora", "lora_enable", "use_qlora", "q_lora", "lora")
@@ -229,7 +229,7 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     if not is_trl and job.entries.keys().isdisjoint(_SWITCHES):
         unknown += adapters
     if unknown:
-        found.problem(unknown[0], lacking_sentence("script"), lacking_help("script"))
+        found.problem(unknown[0], unsupported_message("script"), unsupported_help("script"))
     keys.model()
     own = found.value("config_name")
     if own is not None and own != found.value(keys.key("model")):

@@ -39,10 +39,10 @@ from parcost_formats.tools.finetuning.engine_files import (
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import ShellField
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.unsupported import PROGRAM
 
 #: Options of `accelerate launch` with which it is taken to have no other configuration.
 _CHOOSING = {"multi_gpu", "use_fsdp", "use_deepspeed", "num_processes", "config_file", "cpu"}

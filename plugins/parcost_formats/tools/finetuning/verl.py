@@ -12,8 +12,8 @@ from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
 from parcost_formats.tools.finetuning.trainer import list_optimizer, read_devices
 from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_model
-from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.unsupported import PROGRAM
 
 _TABLE = table("verl")
 _VERSION = "verl 0.5"

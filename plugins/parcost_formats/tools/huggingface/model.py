@@ -74,7 +74,7 @@ class Configuration:
             help = f"a configuration with more than {_MOST_UNKNOWN:,} unknown keys is not read"
             raise error_at(unknown[0], message, help)
         for step in (
-            self._check_lacking,
+            self._check_unsupported,
             self._read_numbers,
             self._read_switches,
             self._read_code,
@@ -262,7 +262,7 @@ class Configuration:
 
     # Checks
 
-    def _check_lacking(self) -> None:
+    def _check_unsupported(self) -> None:
         """Reject values that parcost cannot express."""
         for key, what in TABLE["lacking"]["keys"].items():
             if is_set(self._entries, key):

@@ -204,7 +204,7 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
     for one in line.script.found if line.script is not None else ():
         why = f"the script that it starts: read from {one.assumption}"
         draft.ignore(Option(name="", key=one.text[:60], start=one.start, end=one.end), why)
-    list_rest(draft, options.rest())
+    list_other_options(draft, options.rest())
     return draft.translation()
 
 
@@ -233,7 +233,7 @@ def _of_tool(draft: Draft, job: ToolJob) -> Translation:
     options = ToolOptions(draft, job.options, job.version or _VERSION)
     _start(options, job)
     read_options(options, "megatron_core")
-    list_rest(draft, options.rest())
+    list_other_options(draft, options.rest())
     return draft.translation()
 
 
@@ -303,7 +303,7 @@ def _of_recipe(
         draft.ignore(option, option.assumption)
     for option in recipe.unread:
         draft.leave(option, option.unread)
-    list_rest(draft, options.rest())
+    list_other_options(draft, options.rest())
     return draft.translation()
 
 
@@ -368,7 +368,7 @@ def read_options(options: ToolOptions, framework: str, entry: Option | None = No
     read_training(options, framework)
 
 
-def list_rest(draft: Draft, options: Iterable[Option]) -> None:
+def list_other_options(draft: Draft, options: Iterable[Option]) -> None:
     """List the options that nothing reads."""
     tables = table(TOOL)
     strange: list[Option] = []

@@ -88,7 +88,10 @@ def _unread_keys(values: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _agrees(options: ToolOptions, one: Option) -> bool:
-    """Return whether a flag has the value of *one* too; another value is an error at both."""
+    """Return whether the command line sets *one* to the same value.
+
+    A different value is an error at both places.
+    """
     flag = options.lookup(one.name)
     if flag is None or flag.unread:
         return False

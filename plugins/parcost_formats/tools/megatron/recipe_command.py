@@ -12,7 +12,6 @@ from parcost import ImportFile
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import lacking_help, lacking_sentence
 from parcost_formats.tools.megatron.bridge import (
     VERSION,
     BridgeRecipe,
@@ -24,6 +23,7 @@ from parcost_formats.tools.python_code import UnreadValue
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import ARGUMENTS, ShellField, read_script
+from parcost_formats.tools.unsupported import unsupported_help, unsupported_message
 from parcost_formats.tools.yaml_text import read_value
 
 _PROGRAM = "run_recipe.py"
@@ -85,7 +85,7 @@ def _read_flag(recipe: BridgeRecipe, flag: str, word: ShellField) -> None:
     if flag in (*_PLAIN, "--seq_length") or (flag == "--peft_scheme" and word.text == "None"):
         return
     if flag == "--peft_scheme":
-        recipe.errors.append((option, lacking_sentence("lora"), lacking_help("lora")))
+        recipe.errors.append((option, unsupported_message("lora"), unsupported_help("lora")))
     elif flag == "--packed_sequence":
         recipe.unread.append(option.evolve(unread="packed sequences: the length is that of a pack"))
     else:

@@ -12,9 +12,9 @@ from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.lacking import lacking_help
 from parcost_formats.tools.megatron.flags import PATTERNS, known_flags
 from parcost_formats.tools.tables import is_listed, table
+from parcost_formats.tools.unsupported import unsupported_help
 from parcost_formats.tools.yaml_text import read_mapping
 
 _TOOLS = table("megatron_tools")
@@ -117,7 +117,7 @@ def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
         return None
     loss = options.get("loss_type")
     if loss is None or loss.text != "sft_loss" or "debug_train_only" not in options:
-        draft.problem(found[0], str(settings["why"]), lacking_help("rollout"))
+        draft.problem(found[0], str(settings["why"]), unsupported_help("rollout"))
         return None
     job = ToolJob("slime")
     for option in options.values():

@@ -85,7 +85,7 @@ class FileEditor(ControlFlow):
         return found
 
     def _edit(self, node: SimpleCommand, fields: Sequence[ShellValue]) -> bool:
-        """Store the text of a file after a copy or a simple edit; return False for others."""
+        """Store the text of a file after a copy or a simple edit; otherwise return False."""
         texts = [text_of(value) for value in fields]
         key = posixpath.basename(texts[0])
         if key not in _EDITORS or any(unread_piece(value) is not None for value in fields):

@@ -422,7 +422,7 @@ class WordExpander:
             return value if operator != "+" and value is not None else [first]
         is_there = value is not None and not (colon and not text_of(value))
         if value is None and operator in "+?" and not self._is_known_unset(name):
-            return self._perhaps(part, name, at, operator)
+            return self._alternate_value(part, name, at, operator)
         if operator == "+":
             return self._default(part, at, "") if is_there else []
         if is_there and value is not None:
@@ -473,7 +473,9 @@ class WordExpander:
             why += f"; {self.missing} may set it, and is not read"
         return self._mark_unknown(part, why, self.unset_answers(name))
 
-    def _perhaps(self, part: WordPart, name: str, at: int, operator: str) -> Sequence[Piece]:
+    def _alternate_value(
+        self, part: WordPart, name: str, at: int, operator: str
+    ) -> Sequence[Piece]:
         """Return the expansion of ``${NAME:+text}`` if *name* may be set: nothing, or the text."""
         if operator == "?":
             return [self._unset(part, name)]

@@ -245,7 +245,7 @@ def _output_files(words: Sequence[str]) -> Sequence[str]:
 
 
 def is_target(path: str, target: str, *, is_read: bool) -> bool:
-    """Return whether *target* is the file *path*; of one that is not read, the name is compared."""
+    """Return whether *target* is the file *path*; compare only the names if it is not read."""
     if is_read:
         return posixpath.normpath(target) == path
     return posixpath.basename(target) == posixpath.basename(path)

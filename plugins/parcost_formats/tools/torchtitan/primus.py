@@ -103,9 +103,9 @@ class _JobReader:
         return [_option(key, _entry(value, model), fact) for key, value in values.items()]
 
     def _read_base(self, place: Option, name: str) -> Mapping[str, Option]:
-        """Return the options of a configuration by key: one beside the job, or one of Primus.
+        """Return the options of the configuration *name*, beside the job or shipped by Primus.
 
-        *place* is the key of the job that leads to it; a file that neither has is an error there.
+        *place* is the key of the job that names it. A missing file is an error at *place*.
         """
         found = self._read_file(place, name)
         if found is not None:

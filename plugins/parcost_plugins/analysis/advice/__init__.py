@@ -13,9 +13,9 @@ from parcost import Figure, Outcome, Section, Study, hookimpl
 
 @hookimpl
 def sections(study: Study, outcome: Outcome, brief: bool) -> Iterator[Section]:
-    """Yield the levels, changes that reach targets, the best changes, and the weakest inputs.
+    """Yield the levels, changes that reach targets, the best changes, and the least certain inputs.
 
-    With *brief*, yield the best changes alone.
+    With *brief*, yield only the best changes.
     """
     from parcost_plugins.analysis.advice import evidence, placement, sensitivity, settings
     from parcost_plugins.analysis.advice.changes import effects

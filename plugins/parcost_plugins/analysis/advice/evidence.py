@@ -24,8 +24,8 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 
-_UNSAID = "no provenance"
-_WEAKEST_FIRST = (_UNSAID, "assumed", "fitted", "vendor", "published", "measured")
+_NO_PROVENANCE = "no provenance"
+_WEAKEST_FIRST = (_NO_PROVENANCE, "assumed", "fitted", "vendor", "published", "measured")
 _LEAST = 0.001  # of the step or the memory; what moves them less does not matter
 _MOST = 8  # lines
 _COUNTS = ("global_batch", "micro_batches")  # whole, and choices of the job whoever makes them
@@ -100,15 +100,15 @@ def _values_with_provenance(study: Study) -> Iterator[SourcedValue]:
                 if origin is None or not counted:
                     continue
                 measured = isinstance(block, (Device, Level)) and origin.how != "default"
-                unsaid = measured or _is_line_rate(block, attribute)
-                kind = origin.kind or (_UNSAID if unsaid else "")
+                inherent = measured or _is_line_rate(block, attribute)
+                kind = origin.kind or (_NO_PROVENANCE if inherent else "")
                 if kind in _WEAKEST_FIRST and isinstance(value, float) and value:
                     yield SourcedValue(
                         name=f"{block_name(block)}.{attribute}",
                         unit="" if field.dimension == ONE else str(field.dimension),
                         kind=kind,
                         less=Change(block, attribute, 0.9 * value),
-                        left_out=kind == _UNSAID and origin.how == "default",
+                        left_out=kind == _NO_PROVENANCE and origin.how == "default",
                     )
 
 

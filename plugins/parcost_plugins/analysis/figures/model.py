@@ -10,7 +10,7 @@ from parcost.numeric import any_of
 from parcost_plugins.analysis.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, Training
 from parcost_plugins.vocabulary.adapters import TRAINED_PASSES, passes_of, trains_model
-from parcost_plugins.vocabulary.attention_reach import writes_scores
+from parcost_plugins.vocabulary.attention_mask import writes_scores
 
 
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:

@@ -95,7 +95,7 @@ def _fill(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def flows(sharing: Sharing) -> Iterator[Figure | Check]:
-    """Yield the end of each flow of *sharing*, and the busy time of each resource."""
+    """Yield the end time of each flow of *sharing*, and the busy time of each resource."""
     label = block_name(sharing)
     known = {block_name(resource): resource.bandwidth for resource in sharing.resources}
     moving = {block_name(flow): flow for flow in sharing.flows}

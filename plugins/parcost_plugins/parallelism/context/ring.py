@@ -13,7 +13,7 @@ from parcost import Formula, Pass, Real, Work, formula, link_resources
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary import FusedAttention, Training
-from parcost_plugins.vocabulary.attention_reach import (
+from parcost_plugins.vocabulary.attention_mask import (
     attended_tokens,
     attended_tokens_of_busiest,
     attended_tokens_of_busiest_pair,

@@ -9,7 +9,7 @@ from parcost.numeric import all_of, is_array, maximum, where
 from parcost_plugins.parallelism.context.exchange import ContextExchange, exchange
 from parcost_plugins.parallelism.context.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Context, Layout, Training
-from parcost_plugins.vocabulary.attention_reach import writes_scores
+from parcost_plugins.vocabulary.attention_mask import writes_scores
 from parcost_plugins.vocabulary.context import (
     algorithm,
     sequence_parts,

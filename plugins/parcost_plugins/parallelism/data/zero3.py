@@ -225,10 +225,10 @@ def _parts(wire: ShardGroup, rows: list[_PassTraffic]) -> dict[Part, Real]:
     return {
         part: elements
         for part, elements in _elements(wire.kind).items()
-        if part in named and not _nothing(elements)
+        if part in named and not _is_zero(elements)
     }
 
 
-def _nothing(held: Real) -> bool:
+def _is_zero(held: Real) -> bool:
     """Return whether a stage has no parameters of a part; never true for a sweep."""
     return isinstance(held, float) and held == 0.0

@@ -42,7 +42,7 @@ from parcost import (
 from parcost_plugins.parallelism.tensor import figures, norms, rules
 from parcost_plugins.parallelism.tensor.chunks import chunk_losses, split_losses
 from parcost_plugins.parallelism.tensor.group import TensorGroup, tensor_group
-from parcost_plugins.parallelism.tensor.rows import (
+from parcost_plugins.parallelism.tensor.layer_collectives import (
     SAVED_INPUT,
     LayerRow,
     messages,
@@ -50,7 +50,7 @@ from parcost_plugins.parallelism.tensor.rows import (
     rows_of,
 )
 from parcost_plugins.parallelism.tensor.rulebook import RULES
-from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
+from parcost_plugins.parallelism.tensor.weight_gradients import puts_off_weight_gradients
 from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import map_stages

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import evolve
 
 from parcost import Formula, Real, Study, Work, formula
-from parcost_plugins.parallelism.tensor.rows import HOSTS
+from parcost_plugins.parallelism.tensor.layer_collectives import HOSTS
 from parcost_plugins.vocabulary import Gemm, KernelChoice, Layout, Overlap
 from parcost_plugins.vocabulary.causes import TENSOR
 

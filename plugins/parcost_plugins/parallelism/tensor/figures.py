@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from parcost import Figure, Outcome, Real, Section, Sheet, Study
 from parcost.numeric import ratio, where
 from parcost_plugins.parallelism.tensor.group import tensor_group
-from parcost_plugins.parallelism.tensor.rows import (
+from parcost_plugins.parallelism.tensor.layer_collectives import (
     messages,
     pairs,
     rows_of,

@@ -9,7 +9,7 @@ from attrs import field
 
 from parcost import Formula, Pass, Real, Study, Work, formula, link_resources, record
 from parcost.numeric import any_of
-from parcost_plugins.parallelism.tensor.rows import LayerRow, Message
+from parcost_plugins.parallelism.tensor.layer_collectives import LayerRow, Message
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
 from parcost_plugins.vocabulary.causes import TENSOR
 from parcost_plugins.vocabulary.run_choices import open_window

@@ -27,7 +27,7 @@ class BusyError(ParcostError):
 
 
 @define(eq=False)
-class Turns:
+class EvaluationQueue:
     """Passes the tasks of pages to the evaluation process, one after another."""
 
     process: EvaluationProcess

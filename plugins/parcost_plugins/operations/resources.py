@@ -35,7 +35,7 @@ _NEEDS = {
 }
 
 
-def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
+def resource_figures(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
     """Return the headline figures of a run at *speed*, and its details."""
     run, price, energy = study.get(Run), study.get(Price), study.get(Energy)
     headline: list[Figure] = []
@@ -134,7 +134,7 @@ def _wall_rate(speed: Speed) -> Formula:
 
 
 def _kind_of_time(study: Study) -> str:
-    """Return what a run's time follows from, if its step is anchored as well; else ""."""
+    """Return a note on the step time in use if the study has an anchor, else ""."""
     return "by the predicted step time, not the anchored one" if study.all(Anchor) else ""
 
 

@@ -9,9 +9,9 @@ from attrs import evolve
 from parcost import ImportFile
 from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.job_keys import JobKeys, read_job
-from parcost_formats.tools.lacking import PROGRAM
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.tables import table
+from parcost_formats.tools.unsupported import PROGRAM
 
 
 def is_launch_script(tool: str, name: str, text: str) -> bool:
@@ -20,7 +20,7 @@ def is_launch_script(tool: str, name: str, text: str) -> bool:
     return name.endswith(SCRIPT_ENDINGS) and any(re.search(one, text) for one in signs)
 
 
-def read_launched(tool: str, file: ImportFile) -> JobKeys:
+def read_launch_script(tool: str, file: ImportFile) -> JobKeys:
     """Return the keys of the configurations that a launch script names.
 
     Raises:

@@ -13,8 +13,8 @@ import pytest
 
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS
 from parcost_apps.server.evaluation_process import EvaluationProcess, OutOfTimeError, PageTask
+from parcost_apps.server.evaluation_queue import BusyError, EvaluationQueue, SupersededError
 from parcost_apps.server.live_study import Subject
-from parcost_apps.server.turns import BusyError, SupersededError, Turns
 
 
 def problem_of(answer: tuple[int, Any]) -> tuple[int, str]:
@@ -49,11 +49,11 @@ def order_of(stub: Any, *pages: str, seconds: float = 30.0, grace: float = 30.0)
     """Return what becomes of changes that arrive one after another, numbered, while one runs."""
 
     async def run() -> list[Any]:
-        turns = Turns(stub, seconds, grace)
+        queue = EvaluationQueue(stub, seconds, grace)
         asked = []
         for number, page in enumerate(pages):
             task = PageTask("evaluate", (number,))
-            asked.append(asyncio.create_task(turns.ask(page, task)))
+            asked.append(asyncio.create_task(queue.ask(page, task)))
             while not stub.tasks:  # noqa: ASYNC110  a thread fills them once the first runs
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The common part of kernel models: fused attention and streams at a fraction of a rate."""
+"""Times of fused attention and of streams (memory-bound operators), common to kernel models."""
 
 from __future__ import annotations
 

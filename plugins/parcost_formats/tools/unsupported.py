@@ -1,7 +1,7 @@
 """Keys that request unsupported features: adapters, RL rollouts, vision towers, optimizers.
 
 A table has rules in ``[rejected]``. Each has a key, or a pattern of keys, and the name of the
-missing feature; or patterns of values, each with such a name. ``lacking.toml`` has the messages.
+missing feature; or patterns of values, each with such a name. ``unsupported.toml`` has messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROGRAM = "program"  # the key of the program that a script launches
 _OFF = ("", "none", "null", "false", "no", "0", "0.0")
 
 
-def find_lacking(
+def find_unsupported(
     entries: Mapping[str, JsonEntry], rules: Mapping[str, Any], *, whole: bool = True
 ) -> Iterator[ImportProblem]:
     """Yield one error for each unsupported feature, at the first key that requests it.
@@ -50,31 +50,31 @@ def is_deciding(key: str, rules: Mapping[str, Any]) -> bool:
     return any(fnmatchcase(key, pattern) for pattern in rules.get("rejected", {}))
 
 
-def lacking_sentence(part: str) -> str:
+def unsupported_message(part: str) -> str:
     """Return the message that a feature is not supported, by the language or by the importer.
 
-    >>> lacking_sentence("adapters")
+    >>> unsupported_message("adapters")
     'adapters other than LoRA and QLoRA are not in the language yet'
-    >>> lacking_sentence("lora")
+    >>> unsupported_message("lora")
     'LoRA of this kind of job is not read yet'
     """
-    rules = table("lacking")
+    rules = table("unsupported")
     if part in rules["unread"]:
         return f"{rules['unread'][part]} not read yet"
     return f"{rules['parts'][part]} not in the language yet"
 
 
-def lacking_help(part: str) -> str:
+def unsupported_help(part: str) -> str:
     """Return what to do about a feature that is not supported, "" if nothing is known."""
-    return str(table("lacking")["help"].get(part, ""))
+    return str(table("unsupported")["help"].get(part, ""))
 
 
 def _problem(what: str, part: str, entry: JsonEntry) -> ImportProblem:
     return ImportProblem(
-        message=f"{what}: {lacking_sentence(part)}",
+        message=f"{what}: {unsupported_message(part)}",
         start=entry.start,
         end=entry.end,
-        help=lacking_help(part),
+        help=unsupported_help(part),
     )
 
 

@@ -1,4 +1,4 @@
-"""The number of keys per query, with documents, windows and causality."""
+"""The number of keys per query: causal masks, sliding windows and packed documents."""
 
 from __future__ import annotations
 
