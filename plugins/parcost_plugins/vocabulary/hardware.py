@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from parcost import (
     BYTES,
     DOLLARS,
@@ -34,6 +36,18 @@ from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
 _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 
 
+def _matrix_peak(type_: str) -> Any:
+    """Declare the peak of the matrix units in a type; a spec must say whether it is dense."""
+    return quantity(
+        FLOPS,
+        default=None,
+        positive=True,
+        qualifiers=_DENSITY,
+        must_qualify=True,
+        doc=f"matrix peak in {type_}",
+    )
+
+
 @block(
     "device",
     label="required",
@@ -57,46 +71,11 @@ class Device:
     fp32: Real | None = quantity(
         FLOPS, default=None, positive=True, doc="peak of fp32 outside matrix units"
     )
-    tf32: Real | None = quantity(
-        FLOPS,
-        default=None,
-        positive=True,
-        qualifiers=_DENSITY,
-        must_qualify=True,
-        doc="matrix peak in tf32",
-    )
-    fp16: Real | None = quantity(
-        FLOPS,
-        default=None,
-        positive=True,
-        qualifiers=_DENSITY,
-        must_qualify=True,
-        doc="matrix peak in fp16",
-    )
-    bf16: Real | None = quantity(
-        FLOPS,
-        default=None,
-        positive=True,
-        qualifiers=_DENSITY,
-        must_qualify=True,
-        doc="matrix peak in bf16",
-    )
-    fp8: Real | None = quantity(
-        FLOPS,
-        default=None,
-        positive=True,
-        qualifiers=_DENSITY,
-        must_qualify=True,
-        doc="matrix peak in fp8",
-    )
-    fp4: Real | None = quantity(
-        FLOPS,
-        default=None,
-        positive=True,
-        qualifiers=_DENSITY,
-        must_qualify=True,
-        doc="matrix peak in fp4",
-    )
+    tf32: Real | None = _matrix_peak("tf32")
+    fp16: Real | None = _matrix_peak("fp16")
+    bf16: Real | None = _matrix_peak("bf16")
+    fp8: Real | None = _matrix_peak("fp8")
+    fp4: Real | None = _matrix_peak("fp4")
     microscaling: bool = switch(
         default=False,
         doc="matrix units multiply blocks with scaling factors of their own, as of MXFP8",
