@@ -796,7 +796,7 @@ def test_a_task_that_starts_ranks_is_no_device(starter: str) -> None:
         ("TP=$((NODES / 2))", "`NODES` is not set in the file"),
         ("[ $X = 1 ] && TP=4", "`TP` is set inside `if`, which parcost does not evaluate"),
         ("TP=${X%%.*}", "`X` is not set in the file"),
-        ("TP=$(echo 1 | tr 1 2)", "`$(echo 1 | tr 1 2)` is a command, and none is run"),
+        ("TP=$(echo 1 | sort)", "`$(echo 1 | sort)` is a command, and none is run"),
     ],
 )
 def test_a_value_that_needs_a_run_raises_a_question(assignment: str, reason: str) -> None:

@@ -718,6 +718,11 @@ def test_jobs_that_the_language_lacks_are_rejected_by_name(command: str, missing
     assert any(missing in one.message for one in found.problems)
 
 
+def test_supervised_fine_tuning_in_a_folder_of_reinforcement_learning_is_read() -> None:
+    text = f"python tasks/math_rl/sft.py {small('--micro-batch-size 1')}"
+    assert not Megatron().translate("run.sh", text).problems
+
+
 def test_known_layers_of_a_spec_change_nothing() -> None:
     flags = "--spec megatron.core.models.gpt.gpt_layer_specs get_gpt_layer_local_spec"
     assert not Megatron().translate("run.args", small(flags)).problems

@@ -75,6 +75,12 @@ SCRIPTS = [
     '[ -z "$Q" ] && Q=3; if [ -z ${R} ]; then R=4; fi; show $Q $R',
     'A=(1 2 3 4); show "${A[@]:1}" "${A[@]::2}" "${A[@]/%/x}" "${A[@]#1}"',
     'f() { A="$*"; B=("$@"); }; f 1 "2 3"; show "$A" "${B[1]}"; g() { f "$@" 4; }; g 7; show "$A"',
+    'X=1,3,4; N=$(($(echo $X | grep -o "," | wc -l)+1)); M=$(echo $X | tr "," "\\n" | wc -l); show $N $M',
+    "X=1,3,4; N=$(echo \"$X\" | awk -F',' '{print NF}'); M=`echo ${X} | awk -F \",\" '{print NF}'`; show $N $M",
+    'X="1 3"; N=$(wc -w <<< "$X"); M=$(tr " " "," <<< "$X"); L=$(echo -n $X | tr -d " " | wc -c); show $N $M $L',
+    "X=1,3,4; N=$(echo $X | tr -cd , | wc -c); M=$(echo $X | sed 's/,/ /g' | wc -w); show $N $M",
+    'X=1,3,4; IFS="," read -r -a A <<< "$X"; IFS=, read -ra B <<< $X; show ${#A[@]} ${B[1]} $X',
+    'X="7 8"; read -ra A <<< "$X"; show ${#A[@]} ${A[@]}; N=$(echo | awk -F, "{print NF}"); show $N',
 ]
 
 
@@ -168,3 +174,17 @@ def test_an_unknown_place_in_an_array_names_its_variable() -> None:
     unread = call.words[1].unread
     assert "TASK" in unread
     assert "(" not in unread
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nvidia-smi -L | wc -l",
+        "echo $U | wc -w",
+        "echo 1 | awk '{print $1 * 2}'",
+        "echo 1 | sort -u",
+    ],
+)
+def test_the_output_of_other_pipelines_is_unknown(command: str) -> None:
+    (*_, call) = read_script(f"N=$({command})\nshow $N\n").commands
+    assert call.words[1].unread

@@ -39,6 +39,10 @@ SCRIPTS = {
         "run.ipynb",
         '{"cells": [{"source": ["from trl import SFTTrainer\\n", "FastModel.from_pretrained()"]}]}',
     ),
+    "EasyDeL (Python)": (
+        "run.py",
+        "import transformers\nimport easydel as ed\nargs = ed.TrainingArguments(total_batch_size=24)\n",
+    ),
     "Trainer or TRL (Python)": (
         "run.py",
         "from transformers import TrainingArguments, Trainer\nargs = TrainingArguments(bf16=True)\n",

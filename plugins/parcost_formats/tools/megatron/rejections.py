@@ -18,6 +18,8 @@ def reject(options: ToolOptions, entry: Option | None = None) -> None:
     draft = options.draft
     if entry is not None:
         words = re.split(r"[^a-z0-9]+", entry.text.lower())
+        if "sft" in re.split(r"[^a-z0-9]+", entry.text.lower().rpartition("/")[2]):
+            words = [one for one in words if one != "rl"]  # a folder of both
         why = next((_TABLE["entries"][one] for one in words if one in _TABLE["entries"]), "")
         if why:
             draft.problem(entry, why)

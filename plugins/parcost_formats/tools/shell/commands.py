@@ -26,6 +26,8 @@ from parcost_formats.tools.shell.values import (
     ShellValue,
     Variable,
     field_of,
+    split,
+    split_at,
     text_of,
     unread_piece,
 )
@@ -139,7 +141,7 @@ class CommandReader(FileEditor):
         if builtin is not None:
             return builtin(node, fields)
         document = self._document(node)
-        if key == "read" and document is not None and self._read_whole(fields[1:], document):
+        if key == "read" and document is not None and self._read(fields[1:], document):
             return UNDECIDED
         if key in _TARGETING:
             for value in fields[1:]:
@@ -159,6 +161,13 @@ class CommandReader(FileEditor):
             return Decision(True)
         if key in _PASSING:
             return Decision(True)
+        words = (
+            self._filter_words(node._replace(redirections=())) if self._output is not None else None
+        )
+        if document is not None and words is not None and len(node.redirections) == 1:
+            here = [*document, Piece("\n" * (node.redirections[0].operator == "<<<"), 0, 0)]
+            if self._print_filtered(here, [words]):
+                return UNDECIDED
         self._unknown_output(key)
         return self._external(node, fields, environment, document)
 
@@ -194,6 +203,9 @@ class CommandReader(FileEditor):
         self._calls -= 1
         return status
 
+    def _read(self, words: Sequence[ShellValue], document: list[Piece]) -> bool:
+        return self._read_whole(words, document) or self._read_array(words, document)
+
     def _read_whole(self, words: Sequence[ShellValue], document: list[Piece]) -> bool:
         """Handle ``read -r -d '' NAME`` with a here-document; return whether *words* are that."""
         texts = [text_of(value) for value in words]
@@ -206,6 +218,20 @@ class CommandReader(FileEditor):
             pieces[0] = pieces[0]._replace(text=pieces[0].text.lstrip(_BLANKS))
             pieces[-1] = pieces[-1]._replace(text=pieces[-1].text.rstrip(_BLANKS))
         self.assign(texts[-1], Variable([pieces]))
+        return True
+
+    def _read_array(self, words: Sequence[ShellValue], document: list[Piece]) -> bool:
+        """Handle ``read -ra NAME`` with a line of text; return whether *words* are that."""
+        *options, name = [text_of(value) for value in words] or [""]
+        is_array = set(options) in ({"-ra"}, {"-ar"}, {"-a"}, {"-r", "-a"})
+        if not is_array or not NAME.fullmatch(name) or "\n" in text_of(document).strip("\n"):
+            return False
+        pieces = [(piece, False) for piece in document]
+        separators = self._separators()
+        values = split(pieces) if separators is None else split_at(pieces, separators)
+        if any(unread_piece(value) for value in (document, *values)):
+            return False
+        self.assign(name, Variable(values, "array"))
         return True
 
     def _written_document(

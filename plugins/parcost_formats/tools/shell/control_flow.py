@@ -22,6 +22,7 @@ from parcost_formats.tools.shell.conditions import (
     options_for,
 )
 from parcost_formats.tools.shell.file_changes import may_write
+from parcost_formats.tools.shell.filters import filter_text
 from parcost_formats.tools.shell.layers import IN_IF, Layer, ScriptCommand, merge
 from parcost_formats.tools.shell.nodes import (
     ArithmeticCommand,
@@ -523,13 +524,47 @@ class ControlFlow(FileWriter):
     def _pipeline(self, node: ShellPipeline) -> Decision:
         if len(node.commands) == 1:
             return negate(self._execute(node.commands[0]))
-        output, self._output = self._output, None
-        for command in node.commands[:-1]:
+        output = self._output
+        first, *rest = node.commands
+        filters = [self._filter_words(one) for one in rest] if output is not None else [None]
+        self._output = [] if all(filters) else None
+        self._subshell(partial(self._execute, first))
+        printed, self._output = self._output, output
+        if printed is not None and self._print_filtered(printed, list(filter(None, filters))):
+            return UNDECIDED
+        self._output = None
+        for command in rest[:-1]:
             self._subshell(partial(self._execute, command))
         self._output = output
         last = node.commands[-1]
         status = self._subshell(lambda: self._execute(last))
         return negate(status) if node.negated else status
+
+    def _filter_words(self, node: ShellNode) -> Sequence[str] | None:
+        """Return the words of a command that may read the text of another; None for others."""
+        if not isinstance(node, SimpleCommand) or node.assignments or node.redirections:
+            return None
+        words = [one for one in node.words if isinstance(one, ShellToken)]
+        fields = [value for one in words for value in self.fields(one)]
+        if not fields or any(unread_piece(value) for value in fields):
+            return None
+        texts = [text_of(value) for value in fields]
+        return texts if filter_text(texts, "") is not None else None
+
+    def _print_filtered(self, pieces: Sequence[Piece], filters: Sequence[Sequence[str]]) -> bool:
+        """Print *pieces* as commands change them; return whether that is read."""
+        unread = unread_piece(pieces)
+        if unread is not None:
+            self._print([unread])
+            return True
+        text: str | None = text_of(pieces)
+        for words in filters:
+            text = filter_text(words, text) if text is not None else None
+        if text is None:
+            return False
+        place = (pieces[0].start, pieces[0].end) if pieces else (0, 0)
+        self._print([Piece(text, *place, "", assumption_of(pieces))])
+        return True
 
     def capture(self, part: WordPart) -> Sequence[Piece]:
         """Return the output of the commands in ``$(...)``, as far as it is constant."""
