@@ -975,3 +975,17 @@ def test_a_file_for_yaml_cfg_is_read() -> None:
     assert values(translate(Megatron(), "own.yaml", geglu))["model.gated"] == "on"
     plain = text.replace("swiglu", "gelu")
     assert values(translate(Megatron(), "own.yaml", plain)).get("model.gated", "off") == "off"
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked"),
+    [
+        ("--cli-arg-yaml-cfgs conf/model.yaml", True),
+        ("--cli-arg-yaml-cfgs conf/model.yaml --bf16", False),
+        ("--px-data-cfgs conf/data.yaml", False),
+    ],
+)
+def test_a_file_of_flags_of_a_fork_may_have_the_precision(flags: str, asked: bool) -> None:
+    text = f"python pretrain_gpt.py {small('--micro-batch-size 1')} {flags}"
+    found = Megatron().translate("run.sh", text)
+    assert ("precision" in {one.attribute for one in found.questions}) is asked

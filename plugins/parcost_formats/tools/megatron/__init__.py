@@ -68,6 +68,7 @@ _DOUBTS = table(TOOL)["doubts"]
 #: Attributes that another file may set instead of an unread option.
 _SET_ELSEWHERE = {"use_checkpoint_args": "model"}
 _SIGNS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_gpt")
+_OF_DATA = re.compile(r"data|token|valid|eval|vocab")
 _SIGN_OF_SWIFT = re.compile(r"\bmegatron\s+(?:sft|pt|rlhf)\b")
 #: Commands of another tool with options of the same names.
 _OTHER_COMMANDS = re.compile(r"^[^#\n]*\baxolotl(?:\s+train|\.cli\.train)\b", re.MULTILINE)
@@ -317,6 +318,15 @@ def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
             draft.problem(option, f"it is a switch without a value, and {shown} follows", help)
 
 
+def _is_configuration(option: Option) -> bool:
+    """Return whether a flag of a fork names a file that may have other flags."""
+    tables = table(TOOL)
+    known = is_known(option.name) or option.name in known_flags() or is_ignored(TOOL, option.name)
+    listed = option.name in tables["unread"] or option.name in tables["reasons"]
+    names_file = option.text.endswith((".yaml", ".yml", ".toml")) and len(option.texts) == 1
+    return names_file and not known and not listed and not _OF_DATA.search(option.name)
+
+
 def _has_experts(options: ToolOptions) -> bool:
     return options.has("num_experts") or (options.whole("expert_model_parallel_size") or 1) > 1
 
@@ -352,6 +362,11 @@ def read_options(options: ToolOptions, framework: str, entry: Option | None = No
             why = options.reasons.get(name) or found["why"]
             options.doubt(option, why, found["about"])
             options.draft.leave(option, why, _SET_ELSEWHERE.get(name, ""))
+    for option in [one for one in options.rest() if _is_configuration(one)]:
+        rule = table(TOOL)["elsewhere"]["yaml_cfg"]
+        options.get(option.name)
+        options.doubt(option, rule["why"], rule["about"])
+        options.draft.leave(option, rule["why"])
     other = next((one for one in table(TOOL)["other_models"] if options.has(one)), "")
     if other:
         option = options.lookup(other)
