@@ -171,13 +171,26 @@ def test_every_input_is_in_the_base_of_its_unit() -> None:
 
 @pytest.mark.slow
 def test_tensor_collectives_of_a_step_count_all_stages() -> None:
-    """DeepSeek-V2: 60 attentions and 60 MLPs reduce their output, forward and again.
+    """Latent attention: 60 attentions and 60 MLPs reduce their output, forward and again.
 
     Attention reduces the gradients of three compressed inputs, an MLP that of one.
     """
-    (report, *_) = parcost.evaluate(SPECS / "documents/002_deepseek_v2.par")
-    (figure,) = (f for _, f in report.results[0].details if f.name == "tp_collectives")
-    assert figure.value == (60 * (1 + 3 + 1) + 60 * (1 + 1 + 1)) * 144
+    (scenario,) = parcost.load_text(
+        """
+        use catalog.devices.h800_sxm
+        use catalog.fabrics.hgx_h800
+        use catalog.precisions.bf16
+        model latent {
+          layers = 60, hidden = 1024, heads = 8, ffn = 4096, vocabulary = 32000, gated = on
+          q_lora = 256, kv_lora = 128, nope_dim = 64, rope_dim = 32, v_dim = 64
+        }
+        cluster { devices = 32 }
+        layout { tp = 8, pp = 4, zero = 1 }
+        training { sequence = 4096, global_batch = 144 sequences, recompute = full }
+        """
+    )
+    found = {f.name: f for _, f in scenario.evaluate().results[0].details}
+    assert found["tp_collectives"].value == (60 * (1 + 3 + 1) + 60 * (1 + 1 + 1)) * 144
 
 
 def test_the_step_and_mfu_are_explained_by_their_parts() -> None:
