@@ -81,7 +81,7 @@ def test_the_file_that_is_written_anchors_other_specs(
     ("words", "message"),
     [
         (("--anchor", "train.log"), "name the spec of the job"),
-        (("job.par", "--anchor", "train.log", "--ranks", "4"), "`--ranks` has no effect beside"),
+        (("job.par", "--anchor", "train.log", "--ranks", "4"), "`--ranks` has no effect with"),
         (("job.par", "--anchor", "nothing.log"), "there is no file `nothing.log`"),
         (("job.par", "--anchor", "job.par"), "the spec has no `anchor` block"),
         pytest.param(

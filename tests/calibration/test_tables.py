@@ -296,7 +296,7 @@ def test_logs_of_several_devices_are_refused(calibrate: Calibrate) -> None:
     ]  # fmt: skip
     found = calibrate(rows)
     assert found.code == 2
-    assert "the logs are of V100, A100" in found.err
+    assert "the logs are from V100, A100" in found.err
 
 
 def test_products_of_a_type_that_a_named_device_lacks_are_passed_over(calibrate: Calibrate) -> None:

@@ -57,7 +57,7 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
     mark_most(
         [
             ("llamafactory", "full", "oft", "`finetuning_type` is oft: adapters other than LoRA"),
-            ("llamafactory", "full", "lorra", "`finetuning_type`: it is none of full, lora"),
+            ("llamafactory", "full", "lorra", "`finetuning_type`: expected full, lora"),
             ("axolotl", "bf16: true", "adapter: qlora", "qlora needs `load_in_4bit: true`"),
             ("llamafactory", "full", "full\nquantization_bit: 4", "a frozen model in 4 or 8 bits"),
             (
@@ -219,7 +219,7 @@ def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, va
             "LoRA of this kind of job",
         ),
         ("llamafactory_v1", "out\n", "out\noptim_config: {name: muon}\n", "Muon"),
-        ("axolotl", "bf16: true", "bf16: true\nexpert_parallel_size: 2", "its plugin alone"),
+        ("axolotl", "bf16: true", "bf16: true\nexpert_parallel_size: 2", "it needs its plugin"),
         (
             "axolotl",
             "bf16: true",

@@ -75,7 +75,7 @@ from .megatron_files import (
         ("--pipeline-model-parallel-layout EtL", "it has 1 layers, and --num-layers 2"),
         ("--pipeline-model-parallel-layout EttmL", "1 layers that predict further tokens"),
         ("--num-layers-per-virtual-pipeline-stage 3", "2 layers / pp 1 / 3 is not a whole number"),
-        ("--cp-comm-type p2p a2a", "all layers have one way here"),
+        ("--cp-comm-type p2p a2a", "all layers must use one type"),
         ("--cp-comm-type mail", "mail is not known"),
         ("--normalization BatchNorm", "BatchNorm is not known"),
         ("--window-size wide", "two whole numbers are expected"),

@@ -263,7 +263,7 @@ F, B, W, BW = (
         ),
         (
             [[F(0, 0), BW(0, 0)], [F(0, 1), BW(0, 1), B(0, 1), W(0, 1)]],
-            "BW of micro-batch 0 on stage 1 is listed beside its B",
+            "BW of micro-batch 0 on stage 1 and B are both listed",
         ),
         (
             [[F(0, 0), BW(0, 0)], [BW(0, 1), F(0, 1)]],

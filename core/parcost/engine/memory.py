@@ -350,7 +350,7 @@ def _first_field(term: Memory, moment: Moment) -> int | None:
 def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:
     """Return the share of activations that stays on the device, and the share added to it.
 
-    Several offloading terms multiply: each takes its share of the rest, so never more than all.
+    Several offloading terms multiply: each takes its share of what the others leave.
     """
     left: Real = 1.0
     added: Real = 0.0

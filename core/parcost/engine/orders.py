@@ -393,7 +393,7 @@ def _home(lists: Sequence[Sequence[Entry]], micro_batches: int, virtual: int) ->
                     raise OrderError(f"{words(op)} is listed twice")
                 if "BW" in (kind, before) and before:
                     fused, beside = ("BW", kind) if before == "BW" else (kind, "B")
-                    raise OrderError(f"{words((fused, j, x))} is listed beside its {beside}")
+                    raise OrderError(f"{words((fused, j, x))} and {beside} are both listed")
                 passed[at] = f"{before} {kind}" if before else kind
     for at, found in enumerate(passed):
         if found not in {"BW", "B W"}:

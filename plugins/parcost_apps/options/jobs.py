@@ -53,7 +53,7 @@ def joined_job(
             )
             return tuple(paths), reading
         write_message(
-            f"{', '.join(paths)} are read as one job; name one file alone to evaluate it apart"
+            f"{', '.join(paths)} are read as one job; to evaluate one of them, name only that file"
         )
     return (paths[0],), evolve(reading, files=(*paths[1:], *reading.files))
 

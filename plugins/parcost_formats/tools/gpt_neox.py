@@ -411,7 +411,7 @@ def _wide_or_narrow(found: SettingCollector) -> None:
     word = found.word("precision", table(TOOL)["precisions"]) if "precision" in found else None
     narrow = [kind for kind in ("fp16", "bf16") if found.switch(f"{kind}.enabled")]
     if word is not None and narrow and word not in narrow:
-        found.problem("precision", f"{word} is stated, and `{narrow[0]}` is enabled")
+        found.problem("precision", f"precision is {word}, but `{narrow[0]}` is enabled")
     fp8 = ("te_columnparallel", "te_rowparallel", "te_layernorm_mlp", "te_mha")
     used = [key for key in fp8 if found.switch(key)]
     if used and "te_fp8_format" in found:

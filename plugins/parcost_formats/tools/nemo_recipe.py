@@ -295,7 +295,7 @@ class _NeMoLibrary(CodeLibrary):
         arguments: Sequence[Any],
         keywords: Mapping[str, Cell],
     ) -> Any:
-        """Return the result of a function of a file beside this one; its changes stand at *node*.
+        """Return the result of a function of a file in the same folder; *node* is the call.
 
         Raises:
             PythonTextError: The file has no such function, or it is not followed.

@@ -238,7 +238,7 @@ def _require_plain_anchors() -> None:
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in used and context.get_parameter_source(name) not in (default, None):
-            raise click.UsageError(f"`{parameter.opts[0]}` has no effect beside `--anchor`")
+            raise click.UsageError(f"`{parameter.opts[0]}` has no effect with `--anchor`")
 
 
 def _require_new(path: Path) -> None:

@@ -164,7 +164,7 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
     devices = list(dict.fromkeys(log.timings.device for log in logs if log.timings.device))
     if len(devices) > 1:
         raise click.UsageError(
-            f"the logs are of {', '.join(devices)}, and a level joins devices of one kind: "
+            f"the logs are from {', '.join(devices)}, but a level joins devices of one kind: "
             "calibrate from the logs of one machine"
         )
     line = logs[0].line if len(logs) == 1 else _common_line(logs)

@@ -250,9 +250,9 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _adapters(rank: Rank, adapters: Adapters) -> Iterator[_Adapter]:
-    """Yield the adapters of a layer, and that of the head."""
+    """Yield the adapters of a layer and of the head."""
     model, h = rank.model, rank.model.hidden
-    if model.is_nominal or model.is_latent:  # a rule has said so
+    if model.is_nominal or model.is_latent:  # rejected by a rule
         return
     query, key = rank.heads * model.head_dim, rank.kv_heads * model.head_dim
     attention, mlp = rank.all_layers, rank.dense.rerun_all(rank.recompute.mlp)

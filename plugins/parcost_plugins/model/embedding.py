@@ -63,7 +63,7 @@ def operators(study: Study) -> Iterator[Stream | Gemm]:
 
 
 def _products(rank: Rank, count: Sequence[float]) -> Iterator[Stream | Gemm]:
-    """Yield the rows of zeros and a one, and their products with the table and the gradient."""
+    """Yield the one-hot rows, and their products with the table and the gradient."""
     rows, columns, tokens = rank.vocabulary, rank.model.hidden, rank.tokens
     yield traffic_stream("one-hot rows", FILLED, tokens * rows, rank.element, "F", count)
     passes: list[tuple[Pass, Real, Real]] = [("F", tokens, rows)]

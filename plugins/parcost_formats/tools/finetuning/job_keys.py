@@ -99,8 +99,8 @@ def reject_trainer(job: JobKeys, title: str) -> FileError:
 
 
 def _reject_program(launch: ScriptLaunch, title: str) -> FileError:
-    """Return an error: a script starts a program of its own, with arguments of its own."""
-    message = f"`{launch.name}` is not a program of {title}, and its arguments are its own"
+    """Return an error for a script that starts a program unknown to parcost."""
+    message = f"`{launch.name}` is not a program of {title}, so its arguments are unknown"
     return error_at(launch.program, message, BY_HAND)
 
 

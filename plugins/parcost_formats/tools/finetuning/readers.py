@@ -46,7 +46,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     keys.sequence()
     kind = "finetuning_type"
     if kind in found and found.value(kind) not in ("full", "lora", "freeze", "oft"):
-        found.problem(kind, "it is none of full, lora, freeze and oft")
+        found.problem(kind, "expected full, lora, freeze or oft")
     keys.adapters()
     pure = found.switch("pure_bf16")
     if pure:
@@ -200,7 +200,7 @@ def _read_experts(keys: TrainerKeys) -> None:
         return
     if "expert_parallel" not in str(found.value("plugins")).lower():
         plugin = "axolotl.integrations.expert_parallel.ExpertParallelPlugin"
-        found.problem(key, "it has an effect with its plugin alone", f"`plugins: [{plugin}]`")
+        found.problem(key, "it needs its plugin", f"`plugins: [{plugin}]`")
     elif keys.is_sharded or (found.whole("dp_shard_size") or 1) > 1:
         what = "experts that are left out of the sharding of other weights are not in the language"
         found.problem(key, what, "without FSDP and DeepSpeed the job is read")

@@ -95,7 +95,7 @@ def _context(options: ToolOptions) -> None:
             shown = " ".join(kind.texts)[:40]
             draft.problem(kind, f"{shown} is not known", f"known: {', '.join(known)}")
         elif len(words) > 1:
-            draft.problem(kind, "all layers have one way here", "name one")
+            draft.problem(kind, "all layers must use one type", "choose one")
         else:
             draft.set("context.algorithm", known[kind.texts[0]], kind)
     if sizes is None:

@@ -212,7 +212,7 @@ class _MindSpeed:
         name = "moe_shared_expert_intermediate_size"
         width = self._number("moe_ffn_hidden_size") or self._number("ffn_hidden_size")
         if shared is not None and name in self._options:
-            self._draft.problem(shared, f"it does not go with {self._options[name].key}")
+            self._draft.problem(shared, f"it conflicts with {self._options[name].key}")
         elif shared is not None and (count is None or width is None):
             self._draft.ask(
                 "model.shared_ffn",

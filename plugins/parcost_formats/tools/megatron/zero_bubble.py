@@ -47,7 +47,7 @@ def read_zero_bubble(options: ToolOptions, pp: int, chunks: int | None) -> None:
         word = setup.text if setup else "half" if of_primus else "zb"
         if word != "zb":
             why = f"V-{word.title()}, which trades time for memory, is not in the language"
-            options.draft.problem(setup or option, why, "`zb` is, which is zb_v")
+            options.draft.problem(setup or option, why, "`zb` (ZB-V) is supported")
         _set(options, option, "zb_v", chunks)
     elif options.on(_PLAIN) and (option := options.get(_PLAIN)):
         _plain(options, option, pp)

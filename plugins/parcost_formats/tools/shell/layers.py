@@ -156,7 +156,7 @@ def _choice(
 def _without_value(
     name: str, found: Sequence[Variable | None], decision: Decision, why: str
 ) -> Variable:
-    """Return a variable that is not read, for the reason of a branch or because they differ."""
+    """Return an unread variable: its branch is unread, or the values of branches differ."""
     known = [one for one in found if one is not None]
     unread = next((one for one in known if one.unread), None)
     if unread is not None and all(one and one.unread == unread.unread for one in found):
