@@ -220,6 +220,32 @@ def test_stages_that_stand_twice_add_their_gradients_up(zero: int, shards: int) 
     assert not [t for _, t in once.contributions("terms") if "between copies" in t.name]
 
 
+def test_copies_on_two_nodes_have_the_whole_port_between_them() -> None:
+    """2 x 1/2 of the gradients at 45 GB/s, as two replicas on two nodes have; 85 % are of NVLink.
+
+    A start of 20 + 1.4 x 8.4 us, and two steps of 1.4 x 14 us.
+    """
+    study, _ = study_and_outcome(
+        cluster__devices=32, layout__tp=8, layout__pp=4, layout__zero=0, schedule__kind="dualpipe"
+    )
+    found = [t for _, t in study.contributions("terms") if "between copies" in t.name]
+    held = sum(p.elements * p.count[1] for p in study.parameters)
+    middle = next(t for t in found if t.count[1])
+    assert middle.seconds == pytest.approx(31.76e-6 + 2 * 19.6e-6 + held * 4 / 45e9)
+
+
+def test_ends_on_two_nodes_have_the_whole_port_between_them() -> None:
+    (scenario,) = parcost.load_text(
+        _TEXT.replace("llama3_8b", "gemma_2b").replace("tp = 2", "tp = 8")
+    )
+    (study,) = scenario.replace({"cluster.devices": 16, "layout.pp": 2}).studies()
+    (term,) = (
+        t for _, t in study.contributions("terms") if t.name == "shared embedding all-reduce"
+    )
+    shared = 256_000 * 2048 / 8 * 4
+    assert term.seconds == pytest.approx(31.76e-6 + 2 * 19.6e-6 + shared / 45e9)
+
+
 @pytest.mark.parametrize(("kind", "chunks"), [("zb_v", 2), ("dualpipe", 1), ("interleaved", 2)])
 def test_a_device_sends_the_bytes_that_it_holds(kind: str, chunks: int) -> None:
     # replicas add up every parameter of the pipeline: once, or twice where stages are copied

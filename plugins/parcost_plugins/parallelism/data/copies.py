@@ -7,11 +7,11 @@ on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from parcost import Group, Once, Study, formula
-from parcost.numeric import all_of
+from parcost import Group, Mask, Once, Real, Study, formula
+from parcost.numeric import all_of, where
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.partition import stages_of_devices
@@ -31,14 +31,8 @@ def reduction(study: Study) -> Iterator[Once]:
     if all_of(copies == 1) or study[Layout].pp == 1:
         return
     pipeline = study.group("pp")
-    pair, ranks = pipeline.pair, float(copies)
-    ends = Group(
-        name="copies of a stage",
-        ranks=ranks,
-        shape=(ranks,),
-        links=(pair,),
-        members=partial(_members, study, pipeline),
-    )
+    members = partial(_members, study, pipeline)
+    ends = distant_ranks(pipeline, "copies of a stage", float(copies), members)
     for kind in trained_kinds(study):
         elements = kind.elements / kind.shards(shards_states(study))
         n = formula("psi g", psi=elements, g=(study[Training].precision.reduction, "B"))
@@ -50,9 +44,30 @@ def reduction(study: Study) -> Iterator[Once]:
             seconds=call.formula,
             when="end",
             count=kind.count,
-            resource=pair.resource,
+            resource=pipeline.pair.resource,
             bytes_=n.value,
         )
+
+
+def distant_ranks(
+    pipeline: Group, name: str, ranks: Real, members: Callable[[], Sequence[Sequence[int]]]
+) -> Group:
+    """Return the group of *ranks* of a *pipeline*, one in each unit of its outermost level."""
+    shape: list[Real] = []
+    found: Mask = False
+    for units in reversed(pipeline.shape):
+        outermost = (units > 1) & (found ^ True)
+        shape.insert(0, where(outermost, ranks, 1.0))
+        found = found | outermost
+    return Group(
+        name=name,
+        ranks=ranks,
+        shape=tuple(shape),
+        links=pipeline.pairs,
+        flat=pipeline.pair,
+        pair=pipeline.pair,
+        members=members,
+    )
 
 
 def _members(study: Study, pipeline: Group) -> Sequence[Sequence[int]]:

@@ -13,6 +13,7 @@ from functools import partial
 from operator import add
 
 from parcost import Group, Once, Real, Study, formula
+from parcost_plugins.parallelism.data.copies import distant_ranks
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Layout,
@@ -47,14 +48,7 @@ def reduction(study: Study) -> Iterator[Once]:
     if (isinstance(copied, float) and copied == 0.0) or study.query(ends_share_device):
         return
     pipeline = study.group("pp")
-    both = 2.0
-    ends = Group(
-        name="ends of pp",
-        ranks=both,
-        shape=(both,),
-        links=(pipeline.pair,),
-        members=partial(_members, pipeline),
-    )
+    ends = distant_ranks(pipeline, "ends of pp", 2.0, partial(_members, pipeline))
     shards = study[Sharding].shard if zero_stage(study) >= 2 else 1.0
     size = study[Training].precision.reduction
     n = formula("psi g / N", psi=copied, g=(size, "B"), N=shards)
