@@ -55,7 +55,7 @@ class Fake(dict[Any, Any]):
                     ),
                 ),
                 Layout: SimpleNamespace(zero=zero),
-                Sharding: SimpleNamespace(accumulate="shard"),
+                Sharding: SimpleNamespace(accumulate="shard", reshard=True),
                 Cluster: SimpleNamespace(device=device),
             }
         )

@@ -292,6 +292,33 @@ def test_gathers_hide_that_are_issued_ahead_and_may_hide(
     assert {pass_ for (_, pass_), (_, _, share) in found.items() if share is not None} == hiding
 
 
+def test_stages_of_a_pipeline_that_keep_parameters_gather_in_the_first_micro_batch(
+    bind: Bind,
+) -> None:
+    """Two ranks gather layers of 2 GB at 1 GB/s, five on a stage, and a head of 6 GB."""
+    values = {**FOUR, **OVERLAP, "layout.zero": 3, "layout.pp": 2, "training.global_batch": 20}
+    values |= {"small.layers": 10, "sharding.reshard": "off", "sharding.accumulate": "whole"}
+    parameters = [
+        parameters_record(1e9, (5.0, 5.0)),
+        parameters_record(3e9, (0.0, 1.0), place="after"),
+    ]
+    study = bind(values, parameters=parameters)
+    found = {(t.name, tuple(t.count)): t for t in ours(study) if "all-gather" in t.name}
+    assert all(isinstance(t, Once) and t.when == "fill" for t in found.values())
+    assert {key: (t.seconds, t.bytes_, t.beside) for key, t in found.items()} == {
+        ("first parameter all-gather, stage 0", (1.0, 0.0)): (1.0, 2e9, 0.0),
+        ("parameter all-gather, stage 0", (4.0, 0.0)): (1.0, 2e9, 4 / 5),
+        ("first parameter all-gather, stage 1", (0.0, 1.0)): (1.0, 2e9, 0.0),
+        ("parameter all-gather, stage 1", (0.0, 4.0)): (1.0, 2e9, 4 / 5),
+        ("trailing parameter all-gather, stage 1", (0.0, 1.0)): (3.0, 6e9, 4 / 5),
+    }
+    # the fuller stage gathers 16 GB and reduces 32, of which a rank of two sends half
+    assert details(study)["dp_volume"] == (16e9 + 32e9) / 2
+    for more in ({"sharding.reshard": "on"}, {"sharding.accumulate": "shard"}):
+        again = bind({**values, **more}, parameters=parameters)
+        assert all(isinstance(t, Work) for t in ours(again) if "all-gather" in t.name)
+
+
 def test_one_layer_has_no_other_to_hide_under(bind: Bind) -> None:
     values = {**FOUR, **OVERLAP, "layout.zero": 3, "small.layers": 1}
     found = work(
@@ -403,6 +430,15 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
     )
     spread = {key: n / 10 if key[0] == reduced else n for key, n in whole.items()}
     assert late == pytest.approx(spread)
+    kept_up_to_the_last = numbers_of(
+        {
+            "layout.zero": 3,
+            "sharding.accumulate": "whole",
+            "sharding.reshard": "off",
+            "training.global_batch": 20,
+        }
+    )
+    assert kept_up_to_the_last == pytest.approx({key: whole[key] / 10 for key in kept})
     one = "framework ours { gather_copies = 2 }"
     assert set(numbers_of({"layout.zero": 3}, one)) == {key for key in whole if key[0] == gathered}
 

@@ -66,13 +66,14 @@ class Fake(dict[Any, Any]):
 @pytest.fixture(autouse=True)
 def chosen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """Return what is chosen: ZeRO 2 reduces each micro-batch, ZeRO 3 gathers twice."""
-    found = {"each": False, "scatters": False, "reshards": True, "once": False}
+    found = {"each": False, "scatters": False, "reshards": True, "once": False, "first": False}
     monkeypatch.setattr(
         volumes, "shards_gradients", lambda study: study[Layout].zero >= 2 and found["each"]
     )
     monkeypatch.setattr(volumes, "scatters", lambda _: found["scatters"])
     monkeypatch.setattr(volumes, "reshards", lambda _: found["reshards"])
     monkeypatch.setattr(volumes, "is_tied", lambda _: found["once"])
+    monkeypatch.setattr(volumes, "gathers_once", lambda _: found["first"])
     return found
 
 
@@ -91,6 +92,9 @@ ACROSS = 2 * 2 / 3 * 800 * 4 / 4
         ({"zero": 1}, {"scatters": True, "each": True}, "", REDUCED + 3 / 4 * 800 * 2),
         # forward gathers 800 of a micro-batch, backward 3 x 200 and 150
         ({"zero": 3}, {"scatters": True}, "", REDUCED + 3 / 4 * 5 * 2 * (800 + 750)),
+        # in the first of five micro-batches, and kept
+        ({"zero": 3}, {"scatters": True, "reshards": False, "first": True}, "",
+         REDUCED + 3 / 4 * 2 * 800),
         # shares of a quarter between three groups, in one all-reduce
         ({}, {}, "across", 2 * REDUCED + ACROSS),
         ({"zero": 2, "replicate": "micro_batch"}, {"each": True}, "across",

@@ -57,6 +57,7 @@ from parcost_plugins.vocabulary.run_choices import (
     accumulating_share,
     adapter_casts,
     fuses_accumulation,
+    gathers_per_micro_batch,
     groups_experts,
     open_window,
     shards_gradients,
@@ -144,6 +145,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     gathered = framework.sharded_kernels
     if any_of(gathered != 0) and not shards_weights(study):
         gathered = 0.0
+    often = gathers_per_micro_batch(study)
     forward, backward, weights = _calls(study)
     products, norms = _attention(study)
     issued_forward = framework.forward_kernels + products + norms * framework.norm_kernels
@@ -157,7 +159,7 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
     rest = rest + products + norms * framework.norm_backward_kernels
     made = framework.weight_kernels + products + _sums(study) if trains_model(study) else 0.0
     passes: list[tuple[Pass, _Launches, Sequence[float]]] = [
-        ("F", _Launches(issued_forward, gathered + forward), every),
+        ("F", _Launches(issued_forward, often * gathered + forward), every),
         ("R", _Launches(core) if core else _Launches(issued_forward, forward), again),
         ("B", _Launches(rest, 2 * gathered + backward), every),
         ("W", _Launches(made, weights), every),

@@ -42,6 +42,7 @@ from parcost_plugins.vocabulary.adapters import Holding, holdings, weight_bytes
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS, OFFLOAD
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import (
+    gathers_per_micro_batch,
     hides_gradients,
     host_sums,
     open_window,
@@ -414,7 +415,7 @@ def _parameters(study: Study, kind: StageKind, bandwidth: Real, holding: Holding
     """Yield the transfers of a rank's shards before each gather: in forward, again in backward."""
     offload = study[Offload]
     whole = kind.total_bytes(*weight_bytes(study, holding))
-    bytes_ = offload.parameters / kind.shard * whole
+    bytes_ = gathers_per_micro_batch(study) * offload.parameters / kind.shard * whole
     name = "parameters" if holding == "trained" else f"{holding} parameters"
     for pass_ in ("F", "B") if reshards(study) else ("F",):
         yield Work(

@@ -23,7 +23,11 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import OPTIMIZER, PRECISION, WEIGHTS
 from parcost_plugins.vocabulary.kernel_times import kernel_seconds, kernel_work
-from parcost_plugins.vocabulary.run_choices import reshards, shards_weights
+from parcost_plugins.vocabulary.run_choices import (
+    gathers_per_micro_batch,
+    reshards,
+    shards_weights,
+)
 from parcost_plugins.vocabulary.stage_parameters import slots, spread, stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
@@ -111,7 +115,11 @@ def _read_weights(study: Study) -> Iterator[Work]:
     gathered = precision.gather < precision.wide_gather if shards_weights(study) else False
     shard = (precision.weights + precision.gather) / spread(study)[2]
     again = shard if reshards(study) else 0.0
-    narrow = {"F": shard, "R": 0.0, "B": again + 2.0 * precision.gather}
+    narrow = {
+        "F": gathers_per_micro_batch(study) * shard,
+        "R": 0.0,
+        "B": again + 2.0 * precision.gather,
+    }
     for operator in _narrow_operators(study):
         if isinstance(operator, Gemm):
             traffic = where(gathered, narrow[operator.pass_], precision.weight_cast)

@@ -313,6 +313,20 @@ def reshards(study: Study) -> bool:
     return found
 
 
+def gathers_once(study: Study) -> bool:
+    """Return whether stages of a pipeline gather parameters in the first micro-batch (ZeRO 3).
+
+    They stay whole until their gradients, whole as well, are reduced.
+    """
+    kept = not (reshards(study) or reduces_each_micro_batch(study))
+    return kept and bool(study.number(_is_pipelined))
+
+
+def gathers_per_micro_batch(study: Study) -> Real:
+    """Return the gathers of a parameter in a forward pass, on average over the step (ZeRO 3)."""
+    return 1.0 / study[Training].micro_batches if gathers_once(study) else 1.0
+
+
 def heads_on_vectors(study: Study) -> bool:
     """Return whether products of heads that are not a multiple of 16 bytes run on vector units."""
     chosen = study[KernelChoice].misaligned_heads

@@ -64,8 +64,9 @@ class Sharding:
     reshard: bool | None = switch(
         default=None,
         doc=(
-            "parameters are dropped after forward and gathered again for backward (ZeRO 3); by "
-            "default as the framework does"
+            "parameters are dropped after forward and gathered again for backward (ZeRO 3); off, "
+            "with several pipeline stages and `accumulate = whole`, they are gathered once per "
+            "step; by default as the framework does"
         ),
     )
     keep_last: bool = switch(

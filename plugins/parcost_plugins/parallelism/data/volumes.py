@@ -32,6 +32,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import (
+    gathers_once,
     replicates_each_micro_batch,
     reshards,
     scatters,
@@ -149,7 +150,8 @@ def _device_volumes(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real
 
 def gathers(study: Study, wire: ShardGroup) -> Real:
     """Return the bytes of sharded weights that a rank sends per step."""
-    inside, m = study.group(wire.inside).ranks, study.pipeline.micro_batches
+    inside = study.group(wire.inside).ranks
+    m = 1.0 if gathers_once(study) else study.pipeline.micro_batches
     return (inside - 1.0) / inside * m * _gathered_bytes(study, wire)
 
 

@@ -9,9 +9,11 @@ in every micro-batch. No compute hides the first gather and the last reduce-scat
 ``(L - 1) / L`` of the pass. Parameters before the first layer are gathered before any compute.
 Those after the last layer are kept from forward to backward, which follow one another there.
 Backward gathers nothing if parameters are kept from forward, and one gather less on the stage of
-the last layer. Tied embeddings on the same stage are needed at both ends of each pass, so they are
-kept throughout. A framework may wrap embedding and head in one unit, such as the root of a model in
-FSDP: one call gathers both ahead of the layers, and one reduces their gradients behind them.
+the last layer. Stages of a pipeline that keep parameters, and whole gradients, up to the last
+micro-batch gather in the first one only. Tied embeddings on the same stage are needed at both ends
+of each pass, so they are kept throughout. A framework may wrap embedding and head in one unit, such
+as the root of a model in FSDP: one call gathers both ahead of the layers, and one reduces their
+gradients behind them.
 
 With hybrid sharding the shards are reduced too, on other links and at the same time: those of a
 layer as soon as they are ready, in every micro-batch or in the last.
@@ -22,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from parcost import Once, Pass, Real, Study, Work, formula
+from parcost import Call, Once, Pass, Real, Study, Work, formula
 from parcost.numeric import maximum, ratio, where
 from parcost_plugins.parallelism.data.shard_groups import (
     GRADIENTS,
@@ -36,6 +38,8 @@ from parcost_plugins.parallelism.data.shard_groups import (
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.run_choices import (
+    gathers_on_arrival,
+    gathers_once,
     hides_gradients,
     hides_parameters,
     reduces_each_micro_batch,
@@ -84,6 +88,9 @@ def passes(study: Study) -> Iterator[Work | Once]:
     # Without prefetch the gathers of backward wait for the reductions of their micro-batch.
     alone = 0.0 if ahead else 1 / study[Training].micro_batches
     for wire in shard_groups(study):
+        if gathers_once(study):
+            yield from _gathers_once(wire, hides)
+            continue
         yield from _gathers(wire, _forward_gathers(study), hides)
         yield from _gathers(wire, _backward_gathers(study), hides and (ahead or not reduces), alone)
     if reduces:
@@ -115,24 +122,54 @@ def _backward_gathers(study: Study) -> list[_PassTraffic]:
 def _gathers(
     wire: ShardGroup, rows: list[_PassTraffic], hides: bool, alone: Real = 0.0
 ) -> Iterator[Work]:
-    size = _sizes(wire)
-    parts = _parts(wire, rows)
-    calls = {
-        part: wire.call("all_gather", formula("psi a", psi=elements, a=(size[part], "B")))
-        for part, elements in parts.items()
-    }
+    calls = _gather_calls(wire, rows)
     for row, count, repeat, share in _times(wire, rows):
         if row.part in calls:
+            call, bytes_ = calls[row.part]
             yield wire.work(
                 wire.kind.label(row.name),
-                calls[row.part],
+                call,
                 row.pass_,
                 count=count,
                 repeat=repeat,
-                bytes_=parts[row.part] * size[row.part],
+                bytes_=bytes_,
                 share=share if row.hides and hides else None,
                 alone=alone,
             )
+
+
+def _gathers_once(wire: ShardGroup, hides: bool) -> Iterator[Once]:
+    """Gather each part ahead of the first micro-batch, or under its forward pass."""
+    rows = _forward_gathers(wire.study)
+    calls = _gather_calls(wire, rows)
+    for row, count, repeat, share in _times(wire, rows):
+        if row.part in calls:
+            call, bytes_ = calls[row.part]
+            yield Once(
+                name=wire.kind.label(row.name),
+                cause=DATA,
+                seconds=times(call.formula, repeat),
+                when="fill",
+                on_arrival=gathers_on_arrival(wire.study),
+                count=count,
+                beside=share if row.hides and hides else 0.0,
+                slowdown=wire.slowdown,
+                bytes_=repeat * bytes_,
+                latency=repeat * call.latency,
+                **wire.on,
+            )
+
+
+def _gather_calls(wire: ShardGroup, rows: list[_PassTraffic]) -> dict[Part, tuple[Call, Real]]:
+    """Return the gather of each part of the stages, and its bytes."""
+    size = _sizes(wire)
+    return {
+        part: (
+            wire.call("all_gather", formula("psi a", psi=elements, a=(size[part], "B"))),
+            elements * size[part],
+        )
+        for part, elements in _parts(wire, rows).items()
+    }
 
 
 def _sizes(wire: ShardGroup) -> dict[str, Real]:

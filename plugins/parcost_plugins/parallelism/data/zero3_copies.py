@@ -25,7 +25,11 @@ from parcost.numeric import any_of
 from parcost_plugins.parallelism.data.shard_groups import is_tied, one_unit_of_ends
 from parcost_plugins.vocabulary import Parameters, Stream, Training
 from parcost_plugins.vocabulary.adapters import gathered_bytes
-from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards
+from parcost_plugins.vocabulary.run_choices import (
+    gathers_per_micro_batch,
+    reduces_each_micro_batch,
+    reshards,
+)
 from parcost_plugins.vocabulary.stage_parameters import group_by_count, trained_parameters
 
 SOURCE = "the framework's copies out of and into the buffers of its collectives"
@@ -35,7 +39,7 @@ LOOP = "openxla/xla pull request 5473: copies of weights against hazards of read
 def copies(study: Study) -> Iterator[Stream]:
     """Yield the copies of gathered parameters, and of gradients that are reduced.
 
-    Gradients that are reduced once per step are spread over its micro-batches.
+    What is gathered or reduced once per step is spread over its micro-batches.
     """
     framework, precision = study[Training].framework, study[Training].precision
     gathered: list[Pass] = ["F", "B"] if reshards(study) else ["F"]
@@ -46,8 +50,10 @@ def copies(study: Study) -> Iterator[Stream]:
         "divided": (2.0, 4.0 * made),
     }[framework.reduction_copy]
 
+    often = gathers_per_micro_batch(study)
+
     def each_gathered(parameters: Parameters) -> Real:
-        return 2.0 * out * gathered_bytes(study, parameters)
+        return 2.0 * often * out * gathered_bytes(study, parameters)
 
     if framework.loop_copies:
         yield from _loop_copies(study, gathered)
@@ -57,7 +63,7 @@ def copies(study: Study) -> Iterator[Stream]:
             name, held = "copies of gathered parameters", study.parameters
             if pass_ == "B":
                 held = [one for one in held if _is_gathered_again(study, one)]
-            yield from _streams(name, held, each_gathered, out, [pass_])
+            yield from _streams(name, held, each_gathered, often * out, [pass_])
     if not into:
         return
     share = 1.0 if reduces_each_micro_batch(study) else 1.0 / study[Training].micro_batches
