@@ -474,6 +474,7 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             ),
             "embedding": ("dense", "", "embedding = product", ""),
             "reduction_copy": ("sharded", "", "reduction_copy = divided", ""),
+            "repeats_keys": ("dense", "", "repeats_keys = on", "model small { kv_heads = 2 }"),
             "bucket_copies": ("sharded", "", "bucket_copies = on", ""),
             "router_weights": ("experts", "", "router_weights = output", ""),
             "remakes_elementwise": (

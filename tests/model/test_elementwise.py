@@ -176,6 +176,20 @@ def test_gradients_of_layers_of_their_own_are_added_up(study_of: StudyOf) -> Non
     assert together[joined] == 4 * (A + 2 * K) * D
 
 
+def test_keys_and_values_are_copied_for_the_heads_of_their_group(study_of: StudyOf) -> None:
+    """Eight heads of 128 become 32: each element is read once, and written four times."""
+    once, copied = (study_with(study_of, f"repeats_keys = {word}") for word in ("off", "on"))
+    more = stream_bytes(copied).items() - stream_bytes(once).items()
+    name = "keys and values, repeated"
+    assert dict(more) == {(name, way): 2 * 2 * (K + A) * D for way in ("F", "B")}
+    kept = {name: memory_terms(copied)[name].bytes_ for name in ("keys", "values")}
+    assert kept == dict.fromkeys(("keys", "values"), 2 * A * D * TOKENS)
+    (core,) = (op for op in copied.operators if op.name == "attention core" and op.pass_ == "F")
+    assert core.operands == TOKENS * (A + 2 * A) * D  # type: ignore[union-attr]
+    same = study_with(study_of, "repeats_keys = on", model="gpt3_6_7b")
+    assert (name, "F") not in stream_bytes(same)
+
+
 def test_the_heads_of_stored_scores_are_put_side_by_side(study_of: StudyOf) -> None:
     found = stream_bytes(study_of("gpt3_6_7b", training="flash_attention = off"))
     name = "context in the order of tokens"

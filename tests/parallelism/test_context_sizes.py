@@ -221,6 +221,13 @@ def test_compressed_keys_travel_without_their_heads() -> None:
     assert work(traded)["heads all-to-all", "F"][1] == TOKENS * widths * 3
 
 
+def test_keys_that_are_copied_for_their_group_travel_as_the_copies() -> None:
+    own = "flash_attention = on, framework = own\n}\nframework own {\n  repeats_keys = on"
+    for training, heads in (("", 3), (own, 6)):  # of each of two ranks
+        found = work(study(**CP_3, training=training))["KV ring", "F"]
+        assert found[1] == 2 * TOKENS * heads * 2 * 64 * 3
+
+
 def test_parts_stand_on_the_innermost_levels() -> None:
     """Eight ranks, two to a node: of parts of four, two nodes each; of two, one each."""
     sizes: dict[str, Any] = {"layout": "cp = 8", "devices": 8, "node": 2, "sequence": 8192}

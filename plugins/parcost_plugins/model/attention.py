@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Memory, Real, Study, block_name, hookimpl
+from parcost.numeric import any_of
 from parcost_plugins.model import core
 from parcost_plugins.model.elementwise import (
     ADDED,
@@ -17,6 +18,7 @@ from parcost_plugins.model.elementwise import (
     ROTARY,
     SUMMED,
     elementwise,
+    repetition,
     traffic_stream,
 )
 from parcost_plugins.model.norms import input_casts
@@ -153,6 +155,11 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     if not model.positions and not model.alibi:
         rotary = ROTARY[fusion.rotary]
         yield from elementwise("rotary embedding", rotary, turned, rank.element, span)
+    if any_of(rank.core_kv_heads > rank.kv_heads):
+        passes = repetition(rank.core_kv_heads / rank.kv_heads)
+        both = 2 * rank.kv_heads * d * tokens
+        name = "keys and values, repeated"
+        yield from elementwise(name, passes, both, rank.element, span, times=2)
     yield from core.operators(rank)
     yield from linear(
         "attention output projection",
@@ -218,12 +225,10 @@ def memory(study: Study) -> Iterator[Memory]:
             "attention input", span.rerun_all(again), "query", "key", "value"
         )
     for part, _ in _projections(rank):
-        symbol = "a" if part == "queries" else "k"
-        yield from rank.saved_tensor(
-            part,
-            f"s b {symbol} d e / t",
-            span.rerun_none(rank.keeps(part)),
-        )
+        kept = rank.keeps(part)  # the output of its product
+        copied = rank.training.framework.repeats_keys and not (kept or rank.remakes_outputs)
+        symbol = "a" if part == "queries" or copied else "k"
+        yield from rank.saved_tensor(part, f"s b {symbol} d e / t", span.rerun_none(kept))
     if rank.model.qk_norm:
         # Of what the norms make only the rotated tensors are kept: those above.
         yield from rank.saved_tensor(

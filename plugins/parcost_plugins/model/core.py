@@ -76,7 +76,7 @@ def memory(rank: Rank) -> Iterator[Memory]:
 def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
     """Yield one kernel per pass."""
     qk, value = rank.model.qk_dim, rank.model.value_dim
-    keys = rank.heads if rank.model.is_latent else rank.kv_heads
+    keys = rank.heads if rank.model.is_latent else rank.core_kv_heads
     read = {"F": rank.heads * qk + keys * (qk + value), "B": rank.heads * value}
     for windowed, layers in rank.attention_spans:
         span = layers.rerun_none(rank.keeps("core")).rerun_all(rank.reruns_core)

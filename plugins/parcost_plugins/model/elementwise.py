@@ -210,6 +210,11 @@ def copies(implementation: str, top_k: Real) -> tuple[Passes, Passes]:
     return Passes(spread, indexed), Passes(scattered, spread)
 
 
+def repetition(times: Real) -> Passes:
+    """Return the passes that copy a tensor *times* over, and add up the gradients of the copies."""
+    return Passes(Traffic(1, 1.0 + times), Traffic(1, 1.0 + times))
+
+
 #: A row of the embedding for every token in, a token out.
 LOOKUP = Traffic(1, 2)
 #: The gradient is read, and the rows that it is added to are read and written.

@@ -190,6 +190,11 @@ class Rank:
         return maximum(self.model.kv_heads, self.layout.tp) / self.layout.tp
 
     @property
+    def core_kv_heads(self) -> Real:
+        """Key and value heads of this rank as the core reads them."""
+        return self.heads if self.training.framework.repeats_keys else self.kv_heads
+
+    @property
     def ffn(self) -> Real:
         """FFN columns of this rank."""
         return self.model.ffn / self.layout.tp

@@ -334,6 +334,11 @@ class Framework:
         doc="queries, keys and values, gate and up are made by layers of their own, and the "
         "gradients of their common input are added up",
     )
+    repeats_keys: bool = switch(
+        default=False,
+        doc="keys and values are copied for every query head of their group, ahead of attention, "
+        "and exchanged and kept as the copies",
+    )
     gather_copies: Real = integer(
         default=0,
         minimum=0,

@@ -66,8 +66,10 @@ class ContextExchange:
     @property
     def kv_heads(self) -> Real:
         """Key and value heads of this rank; ranks beyond their number hold copies."""
-        t = self.study[Layout].tp
-        return self.heads if self.model.is_latent else maximum(self.model.kv_heads, t) / t
+        t, copied = self.study[Layout].tp, self.study[Training].framework.repeats_keys
+        if copied or self.model.is_latent:
+            return self.heads
+        return maximum(self.model.kv_heads, t) / t
 
     @property
     def width(self) -> Real:

@@ -9,11 +9,11 @@ in every micro-batch. No compute hides the first gather and the last reduce-scat
 ``(L - 1) / L`` of the pass. Parameters before the first layer are gathered before any compute.
 Those after the last layer are kept from forward to backward, which follow one another there.
 Backward gathers nothing if parameters are kept from forward, and one gather less on the stage of
-the last layer. Stages of a pipeline that keep parameters, and whole gradients, up to the last
-micro-batch gather in the first one only. Tied embeddings on the same stage are needed at both ends
-of each pass, so they are kept throughout. A framework may wrap embedding and head in one unit, such
-as the root of a model in FSDP: one call gathers both ahead of the layers, and one reduces their
-gradients behind them.
+the last layer. A pipeline's stage may keep parameters, and whole gradients, up to the last
+micro-batch. It gathers in the first one only. Tied embeddings on the same stage are needed at both
+ends of each pass, so they are kept throughout. A framework may wrap embedding and head in one unit,
+such as the root of a model in FSDP: one call gathers both ahead of the layers, and one reduces
+their gradients behind them.
 
 With hybrid sharding the shards are reduced too, on other links and at the same time: those of a
 layer as soon as they are ready, in every micro-batch or in the last.
