@@ -41,6 +41,10 @@ CONCEPTS = [
     ("neighbours of the best layout", "plugins/parcost_apps/search/sensitivity.py", "def neigh"),
     ("a config.json of Hugging Face", f"{FORMATS}/tools/huggingface/model.py", "class Config"),
     ("keys of DeepSpeed", f"{FORMATS}/tools/tables/deepspeed.toml", "zero_optimization"),
+    ("fused attention", f"{PLUGINS}/kernels/attention.py", "def core"),
+    ("sliding windows", f"{PLUGINS}/vocabulary/attention_mask.py", "window"),
+    ("days, energy and cost of a run", f"{PLUGINS}/operations/resources.py", "energy"),
+    ("jobs that are not supported", f"{FORMATS}/tools/unsupported.py", "def find_unsupported"),
     ("the server for editors", "plugins/parcost_apps/editor/server.py", "def serve"),
 ]
 
