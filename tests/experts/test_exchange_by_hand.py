@@ -310,11 +310,15 @@ def test_figures_of_a_mixture() -> None:
     assert found["dropped_share"] == 0
     assert "dropped_tokens" not in found
     assert found["expert_units"] == pytest.approx(devices_of(3))
-    away = 120 * 5 / 6
+    places = 12 * 13  # of 120 copies: empty ones are sent as well
+    away = places * 5 / 6
     assert found["dispatch_bytes"] == pytest.approx(away * 17)
     assert found["combine_bytes"] == pytest.approx(away * 30)
     assert found["exchange_bytes"] == pytest.approx(2 * away * 47)
-    assert found["dispatch_outer_bytes"] == pytest.approx(120 * 2 / 3 * 17)  # a copy to each expert
+    assert found["dispatch_outer_bytes"] == pytest.approx(places * 2 / 3 * 17)
+    sent = {term.name: term.bytes_ for _, term in study.contributions("terms")}
+    assert sent["expert dispatch"] == pytest.approx(places * 17)
+    assert sent["expert combine"] == pytest.approx(places * 30)
 
 
 @pytest.mark.parametrize(

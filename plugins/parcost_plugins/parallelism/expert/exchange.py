@@ -93,8 +93,13 @@ class TokenExchange:
 
     @property
     def copies(self) -> Real:
-        """Copies of tokens that a rank sends: one for each expert of a token."""
-        return self.tokens * self.top
+        """Copies of tokens that a rank sends: one for each expert of a token, and empty places."""
+        return self.filling * self.tokens * self.top
+
+    @property
+    def filling(self) -> Real:
+        """Places that are sent over copies of tokens, of which a capacity leaves some empty."""
+        return 1.0 if self.routing.capacity_factor is None else self.lam
 
     @property
     def sent_copies(self) -> Formula:
@@ -104,7 +109,10 @@ class TokenExchange:
         if self.kind in KERNEL_DISPATCHERS:
             symbols = {"T": self.tokens, "R": self.ranks_reached, "EP": self.group.ranks}
             return formula("T R (1 - 1 / EP)", symbols)
-        return formula("T k (1 - 1 / EP)", T=self.tokens, k=self.top, EP=self.group.ranks)
+        symbols = {"T": self.tokens, "k": self.top, "EP": self.group.ranks}
+        if self.routing.capacity_factor is None:
+            return formula("T k (1 - 1 / EP)", symbols)
+        return formula("f T k (1 - 1 / EP), f with empty places", {**symbols, "f": self.filling})
 
     @property
     def dispatch_bytes(self) -> Real:
@@ -161,13 +169,14 @@ class TokenExchange:
     def outer_copies(self) -> Real:
         """Copies of one token that leave its unit.
 
-        Kernels, and ``deduplicate``, send one to each unit; otherwise one goes to each expert.
+        Kernels, and ``deduplicate``, send one to each unit; otherwise one goes to each expert, and
+        empty places with them.
         """
         if self.kind == "allgather":
             return self.units - 1.0
         if self.kind in KERNEL_DISPATCHERS or self.routing.deduplicate:
             return self.remote_units
-        return self.top * (self.units - 1.0) / self.units
+        return self.filling * self.top * (self.units - 1.0) / self.units
 
     def unit_imbalance(self) -> Real:
         """The load of the busiest unit over the mean; the ranks of a unit average out."""
