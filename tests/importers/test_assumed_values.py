@@ -114,3 +114,69 @@ training { sequence = 2048, global_batch = 8 sequences }
 """
     done = run_command("eval", "job.par", "--format", "json", job=spec)
     assert assumed(done.out) == {}
+
+
+SYSTEM = ("--use", "catalog.systems.dgx_h100")
+MEGATRON = f"""#!/bin/bash
+N=$(nvidia-smi -L | wc -l)
+torchrun --nproc_per_node $N pretrain_gpt.py {" ".join(SCRIPT.split())} --bf16
+"""
+TRL = """#!/bin/bash
+N=$(nvidia-smi -L | wc -l)
+torchrun --nproc_per_node $N train.py --model_name_or_path Qwen/Qwen2.5-7B --bf16 true \\
+  --fsdp full_shard --gradient_checkpointing true \\
+  --per_device_train_batch_size 1 --gradient_accumulation_steps 8 --model_max_length 4096
+"""
+
+
+@pytest.mark.parametrize(
+    "script", [MEGATRON, TRL, MEGATRON.replace("torchrun --nproc_per_node", "mpirun -np")]
+)
+@pytest.mark.slow
+def test_devices_of_a_system_for_an_unknown_count_are_the_first_assumption(
+    run_command: Run, script: str
+) -> None:
+    flag = "-np" if "mpirun" in script else "--nproc_per_node"
+    files = {"train.sh": script}
+    page = " ".join(run_command("eval", "train.sh", *SYSTEM, files=files).out.split())
+    expected = f"Assumed: dgx_h100.devices = 8 (catalog.systems.dgx_h100; line 3: `{flag} $("
+    assert expected in page
+    written = run_command("import", "train.sh", *SYSTEM, files=files).out
+    assert 'devices = 8 @assumed("catalog.systems.dgx_h100; line 3: ' in written
+    again = run_command("eval", "job.par", job=written).out
+    assert expected in " ".join(again.split())
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        MEGATRON.replace("--nproc", "--nnodes 2 --nproc"),
+        TRL.replace("--nproc", "--nnodes 2 --nproc"),
+        MEGATRON.replace("torchrun --nproc_per_node $N", "#SBATCH --nodes=2\nsrun python"),
+    ],
+)
+def test_a_system_is_no_answer_for_the_devices_of_two_nodes(run_command: Run, script: str) -> None:
+    done = run_command("eval", "train.sh", *SYSTEM, files={"train.sh": script})
+    assert "`cluster.devices` is not known" in done.err
+    assert "--set cluster.devices=16" in done.err
+
+
+def test_a_stated_count_is_no_assumption(run_command: Run) -> None:
+    given = (*SYSTEM, "--set", "cluster.devices=4")
+    files = {"train.sh": MEGATRON}
+    assert (
+        "catalog.systems.dgx_h100;" not in run_command("eval", "train.sh", *given, files=files).out
+    )
+    written = run_command("import", "train.sh", *given, files=files).out
+    assert "devices = 4  # --set cluster.devices=4" in written
+
+
+def test_a_spec_that_adds_a_system_to_such_a_script_states_the_count(run_command: Run) -> None:
+    spec = 'use "train.sh"\nuse catalog.systems.dgx_h100\n'
+    files = {"train.sh": MEGATRON}
+    assert (
+        "`cluster.devices` is not known"
+        in run_command("eval", "job.par", job=spec, files=files).err
+    )
+    stated = f"{spec}cluster dgx_h100 {{ devices = 8 }}\n"
+    assert run_command("eval", "job.par", job=stated, files=files).code == 0

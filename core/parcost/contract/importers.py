@@ -155,7 +155,8 @@ class ImportQuestion:
     *reason* explains why, with the name of the key. *answers* are options of the command line to
     copy: ``--set layout.zero=1``, ``--use catalog.precisions.bf16``, ``--set-env DTYPE=fp8``. A
     value of the attribute from the command line, or from another file of the job, answers the
-    question. So does a value of an attribute in *also*.
+    question. So does a value of an attribute in *also*. A *partial* value is in the file, such as
+    the nodes without their devices: the count of a catalogue entry does not answer the question.
     """
 
     attribute: str
@@ -164,6 +165,7 @@ class ImportQuestion:
     start: int = 0
     end: int = 0
     also: Sequence[str] = ()
+    partial: bool = False
 
 
 @record(kw_only=True)

@@ -58,7 +58,7 @@ class ToolSource(ForeignSource):
             if isinstance(one.source, ToolSource)
             for source in (one.source, *one.source.others)
             for question in source.unknown
-            if not is_answered(question, answers)
+            if not is_answered(_exact(question, source), answers)
         ]
         return _ask_all(found)
 
@@ -113,6 +113,15 @@ class ToolSource(ForeignSource):
             f"{self.name}`",
         )
         return SpecError([one for one in error.diagnostics if one.id not in _LACKING] + [part])
+
+
+def _exact(question: ImportQuestion, source: ToolSource) -> ImportQuestion:
+    """Return a question that an entry of a catalogue in a spec does not answer silently.
+
+    So the spec states the value. For an entry of the command line, it is assumed and listed.
+    """
+    is_need = question.attribute in source.needs and bool(question.end)
+    return evolve(question, partial=question.partial or is_need)
 
 
 def _is_within(diagnostic: Diagnostic, source: Source) -> bool:

@@ -21,6 +21,7 @@ from parcost.contract.importers import (
     ImportOptions,
 )
 from parcost.engine.session import Session
+from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
@@ -29,9 +30,11 @@ from parcost_formats.imports.joint_job import join_files
 from parcost_formats.imports.neighbors import Neighbors
 from parcost_formats.imports.spec_text import parse_job
 from parcost_formats.imports.subjects import (
+    AddedBlock,
     is_answered,
     merge_into_added,
     stated_values,
+    with_added_values,
     without_assumed,
 )
 from parcost_formats.imports.translation import (
@@ -42,8 +45,8 @@ from parcost_formats.imports.translation import (
     translate,
 )
 
-#: Blocks that the command line adds, by kind: the entry of a catalogue, its place and its label.
-Added = Mapping[str, tuple[str, Span, str]]
+#: Blocks that the command line adds, by kind.
+Added = Mapping[str, AddedBlock]
 
 
 class ToolFiles(FileReader):
@@ -137,17 +140,18 @@ def _read_file(
     importer = _importer(source, reading.tool, neighbors, importers, several=bool(others))
     translation = translate(importer, source, reading, neighbors, others)
     problems = [
-        _contradiction(subject, one, source, *given[kind][:2])
+        _contradiction(subject, one, source, given[kind])
         for subject in importer.subjects
         for kind in given
         if kind in subject.attributes
         for one in islice(stated_values(translation, subject), 1)
-        if one.value != given[kind][0]
+        if one.value != given[kind].entry
     ]
     if problems:
         raise SpecError(problems)
     translation = without_assumed(translation, importer.subjects, given)
-    labels = {kind: label for kind, (_, _, label) in given.items()}
+    translation = with_added_values(translation, source, importer.needs, given, reading.settings)
+    labels = {kind: one.label for kind, one in given.items()}
     translation = merge_into_added(translation, importer.needs, labels)
     known = {*given, *reading.settings}
     open_ones = [one for one in translation.questions if not is_answered(one, known)]
@@ -174,26 +178,33 @@ def _importer(
 
 def _added_blocks(reading: ImportOptions, session: Session) -> Added:
     """Return the blocks that `--use` adds."""
-    found: dict[str, tuple[str, Span, str]] = {}
+    found: dict[str, AddedBlock] = {}
     adding = Module(Source("--use", ""), None)
     for item in use_items(reading):
         before = len(adding.imported_blocks)
         session.loader.use(item, adding, None)
         entry = item.span.text.removeprefix("use").strip()
         for _, block, label in adding.imported_blocks[before:]:
-            found[block.kind.text] = (entry, item.span, label)
+            values = {
+                one.name.text: one.value.span.text
+                for one in block.items
+                if isinstance(one, s.Attribute)
+            }
+            found[block.kind.text] = AddedBlock(
+                entry=entry, place=item.span, label=label, values=values
+            )
     return found
 
 
 def _contradiction(
-    subject: DecidingSubject, one: ImportedValue, source: Source, entry: str, place: Span
+    subject: DecidingSubject, one: ImportedValue, source: Source, added: AddedBlock
 ) -> Diagnostic:
     """Return an error that points at a value of a file and at the option that contradicts it."""
     return problem(
         "import-conflict",
-        f"{subject.name} is {one.value} in `{source.name}`, and {entry} on the command line",
+        f"{subject.name} is {one.value} in `{source.name}`, and {added.entry} on the command line",
         Span(source, one.start, one.end),
         f"`{one.key}`" if one.key else "",
-        also=[(place, "")],
-        help=f"remove `--use {entry}`, or change the file",
+        also=[(added.place, "")],
+        help=f"remove `--use {added.entry}`, or change the file",
     )

@@ -22,6 +22,8 @@ from parcost.contract.importers import (
     ImportQuestion,
     Translation,
 )
+from parcost.language.text import Source, Span
+from parcost.records import record
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _LONG = 5  # letters of a word that names a subject also inside of a longer one
@@ -154,9 +156,9 @@ def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
 
     Any attribute of a block answers a question about the whole block. It does not where only
     entries of a catalogue are answers: a model of another shape differs in more attributes.
-    A given block has all of its attributes.
+    A given block has all of its attributes, unless the file states a part of the value.
     """
-    kind = question.attribute.partition(".")[0]
+    kind = "" if question.partial else question.attribute.partition(".")[0]
     if {question.attribute, *question.also, kind} & set(given):
         return True
     if question.answers and all(way.startswith("--use ") for way in question.answers):
@@ -180,6 +182,60 @@ def without_assumed(
         uses=[use for use in translation.uses if not (use.assumption and _names(use, dropped))],
         blocks=list(_leave_out(translation.blocks, dropped)),
     )
+
+
+@record(kw_only=True)
+class AddedBlock:
+    """A block that the command line adds from an *entry* of a catalogue, named at *place*.
+
+    *values* are the texts of its attributes, by name.
+    """
+
+    entry: str
+    place: Span
+    label: str
+    values: Mapping[str, str]
+
+
+def with_added_values(
+    translation: Translation,
+    source: Source,
+    needs: Collection[str],
+    added: Mapping[str, AddedBlock],
+    given: Collection[str],
+) -> Translation:
+    """Return a translation in which a value of an added block is assumed for one that is unknown.
+
+    A key of the file decides it, such as ``torchrun --nproc_per_node $N`` the devices of the
+    cluster. *needs* are attributes that no file of the tool has, *given* those that
+    the command line sets.
+    """
+    keys = (*translation.missing, *translation.unknown)
+    unknown: list[tuple[ImportQuestion | ImportedKey, str]] = [
+        *((one, one.reason) for one in translation.questions if not one.partial),
+        *((one, f"`{one.name}`: {one.reason}") for one in keys),
+    ]
+    stated = {*given, *(path for path, _ in paths(translation.blocks))}
+    blocks = list(translation.blocks)
+    for one, reason in unknown:
+        kind, _, name = one.attribute.partition(".")
+        block = added.get(kind)
+        if block is None or not one.end or one.attribute not in needs or one.attribute in stated:
+            continue
+        if name not in block.values:
+            continue
+        stated.add(one.attribute)
+        setting = ImportedValue(
+            name=name,
+            value=block.values[name],
+            start=one.start,
+            end=one.end,
+            assumption=f"{block.entry}; line {source.position(one.start)[0]}: {reason}",
+        )
+        at = next((i for i, own in enumerate(blocks) if own.kind == kind), len(blocks))
+        own = blocks[at] if at < len(blocks) else ImportedBlock(kind=kind)
+        blocks[at : at + 1] = [evolve(own, settings=[*own.settings, setting])]
+    return evolve(translation, blocks=blocks)
 
 
 def merge_into_added(

@@ -28,14 +28,18 @@ class AssumedValue:
 
 
 def assumptions(study: Study) -> list[AssumedValue]:
-    """Return the assumed values in the study's file: references first, no catalogue entries."""
+    """Return the assumed values in the study's file, without those of catalogue entries.
+
+    The machine comes first, then entries of a catalogue and references.
+    """
     # Results of a cache are written without them, and need no study.
     from parcost.contract.importers import ForeignSource
     from parcost.contract.schema import block_type
     from parcost_formats.rendering.resolved_spec import SpecTexts
+    from parcost_plugins.vocabulary import Cluster
 
     texts = SpecTexts(study)
-    found: list[tuple[bool, AssumedValue]] = []
+    found: list[tuple[int, AssumedValue]] = []
     sources: dict[int, ForeignSource] = {}
     for block, kind in _all_blocks(study):
         fields = block_type(type(block)).fields
@@ -55,19 +59,19 @@ def assumptions(study: Study) -> list[AssumedValue]:
                 continue
             value = getattr(block, name)
             if value is not None:
-                refers = field.kind == "reference"
+                rank = 0 if isinstance(block, Cluster) else 2 if field.kind == "reference" else 3
                 text = _spec_text(origin) or texts.value(value, field, origin)
                 one = AssumedValue(f"{kind}.{name}", text, origin.source)
-                found.append((not refers, one))
-    listed = [one for _, one in sorted(found, key=lambda pair: pair[0])]
-    known = {one.value for one in listed}
+                found.append((rank, one))
+    known = {one.value for _, one in found}
     entries = {
         AssumedValue(path, value, reason): value.rpartition(".")[2]
         for source in sources.values()
         for path, value, reason in source.assumptions
         if "." not in path
     }
-    return [*(one for one, label in entries.items() if label not in known), *listed]
+    found += ((1, one) for one, label in entries.items() if label not in known)
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
 def assumed_line(result: Result, *, hints: bool = True) -> Iterator[Item]:

@@ -265,9 +265,21 @@ class SettingCollector:
         """List a value that the blocks need and the file lacks; another file may set it."""
         self._missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
 
-    def ask(self, attribute: str, reason: str, answers: Sequence[str], key: str = "") -> None:
-        """Ask for an attribute, or a kind of block, that affects cost and is unknown."""
-        self._draft.ask(attribute, reason, answers, self._option(key) if key else None)
+    def ask(
+        self,
+        attribute: str,
+        reason: str,
+        answers: Sequence[str],
+        key: str = "",
+        *,
+        partial: bool = False,
+    ) -> None:
+        """Ask for an attribute, or a kind of block, that affects cost and is unknown.
+
+        *partial*: the file states a part of the value.
+        """
+        option = self._option(key) if key else None
+        self._draft.ask(attribute, reason, answers, option, partial=partial)
 
     def problem(self, key: str, message: str, help: str = "") -> None:
         """Report an error in the value of a key."""

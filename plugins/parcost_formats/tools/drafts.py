@@ -139,13 +139,27 @@ class Draft:
             self.problems.append(found)
 
     def ask(
-        self, attribute: str, reason: str, answers: Sequence[str], option: Option | None = None
+        self,
+        attribute: str,
+        reason: str,
+        answers: Sequence[str],
+        option: Option | None = None,
+        *,
+        partial: bool = False,
     ) -> None:
-        """Ask for an attribute, or a kind of block, that affects cost and is unknown."""
+        """Ask for an attribute, or a kind of block, that affects cost and is unknown.
+
+        *partial*: the file states a part of the value.
+        """
         start, end = (option.start, option.end) if option else (0, 0)
         self._questions.append(
             ImportQuestion(
-                attribute=attribute, reason=reason, answers=tuple(answers), start=start, end=end
+                attribute=attribute,
+                reason=reason,
+                answers=tuple(answers),
+                start=start,
+                end=end,
+                partial=partial,
             )
         )
 

@@ -6,6 +6,7 @@ A model is named; its sizes come from the catalogue.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import AUTO, SettingCollector
@@ -14,6 +15,7 @@ from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.litgpt_command import is_command, read_command
+from parcost_formats.tools.needs import ask_for_devices
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.yaml_text import read_mapping
 
@@ -123,7 +125,7 @@ def _read_sharding(found: SettingCollector, *, adapted: bool) -> None:
     if each is not None:
         found.set("cluster", "devices", f"{nodes} * {each}", key)
     elif key in found:
-        found.leave_open(key, "all devices of a node: write `cluster { devices = N }`", "cluster")
+        ask_for_devices(partial(found.ask, key=key), "all devices of a node", (), nodes)
     elif not pretraining:
         each = 1
         found.assume("cluster", "devices", str(nodes), f"{_VERSION}: {command} has 1 device")

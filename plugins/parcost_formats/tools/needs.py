@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import evolve
 
@@ -36,6 +36,23 @@ def other_nodes(nodes: int, each: int) -> str:
         return ""
     count = f"{each} devices" if each > 1 else "1 device"
     return f"nodes of {count}: add --set {NODE_SIZE}={each} if the fabric has others"
+
+
+def ask_for_devices(
+    ask: Callable[..., None], reason: str, answers: Sequence[str], nodes: int | None
+) -> None:
+    """Ask for the devices by the function *ask* of a draft; *nodes* is None if it is unknown.
+
+    The devices of a system of the catalogue are no answer for several nodes.
+    """
+    several = nodes is not None and nodes > 1
+    count = (nodes or 1) * _USUAL
+    ask(
+        "cluster.devices",
+        f"{reason}; there are {nodes} nodes" if several else reason,
+        [*answers, f"--set cluster.devices={count}"],
+        partial=several,
+    )
 
 
 class IncompleteJobImporter(FileImporter):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ from parcost_formats.tools.hub import vocabulary_of
 from parcost_formats.tools.interpolation import MANDATORY, resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.needs import NODE_SIZE, other_nodes
+from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
 from parcost_formats.tools.nemo_command import is_command, read_command
 from parcost_formats.tools.nemo_precision import read_precision
 from parcost_formats.tools.nemo_recipe import read_nemo_recipe
@@ -202,7 +203,8 @@ class _NeMoReader:
         if each is None:
             return
         if self._found.value(each) in (-1, "auto"):
-            self._found.leave_open(each, "all devices of a node: write `cluster { devices = N }`")
+            count = self._found.whole(nodes) if nodes else None
+            ask_for_devices(partial(self._found.ask, key=each), "all devices of a node", (), count)
             return
         devices = self._found.whole(each)
         if devices is not None and nodes is None:

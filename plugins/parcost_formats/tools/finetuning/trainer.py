@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from parcost import ImportFile
@@ -39,7 +40,7 @@ from parcost_formats.tools.finetuning.engine_files import (
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.needs import NODE_SIZE, other_nodes
+from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
 from parcost_formats.tools.shell.scripts import ShellField
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import PROGRAM
@@ -658,8 +659,9 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
             found.value(key)  # which the command decides over
         key = name if name.isupper() else f"--{name}"
         entries[key] = JsonEntry(word.text, word.start, word.end)
-        answers = [*word.answers, "--set cluster.devices=8"]
-        found.ask("cluster.devices", f"`{key} {word.text}`: {word.unread}", answers, key)
+        why = f"`{key} {word.text}`: {word.unread}"
+        stated = next((_count(options[one]) for one in _NODES if one in options), None)
+        ask_for_devices(partial(found.ask, key=key), why, word.answers, stated)
         return
     if "num_processes" in found:
         number = found.whole("num_processes")

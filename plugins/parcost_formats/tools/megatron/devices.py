@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 
 from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.megatron.flags import CommandLine
-from parcost_formats.tools.needs import NODE_SIZE, other_nodes
+from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
 from parcost_formats.tools.shell.scripts import ShellField
 
 _NODES = ("nnodes", "nodes", "N", "num-nodes")
@@ -23,13 +24,50 @@ _ROLES = {*_NODES, *_RANKS}
 def read_devices(draft: Draft, line: CommandLine) -> None:
     """Set the device count of the cluster, if the file states it; ask if it is not constant."""
     _read_stated(draft, line)
-    launcher = line.launcher
-    stated = (_first(launcher, _RANKS), _first(launcher, _NODES))
-    unread = next((one for one in stated if one is not None and one.unread), None)
-    if unread is not None and not draft.has("cluster.devices"):
+    if draft.has("cluster.devices"):
+        return
+    nodes = _first(line.launcher, _NODES)
+    count = _count_nodes(line, nodes)
+    unread = next(_unknown_counts(line, nodes), None)
+    if unread is not None:
         why = f"`{unread.key} {unread.text}`: {unread.unread}"
-        answers = [*unread.answers, "--set cluster.devices=64"]
-        draft.ask("cluster.devices", why, answers, unread)
+        ask_for_devices(partial(draft.ask, option=unread), why, unread.answers, count)
+    elif count is not None and count > 1 and nodes is None and line.script is not None:
+        field = line.script.scheduler["--nodes"]
+        place = Option(name="nodes", key="#SBATCH --nodes", start=field.start, end=field.end)
+        why = "the file has no devices of a node"
+        ask_for_devices(partial(draft.ask, option=place), why, (), count)
+
+
+def _count_nodes(line: CommandLine, nodes: Option | None) -> int | None:
+    """Return the number of nodes of the launcher, or else of the scheduler, if it is known."""
+    if nodes is not None:
+        known = not nodes.unread and nodes.text.isdecimal() and len(nodes.text) < 9
+        return int(nodes.text) if known else None
+    return _count(line.script.scheduler.get("--nodes")) if line.script is not None else None
+
+
+def _unknown_counts(line: CommandLine, nodes: Option | None) -> Iterator[Option]:
+    """Yield the counts of the launcher, and else of variables, whose values are not known."""
+    ranks, total = (_first(line.launcher, names) for names in (_RANKS, _TOTALS))
+    stated = [one for one in (ranks, nodes, total) if one is not None]
+    yield from (one for one in stated if one.unread)
+    if stated or line.script is None:
+        return
+    variables = line.script.variables
+    for names in _VARIABLES:
+        for name in names if all(one in variables for one in names) else ():
+            for word in line.script.fields(name):
+                if word.unread:
+                    yield Option(
+                        name=name,
+                        key=name,
+                        texts=(word.text,),
+                        start=word.start,
+                        end=word.end,
+                        unread=word.unread,
+                        answers=word.answers,
+                    )
 
 
 def _read_stated(draft: Draft, line: CommandLine) -> None:
