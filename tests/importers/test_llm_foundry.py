@@ -290,3 +290,34 @@ def test_devices_of_a_run_file_are_read(line: str) -> None:
 def test_the_loss_of_a_model_is_read(kind: str, kept: str) -> None:
     text = JOB.replace("  no_bias", f"  loss_fn: {kind}\n  no_bias")
     assert settings(LlmFoundry().translate("run.yaml", text))["training.loss"] == kept
+
+
+@pytest.mark.parametrize(
+    ("device", "micro", "read", "near"),
+    [
+        (24, 20, None, ("12", "24")),  # a last one of 4
+        (24, 8, "8", ()),
+        (24, 36, "24", ()),  # LLM Foundry reduces it to the batch of the device
+        (7, 3, None, ("1", "7")),
+    ],
+)
+def test_a_smaller_last_micro_batch_raises_a_question(
+    device: int, micro: int, read: str | None, near: tuple[str, ...]
+) -> None:
+    text = JOB.replace("microbatch_size: 8", f"microbatch_size: {micro}")
+    whole = text.replace("batch_size: 256", f"batch_size: {64 * device}\ncompute: {{gpus: 64}}", 1)
+    alone = text.replace("global_train_batch_size: 256", f"device_train_batch_size: {device}")
+    for one in (whole, alone):
+        found = LlmFoundry().translate("run.yaml", one)
+        asked = [way for question in found.questions for way in question.answers]
+        assert asked == [f"--set training.micro_batch={n}" for n in near]
+        assert read is None or settings(found)["training.micro_batch"] == read
+
+
+def test_the_rule_of_a_batch_says_what_composer_does(run_command: Run) -> None:
+    """256 sequences on 8 devices are 32 each: micro-batches of 24, and a last one of 8."""
+    text = JOB.replace("microbatch_size: 8", "microbatch_size: 24")
+    system = ("--use", "catalog.systems.dgx_h100", "--set", "cluster.devices=8")
+    done = run_command("eval", "run.yaml", *system, files={"run.yaml": text})
+    assert "smaller last micro-batch" in done.err
+    assert "micro_batch = 16 or 32" in done.err

@@ -110,7 +110,8 @@ class ImportedValue:
 
     *value* is an expression of the language, with its unit. *key* is the name of the setting in the
     tool, as its users write it. A value that the file does not state has an *assumption*: the
-    reason for the value. *file* is the name of its file where several are joined.
+    reason for the value. *file* is the name of its file where several are joined. *remark* is what
+    a diagnostic about the value adds, such as a way of the tool that the language lacks.
     """
 
     name: str
@@ -120,6 +121,7 @@ class ImportedValue:
     end: int = 0
     assumption: str = ""
     file: str = ""
+    remark: str = ""
 
 
 @record(kw_only=True)

@@ -46,7 +46,8 @@ class ToolSource(ForeignSource):
         """Return a note with the attribute that was read at *offset*, or ""."""
         for block, setting in self.settings:
             if setting.start <= offset < setting.end:
-                return f"`{setting.key}` is `{block}.{setting.name}` here"
+                also = f"; {setting.remark}" if setting.remark else ""
+                return f"`{setting.key}` is `{block}.{setting.name}` here{also}"
         return ""
 
     def questions(self, module: Module, given: Collection[str]) -> Sequence[Diagnostic]:

@@ -155,15 +155,18 @@ class SettingCollector:
 
     # Results
 
-    def set(self, block: str, name: str, value: str, key: str) -> None:
-        """Set an attribute from a key; report a conflict if another key has set another value."""
+    def set(self, block: str, name: str, value: str, key: str, remark: str = "") -> None:
+        """Set an attribute from a key; report a conflict if another key has set another value.
+
+        Diagnostics about the value add the *remark*.
+        """
         option = self._option(key)
         before = self._draft.blocks.get(block, {}).get(name)
         if before is not None and before.end and before.value != value:
             message = f"`{before.key}` and `{key}` set the same attribute to different values"
             self._draft.problems += [error_at(one, message).problem() for one in (before, option)]
         else:
-            self._draft.set(f"{block}.{name}", value, option)
+            self._draft.set(f"{block}.{name}", value, option, remark=remark)
 
     def _option(self, key: str) -> Option:
         """Return a key that sets or lists something, with its place."""

@@ -66,7 +66,9 @@ class Draft:
         self.unknown: list[ImportedKey] = []
         self._questions: list[ImportQuestion] = []
 
-    def set(self, path: str, value: str, option: Option, assumption: str = "") -> None:
+    def set(
+        self, path: str, value: str, option: Option, assumption: str = "", remark: str = ""
+    ) -> None:
         """Set an attribute, such as ``layout.tp``, to a value from *option*."""
         kind, _, name = path.rpartition(".")
         why = assumption or option.assumption
@@ -79,6 +81,7 @@ class Draft:
             start=option.start,
             end=option.end,
             assumption=why,
+            remark=remark,
         )
 
     def assume(self, path: str, value: str, why: str, option: Option | None = None) -> None:

@@ -18,10 +18,12 @@ from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.tables import is_listed, table
+from parcost_plugins.vocabulary.neighbours import all_divisors
 
 TOOL = "llm_foundry"
 _VERSION = "LLM Foundry 0.22"
 _COMPOSER = "Composer 0.32"
+_UNEVEN = f"{_COMPOSER} runs the rest as a smaller last micro-batch, which parcost does not model"
 _REENTRANT = "activation_checkpointing_reentrant is true"
 #: Numbers of experts, which are 1 unless they are stated.
 _EXPERTS = {
@@ -195,15 +197,17 @@ def _batch(found: SettingCollector) -> None:
     whole = found.whole("global_train_batch_size")
     each = found.whole("device_train_batch_size")
     if whole is not None:
-        found.set(
-            "training", "global_batch", f"{digits(whole)} sequences", "global_train_batch_size"
-        )
+        value, stated = f"{digits(whole)} sequences", "global_train_batch_size"
+        found.set("training", "global_batch", value, stated, _UNEVEN)
     elif each is not None:
         value = f"({digits(each)} * layout.dp) sequences"
-        found.set("training", "global_batch", value, "device_train_batch_size")
+        found.set("training", "global_batch", value, "device_train_batch_size", _UNEVEN)
     ranks = next((one for one in ("compute.gpus", "gpu_num") if one in found), "")
     if ranks and (count := found.whole(ranks)) is not None:
         found.set("cluster", "devices", digits(count), ranks)
+        degree = found.whole("tp_config.tensor_parallel_degree") or 1
+        if whole is not None and whole * degree % count == 0:
+            each = whole * degree // count
     key = "device_train_microbatch_size"
     if found.value(key, AUTO) == AUTO:
         why = "`auto` is the largest that fits"
@@ -213,6 +217,19 @@ def _batch(found: SettingCollector) -> None:
             ["--set training.micro_batch=1"],
             key if key in found else "",
         )
+    elif (size := found.whole(key)) is not None:
+        _set_micro_batch(found, key, size, each)
+
+
+def _set_micro_batch(found: SettingCollector, key: str, size: int, batch: int | None) -> None:
+    """Set the micro-batch; *batch* sequences of a device are in as many as they need, if known."""
+    found.set("training", "micro_batch", digits(min(size, batch or size)), key, _UNEVEN)
+    if batch is None or size >= batch or batch % size == 0:
+        return
+    sizes = all_divisors(batch)
+    near = [max(n for n in sizes if n < size), min(n for n in sizes if n > size)] if sizes else [1]
+    why = f"{batch} sequences of a device are not whole micro-batches of {size}: {_UNEVEN}"
+    found.ask("training.micro_batch", why, [f"--set training.micro_batch={n}" for n in near], key)
 
 
 def _sharding(found: SettingCollector) -> None:
