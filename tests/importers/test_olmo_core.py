@@ -402,6 +402,26 @@ def test_functions_given_to_main_build_the_job(text: str, tokens: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "micro_batch", "batch"),
+    [
+        ("global_batch_size=1024, microbatch_size=4", "4", "1024 sequences"),  # of 1.0
+        ("global_batch_size=2**22, rank_microbatch_size=8192", "2", "1024 sequences"),  # of 1.1
+    ],
+)
+def test_batch_sizes_of_the_trainer_are_read(sizes: str, micro_batch: str, batch: str) -> None:
+    """OLMo-core 1.0 counts sequences, and 1.1 tokens: 2**22 of them are 1,024 sequences of 4,096."""
+    text = PARTS % (f", dp_config={SHARDS}", "None", "optim_config_builder=optimizer")
+    text = text.replace("rank_microbatch_size=8192", sizes).replace("global_batch_size=2**21, ", "")
+    for given in ("", "sequence_length=4096, "):
+        found = OlmoCore().translate("train.py", text.replace("main(", f"main({given}"))
+        values = settings(found)
+        assert not found.questions
+        if given or "rank" not in sizes:  # tokens of an assumed length stay tokens
+            assert values["training.micro_batch"] == micro_batch
+            assert values["training.global_batch"] == batch
+
+
+@pytest.mark.parametrize(
     ("given", "sequence", "vocabulary"),
     [
         ("", "OLMo-core 2.3: sequence_length is 4096", "OLMo-core 2.3: tokenizer is dolma2"),

@@ -43,7 +43,8 @@ _BATCH_NAME = "global_batch_size"
 # The function of `olmo_core.internal.cookbook` that makes a training module.
 _COOKBOOK = "configure_train_module"
 _BATCH, _SEQUENCE = f"data_loader.{_BATCH_NAME}", f"{_MODULE}.max_sequence_length"
-_MICRO = f"{_MODULE}.rank_microbatch_size"
+_MICRO_NAME = "rank_microbatch_size"
+_MICRO = f"{_MODULE}.{_MICRO_NAME}"
 # A callback of the trainer, whose batches replace that of the data loader.
 _SCHEDULER, _SIZES = "BatchSizeSchedulerCallback", "trainer.batch_sizes"
 _DATA, _RECOMPUTE = f"{_MODULE}.dp_config", f"{_MODULE}.ac_config"
@@ -246,25 +247,54 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
         elif key in given:
             made[key] = UnreadValue(f"`{key}` is not a function of this file")
     model, module, trainer = (made.get(one) for one in _BUILDERS)
+    sizes = dict(_trainer_sizes(trainer, length))
     if module is None:
-        module = _split_module(call, model, trainer, made.get(_OPTIMIZER_BUILDER), length)
+        module = _split_module(call, model, sizes, made.get(_OPTIMIZER_BUILDER), length)
     loader = Entity("loader", call, {_BATCH_NAME: Cell(batch, call, _BATCH_NAME)})
+    if batch is None and _BATCH_NAME in sizes:
+        loader.cells[_BATCH_NAME] = sizes[_BATCH_NAME]
     job = {"model": model, _MODULE: module, "data_loader": loader}
     return Entity(_JOB, call, {key: Cell(one, call, key) for key, one in job.items()})
 
 
-def _split_module(call: ast.Call, model: Any, trainer: Any, optimizer: Any, length: Any) -> Entity:
-    """Return the training module of OLMo-core 1, which model and trainer configure."""
+def _split_module(
+    call: ast.Call, model: Any, sizes: Mapping[str, Cell], optimizer: Any, length: Any
+) -> Entity:
+    """Return the training module of OLMo-core 1, which model and trainer configure.
+
+    *sizes* are the batch sizes of the trainer.
+    """
     cells = {"max_sequence_length": Cell(length, call, _SEQUENCE)}
     if isinstance(model, Entity):
         for key in [*model.cells]:
             if key.endswith("_config") or key == "compile":
                 cells["compile_model" if key == "compile" else key] = model.cells.pop(key)
-    if isinstance(trainer, Entity) and "rank_microbatch_size" in trainer.cells:
-        cells["rank_microbatch_size"] = trainer.cells["rank_microbatch_size"]
+    if _MICRO_NAME in sizes:
+        cells[_MICRO_NAME] = sizes[_MICRO_NAME]
     if optimizer is not None:
         cells["optim"] = Cell(optimizer, call, "optim")
     return Entity("TrainModuleConfig", call, cells)
+
+
+def _trainer_sizes(trainer: Any, length: Any) -> Iterator[tuple[str, Cell]]:
+    """Yield the batch sizes of a trainer of OLMo-core 1 in tokens, by the names of OLMo-core 2.
+
+    OLMo-core 1.0 counts sequences of *length*, and has another name for the micro-batch.
+    """
+    if not isinstance(trainer, Entity):
+        return
+    first = "microbatch_size" in trainer.cells
+    names = {_BATCH_NAME: _BATCH_NAME, "microbatch_size" if first else _MICRO_NAME: _MICRO_NAME}
+    for name, key in names.items():
+        cell = trainer.cells.get(name)
+        if cell is None:
+            continue
+        value = cell.value
+        if first and isinstance(value, int) and isinstance(length, int):
+            value = length * value
+        elif first and not isinstance(value, UnreadValue):
+            value = UnreadValue(f"`{name}` of OLMo-core 1.0 counts sequences of an unknown length")
+        yield key, Cell(value, cell.node, key)
 
 
 def _option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
