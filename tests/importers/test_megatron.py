@@ -847,3 +847,32 @@ def test_the_name_of_a_file_is_no_code(run_command: Run) -> None:
     )
     assert not [line for line in done.out.splitlines() if line.startswith("sharding")]
     assert r"h\nsharding" in done.out
+
+
+def test_arguments_in_files_that_are_not_there_name_these_files() -> None:
+    text = """source models/sizes.sh
+. train_args.sh
+torchrun --nproc_per_node 8 pretrain_gpt.py ${MODEL_ARGS[@]} ${TRAINING_ARGS[@]}
+"""
+    (problem,) = Megatron().translate("run.sh", text).problems
+    assert (
+        "`models/sizes.sh` and `train_args.sh`, which the script sources, are not"
+        in problem.message
+    )
+    assert text[problem.start : problem.end] == "source models/sizes.sh"
+
+
+@pytest.mark.parametrize("command", ["$ARGS $MORE", "$ARGS $(yq .MODEL_ARGS model.yaml)"])
+def test_output_of_a_command_that_has_the_sizes_is_one_error(command: str) -> None:
+    """No flag ahead of it takes it as a value, and no default is doubted."""
+    text = f"""MORE=$(yq .MODEL_ARGS model.yaml | tr ' ' '=')
+ARGS="--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4"
+torchrun --nproc_per_node 8 pretrain_gpt.py {command}
+"""
+    (problem,) = Megatron().translate("run.sh", text).problems
+    assert problem.message.startswith("the arguments with the sizes of the model are not known")
+    assert text[problem.start : problem.end] in ("$MORE", "$(yq .MODEL_ARGS model.yaml)")
+    assert "write its output into the script" in problem.help
+    degrees = "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4"
+    sized = text.replace(degrees, small())
+    assert not Megatron().translate("run.sh", sized).problems

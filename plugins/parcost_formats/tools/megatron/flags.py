@@ -24,6 +24,7 @@ from parcost_formats.tools.shell.scripts import (
 from parcost_formats.tools.tables import is_ignored, table
 
 _EMPTY = re.compile(r"""[ \t=]*["']?\$\{?([A-Za-z_]\w*|\d+)(?=[}\s"']|$)""")
+_MANY_WORDS = re.compile(r"\$\{?\w+\}?|\$\(.*\)|`.*`", re.DOTALL)
 _OF_ROCM = re.compile(r"\b(?:HSA_|RCCL_|HIP_|HIPBLAS|TE_HIPBLASLT|NVTE_CK_)|\brocm\b")
 _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # number of unknown flags with a suggestion
@@ -420,7 +421,8 @@ def _flags(
             finish()
             why = word.unread or NO_FLAG
             key = word.text[:60]
-            strays.append(Option(name="", key=key, start=word.start, end=word.end, unread=why))
+            place = Option(name="", key=key, start=word.start, end=word.end, unread=why)
+            strays.append(place.evolve(answers=word.answers))
     finish()
     return flags, strays
 
@@ -433,8 +435,8 @@ def _is_truth(word: ShellField, *, valued: bool) -> bool:
 
 
 def _is_variable(word: ShellField) -> bool:
-    """Return whether a word is a variable of unknown value, which may hold more flags."""
-    return bool(word.unread) and re.fullmatch(r"\$\{?\w+\}?", word.text) is not None
+    """Return whether a word is a variable or output of unknown value, which may hold flags."""
+    return bool(word.unread) and _MANY_WORDS.fullmatch(word.text) is not None
 
 
 def _option(run: Sequence[ShellField], name: _Namer) -> Option:

@@ -20,6 +20,7 @@ from parcost_formats.tools.shell.values import (
     ShellValue,
     Variable,
     assumption_of,
+    field_of,
     text_of,
     unread_piece,
 )
@@ -295,6 +296,8 @@ class BuiltinReader(CommandReader):
                 place = self.source.place(node.start, node.end)
                 text = ScriptSource(found, place=place) if found is not None else None
         if text is None:
+            start, end = self.source.place(node.start, node.end)
+            self._absent.append(field_of([Piece(path, start, end)]))
             self._forget_all(node, shown)
             return Decision(True)
         self._returned.append([])

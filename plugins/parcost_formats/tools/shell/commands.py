@@ -62,6 +62,7 @@ class CommandReader(FileEditor):
     _reading: list[str] = Factory(lambda self: [self.name], takes_self=True)
     _found: list[ShellField] = Factory(list)
     _lacking: list[ShellField] = Factory(list)
+    _absent: list[ShellField] = Factory(list)  # files that it sources
     _ahead: list[ShellValue] = Factory(list)  # words ahead of a command in a string
     _calls: int = 0
 

@@ -56,7 +56,8 @@ class Script(NamedTuple):
     *conditional* are words from branches of undecided tests, each with its reason. *scheduler* are
     options of ``#SBATCH`` lines. *assumed* are tests that depend on a default of the script: the
     variable, at the place of the test, with the assumption. *found* are scripts that it starts by
-    another path, and *lacking* scripts that are not in its folder. *written* are the texts of files
+    another path, and *lacking* scripts that are not in its folder. *absent* are missing files that
+    it sources. *written* are the texts of files
     that it writes by here-documents before the launch that is read, by path. *folder* is where that
     launch is executed, from the folder of the script. *substitutes* are files beside the script
     that were read in place of files in that folder. *ended* is the ``exit`` that ends the script
@@ -74,6 +75,7 @@ class Script(NamedTuple):
     folder: str = ""
     substitutes: set[str] | None = None
     ended: ShellField | None = None
+    absent: Sequence[ShellField] = ()
 
     def start_from(self, written: Mapping[str, ShellField], folder: str) -> Script:
         """Return the script with the written files and the folder of a command."""
@@ -285,7 +287,7 @@ class _ScriptReader(BuiltinReader):
         ended = field_of([self._end]) if self.layer.ended == "exit" and self._end else None
         found = Script(
             variables, calls, (), scheduler, assumed, self._found, self._lacking, ended=ended
-        )
+        )._replace(absent=self._absent)
         conditional = [word for call in calls for word in call.conditional]
         if not calls:
             names = [name for name in variables if name not in self.pins]
