@@ -153,3 +153,13 @@ def test_the_head_has_weights_of_its_own_unless_pretraining_ties_it(
     words = ("figures", "run.yaml", "parameters", "--from", "litgpt", *machine)
     done = run_command(*words, files={"run.yaml": text})
     assert f"{parameters:,}" in done.out
+
+
+@pytest.mark.parametrize("command", ["pretrain_mixed", "finetune_all"])
+def test_a_command_that_litgpt_does_not_have_is_rejected_by_its_name(command: str) -> None:
+    text = f"litgpt {command} pythia-160m --train.max_seq_length 2048\n"
+    assert LitGpt().recognizes("run.sh", text)
+    (problem,) = LitGpt().translate("run.sh", text).problems
+    assert problem.message.startswith(f"`litgpt {command}` is no command of LitGPT")
+    assert text[problem.start : problem.end] == command
+    assert problem.help.endswith(": pretrain or finetune_full")

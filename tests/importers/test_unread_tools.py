@@ -23,6 +23,10 @@ FILES = {
         "  tensor_model_parallel_size: 8\nmodel:\n  num_layers: 4\n"
     ),
     "Amazon Nova": 'run:\n  model_type: "amazon.nova-x"\ntraining_config:\n  max_length: 8\n',
+    "the trainer of Composer before 0.11 (hparams)": (
+        "train_dataset:\n  lm: {split: train}\nmodel:\n  gpt2:\n    use_pretrained: false\n"
+        "total_batch_size: 512\ngrad_accum: 32\n"
+    ),
     "dolomite-engine": "model_args:\n  model_name: m\ndistributed_args:\n  stage: 3\n",
 }
 
@@ -31,6 +35,13 @@ SCRIPTS = {
     "InternEvo": ("run.py", "parallel = dict(\n    zero1=dict(size=8),\n)\ngrad_scaler = dict()\n"),
     "XTuner": ("run.py", "from mmengine.hooks import X\naccumulative_counts = 4\n"),
     "ColossalAI": ("run.py", "from colossalai.amp import AMP_TYPE\nparallel = dict(pipeline=2)\n"),
+    "Megatron-LLM of epfLLM": (
+        "run.sh",
+        (
+            "torchrun --nproc_per_node 8 finetune.py --tensor_model_parallel_size 4 --use_rms_norm "
+            "--model_name llama2 --bf16 --global_batch_size 64 --micro_batch_size 2\n"
+        ),
+    ),
     "EasyContext": (
         "run.sh",
         "accelerate launch train.py --batch-size 1 --seq-length 64000 --parallel_mode ulysses\n",
@@ -129,3 +140,11 @@ def test_a_script_that_names_its_experiment_in_a_variable_leads_to_it(run_comman
     done = run_command("eval", "config.sh", files={"config.sh": script})
     assert done.code == 2
     assert "starts another file, which has the job: `/code/conf/llama.yaml`" in done.err
+
+
+def test_flags_of_epfllm_are_rejected_with_their_names_in_megatron(run_command: Any) -> None:
+    """The script reaches this reader, and no other tool reads it."""
+    name, text = SCRIPTS["Megatron-LLM of epfLLM"]
+    done = run_command("eval", name, files={name: text})
+    assert "a configuration of Megatron-LLM of epfLLM" in done.err
+    assert "--normalization RMSNorm for --use_rms_norm" in done.err

@@ -12,7 +12,8 @@ from parcost_formats.tools.shell.scripts import Script, ShellField, read_script
 from parcost_formats.tools.tables import is_listed, table
 
 _RULES = table("litgpt")["command"]
-_SIGN = re.compile(r"\blitgpt\s+(?:pretrain|finetune\w*)\b")
+_TRAINS = re.compile(r"pretrain\w*|finetune\w*")
+_SIGN = re.compile(rf"\blitgpt\s+(?:{_TRAINS.pattern})\b")
 _IGNORED: Sequence[str] = table("litgpt")["ignored"]["keys"]
 
 
@@ -41,6 +42,12 @@ def read_command(file: ImportFile) -> CommandKeys:
     program = call.words[at + 1]
     if why := _RULES["rejected"].get(program.text):
         raise error_at(program, f"`{program.text}`: {why}")
+    if program.text not in _RULES["programs"]:
+        known = " or ".join(one for one in _RULES["programs"] if one not in _RULES["rejected"])
+        message = f"`litgpt {program.text}` is no command of LitGPT 0.5, and its keys may differ"
+        raise error_at(
+            program, message, f"write the one that trains as it does, if one does: {known}"
+        )
     if call.conditional:
         word = call.conditional[0]
         raise error_at(word, f"`{word.text}`: {word.unread}")
@@ -50,7 +57,7 @@ def read_command(file: ImportFile) -> CommandKeys:
 def _start(words: Sequence[ShellField]) -> int | None:
     """Return the index of ``litgpt`` ahead of a subcommand that trains; None if there is none."""
     for at, word in enumerate(words[:-1]):
-        if word.text.rpartition("/")[2] == "litgpt" and words[at + 1].text in _RULES["programs"]:
+        if word.text.rpartition("/")[2] == "litgpt" and _TRAINS.fullmatch(words[at + 1].text):
             return at
     return None
 

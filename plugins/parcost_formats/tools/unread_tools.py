@@ -120,6 +120,7 @@ class UnreadTools(Importer):
             f"config.json {options}`, with --set layout.tp, layout.pp, layout.zero and "
             "training.recompute"
         )
+        help = tool.get("help", help)
         if tool.get("command"):
             help = (
                 "copy the command that it starts into a script, with its variables, or evaluate "
