@@ -562,7 +562,8 @@ def test_a_batch_prints_the_file_that_has_no_result_for_a_while(
 
     def write_and_name(text: str) -> None:
         write(text)
-        named.set()
+        if "s001" in text:  # the first may take long as well, on a busy machine
+            named.set()
 
     monkeypatch.setattr(formats, "_LONG_SECONDS", 0.05)
     monkeypatch.setattr(formats, "write_message", write_and_name)
@@ -570,7 +571,8 @@ def test_a_batch_prints_the_file_that_has_no_result_for_a_while(
     done = run("eval", "specs", "--jobs", "1", "--no-cache")
     assert done.code == 0
     slow_lines = [line for line in done.err.splitlines() if "no result" in line]
-    assert "specs/s001.par: no result after 0 s; Ctrl-C ends the run" in slow_lines
+    expected = r"specs/s001\.par: no result after \d+ s; Ctrl-C ends the run"
+    assert any(re.fullmatch(expected, line) for line in slow_lines)
 
 
 # A plugin that stops at the study with `zero = 2`, as long as there is a gate. It sleeps in turns: a

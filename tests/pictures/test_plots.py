@@ -47,7 +47,7 @@ def test_pictures_are_saved_by_the_suffix_of_their_name(
         path = tmp_path / f"step.{suffix}"
         plot.save(path)
         assert path.read_bytes()[: len(first)].lower() == first.lower()
-    with pytest.raises(ValueError, match=r"they are \.html, \.png, \.svg"):
+    with pytest.raises(ValueError, match=r"the formats are \.html, \.png, \.svg"):
         plot.save(tmp_path / "step.bmp")
 
 

@@ -160,7 +160,7 @@ FAULTS = [
     ),
     Fault(
         "stages need not wait for their own gather",
-        [(step_costs, "_held_back")],
+        [(step_costs, "_release_delay")],
         _released_at_once,
         "fill_and_drain_are_what_a_simulator_says",
     ),
