@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import chain
-from operator import itemgetter
+from operator import ge, itemgetter
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
@@ -515,8 +514,9 @@ def _alive(
 def _maximal_moments(moments: Iterable[AliveCounts]) -> Sequence[AliveCounts]:
     """Return those of *moments*, all different, that no other has as many of on every copy."""
     ranked = sorted(moments, key=lambda row: (-sum(map(sum, row)), row))
-    if len(ranked) == 1:
-        return ranked
-    counts = np.array([list(chain.from_iterable(moment)) for moment in ranked])
-    as_many = ((counts >= own).all(axis=1).sum() for own in counts)  # its own row is one
-    return [moment for moment, rows in zip(ranked, as_many, strict=True) if rows == 1]
+    found: dict[tuple[int, ...], AliveCounts] = {}
+    for moment in ranked:
+        counts = tuple(chain.from_iterable(moment))
+        if not any(all(map(ge, other, counts)) for other in found):
+            found[counts] = moment
+    return list(found.values())
