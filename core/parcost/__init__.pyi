@@ -23,6 +23,7 @@ from parcost.contract.groups import Phase as Phase
 from parcost.contract.groups import link_resources as link_resources
 from parcost.contract.hookspecs import API_VERSION as API_VERSION
 from parcost.contract.hookspecs import hookimpl as hookimpl
+from parcost.contract.importers import LOG_SUFFIXES as LOG_SUFFIXES
 from parcost.contract.importers import DecidingSubject as DecidingSubject
 from parcost.contract.importers import FileReader as FileReader
 from parcost.contract.importers import ForeignFile as ForeignFile

@@ -26,7 +26,7 @@ ON_HOST = {"offload.optimizer": 1, "mixed.norm_traffic": 12}
 FETCHES = "host_sums = fetch, update_gradients = 8 B, gradient_overlap = off"
 
 
-def offloaded(
+def offload_study(
     bind: Bind, values: dict[str, Any], link: dict[str, Any] = LINK, framework: str = ""
 ) -> Study:
     """Bind a billion parameters that keep 8 GB of activations; 1 s forward, 2 s backward."""
@@ -68,7 +68,7 @@ def failures(study: Study) -> dict[str, Any]:
 
 
 def test_a_host_that_updates_takes_gradients_and_returns_parameters(bind: Bind) -> None:
-    study = offloaded(bind, {"offload.optimizer": 1, "layout.zero": 1}, HOST)
+    study = offload_study(bind, {"offload.optimizer": 1, "layout.zero": 1}, HOST)
     found = times(study)
     # an eighth of a billion: 4 B there and 2 B back at 50 GB/s, 30 B of Adam at 100 GB/s
     assert found["gradients to the host"][0] == pytest.approx(0.5e9 / 50e9)
@@ -95,7 +95,7 @@ def test_sums_of_gradients_are_fetched_for_each_addition(
 ) -> None:
     """DeepSpeed: a shard of 0.125e9 gradients of 4 B, 10 ms at 50 GB/s, in 4 micro-batches or 1."""
     values = {"layout.zero": zero, "training.global_batch": batch, **ON_HOST}
-    study = offloaded(bind, values, HOST, FETCHES)
+    study = offload_study(bind, values, HOST, FETCHES)
     found = times(study)
     for name in ("sums of gradients from the host", "sums of gradients to the host"):
         assert sum(found.get(name, (0, 0))) == pytest.approx(sums)
@@ -111,7 +111,7 @@ def test_sums_of_gradients_are_fetched_for_each_addition(
 
 def test_sums_under_backward_hide_there(bind: Bind) -> None:
     values = {"layout.zero": 3, "training.global_batch": 32, **ON_HOST}
-    found = times(offloaded(bind, {**values, "overlap.gradients": "on"}, HOST, FETCHES))
+    found = times(offload_study(bind, {**values, "overlap.gradients": "on"}, HOST, FETCHES))
     assert found["sums of gradients to the host"] == (0.0, pytest.approx(0.04))
     assert found["gradients to the host"] == (0.0, pytest.approx(0.02))
 
@@ -119,7 +119,7 @@ def test_sums_under_backward_hide_there(bind: Bind) -> None:
 def test_a_host_adds_gradients_of_each_micro_batch(bind: Bind) -> None:
     """FSDP2: 0.5 GB each of 4 times; the host adds 3 times 1.5 GB, and waits for those copies."""
     values = {"layout.zero": 3, "training.global_batch": 32, **ON_HOST}
-    study = offloaded(bind, {**values, "overlap.gradients": "on"}, HOST, "host_sums = add")
+    study = offload_study(bind, {**values, "overlap.gradients": "on"}, HOST, "host_sums = add")
     found = times(study)
     assert found["gradients to the host"] == (pytest.approx(0.03), pytest.approx(0.01))
     assert found["sums of gradients"] == (pytest.approx(3 * 1.5e9 / 100e9), 0.0)
@@ -143,7 +143,7 @@ def test_updated_parameters_cross_the_link_where_they_live_on_its_other_side(
 ) -> None:
     """A rank has an eighth of a billion parameters, 0.25 GB, at 50 GB/s."""
     values = {"offload.optimizer": optimizer, "offload.parameters": parameters, "layout.zero": 3}
-    found = times(offloaded(bind, values, HOST))
+    found = times(offload_study(bind, values, HOST))
     crossed = {name: time for name, (time, _) in found.items() if name.startswith("updated")}
     assert crossed == (
         {f"updated parameters {way} the host": pytest.approx(seconds)} if way else {}
@@ -152,7 +152,7 @@ def test_updated_parameters_cross_the_link_where_they_live_on_its_other_side(
 
 
 def test_half_of_the_state_on_the_host_updates_half_there(bind: Bind) -> None:
-    study = offloaded(bind, {"offload.optimizer": 0.5}, HOST)
+    study = offload_study(bind, {"offload.optimizer": 0.5}, HOST)
     found = times(study)
     assert found["optimizer update"][0] == pytest.approx(15e9 / 0.5e12)
     assert found["optimizer update on the host"][0] == pytest.approx(15e9 / 100e9)
@@ -160,7 +160,7 @@ def test_half_of_the_state_on_the_host_updates_half_there(bind: Bind) -> None:
 
 
 def test_state_that_the_device_updates_comes_and_goes_at_once(bind: Bind) -> None:
-    study = offloaded(bind, {"offload.optimizer": 1, "offload.update": "device"})
+    study = offload_study(bind, {"offload.optimizer": 1, "offload.update": "device"})
     found = times(study)
     assert found["optimizer state from and to the host"][0] == pytest.approx(12e9 / 50e9)
     assert found["optimizer update"][0] == pytest.approx(30e9 / 0.5e12)
@@ -168,7 +168,7 @@ def test_state_that_the_device_updates_comes_and_goes_at_once(bind: Bind) -> Non
 
 @pytest.mark.slow
 def test_activations_go_in_forward_and_come_back_in_backward(bind: Bind) -> None:
-    study = offloaded(bind, {"offload.activations": 0.5})
+    study = offload_study(bind, {"offload.activations": 0.5})
     found = times(study)
     # 4 GB at 50 GB/s hide under 1 s and 2 s
     assert found["activations to the host"] == pytest.approx((0.0, 0.08))
@@ -237,16 +237,16 @@ def test_what_the_layer_at_work_needs_is_back_on_the_device(overlap: str, layers
 
 def test_a_slow_link_shows_what_does_not_hide(bind: Bind) -> None:
     slow = {"plain.host_bandwidth": 2e9}
-    found = times(offloaded(bind, {"offload.activations": 1}, slow))
+    found = times(offload_study(bind, {"offload.activations": 1}, slow))
     assert found["activations to the host"] == pytest.approx((3.0, 1.0))
     assert found["activations back"] == pytest.approx((2.0, 2.0))
-    found = times(offloaded(bind, {"offload.activations": 1, "offload.overlap": "off"}))
+    found = times(offload_study(bind, {"offload.activations": 1, "offload.overlap": "off"}))
     assert found["activations to the host"] == pytest.approx((0.16, 0.0))
 
 
 def test_sharded_parameters_come_for_each_gather(bind: Bind) -> None:
     values = {"offload.parameters": 1, "layout.zero": 3, "overlap.parameters": "on"}
-    study = offloaded(bind, values)
+    study = offload_study(bind, values)
     terms = [t for _, t in study.contributions("terms") if t.name == "parameters from the host"]
     assert [(t.pass_, t.bytes_) for t in terms] == [("F", 2e9 / 8), ("B", 2e9 / 8)]
     assert "weights" not in lines(study)
@@ -284,14 +284,14 @@ def test_all_activations_of_a_pipeline_leave_room_for_none(bind: Bind) -> None:
 
 
 def test_what_is_on_the_host_neither_fragments_nor_makes_others_negative(bind: Bind) -> None:
-    study = offloaded(bind, {"offload.activations": 0.75, "memory.fragmentation": 0.1})
+    study = offload_study(bind, {"offload.activations": 0.75, "memory.fragmentation": 0.1})
     held = lines(study)
     # a quarter of 8 GB stays, and an allocator fragments that quarter
     assert held["kept"] == 2e9
     assert held["fragmentation"] == pytest.approx(0.2e9)
     assert "activations on the host" not in held
     assert details(study)["other_memory"] >= 0
-    gone = offloaded(bind, {"offload.activations": 1, "memory.fragmentation": 0.1})
+    gone = offload_study(bind, {"offload.activations": 1, "memory.fragmentation": 0.1})
     assert all(bytes_ > 0 for bytes_ in lines(gone).values())
     assert details(gone)["activation_memory"] == 0
     assert details(gone)["other_memory"] >= 0
@@ -300,7 +300,7 @@ def test_what_is_on_the_host_neither_fragments_nor_makes_others_negative(bind: B
 @pytest.mark.slow
 def test_a_sweep_over_shares_gives_what_each_gives_alone(bind: Bind) -> None:
     def study(share: Any) -> Study:
-        return offloaded(
+        return offload_study(
             bind, {"offload.optimizer": share, "offload.activations": "offload.optimizer"}, HOST
         )
 
@@ -312,7 +312,7 @@ def test_a_sweep_over_shares_gives_what_each_gives_alone(bind: Bind) -> None:
 
 @pytest.mark.parametrize("part", ["optimizer", "parameters", "activations"])
 def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
-    study = offloaded(bind, {f"offload.{part}": 0.5, "layout.zero": 3}, {})
+    study = offload_study(bind, {f"offload.{part}": 0.5, "layout.zero": 3}, {})
     found = diagnose(failures(study)["offload-needs-host-bandwidth"], study)
     of = {"optimizer": "optimizer state", "activations": "saved activations"}.get(part, part)
     assert found.message == (
@@ -321,27 +321,27 @@ def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
 
 
 def test_an_outer_state_on_the_host_needs_a_link_too(bind: Bind) -> None:
-    study = offloaded(bind, {"local_updates.offload": "on", "local_updates.workers": 8}, {})
+    study = offload_study(bind, {"local_updates.offload": "on", "local_updates.workers": 8}, {})
     assert "offload-needs-host-bandwidth" in failures(study)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2])
 def test_parameters_that_are_not_sharded_stay_on_the_device(bind: Bind, zero: int) -> None:
-    study = offloaded(bind, {"offload.parameters": 1, "layout.zero": zero})
+    study = offload_study(bind, {"offload.parameters": 1, "layout.zero": zero})
     assert "offload-needs-sharding" in failures(study)
 
 
 def test_a_host_that_updates_says_how_fast(bind: Bind) -> None:
     assert "offload-needs-host-memory-bandwidth" in failures(
-        offloaded(bind, {"offload.optimizer": 1})
+        offload_study(bind, {"offload.optimizer": 1})
     )
     assert "offload-needs-host-memory-bandwidth" not in failures(
-        offloaded(bind, {"offload.optimizer": 1}, HOST)
+        offload_study(bind, {"offload.optimizer": 1}, HOST)
     )
 
 
 def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
-    study = offloaded(bind, {"offload.optimizer": 1, "offload.host_memory": 10e9}, HOST)
+    study = offload_study(bind, {"offload.optimizer": 1, "offload.host_memory": 10e9}, HOST)
     outcome = outcome_of(study)
     asked = study.plugins.ask("outcome_checks", study=study, outcome=outcome)
     (check,) = [check for _, check in asked if check.id == "host-does-not-fit"]
@@ -351,7 +351,7 @@ def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
 
 
 def test_the_point_of_a_sweep_that_keeps_all_on_the_device_needs_no_host(bind: Bind) -> None:
-    study = offloaded(bind, {"offload.optimizer": [0, 0.5]}, {})
+    study = offload_study(bind, {"offload.optimizer": [0, 0.5]}, {})
     assert [list(check.holds) for check in failures(study).values()] == [[True, False]] * 2
-    study = offloaded(bind, {"offload.parameters": [0, 0.5]})
+    study = offload_study(bind, {"offload.parameters": [0, 0.5]})
     assert list(failures(study)["offload-needs-sharding"].holds) == [True, False]

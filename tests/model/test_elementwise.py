@@ -14,7 +14,14 @@ import pytest
 from parcost import Memory, Study, block_type
 from parcost_plugins.model import elementwise
 from parcost_plugins.model.elementwise import Passes
-from parcost_plugins.vocabulary import Framework, Gemm, KernelChoice, Stream, Training
+from parcost_plugins.vocabulary import (
+    Framework,
+    FusedAttention,
+    Gemm,
+    KernelChoice,
+    Stream,
+    Training,
+)
 from parcost_plugins.vocabulary.operators import STEP_KINDS, STREAM_KINDS
 
 StudyOf = Callable[..., Study]
@@ -184,8 +191,8 @@ def test_keys_and_values_are_copied_for_the_heads_of_their_group(study_of: Study
     assert dict(more) == {(name, way): 2 * 2 * (K + A) * D for way in ("F", "B")}
     kept = {name: memory_terms(copied)[name].bytes_ for name in ("keys", "values")}
     assert kept == dict.fromkeys(("keys", "values"), 2 * A * D * TOKENS)
-    (core,) = (op for op in copied.operators if op.name == "attention core" and op.pass_ == "F")
-    assert core.operands == TOKENS * (A + 2 * A) * D  # type: ignore[union-attr]
+    (core,) = (op for op in copied.operators if isinstance(op, FusedAttention) and op.pass_ == "F")
+    assert core.operands == TOKENS * (A + 2 * A) * D
     same = study_with(study_of, "repeats_keys = on", model="gpt3_6_7b")
     assert (name, "F") not in stream_bytes(same)
 

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from parcost import Formula, Once, Work
-from parcost_plugins.parallelism.data import volumes
+from parcost_plugins.parallelism.data import shard_groups, volumes
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding, Training
 from parcost_plugins.vocabulary.stage_parameters import StageKind
@@ -72,7 +72,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     )
     monkeypatch.setattr(volumes, "scatters", lambda _: found["scatters"])
     monkeypatch.setattr(volumes, "reshards", lambda _: found["reshards"])
-    monkeypatch.setattr(volumes, "is_tied", lambda _: found["once"])
+    monkeypatch.setattr(shard_groups, "is_tied", lambda _: found["once"])
     monkeypatch.setattr(volumes, "gathers_once", lambda _: found["first"])
     return found
 

@@ -59,7 +59,7 @@ class Binder(Binding):
         for module in (*preludes, *self.module.closure()):
             self.diagnostics += module.diagnostics
         self._read_study()
-        built = self.module.built  # they do not depend on what is set from outside
+        built = self.module.built  # definitions do not depend on values from outside
         if id(self.study) not in built:
             self.definitions.build(preludes, self.module, self.study)
             built[id(self.study)] = self.definitions

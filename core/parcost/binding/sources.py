@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from parcost.contract.importers import LOG_SUFFIXES
 from parcost.language.text import Source
 from parcost.system import files
 
 SUFFIX = ".par"
-_LOGS = (".log", ".out", ".err", ".stdout", ".stderr")  # of a run: they are longer than a job
 _TITLES: dict[Path, str] = {}  # of folders, such as the temporary one with files of a revision
 
 
@@ -23,7 +23,7 @@ def read(path: Path, name: str | None = None) -> Source:
         SpecError: The file is missing, unreadable, too large or not UTF-8.
     """
     shown = title_of(path) or name or str(path)
-    kind = files.LOG if path.suffix in _LOGS else files.SPEC
+    kind = files.LOG if path.suffix in LOG_SUFFIXES else files.SPEC
     return Source(shown, files.read_text(path, kind, shown))
 
 

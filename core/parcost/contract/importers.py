@@ -21,6 +21,9 @@ from parcost.language.errors import SpecError
 from parcost.language.text import Source
 from parcost.records import frozen, record
 
+#: Endings of files that a run prints. They may be longer than the file of a job.
+LOG_SUFFIXES = (".log", ".out", ".err", ".stdout", ".stderr")
+
 
 @record
 class ImportOptions:

@@ -59,8 +59,7 @@ class AliveCounts(NamedTuple):
 
     def covers(self, other: AliveCounts) -> bool:
         """Return whether no count of *other* is larger."""
-        pairs = zip(chain.from_iterable(self), chain.from_iterable(other), strict=True)
-        return all(a >= b for a, b in pairs)
+        return all(map(ge, chain.from_iterable(self), chain.from_iterable(other)))
 
 
 @frozen(kw_only=True, eq=False, slots=False)
@@ -512,11 +511,9 @@ def _alive(
 
 
 def _maximal_moments(moments: Iterable[AliveCounts]) -> Sequence[AliveCounts]:
-    """Return those of *moments*, all different, that no other has as many of on every copy."""
-    ranked = sorted(moments, key=lambda row: (-sum(map(sum, row)), row))
-    found: dict[tuple[int, ...], AliveCounts] = {}
-    for moment in ranked:
-        counts = tuple(chain.from_iterable(moment))
-        if not any(all(map(ge, other, counts)) for other in found):
-            found[counts] = moment
-    return list(found.values())
+    """Return the moments that no other covers."""
+    found: list[AliveCounts] = []
+    for moment in sorted(moments, key=lambda row: (-sum(map(sum, row)), row)):
+        if not any(other.covers(moment) for other in found):
+            found.append(moment)
+    return found

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
-MOST_VALUES = 1000  # of one axis: each is bound apart, in some milliseconds
+MOST_VALUES = 1000  # of one axis: each is bound separately, in some milliseconds
 MOST_TOGETHER = 5 * 2**15  # points of degrees, legal or not, of structures in one group
 
 

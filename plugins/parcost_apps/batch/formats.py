@@ -233,13 +233,13 @@ class Watch:
         """
         named = ""
         while not ended.wait(_LONG_SECONDS / 10):
-            files, waited = self._unfinished(), monotonic() - self._last
+            files, waited = self._current_files(), monotonic() - self._last
             if files and files != named and waited > _LONG_SECONDS:
                 named = files
                 self._inside.clear()
                 write_message(f"{files}: no result after {waited:.0f} s; Ctrl-C ends the run")
 
-    def _unfinished(self) -> str:
+    def _current_files(self) -> str:
         """Return the names of the files whose results come next."""
         files = self._run.current
         if len(files) > 1:
@@ -282,7 +282,7 @@ class Watch:
         if self._files > 1:
             kept = "; the same command goes on from there" if self._run.cache is not None else ""
             message = f"{self._run.done:,} of {self._files:,} files were done{kept}"
-            if files := self._unfinished():
+            if files := self._current_files():
                 message += f"\nnot done: {files}"
             write_message(message)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost import LOG_SUFFIXES, Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.finetuning.adapters import decides_adapters
 from parcost_formats.tools.finetuning.job_keys import (
@@ -57,7 +57,7 @@ _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
 
 _PYTHON = (".py", ".ipynb")
 #: Endings of files that start nothing: a log may quote the command that it is of.
-_NO_COMMANDS = (".par", ".log", ".out", ".err", *_PYTHON)
+_NO_COMMANDS = (".par", *LOG_SUFFIXES, *_PYTHON)
 
 
 class TuningTool(IncompleteJobImporter):

@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 
 from parcost_formats.tools.drafts import Draft, Option, digits
-from parcost_formats.tools.megatron.flags import CommandLine
+from parcost_formats.tools.megatron.flags import CommandLine, variable_option
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
 from parcost_formats.tools.shell.scripts import ShellField
 
@@ -59,15 +59,7 @@ def _unknown_counts(line: CommandLine, nodes: Option | None) -> Iterator[Option]
         for name in names if all(one in variables for one in names) else ():
             for word in line.script.fields(name):
                 if word.unread:
-                    yield Option(
-                        name=name,
-                        key=name,
-                        texts=(word.text,),
-                        start=word.start,
-                        end=word.end,
-                        unread=word.unread,
-                        answers=word.answers,
-                    )
+                    yield variable_option(name, name, word)
 
 
 def _read_stated(draft: Draft, line: CommandLine) -> None:

@@ -33,9 +33,14 @@ def is_tied(study: Study) -> bool:
     return study[Training].model.tied and bool(study.number(ends_share_device))
 
 
-def one_unit_of_ends(study: Study) -> bool:
+def ends_share_unit(study: Study) -> bool:
     """Return whether embedding and head are gathered, and their gradients reduced, in one call."""
     return study[Training].framework.ends_together
+
+
+def keeps_ends(study: Study) -> bool:
+    """Return whether the embedding stays gathered from forward to backward, as the head does."""
+    return ends_share_unit(study) or is_tied(study)
 
 
 @record(kw_only=True, eq=False)

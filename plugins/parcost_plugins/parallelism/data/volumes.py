@@ -17,8 +17,7 @@ from parcost_plugins.parallelism.data.shard_groups import (
     GRADIENTS,
     OUTER_STEP,
     ShardGroup,
-    is_tied,
-    one_unit_of_ends,
+    keeps_ends,
     shard_groups,
     trained_groups,
 )
@@ -208,7 +207,7 @@ def _gathered_bytes(study: Study, wire: ShardGroup) -> Real:
     if not reshards(study):
         return forward
     layers = max(kind.layers - int(sharding.keep_last), 0)
-    before = 0.0 if is_tied(study) or one_unit_of_ends(study) else first
+    before = 0.0 if keeps_ends(study) else first
     return forward + layers * layer + before
 
 

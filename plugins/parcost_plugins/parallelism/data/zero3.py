@@ -29,8 +29,8 @@ from parcost.numeric import maximum, ratio, where
 from parcost_plugins.parallelism.data.shard_groups import (
     GRADIENTS,
     ShardGroup,
-    is_tied,
-    one_unit_of_ends,
+    ends_share_unit,
+    keeps_ends,
     shard_groups,
     times,
     trained_groups,
@@ -102,12 +102,12 @@ def passes(study: Study) -> Iterator[Work | Once]:
 
 def _forward_gathers(study: Study) -> list[_PassTraffic]:
     """Return the gathers of forward."""
-    return [_ENDS_GATHERED, *_GATHERED[1:-1]] if one_unit_of_ends(study) else _GATHERED
+    return [_ENDS_GATHERED, *_GATHERED[1:-1]] if ends_share_unit(study) else _GATHERED
 
 
 def _reductions_of_pass(study: Study) -> list[_PassTraffic]:
     """Return the reductions of backward."""
-    return [*_REDUCED[1:-1], _ENDS_REDUCED] if one_unit_of_ends(study) else _REDUCED
+    return [*_REDUCED[1:-1], _ENDS_REDUCED] if ends_share_unit(study) else _REDUCED
 
 
 def _backward_gathers(study: Study) -> list[_PassTraffic]:
@@ -116,7 +116,7 @@ def _backward_gathers(study: Study) -> list[_PassTraffic]:
     if not reshards(study):
         return []
     kept = _GATHERED_AGAIN[1:] if sharding.keep_last else _GATHERED_AGAIN
-    return kept[:-1] if is_tied(study) or one_unit_of_ends(study) else kept
+    return kept[:-1] if keeps_ends(study) else kept
 
 
 def _gathers(

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from parcost import Pass, Real, Study
 from parcost.numeric import any_of
-from parcost_plugins.parallelism.data.shard_groups import is_tied, one_unit_of_ends
+from parcost_plugins.parallelism.data.shard_groups import keeps_ends
 from parcost_plugins.vocabulary import Parameters, Stream, Training
 from parcost_plugins.vocabulary.adapters import gathered_bytes
 from parcost_plugins.vocabulary.run_choices import (
@@ -78,8 +78,7 @@ def copies(study: Study) -> Iterator[Stream]:
 
 def _is_gathered_again(study: Study, parameters: Parameters) -> bool:
     """Return whether backward gathers *parameters* again: the layers, and a unit ahead of them."""
-    kept = is_tied(study) or one_unit_of_ends(study)
-    return parameters.place == "layer" or (parameters.place == "before" and not kept)
+    return parameters.place == "layer" or (parameters.place == "before" and not keeps_ends(study))
 
 
 def _loop_copies(study: Study, gathered: Iterable[Pass]) -> Iterator[Stream]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from parcost import Memory, Moment, Study, formula, symbols_of
 from parcost.numeric import any_of, maximum, minimum
-from parcost_plugins.parallelism.data.shard_groups import is_tied, one_unit_of_ends
+from parcost_plugins.parallelism.data.shard_groups import is_tied, keeps_ends
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import BUFFERS, FRAGMENTATION
@@ -77,7 +77,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     # Frozen ends are not quantized, and those beside FP8 parameters stay in 16 bits.
     alike = trains_model(study) and not any_of(layer != wide)
     ends = "max(a, b - (l - k) psi) e" if alike else "max(a c, b c - (l - k) psi e)"
-    if not again or _ends_together(study):
+    if not again or keeps_ends(study):
         ends = "(a + b) e" if alike else "(a + b) c"
     symbols: dict[str, Any] = {
         "l": minimum(kind.layers, 1 + sharding.prefetch) if again else kind.layers,
@@ -105,7 +105,7 @@ def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
     """
     ahead = minimum(kind.layers, 1 + study[Sharding].prefetch)
     layer, wide = kind.wire["layer"], maximum(kind.wire["before"], kind.wire["after"])
-    unit = "a + b" if _ends_together(study) else "max(a, b)"
+    unit = "a + b" if keeps_ends(study) else "max(a, b)"
     symbols = {"l": ahead, "e": (layer, "B"), "c": (wide, "B")}
     name, said = "reserved by the stream of gathers", "l layers of psi, embedding b and head a"
     beside = f"max(({unit}) c - (l - k) psi e, k psi e) : 0, {said}"
@@ -126,7 +126,7 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     """
     tied = is_tied(study)
     made, last = "k psi e + max(a, k psi) r", "b (e + r)"
-    if _ends_together(study):
+    if keeps_ends(study):
         made = f"{'(a + b)' if tied else 'a'} e + k psi (e + r)"
         last = "(a + b) (e + r)"
     remark, rest = "head a, and k layers of psi", "embedding b and head a"
@@ -145,10 +145,6 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     }
     for moment, (name, text) in moments.items():
         yield _buffer(kind, study, name, text, symbols, (moment,))
-
-
-def _ends_together(study: Study) -> bool:
-    return one_unit_of_ends(study) or is_tied(study)
 
 
 def _buffer(

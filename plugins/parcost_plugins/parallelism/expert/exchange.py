@@ -94,11 +94,11 @@ class TokenExchange:
     @property
     def copies(self) -> Real:
         """Copies of tokens that a rank sends: one for each expert of a token, and empty places."""
-        return self.filling * self.tokens * self.top
+        return self.places_per_copy * self.tokens * self.top
 
     @property
-    def filling(self) -> Real:
-        """Places that are sent over copies of tokens, of which a capacity leaves some empty."""
+    def places_per_copy(self) -> Real:
+        """Places in a message per copy of a token: over 1 where a capacity leaves some empty."""
         return 1.0 if self.routing.capacity_factor is None else self.lam
 
     @property
@@ -112,7 +112,9 @@ class TokenExchange:
         symbols = {"T": self.tokens, "k": self.top, "EP": self.group.ranks}
         if self.routing.capacity_factor is None:
             return formula("T k (1 - 1 / EP)", symbols)
-        return formula("f T k (1 - 1 / EP), f with empty places", {**symbols, "f": self.filling})
+        return formula(
+            "f T k (1 - 1 / EP), f with empty places", {**symbols, "f": self.places_per_copy}
+        )
 
     @property
     def dispatch_bytes(self) -> Real:
@@ -176,7 +178,7 @@ class TokenExchange:
             return self.units - 1.0
         if self.kind in KERNEL_DISPATCHERS or self.routing.deduplicate:
             return self.remote_units
-        return self.filling * self.top * (self.units - 1.0) / self.units
+        return self.places_per_copy * self.top * (self.units - 1.0) / self.units
 
     def unit_imbalance(self) -> Real:
         """The load of the busiest unit over the mean; the ranks of a unit average out."""
