@@ -45,9 +45,7 @@ def read_command(file: ImportFile) -> CommandKeys:
     if program.text not in _RULES["programs"]:
         known = " or ".join(one for one in _RULES["programs"] if one not in _RULES["rejected"])
         message = f"`litgpt {program.text}` is no command of LitGPT 0.5, and its keys may differ"
-        raise error_at(
-            program, message, f"write the one that trains as it does, if one does: {known}"
-        )
+        raise error_at(program, message, f"write one that trains in the same way: {known}")
     if call.conditional:
         word = call.conditional[0]
         raise error_at(word, f"`{word.text}`: {word.unread}")

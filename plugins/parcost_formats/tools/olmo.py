@@ -139,7 +139,7 @@ def _sharding(found: SettingCollector, *, without: bool) -> None:
         if hybrid and number is not None:
             found.set("sharding", "shard", f"layout.dp / {number}", copies)
         elif hybrid:
-            why = "a hybrid strategy shards within a node, and the file has no devices of a node"
+            why = "a hybrid strategy shards within a node, but the file lacks its size"
             found.ask(group, why, [f"--set {group}=8"], key)
     if found.value("fsdp.wrapping_strategy") is None and kind != "ddp":
         why = "without a wrapping strategy all layers are gathered at once, which is not supported"

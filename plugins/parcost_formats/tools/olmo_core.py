@@ -684,7 +684,7 @@ def _data_parallel(found: SettingCollector) -> None:
         value = f"layout.dp * layout.cp / {copies}"
         found.set("sharding", "shard", value, f"{_DATA}.num_replicas")
     else:
-        reason = f"{_VERSION}: hsdp shards within a node, and the file has no devices of a node"
+        reason = f"{_VERSION}: hsdp shards within a node, but the file lacks its size"
         found.ask("sharding.shard", reason, ["--set sharding.shard=8"], key)
 
 

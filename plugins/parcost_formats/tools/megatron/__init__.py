@@ -179,7 +179,9 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
             names = " and ".join(dict.fromkeys(f"`{one.text}`" for one in absent))
             verb = "is not there" if len(absent) == 1 else "are not there"
             what = f"no arguments of Megatron-LM: {names}, which the script sources, {verb}"
-            raise error_at(absent[0], what, "put them at that path, from the folder of this file")
+            raise error_at(
+                absent[0], what, "put it at that path, which starts at the folder of this file"
+            )
         raise FileError("the file has no arguments of Megatron-LM")
     job = swift_job(line.options) if line.swift else slime_job(draft, line.options)
     if job is None:

@@ -35,7 +35,7 @@ def read_devices(draft: Draft, line: CommandLine) -> None:
     elif count is not None and count > 1 and nodes is None and line.script is not None:
         field = line.script.scheduler["--nodes"]
         place = Option(name="nodes", key="#SBATCH --nodes", start=field.start, end=field.end)
-        why = "the file has no devices of a node"
+        why = "the file does not state the devices of a node"
         ask_for_devices(partial(draft.ask, option=place), why, (), count)
 
 
