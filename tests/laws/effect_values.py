@@ -23,6 +23,12 @@ _COMPILED = f"{_ISSUED}, compiled_issue = 100 us"
 #: ZeRO 3 over some of the replicas, in two micro-batches or more.
 _SHARDED = "layout { tp = 1, zero = 3 }\ntraining { global_batch = 32 sequences }"
 
+#: ZeRO 2 in four micro-batches, whose gradients the host adds up.
+_ADDED_ON_HOST = (
+    "layout { tp = 1, pp = 1, zero = 2, sequence_parallel = off }\n"
+    "training { global_batch = 128 sequences }\noffload { optimizer = 100 %, host_memory_bandwidth = 200 GB/s }"
+)
+
 #: And over groups of replicas.
 _HYBRID = f"{_SHARDED}\nsharding {{ shard = 4 }}"
 
@@ -128,6 +134,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "sharded",
         _FRAMEWORK.format(""),
         _FRAMEWORK.format("host_sums = fetch"),
+    ),
+    "framework.returns_host_sums": (
+        "dense",
+        _FRAMEWORK.format("host_sums = fetch") + _ADDED_ON_HOST,
+        _FRAMEWORK.format("host_sums = fetch, returns_host_sums = off") + _ADDED_ON_HOST,
     ),
     "framework.replicate": (
         "dense",

@@ -109,6 +109,18 @@ def test_sums_of_gradients_are_fetched_for_each_addition(
     assert details(study)["host_memory"] == pytest.approx(host)
 
 
+@pytest.mark.parametrize(("zero", "batch", "seconds"), [(2, 32, 0.01), (2, 8, 0.0), (3, 32, 0.04)])
+def test_sums_may_be_sent_in_the_first_micro_batch_alone(
+    bind: Bind, zero: int, batch: int, seconds: float
+) -> None:
+    """DeepSpeed from 0.15.4 on: of 4 micro-batches 3 fetch 0.5 GB at 50 GB/s, and 1 sends it."""
+    values = {"layout.zero": zero, "training.global_batch": batch, **ON_HOST}
+    found = times(offload_study(bind, values, HOST, f"{FETCHES}, returns_host_sums = off"))
+    assert sum(found.get("sums of gradients to the host", (0, 0))) == pytest.approx(seconds)
+    fetched = {(2, 32): 0.03, (2, 8): 0.0, (3, 32): 0.04}[zero, batch]
+    assert sum(found.get("sums of gradients from the host", (0, 0))) == pytest.approx(fetched)
+
+
 def test_sums_under_backward_hide_there(bind: Bind) -> None:
     values = {"layout.zero": 3, "training.global_batch": 32, **ON_HOST}
     found = times(offload_study(bind, {**values, "overlap.gradients": "on"}, HOST, FETCHES))

@@ -341,10 +341,13 @@ def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> It
     window = open_window(study, "" if hides else None)
     passes: list[tuple[str, Real, Real, str, str]] = []
     if sums == "fetch":
-        often = 1.0 if shards_weights(study) else later
+        fetched = sent = 1.0 if shards_weights(study) else later
+        if not (shards_weights(study) or study[Training].framework.returns_host_sums):
+            sent = where(m > 1, 1.0 / m, 0.0)
         source = "DeepSpeed, runtime/zero: a sum is fetched, added to, and sent back; mean"
-        names = ("sums of gradients from the host", "sums of gradients to the host")
-        passes.extend((name, often * moved, 0.0, LINK, source) for name in names)
+        for way, often in (("from", fetched), ("to", sent)):
+            name = f"sums of gradients {way} the host"
+            passes.append((name, often * moved, 0.0, LINK, source))
     if sums == "add":
         source = "PyTorch FSDP2, foreach_reduce: a copy waits if the host adds to it"
         passes.append(("gradients to the host", moved, later, LINK, source))

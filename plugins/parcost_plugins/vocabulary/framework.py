@@ -465,6 +465,11 @@ class Framework:
         "there once a step; `fetch`, each addition fetches the sum and sends it back; `add`, each "
         "micro-batch sends its gradients, which the host adds, and clips",
     )
+    returns_host_sums: bool = switch(
+        default=True,
+        doc="ZeRO 2 sends a fetched sum back after each addition; off: the host holds the first "
+        "micro-batch's gradients, which each later one fetches and adds to",
+    )
     fragmentation: Real = fraction(
         default=0.0, doc="share of the activation memory lost between blocks of the allocator"
     )
