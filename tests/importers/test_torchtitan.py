@@ -813,6 +813,8 @@ def job() -> Trainer.Config:
         ("setattr(config.training, 'seq_len', 4096)", "training.sequence", "4096"),
         ("config.training = TrainingConfig(seq_len=4096)", "training.micro_batch", "8"),
         ("return replace(config, training=TrainingConfig())", "training.sequence", "2048"),
+        ("config.training.local_batch_size *= 2", "training.micro_batch", "4"),
+        ("if 2 > 1:\n        config.training.seq_len = 4096", "training.sequence", "4096"),
     ],
 )
 def test_changes_of_a_configuration_are_followed(change: str, path: str, value: str) -> None:
@@ -821,10 +823,24 @@ def test_changes_of_a_configuration_are_followed(change: str, path: str, value: 
     assert texts(found)[path] == value
 
 
+def test_sections_that_functions_of_the_file_make_are_followed() -> None:
+    """A section of a function, one changed by `replace`, and a condition on a known value."""
+    text = CHANGED.replace("TrainingConfig(local_batch_size=2, seq_len=8192)", "batches(4)")
+    text += "def batches(count):\n    return TrainingConfig(local_batch_size=count, seq_len=4096)\n"
+    change = "config.parallelism = ParallelismConfig(tensor_parallel_degree=2)\n"
+    change += "    config = replace(config, parallelism=replace("
+    change += "config.parallelism, data_parallel_shard_degree=8))\n"
+    change += "    if config.training.seq_len > 2048:\n"
+    change += "        config.parallelism.context_parallel_degree = 2"
+    found = texts(Torchtitan().translate("job.py", text.replace("CHANGE", change)))
+    assert (found["training.micro_batch"], found["training.sequence"]) == ("4", "4096")
+    assert (found["layout.tp"], found["layout.cp"]) == ("2", "2")
+    assert found["cluster.devices"] == "32"  # 8 shards x 2 x 2
+
+
 @pytest.mark.parametrize(
     ("change", "attribute"),
     [
-        ("config.training.local_batch_size *= 2", "training.micro_batch"),
         ("if fast():\n        config.training = TrainingConfig(seq_len=4096)", "training.sequence"),
         ("if fast():\n        config.model_spec = model_registry('70B')", "model"),
         ("if fast():\n        setattr(config.training, 'seq_len', 4096)", "training.sequence"),

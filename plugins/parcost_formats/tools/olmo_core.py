@@ -57,7 +57,6 @@ _USUAL_TOKENIZER = "dolma2"
 _ASSUMED = "assumed"  # a cell of an object that no argument states
 # Configurations that a function of another file may change, and sections that it may add.
 _PARTS = (_JOB, "TrainModuleConfig", "TransformerConfig", "DataLoaderConfig")
-_OF_SETATTR = 3  # arguments
 #: An object within a configuration of the library's own, that statements of the file change.
 _PART = "part"
 _NOTHING = "None"  # what a statement takes away from such an object
@@ -430,11 +429,6 @@ class _OlmoLibrary(CodeLibrary):
         if name.endswith(f"cookbook.{_COOKBOOK}") and not arguments:
             return _cookbook_module(node, keywords)
         given = [*arguments, *(one.value for one in keywords.values())]
-        owner = given[0] if given else None
-        if name == "setattr" and isinstance(owner, Entity) and len(given) == _OF_SETATTR:
-            field, value = str(given[1]), given[2]
-            follower.put(owner, field, Cell(value, node, field))
-            return None
         for one in given:
             if isinstance(one, Entity) and one.kind.partition(".")[0].endswith(_PARTS):
                 self._doubt(follower, one, node, f"`{name}` may change it, and is in another file")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import field
@@ -24,6 +25,8 @@ from parcost_formats.tools.python_values import (
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEEPEST = 12  # calls of functions of the file
 _MOST_STEPS = 50_000  # statements and expressions
+_OF_SETATTR = 3  # arguments
+BUILTINS = ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list")
 _CODE = "it is code, which parcost does not run"
 _CONDITION = "set inside a condition that the file does not decide"
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -42,10 +45,14 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 @record
 class UnreadValue:
-    """An unknown value, and the reason; *before* is its last known value."""
+    """An unknown value, and the reason.
+
+    *before* is its last known value. *choices* are its values in the branches of a condition.
+    """
 
     why: str
     before: Any = None
+    choices: Sequence[Any] = ()
 
 
 @record
@@ -145,7 +152,8 @@ class Follower:
                 for target in targets:
                     self._assign(target, value, statement, names)
             elif isinstance(statement, ast.AugAssign):
-                self._assign(statement.target, UnreadValue(_CODE), statement, names)
+                result = ast.BinOp(statement.target, statement.op, statement.value)
+                self._assign(statement.target, self.value(result, names), statement, names)
             elif isinstance(statement, ast.Return):
                 found = self.value(statement.value, names) if statement.value else None
                 raise _Returned(found)
@@ -190,7 +198,7 @@ class Follower:
             found = [end[where][1] if where in end else now for end in ends]
             last = next((one for one in reversed(found) if one is not None), None)
             same = all(_are_equal(one, last) for one in found)
-            self._set(place, key, last if same else _uncertain(last))
+            self._set(place, key, last if same else _uncertain(last, found))
         if returned:
             raise _Returned(
                 returned[0]
@@ -361,6 +369,11 @@ class Follower:
             if isinstance(owner, list) and node.func.attr == "append" and self._log is None:
                 owner += arguments
                 return None
+        if name == "setattr" and len(arguments) == _OF_SETATTR and isinstance(arguments[0], Entity):
+            owner, attribute, value = arguments
+            if isinstance(attribute, str):
+                self.put(owner, attribute, Cell(value, node, attribute))
+                return None
         real = self.aliases.get(name, name)
         return self._library.call(self, real, node, arguments, keywords)
 
@@ -398,7 +411,9 @@ class Follower:
         """Return the truth value of a value, None if unknown."""
         if isinstance(value, (UnreadValue, DottedName)):
             return None
-        return True if isinstance(value, Entity) else bool(value)
+        if isinstance(value, Entity):  # an object of a class is true; a function may return any
+            return value.kind.rpartition(".")[2][:1].isupper() or None
+        return bool(value)
 
     def _step(self) -> None:
         self._steps += 1
@@ -446,10 +461,11 @@ def _name_cells(entity: Entity, owner: str) -> None:
             entity.cells[name] = Cell(cell.value, cell.node, f"{owner}.{name}", cell.why)
 
 
-def _uncertain(value: Any) -> Any:
-    if isinstance(value, Cell):
-        return Cell(UnreadValue(_CONDITION), value.node, value.key, value.why)
-    return UnreadValue(_CONDITION)
+def _uncertain(last: Any, found: Sequence[Any]) -> Any:
+    """Return the unknown value that is one of *found*; *last* has its place."""
+    values = [one.value if isinstance(one, Cell) else one for one in found if one is not None]
+    unread = UnreadValue(_CONDITION, choices=values)
+    return Cell(unread, last.node, last.key, last.why) if isinstance(last, Cell) else unread
 
 
 def _are_equal(one: Any, other: Any) -> bool:
@@ -487,6 +503,25 @@ def _defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
     for one, found in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
         if found is not None:
             yield one.arg, found
+
+
+def call_builtin(name: str, arguments: Sequence[Any]) -> Any:
+    """Return the result of one of `BUILTINS`."""
+    first = arguments[0] if arguments else None
+    if name in ("getattr", "hasattr") and isinstance(first, Entity) and len(arguments) > 1:
+        cell = first.cells.get(str(arguments[1]))
+        if cell is not None:
+            return True if name == "hasattr" else cell.value
+    elif name == "isinstance" and isinstance(first, str) and len(arguments) > 1:
+        return not isinstance(arguments[1], DottedName) or arguments[1].name == "str"
+    elif name in ("bool", "int", "float", "str") and isinstance(first, (bool, int, float, str)):
+        with suppress(ValueError):  # a word is no number: the value stays unknown
+            return {"bool": bool, "int": int, "float": float, "str": str}[name](first)
+    elif name == "len" and isinstance(first, list):
+        return len(first)
+    elif name == "list" and isinstance(first, list):
+        return list(first)
+    return UnreadValue(_CODE)
 
 
 def doubt_cells(follower: Follower, entity: Entity, why: str, sure: str = "") -> None:

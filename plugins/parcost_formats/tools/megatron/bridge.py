@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
@@ -17,12 +16,14 @@ from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.flags import PATTERNS
 from parcost_formats.tools.python_code import (
+    BUILTINS,
     Cell,
     CodeLibrary,
     Entity,
     Follower,
     Function,
     UnreadValue,
+    call_builtin,
     doubt_cells,
 )
 from parcost_formats.tools.python_values import (
@@ -44,7 +45,6 @@ _LAYOUT = "pipeline_model_parallel_layout"
 _MODULES = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 _DEVICES = re.compile(r"(?:^|_)(\d{1,7})gpu(?:s)?_")
 _CONTAINER = "ConfigContainer"
-_BUILTINS = ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list")
 _GIVEN = ("cfg", "config", "recipe")  # a configuration that a function changes
 _PRECISION = "MixedPrecisionConfig"
 #: Sections in the order in which a later one wins.
@@ -269,8 +269,8 @@ class _BridgeLibrary(CodeLibrary):
             return Entity("hf", node, {"hf": Cell(value, node, "from_hf_pretrained")})
         if last.startswith("distributed_") and ("adam" in last or "muon" in last):
             return _optimizer_entities(last, node)
-        if last in _BUILTINS:
-            return _builtin(last, arguments)
+        if last in BUILTINS:
+            return call_builtin(last, arguments)
         if last[:1].isupper():
             return Entity(last, node, {**_class_cells(last, node), **keywords})
         if last in _TABLE["harmless"]["functions"] or name.startswith(("os.", "logging.")):
@@ -809,24 +809,6 @@ def _optimizer_entities(name: str, node: ast.Call) -> list[Entity]:
     why = f"{VERSION}: {name}"
     parts = {one: Cell(it, node, f"{name}()", why) for one, it in set_here.items()}
     return [Entity("OptimizerConfig", node, parts), Entity("SchedulerConfig", node)]
-
-
-def _builtin(name: str, arguments: Sequence[Any]) -> Any:
-    first = arguments[0] if arguments else None
-    if name in ("getattr", "hasattr") and isinstance(first, Entity) and len(arguments) > 1:
-        cell = first.cells.get(str(arguments[1]))
-        if cell is not None:
-            return True if name == "hasattr" else cell.value
-    elif name == "isinstance" and isinstance(first, str) and len(arguments) > 1:
-        return not isinstance(arguments[1], DottedName) or arguments[1].name == "str"
-    elif name in ("bool", "int", "float", "str") and isinstance(first, (bool, int, float, str)):
-        with suppress(ValueError):  # a word is no number: the value stays unknown
-            return {"bool": bool, "int": int, "float": float, "str": str}[name](first)
-    elif name == "len" and isinstance(first, list):
-        return len(first)
-    elif name == "list" and isinstance(first, list):
-        return list(first)
-    return UnreadValue("it is code, which parcost does not run")
 
 
 def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:

@@ -1,33 +1,37 @@
-"""Configurations of torchtitan in Python, which is parsed and not run."""
+"""Configurations of torchtitan in Python, interpreted as far as constants decide and not run."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.python_code import (
+    BUILTINS,
+    Cell,
+    CodeLibrary,
+    Entity,
+    Follower,
+    UnreadValue,
+    call_builtin,
+)
 from parcost_formats.tools.python_values import (
     DottedName,
     PythonText,
     PythonTextError,
     UnreadError,
     choose_function,
-    constants,
     dotted_name,
-    static_value,
 )
 from parcost_formats.tools.tables import table
 
-_CONDITIONS = (ast.If, ast.For, ast.While, ast.Match, ast.Try)
+_JOB = "Trainer.Config"
 _RECOMPUTE = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory_budget"}
 _CHUNKED = ("ChunkedLossWrapper", "ChunkedCELoss")
 _CONVERTERS = {"Float8LinearConverter": "float8", "Float8GroupedExpertsConverter": "float8_experts"}
-_DEEPEST = 8
-_OF_SETATTR = 3  # arguments
-_SECTIONS = {"model_spec": "model.", "loss": "loss"}  # names of fields, where a section has others
-_UNRUN = "it is set inside `if`, which parcost does not evaluate"
+_FIRST = ""  # the cell of the first argument, which has no name
+_CODE = "it is code, which parcost does not run"
 
 
 class TitanConfiguration(NamedTuple):
@@ -57,19 +61,29 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     }
     jobs = {name: one for name, one in makers.items() if not _needs_more(one)} or makers
     function = choose_function(python, jobs, [name for name in jobs if name not in called], recipe)
-    reader = _ConfigurationReader(python, functions)
-    reader.visit(function)
-    if reader.foreign:
-        raise reader.foreign
+    library = _TitanLibrary(python.tree)
+    try:
+        made = Follower(python.tree, library, {}).call_function(function, {})
+    except UnreadError as error:
+        raise PythonTextError(str(error), 0, 1) from None
+    if not isinstance(made, Entity):
+        why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
+        raise PythonTextError(f"`{function.name}` is not followed: {why}", *python.place(function))
+    if made.kind != _JOB:
+        message = f"`{made.kind}` makes the configuration, and is code of another file"
+        raise PythonTextError(message, *python.place(made.node))
+    reader = _ConfigurationReader(python, library)
+    reader.read(made)
     return TitanConfiguration(reader.options, reader.unread, function.name)
 
 
 def _makes(function: ast.FunctionDef) -> bool:
     """Return whether a function makes a configuration."""
     returned = function.returns
-    if returned is not None and dotted_name(returned).endswith("Trainer.Config"):
+    if returned is not None and dotted_name(returned).endswith(_JOB):
         return True
-    return any(isinstance(node, ast.Call) and _is_trainer(node) for node in ast.walk(function))
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(_is_job(dotted_name(one.func)) for one in calls)
 
 
 def _needs_more(function: ast.FunctionDef) -> bool:
@@ -77,323 +91,281 @@ def _needs_more(function: ast.FunctionDef) -> bool:
     return len(function.args.args) > len(function.args.defaults)
 
 
-def _is_trainer(call: ast.Call) -> bool:
-    name = dotted_name(call.func)
-    return name.endswith(("Trainer.Config", "TrainerConfig")) or name == "JobConfig"
+def _is_job(name: str) -> bool:
+    return name.endswith((_JOB, "TrainerConfig")) or name == "JobConfig"
+
+
+class _TitanLibrary(CodeLibrary):
+    """The results of calls to torchtitan: objects with the arguments of the call.
+
+    *families* are the models of imported functions. *changes* are calls that may change a
+    configuration.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.families = _families(tree.body)
+        self.changes: list[tuple[str, ast.Call]] = []
+
+    def call(
+        self,
+        follower: Follower,  # noqa: ARG002
+        name: str,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return an object with the arguments of a call, or the result of a Python function."""
+        first = arguments[0] if arguments else None
+        if name in ("replace", "dataclasses.replace") and isinstance(first, Entity):
+            return Entity(first.kind, first.node, {**first.cells, **keywords})
+        if name in BUILTINS:
+            return call_builtin(name, arguments)
+        if (known := self._start(node)) is not None:
+            return known
+        kind = _JOB if _is_job(name) else dotted_name(node.func) or name
+        for one, value in zip(node.args, arguments, strict=False):
+            place = dotted_name(one)
+            if isinstance(value, Entity) and (value.kind == _JOB or "." in place):
+                self.changes.append((f"{kind}({place})", node))
+        return Entity(kind, node, {_FIRST: Cell(first, node, _FIRST), **keywords})
+
+    def _start(self, node: ast.Call) -> Entity | None:
+        """Return the configuration that a function of torchtitan's registry makes, if known."""
+        name = dotted_name(node.func)
+        own = table("torchtitan")["registry"].get(name.rpartition(".")[2])
+        if (
+            own is None
+            or own["model.name"] != self.families.get(name)
+            or node.args
+            or node.keywords
+        ):
+            return None
+        shown, why = f"{name}()", f"torchtitan 0.3: {name}()"
+        made = Entity(_JOB, node)
+        for path, value in own.items():
+            section, _, attribute = path.partition(".")
+            if section != "model":
+                part = made.cells.setdefault(section, Cell(Entity("", node), node, section))
+                part.value.cells[attribute] = Cell(value, node, shown, why)
+        model = Entity(name, node, {_FIRST: Cell(own["model.flavor"], node, shown)})
+        made.cells["model_spec"] = Cell(model, node, shown, why)
+        for attribute, reason in table("torchtitan")["registry_differs"].items():
+            made.cells[attribute] = Cell(UnreadValue(reason), node, shown)
+        return made
+
+    def method(
+        self,
+        follower: Follower,  # noqa: ARG002
+        owner: Entity,  # noqa: ARG002
+        node: ast.Call,
+        arguments: Sequence[Any],  # noqa: ARG002
+        keywords: Mapping[str, Cell],  # noqa: ARG002
+    ) -> Any:
+        """Return an unknown value, and list the call as a possible change."""
+        name = dotted_name(node.func)
+        self.changes.append((f"{name}()", node))
+        return UnreadValue(_CODE)
+
+    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
+        """Return an attribute of a configuration; a missing one is an empty section."""
+        cell = owner.cells.get(node.attr)
+        if cell is None:
+            cell = Cell(Entity("", node), node, node.attr)
+            follower.put(owner, node.attr, cell)
+        return cell.value
 
 
 class _ConfigurationReader:
-    """Reads the statements of functions in order."""
+    """Reads the fields of a configuration."""
 
-    def __init__(self, python: PythonText, functions: Mapping[str, ast.FunctionDef]) -> None:
+    def __init__(self, python: PythonText, library: _TitanLibrary) -> None:
         self.options: dict[str, Option] = {}
-        self.unread: list[Option] = []
         self._python = python
-        self._functions = functions
-        self._names: dict[str, Any] = dict(constants(python.tree.body))
-        self._models = _models(python.tree.body)
-        self._values: dict[str, ast.expr] = {}  # of variables that are not constants
-        self._visited: list[str] = []
-        self._made: set[str] = set()  # variables that hold the configuration
-        self.foreign: PythonTextError | None = None  # why the configuration is not read
-
-    def visit(self, function: ast.FunctionDef) -> None:
-        """Read a function."""
-        self._visited.append(function.name)
-        self._body(function.body, uncertain=False)
-        self._visited.pop()
-
-    def _body(self, body: Sequence[ast.stmt], *, uncertain: bool) -> None:
-        for statement in body:
-            if isinstance(statement, _CONDITIONS):
-                for name in ("body", "orelse", "finalbody"):
-                    self._body(getattr(statement, name, []), uncertain=True)
-            elif isinstance(statement, ast.With):
-                self._body(statement.body, uncertain=uncertain)
-            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                target = dotted_name(statement.targets[0])
-                self._assign(target, statement, statement.value, uncertain)
-            elif isinstance(statement, ast.AnnAssign) and statement.value:
-                self._assign(dotted_name(statement.target), statement, statement.value, uncertain)
-            elif isinstance(statement, ast.AugAssign):
-                result = ast.BinOp(statement.target, statement.op, statement.value)
-                self._assign(dotted_name(statement.target), statement, result, uncertain)
-            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-                self._run(statement.value, uncertain)
-            elif isinstance(statement, ast.Return):
-                self._return(statement.value)
-
-    def _assign(self, target: str, statement: ast.stmt, value: ast.expr, uncertain: bool) -> None:
-        first, _, field = target.partition(".")
-        if field:
-            self._change(field, statement, value, uncertain)
-            return
-        if not first:
-            return
-        self._values[first] = value
-        self._names.pop(first, None)
-        if isinstance(value, ast.Call) and self._call(value):
-            self._made.add(first)
-            return
-        if isinstance(value, ast.Call):
-            self._run(value, uncertain)
-        try:
-            self._names[first] = static_value(value, self._names)
-        except UnreadError:
-            return
-
-    def _return(self, value: ast.expr | None) -> None:
-        """Read what a function returns: a configuration, which must not be code of another file."""
-        made = isinstance(value, ast.Name) and value.id in self._made
-        if isinstance(value, ast.Call) and self._call(value):
-            return
-        if isinstance(value, ast.Name):
-            value = self._values.get(value.id)
-        if isinstance(value, ast.Call) and not made and not self.foreign:
-            start, end = self._python.place(value)
-            name = dotted_name(value.func)
-            message = f"`{name}` makes the configuration, and is code of another file"
-            self.foreign = PythonTextError(message, start, end)
-
-    def _run(self, call: ast.Call, uncertain: bool) -> None:
-        """Read a call that changes a configuration: ``setattr``, or a function of the file."""
-        name, places = dotted_name(call.func), [dotted_name(one) for one in call.args]
-        changed = [one for one in places if one.partition(".")[0] in self._made]
-        if not changed:
-            return
-        word = call.args[1] if len(call.args) == _OF_SETATTR else None
-        function = self._functions.get(name)
-        if name == "setattr" and isinstance(word, ast.Constant) and isinstance(word.value, str):
-            field = f"{changed[0].partition('.')[2]}.{word.value}".lstrip(".")
-            self._change(field, call, call.args[2], uncertain)
-        elif function is not None and len(self._visited) < _DEEPEST:
-            self._follow(function, call, uncertain)
-        else:
-            why = "it may change the configuration, and is code"
-            self._leave(f"{name}({changed[0]})", call, why)
-
-    def _follow(self, function: ast.FunctionDef, call: ast.Call, uncertain: bool) -> None:
-        """Read a function of the file that changes its arguments."""
-        outside, parameters = dict(self._names), [one.arg for one in function.args.args]
-        given = dict(zip(parameters, call.args, strict=False))
-        given |= {one.arg: one.value for one in call.keywords if one.arg}
-        for parameter in [*parameters, *(one.arg for one in function.args.kwonlyargs)]:
-            self._names.pop(parameter, None)
-        for parameter, value in given.items():
-            if dotted_name(value) in self._made:
-                self._made.add(parameter)
-            with suppress(UnreadError):  # the name has no value then
-                self._names[parameter] = static_value(value, outside)
-        self._visited.append(function.name)
-        self._body(function.body, uncertain=uncertain)
-        self._visited.pop()
-        self._names = outside
-
-    def _call(self, call: ast.Call) -> bool:
-        """Read a call that creates a configuration; return whether it does."""
-        name = dotted_name(call.func)
-        if name in ("replace", "dataclasses.replace") and call.args:
-            base = call.args[0]
-            known = isinstance(base, ast.Name) and base.id in self._made
-            if not known and not (isinstance(base, ast.Call) and self._call(base)):
-                return False
-            for keyword in call.keywords:
-                if keyword.arg:
-                    self._change(keyword.arg, keyword, keyword.value, False)
-            return True
-        if _is_trainer(call):
-            for keyword in call.keywords:
-                if keyword.arg:
-                    self._field(keyword.arg, keyword.arg, keyword, keyword.value)
-            return True
-        function = self._functions.get(name)
-        if function is None and self._of_library(name, call):
-            return True
-        if function is None or not _makes(function):
-            return False
-        if name not in self._visited and len(self._visited) < _DEEPEST:
-            self.visit(function)
-        return True
-
-    def _of_library(self, name: str, call: ast.Call) -> bool:
-        """Set what a function of torchtitan's registry has; return whether it is a known one."""
-        family = self._models.get(name)
-        own = table("torchtitan")["registry"].get(name.rpartition(".")[2])
-        if own is None or own["model.name"] != family or call.args or call.keywords:
-            return False
-        why = f"torchtitan 0.3: {name}()"
-        for field, value in own.items():
-            option = self._option(field, f"{name}()", call)
-            found = option.evolve(texts=texts(value), value=value, assumption=why)
-            self.options[option.name] = found
-        for field, reason in table("torchtitan")["registry_differs"].items():
-            self.options[field] = self._option(field, f"{name}()", call).evolve(unread=reason)
-        return True
-
-    # Fields
-
-    def _change(self, field: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
-        """Read an assignment; a section that is replaced keeps none of its fields."""
-        before = dict(self.options)
-        if isinstance(value, ast.Call) and "." not in field:
-            prefix = _SECTIONS.get(field, f"{field}.")
-            for name in [one for one in before if one.startswith(prefix)]:
-                del self.options[name]
-        self._field(field, field, node, value)
-        if uncertain:
-            for name in {*before, *self.options}:
-                one = self.options.get(name)
-                if one is None or before.get(name) is not one:
-                    self.options[name] = (one or before[name]).evolve(unread=_UNRUN)
-
-    def _field(self, name: str, key: str, node: ast.AST, value: ast.expr) -> None:
-        """Read a field, or the fields of a section."""
-        if isinstance(value, ast.Name) and isinstance(self._values.get(value.id), ast.Call):
-            value = self._values[value.id]
-        if name in ("model_spec", "model"):
-            self._model(key, node, value)
-        elif name == "activation_checkpoint":
-            self._recompute(key, node, value)
-        elif name == "loss":
-            self._loss(key, node, value)
-        elif name == "optimizer" and isinstance(value, ast.Call):
-            self._optimizer(key, node, value)
-        elif name in ("model_converters", "model.converters"):
-            self._converters(key, node, value)
-        elif isinstance(value, ast.Call) and "." not in name:
-            section = table("torchtitan")["classes"].get(dotted_name(value.func), name)
-            for keyword in value.keywords:
-                if keyword.arg:
-                    self._field(
-                        f"{section}.{keyword.arg}",
-                        f"{key}.{keyword.arg}",
-                        keyword,
-                        keyword.value,
-                    )
-            known = section in table("torchtitan")["classes"].values()
-            if not value.keywords and not known:
-                self._set(name, key, node, value)
-        else:
-            self._set(name, key, node, value)
-
-    def _set(self, name: str, key: str, node: ast.AST, value: ast.expr) -> None:
-        option = self._option(name, key, node)
-        try:
-            found = static_value(value, self._names)
-        except UnreadError as error:
-            self.options[option.name] = option.evolve(unread=str(error))
-            return
-        self.options[option.name] = option.evolve(texts=texts(found), value=found)
-
-    def _model(self, key: str, node: ast.AST, value: ast.expr) -> None:
-        """Read ``model_registry("70B")``; the family is the module that it is imported from."""
-        call = value
-        if not isinstance(call, ast.Call):
-            self._leave(key, node, "it is code, which parcost does not run")
-            return
-        argument = call.args[0] if call.args else None
-        for keyword in call.keywords:
-            if keyword.arg == "flavor":
-                argument = keyword.value
-            elif keyword.arg == "converters":
-                self._converters(f"{key}.converters", keyword, keyword.value)
-            elif keyword.arg:
-                self._set(f"model.{keyword.arg}", f"{key}.{keyword.arg}", keyword, keyword.value)
-        if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
-            self._leave(key, node, "its flavor is not a constant")
-            return
-        one = self._option("model.flavor", key, node)
-        self.options["model.flavor"] = one.evolve(texts=(argument.value,))
-        family = self._models.get(dotted_name(call.func))
-        if family:
-            named = self._option("model.name", key, node)
-            self.options["model.name"] = named.evolve(texts=(family,))
-
-    def _recompute(self, key: str, node: ast.AST, value: ast.expr) -> None:
-        if isinstance(value, ast.Constant) and value.value is None:
-            one = self._option("activation_checkpoint.mode", key, node)
-            self.options[one.name] = one.evolve(texts=("none",))
-            return
-        name = dotted_name(value.func) if isinstance(value, ast.Call) else ""
-        mode = next((word for part, word in _RECOMPUTE.items() if part in name.split(".")), None)
-        if mode is not None:
-            one = self._option("activation_checkpoint.mode", key, node)
-            self.options[one.name] = one.evolve(texts=(mode,))
-        elif not isinstance(value, ast.Call):
-            self._leave(key, node, "it is code, which parcost does not run")
-        if isinstance(value, ast.Call):
-            for keyword in value.keywords:
-                if keyword.arg:
-                    name = f"activation_checkpoint.{keyword.arg}"
-                    self._set(name, f"{key}.{keyword.arg}", keyword, keyword.value)
-
-    def _loss(self, key: str, node: ast.AST, value: ast.expr) -> None:
-        """Read a loss computed in chunks."""
-        if not isinstance(value, ast.Call):
-            self._leave(key, node, "it is code, which parcost does not run")
-            return
-        option = self._option("loss", key, node)
-        chunked = any(part in dotted_name(value.func).split(".") for part in _CHUNKED)
-        count = next((one.value for one in value.keywords if one.arg == "num_chunks"), None)
-        number = str(count.value) if isinstance(count, ast.Constant) else "8"
-        self.options["loss"] = option.evolve(
-            texts=(number if chunked else "1",),
-            assumption="" if count or not chunked else "the default of num_chunks",
-        )
-
-    def _converters(self, key: str, node: ast.AST, value: ast.expr) -> None:
-        """Read model converters, by their classes."""
-        if isinstance(value, ast.Name) and value.id in self._values:
-            value = self._values[value.id]
-        one = self._option("model.converters", key, node)
-        found: list[str] = []
-        for call in ast.walk(value):
-            name = dotted_name(call.func) if isinstance(call, ast.Call) else ""
-            parts = [part for part in name.split(".") if part.endswith("Converter")]
-            if not isinstance(call, ast.Call) or not parts:
-                continue
-            found.append(_CONVERTERS.get(parts[0], parts[0]))
-            if found[-1] == "float8":
-                for keyword in call.keywords:
-                    if keyword.arg:
-                        field = f"float8.{keyword.arg}"
-                        self._set(field, f"{key}.{keyword.arg}", keyword, keyword.value)
-        empty = isinstance(value, (ast.List, ast.Tuple)) and not value.elts
-        unread = "" if found or empty or isinstance(value, ast.Constant) else "it is code"
-        self.options[one.name] = one.evolve(texts=tuple(found), unread=unread)
-
-    def _optimizer(self, key: str, node: ast.AST, value: ast.Call) -> None:
-        """Read the optimizer, which must be the same for all parameter groups."""
-        made = dotted_name(value.func)
-        names = [
-            one.value.value
-            for one in ast.walk(value)
-            if isinstance(one, ast.keyword)
-            and one.arg in ("name", "optimizer_name")
-            and isinstance(one.value, ast.Constant)
+        self._families = library.families
+        self._doubt = ""  # why the fields that are read are uncertain
+        self.unread = [
+            self._option("", name, Cell(None, node, name)).evolve(
+                unread="it may change the configuration, and is code"
+            )
+            for name, node in library.changes
         ]
-        if "OptimizersContainer" not in made and "adam" not in made.lower():
+
+    def read(self, job: Entity) -> None:
+        """Read all fields of a configuration."""
+        for name, cell in job.cells.items():
+            if name != _FIRST:
+                self._field(name, name, cell)
+
+    def _field(self, name: str, key: str, cell: Cell) -> None:
+        """Read a field, or the fields of a section."""
+        value = cell.value
+        if isinstance(value, UnreadValue) and value.choices:
+            outer, self._doubt = self._doubt, value.why
+            for one in value.choices:
+                self._field(name, key, Cell(one, cell.node, cell.key, cell.why))
+            self._doubt = outer
+        elif name in ("model_spec", "model"):
+            self._model(key, cell)
+        elif name == "activation_checkpoint":
+            self._recompute(key, cell)
+        elif name == "loss":
+            self._loss(key, cell)
+        elif name == "optimizer" and isinstance(value, Entity):
+            self._optimizer(key, cell, value)
+        elif name in ("model_converters", "model.converters"):
+            self._converters(key, cell)
+        elif isinstance(value, Entity) and "." not in name:
+            classes = table("torchtitan")["classes"]
+            section = classes.get(value.kind, name)
+            fields = self._fields(value, section, key)
+            if not fields and value.kind and section not in classes.values():
+                self._set(name, key, cell)
+        else:
+            self._set(name, key, cell)
+
+    def _fields(self, section: Entity, name: str, key: str) -> bool:
+        """Read the fields of a section called *name*, if it has some."""
+        cells = {one: cell for one, cell in section.cells.items() if one != _FIRST}
+        for one, cell in cells.items():
+            self._field(f"{name}.{one}", f"{key}.{one}", cell)
+        return bool(cells)
+
+    def _set(self, name: str, key: str, cell: Cell) -> None:
+        if isinstance(cell.value, Entity) and not (cell.value.kind or cell.value.cells):
+            return  # code reads the field, and nothing sets it
+        option = self._option(name, key, cell)
+        unread = next(_unread_reasons(cell.value), "")
+        if not unread:
+            option = option.evolve(texts=texts(cell.value), value=cell.value)
+        self._put(option.evolve(unread=unread))
+
+    def _put(self, option: Option) -> None:
+        self.options[option.name] = option.evolve(unread=option.unread or self._doubt)
+
+    def _model(self, key: str, cell: Cell) -> None:
+        """Read ``model_registry("70B")``; the family is the module that it is imported from."""
+        call = cell.value
+        if not isinstance(call, Entity):
+            self._leave(key, cell, _CODE)
+            return
+        flavor = call.cells.get("flavor") or call.cells.get(_FIRST)
+        for one, inner in call.cells.items():
+            if one == "converters":
+                self._converters(f"{key}.converters", inner)
+            elif one not in (_FIRST, "flavor"):
+                self._set(f"model.{one}", f"{key}.{one}", inner)
+        if flavor is None or not isinstance(flavor.value, str):
+            self._leave(key, cell, "its flavor is not a constant")
+            return
+        self._put(self._option("model.flavor", key, cell).evolve(texts=(flavor.value,)))
+        if family := self._families.get(call.kind):
+            self._put(self._option("model.name", key, cell).evolve(texts=(family,)))
+
+    def _recompute(self, key: str, cell: Cell) -> None:
+        value, option = cell.value, self._option("activation_checkpoint.mode", key, cell)
+        if value is None:
+            self._put(option.evolve(texts=("none",)))
+        elif isinstance(value, Entity):
+            parts = value.kind.split(".")
+            mode = next((word for part, word in _RECOMPUTE.items() if part in parts), None)
+            if mode is not None:
+                self._put(option.evolve(texts=(mode,)))
+            self._fields(value, "activation_checkpoint", key)
+        else:
+            self._leave(key, cell, next(_unread_reasons(value), _CODE))
+
+    def _loss(self, key: str, cell: Cell) -> None:
+        """Read a loss computed in chunks."""
+        value, option = cell.value, self._option("loss", key, cell)
+        if isinstance(value, UnreadValue):
+            self._put(option.evolve(unread=value.why))
+        elif not isinstance(value, Entity):
+            self._leave(key, cell, _CODE)
+        elif not any(part in value.kind.split(".") for part in _CHUNKED):
+            self._put(option.evolve(texts=("1",)))
+        elif (count := value.cells.get("num_chunks")) is None:
+            self._put(option.evolve(texts=("8",), assumption="the default of num_chunks"))
+        else:
+            self._put(
+                option.evolve(
+                    texts=texts(count.value), unread=next(_unread_reasons(count.value), "")
+                )
+            )
+
+    def _converters(self, key: str, cell: Cell) -> None:
+        """Read model converters, by their classes."""
+        found: list[str] = []
+        unread = ""
+        for one in _parts(cell.value):
+            parts = one.kind.split(".") if isinstance(one, Entity) else []
+            name = next((part for part in parts if part.endswith("Converter")), "")
+            if isinstance(one, Entity) and name:
+                found.append(_CONVERTERS.get(name, name))
+                for attribute, inner in one.cells.items():
+                    if attribute != _FIRST and found[-1] == "float8":
+                        self._set(f"float8.{attribute}", f"{key}.{attribute}", inner)
+            elif isinstance(one, UnreadValue) or (parts and parts[-1].islower()):
+                unread = unread or next(_unread_reasons(one), "")
+        option = self._option("model.converters", key, cell)
+        self._put(option.evolve(texts=tuple(found), unread=unread))
+
+    def _optimizer(self, key: str, cell: Cell, value: Entity) -> None:
+        """Read the optimizer, which must be the same for all parameter groups."""
+        made = value.kind
+        names = [
+            inner.value
+            for one in _parts(value)
+            if isinstance(one, Entity)
+            for name, inner in one.cells.items()
+            if name in ("name", "optimizer_name")
+        ]
+        unread = next((why for one in names for why in _unread_reasons(one)), "")
+        if made and "OptimizersContainer" not in made and "adam" not in made.lower():
             names.append(made.removesuffix(".Config"))
-        for keyword in value.keywords:
-            if keyword.arg and keyword.arg not in ("name", "param_groups"):
-                field = f"{key}.{keyword.arg}"
-                self._set(f"optimizer.{keyword.arg}", field, keyword, keyword.value)
+        for name, inner in value.cells.items():
+            if name not in (_FIRST, "name", "param_groups"):
+                self._set(f"optimizer.{name}", f"{key}.{name}", inner)
         if "InBackward" in made:
-            option = self._option("optimizer.early_step_in_backward", key, node)
-            self.options[option.name] = option.evolve(texts=("true",))
+            option = self._option("optimizer.early_step_in_backward", key, cell)
+            self._put(option.evolve(texts=("true",)))
             names = [name for name in names if "InBackward" not in str(name)]
         if names:
-            option = self._option("optimizer.name", key, node)
+            option = self._option("optimizer.name", key, cell)
             others = [str(name) for name in names if name not in ("Adam", "AdamW")]
-            self.options[option.name] = option.evolve(texts=tuple(others[:1] or ["AdamW"]))
+            self._put(option.evolve(texts=tuple(others[:1] or ["AdamW"]), unread=unread))
 
-    def _option(self, name: str, key: str, node: ast.AST) -> Option:
-        start, end = self._python.place(node)
+    def _option(self, name: str, key: str, cell: Cell) -> Option:
+        start, end = self._python.place(cell.node)
         name = str(table("torchtitan")["aliases"].get(name, name))
-        return Option(name=name, key=key, start=start, end=end)
+        shown = cell.key if cell.why else key
+        return Option(name=name, key=shown, start=start, end=end, assumption=cell.why)
 
-    def _leave(self, key: str, node: ast.AST, why: str) -> None:
-        self.unread.append(self._option("", key, node).evolve(unread=why))
+    def _leave(self, key: str, cell: Cell, why: str) -> None:
+        self.unread.append(self._option("", key, cell).evolve(unread=self._doubt or why))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield a value with the elements and arguments inside it, other than constants."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _parts(one)
+    elif isinstance(value, Entity):
+        yield value
+        for cell in value.cells.values():
+            yield from _parts(cell.value)
+    elif isinstance(value, (UnreadValue, DottedName)):
+        yield value
+
+
+def _unread_reasons(value: Any) -> Iterator[str]:
+    """Yield why a value is not known."""
+    if isinstance(value, UnreadValue):
+        yield value.why
+    elif isinstance(value, list):
+        for one in value:
+            yield from _unread_reasons(one)
+    elif not isinstance(value, (int, float, str, DottedName, type(None))):
+        yield _CODE
 
 
 def texts(value: Any) -> Sequence[str]:
@@ -413,7 +385,7 @@ def texts(value: Any) -> Sequence[str]:
     return (str(value),)
 
 
-def _models(body: Sequence[ast.stmt]) -> Mapping[str, str]:
+def _families(body: Sequence[ast.stmt]) -> Mapping[str, str]:
     """Return the model family of each imported function."""
     found: dict[str, str] = {}
     for statement in body:
