@@ -35,6 +35,7 @@ from parcost_formats.imports.subjects import (
     merge_into_added,
     stated_values,
     with_added_values,
+    without_asked,
     without_assumed,
 )
 from parcost_formats.imports.translation import (
@@ -139,6 +140,7 @@ def _read_file(
     """
     importer = _importer(source, reading.tool, neighbors, importers, several=bool(others))
     translation = translate(importer, source, reading, neighbors, others)
+    translation = without_asked(translation, importer.subjects, given)
     problems = [
         _contradiction(subject, one, source, given[kind])
         for subject in importer.subjects

@@ -166,6 +166,29 @@ def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
     return any(path.partition(".")[0] == question.attribute for path in given)
 
 
+def without_asked(
+    translation: Translation, subjects: Iterable[DecidingSubject], given: Collection[str]
+) -> Translation:
+    """Return a translation without the recipes of a file that it asks for and the user gives.
+
+    An example is ``--bf16`` beside an optimizer whose state no recipe has. *given* are kinds of
+    blocks and attributes.
+    """
+    asked = {one.attribute for one in translation.questions if not one.partial} & set(given)
+    names = {name for one in subjects if asked & set(one.attributes) for name in one.attributes}
+    if not names:
+        return translation
+    return evolve(
+        translation,
+        uses=[one for one in translation.uses if not _names(one, names)],
+        blocks=[
+            evolve(one, settings=[s for s in one.settings if f"{one.kind}.{s.name}" not in names])
+            for one in translation.blocks
+            if not (one.kind in asked and " extends " in one.label)
+        ],
+    )
+
+
 def without_assumed(
     translation: Translation, subjects: Iterable[DecidingSubject], given: Collection[str]
 ) -> Translation:

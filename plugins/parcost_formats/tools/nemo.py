@@ -23,6 +23,7 @@ from parcost_formats.tools.nemo_command import is_command, read_command
 from parcost_formats.tools.nemo_precision import read_precision
 from parcost_formats.tools.nemo_recipe import read_nemo_recipe
 from parcost_formats.tools.nemo_writer import NeMoWriter
+from parcost_formats.tools.python_code import UNPACKED
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import unsupported_message
 
@@ -45,6 +46,7 @@ _ANSWERS = {
     "cluster.devices": "--set cluster.devices=64",
     "training.global_batch": "--set 'training.global_batch=512 sequences'",
     "training.recompute": "--set training.recompute=none",
+    "training.sequence": "--set training.sequence=8192",
 }
 _CLASS_KEYS = ("model.config._target_", "config._target_", "model._target_")
 _SIZED = re.compile(r"\d[BM](?:_|$)")  # a class of NeMo 2 with the sizes of a model
@@ -154,6 +156,8 @@ class _NeMoReader:
         for key in ("peft._target_", "model_transform._target_", "model.peft.peft_scheme"):
             if self._found.value(key) not in (None, "none", "null", ""):
                 self._found.problem(key, "adapters of this tool are not read yet")
+        if self._exported and ("peft" in self._unread or "peft" in self._found):
+            self._found.problem("peft", "adapters of this tool are not read yet")
         for key in (f"{prefix}_target_" for prefix in _CALLBACKS):
             if str(self._found.value(key)).endswith(("LoRA", "DoRA")):
                 self._found.problem(key, "adapters of this tool are not read yet")
@@ -173,13 +177,29 @@ class _NeMoReader:
             "global_batch_size": "training.global_batch",
         }
         asked: set[str] = set()
-        for key, why in self._unread.items():
+        sections = self._table["sections"]
+        elsewhere = "comes from another file, which parcost does not read"
+        named = {
+            key: f"`{self._found.value(key)}` {elsewhere}"
+            for key in sections
+            if self._exported and key in self._found and key not in self._unread
+        }
+        for key, why in {**self._unread, **named}.items():
             path = paths.get(key) or paths.get(key.rpartition(".")[2], "")
-            if path and path not in asked:
-                asked.add(path)
-                answers = _ANSWERS.get(path, f"--set {path}=1")
-                self._found.ask(path, f"`{key}`: {why}", [answers], key)
+            below = sections.get(key.removesuffix(f".{UNPACKED}"), ())
+            for one in [path] if path else [one for one in below if not self._is_stated(one)]:
+                if one not in asked:
+                    asked.add(one)
+                    answer = _ANSWERS.get(one, f"--set {one}=1")
+                    self._found.ask(one, f"`{key}`: {why}", [answer], key)
         return asked
+
+    def _is_stated(self, path: str) -> bool:
+        """Return whether the file sets an attribute, the model or the precision."""
+        if path == "precision":
+            return bool(self._found.recipe()[1])
+        block, _, name = path.partition(".")
+        return self._found.has(block, name) if name else self._found.has("training", block)
 
     def _mandatory(self) -> None:
         """List the values that the command line must supply (``???``)."""

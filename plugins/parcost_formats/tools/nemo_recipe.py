@@ -33,6 +33,7 @@ _RECIPES = ("pretrain_recipe", "finetune_recipe", "trainer", "model")  # of othe
 _TRAINERS = ("train", "pretrain", "finetune")  # of nemo.collections.llm
 _TRAINED = ("model", "data", "trainer")  # their first parameters
 _STARTERS = ("run", "add")  # `run.run(recipe)` and `experiment.add(recipe)` of NeMo-Run
+_PACKAGES = ("nemo.", "megatron.")  # whose classes are read
 _MOST_KEYS = 5_000
 _LIBRARY = table("nemo_recipes")
 _FIRST = ("dir", "name")  # arguments of every recipe, in this order
@@ -228,6 +229,29 @@ def _place_cells(entity: Entity, own: Collection[ast.AST], node: ast.AST) -> Non
             entity.cells[name] = Cell(cell.value, node, cell.key, cell.why)
 
 
+def _make_object(
+    kind: str, node: ast.Call, arguments: Sequence[Any], keywords: Mapping[str, Cell]
+) -> Entity:
+    """Return an object of a class; the first argument of a model is its configuration."""
+    cells = dict(keywords)
+    if arguments and isinstance(arguments[0], Entity):
+        cells.setdefault("config", Cell(arguments[0], node, "config"))
+    return Entity(kind, node, cells)
+
+
+def _call_factories(
+    follower: Follower, node: ast.Call, keywords: Mapping[str, Cell]
+) -> Iterator[tuple[str, Cell]]:
+    """Yield the arguments of a configuration; a function of the file is called."""
+    names = {one.arg: dotted_name(one.value) for one in node.keywords}
+    for name, cell in keywords.items():
+        function = follower.functions.get(names.get(name, ""))
+        if function is None or not isinstance(cell.value, UnreadValue):
+            yield name, cell
+        else:
+            yield name, Cell(follower.call_function(function, {}), cell.node, name)
+
+
 class _NeMoLibrary(CodeLibrary):
     """The results of functions of NeMo and NeMo-Run."""
 
@@ -251,7 +275,7 @@ class _NeMoLibrary(CodeLibrary):
         if last in _MAKERS:
             first = arguments[0] if arguments else None
             kind = first.name.rpartition(".")[2] if isinstance(first, DottedName) else "object"
-            return Entity(kind, node, dict(keywords))
+            return Entity(kind, node, dict(_call_factories(follower, node, keywords)))
         known = table("nemo")["plugins"].get(last)
         if known is not None:
             cells = {one: Cell(value, node, last) for one, value in known.items()}
@@ -262,6 +286,8 @@ class _NeMoLibrary(CodeLibrary):
             return Entity("Optimizer", node, {"config": Cell(config, node, last)})
         first, dot, rest = name.partition(".")
         full = f"{self._imports.get(first, first)}{dot}{rest}"
+        if last[:1].isupper() and full.startswith(_PACKAGES):
+            return _make_object(last, node, arguments, keywords)
         module = full.rpartition(".")[0].replace(".", "/")
         text = self._neighbor(f"{module}.py") if module else None
         if text is not None:
@@ -421,6 +447,4 @@ class _ScriptLibrary(_NeMoLibrary):
             if own:
                 return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
             return super().call(follower, name, node, arguments, keywords)
-        if arguments and isinstance(arguments[0], Entity):
-            cells.setdefault("config", Cell(arguments[0], node, "config"))
-        return Entity(last, node, cells)
+        return _make_object(last, node, arguments, cells)

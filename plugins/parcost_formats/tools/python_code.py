@@ -23,6 +23,8 @@ from parcost_formats.tools.python_values import (
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+#: The key of unknown arguments that a call unpacks (``**kwargs``).
+UNPACKED = "**"
 _DEEPEST = 12  # calls of functions of the file
 _MOST_STEPS = 50_000  # statements and expressions
 _OF_SETATTR = 3  # arguments
@@ -353,6 +355,8 @@ class Follower:
             elif isinstance(value, dict):
                 more = {name: Cell(one, keyword, name) for name, one in value.items()}
                 keywords.update(more)
+            elif isinstance(value, UnreadValue):
+                keywords[UNPACKED] = Cell(value, keyword, UNPACKED)
         name = dotted_name(node.func)
         if name in self.functions:
             return self.call_function(

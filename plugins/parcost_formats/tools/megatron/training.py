@@ -9,6 +9,7 @@ from parcost_formats.tools.tables import table
 
 _PARTS = table("megatron")["modules"]
 _KERNELS = table("megatron")["words"]["attention_backend"]
+_EARLY, _RELEASES = table("megatron")["early"], table("megatron")["early_releases"]
 _SWITCHED_OFF = {  # fusions that flags turn off, and what the framework has then
     "no_masked_softmax_fusion": ("softmax", "eager"),
     "no_bias_swiglu_fusion": ("activation", "halves"),
@@ -44,6 +45,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
     _overlap(options)
     _read_averaging(options)
     _offload(options)
+    framework, reason = _framework(options, framework)
     _kernels(options, framework)
     _fusions(options)
     method = options.get("schedules_method")
@@ -56,7 +58,19 @@ def read_training(options: ToolOptions, framework: str) -> None:
     if draft.has("framework."):
         label = "megatron"
         draft.label("framework", f"{label} extends {framework}")
-    draft.assume("training.framework", label, "the framework of this file")
+    draft.assume("training.framework", label, reason)
+
+
+def _framework(options: ToolOptions, framework: str) -> tuple[str, str]:
+    """Return the framework, or that of an earlier release whose flags the file has; and why."""
+    found = [one for name in _EARLY if (one := options.lookup(name)) is not None]
+    if framework != "megatron_core" or not found or any(map(options.has, _RELEASES["core"])):
+        return framework, "the framework of this file"
+    early = _EARLY[found[0].name]
+    why = f"{found[0].key} is a flag of Megatron-LM up to {_RELEASES[early]}"
+    if any(map(options.has, _RELEASES["later"])):
+        early = "megatron_lm_2023"
+    return early, f"{why}, whose attention writes scores to memory without --use-flash-attn"
 
 
 def _dropout(options: ToolOptions) -> None:
@@ -77,8 +91,10 @@ def _recompute(options: ToolOptions) -> None:
     draft = options.draft
     whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
     early = options.enabled_option("checkpoint_activations")
+    early = early or options.get("activations_checkpoint_method")
     if early is not None and whole is None and short is None:
         draft.set("training.recompute", "full", early)  # of Megatron-LM up to 2022
+        _layers(options, "activations_checkpoint_method", "activations_checkpoint_num_layers")
         return
     if short is not None and short.text == "false":
         short = None
@@ -95,7 +111,7 @@ def _recompute(options: ToolOptions) -> None:
         options.check_default("training.recompute")
     if word == "full" and whole is not None:
         draft.set("training.recompute", "full", whole)
-        _layers(options, count)
+        _layers(options, "recompute_method", "recompute_num_layers")
     else:
         for extra in (method, count):
             if extra is not None:
@@ -110,11 +126,11 @@ def _recompute(options: ToolOptions) -> None:
     _modules(options, option, modules)
 
 
-def _layers(options: ToolOptions, count: Option | None) -> None:
-    """Read which layers are fully recomputed."""
-    draft = options.draft
-    word = options.word("recompute_method", "uniform", "block")
-    number = options.whole("recompute_num_layers")
+def _layers(options: ToolOptions, method: str, layers: str) -> None:
+    """Read which layers are fully recomputed, by the flags for the *method* and the *layers*."""
+    draft, count = options.draft, options.get(layers)
+    word = options.word(method, "uniform", "block")
+    number = options.whole(layers)
     if word == "block" and count is not None and number:
         draft.set("recompute.layers", digits(number), count)
     elif word == "block" and count is not None and number == 0:
@@ -251,6 +267,10 @@ def _implementation(options: ToolOptions, framework: str) -> None:
     if framework == "megatron_deepspeed" and flash is not None and flash.text != "false":
         why = "FlashAttention 2, which its local layers call"
         draft.set("kernels.attention", "flash_2", flash, why)
+        return
+    if framework in _EARLY.values():
+        if flash is not None and flash.text != "false":
+            draft.set("kernels.attention", "flash_2", flash, "its layers before Megatron-Core")
         return
     if option is None or option.text != "local":
         if option is not None:

@@ -1,0 +1,55 @@
+"""Flags that later releases of Megatron-LM lack decide which release a script is for."""
+
+from __future__ import annotations
+
+import pytest
+
+from .megatron_files import MACHINE, Run, read, small, values
+
+
+@pytest.mark.parametrize(
+    ("flags", "framework"),
+    [
+        ("--checkpoint-activations", "megatron_lm_2021"),
+        ("--activations-checkpoint-method uniform", "megatron_lm_2021"),
+        ("--data-impl mmap", "megatron_lm_2023"),
+        ("--checkpoint-activations --use-distributed-optimizer", "megatron_lm_2023"),
+        ("--data-impl mmap --use-mcore-models", "megatron_core"),
+        ("--data-impl mmap --deepspeed --zero-stage 1", "megatron_deepspeed"),
+        ("", "megatron_core"),
+    ],
+)
+def test_a_flag_of_an_earlier_release_has_its_framework(flags: str, framework: str) -> None:
+    """Its attention was that of Transformer Engine, although such releases write scores."""
+    found = read(small(flags))
+    assert f"catalog.frameworks.{framework}" in {one.value for one in found.uses}
+    assert values(found)["training.framework"] == framework
+
+
+def test_flash_attention_of_an_earlier_release_is_read() -> None:
+    found = read(small("--data-impl mmap --use-flash-attn"))
+    assert values(found)["kernels.attention"] == "flash_2"
+
+
+def test_layers_that_an_earlier_release_recomputes_are_read() -> None:
+    early = "--activations-checkpoint-method block --activations-checkpoint-num-layers 2"
+    stated = values(read(small(early)))
+    assert (stated["training.recompute"], stated["recompute.layers"]) == ("full", "2")
+    stated = values(read(small("--activations-checkpoint-method uniform")))
+    assert stated["training.recompute"] == "full"
+    assert "recompute.layers" not in stated
+
+
+def test_the_answer_about_the_state_of_an_optimizer_replaces_the_precision(
+    run_command: Run,
+) -> None:
+    """The answer that the question proposed was an error beside `--bf16`."""
+    flags = small("--bf16 --optimizer shampoo --micro-batch-size 1 --vocab-size 1000")
+    files = {"train.sh": f"torchrun --nproc_per_node 8 pretrain_gpt.py {flags}"}
+    asked = run_command("eval", *MACHINE, "train.sh", files=files)
+    assert asked.code == 2
+    assert "--use catalog.precisions.bf16" in asked.err
+    answers = ("--use", "catalog.precisions.bf16")
+    done = run_command("eval", *MACHINE, *answers, "train.sh", files=files)
+    assert "import-conflict" not in done.err
+    assert "step time" in done.out
