@@ -20,7 +20,6 @@ from parcost.binding.defaults import setting
 from parcost.binding.modules import Loader, Module
 from parcost.binding.scope import Sweep, SweepAxis
 from parcost.contract.importers import ForeignSource
-from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
 from parcost.engine.attribute_reads import record, written_attributes
 from parcost.engine.point_diagnostics import PointDiagnostic, PointNames, merge, merge_diagnostics
@@ -227,7 +226,9 @@ class Scenario:
                 evaluation.diagnose_points(check, study, at)
                 for check in evaluation.by_effect(rules.failed)
             ]
-            found += [self._fault(fault) for fault in study.faults]
+            found += [
+                Diagnostic("plugin-fault", str(fault), place=self.path) for fault in study.faults
+            ]
             if any_of(rules.holds) and written_attributes(study):
                 found += self._unread_warnings(at, study, indices)
         found = self._at_points(found, points, some)
@@ -262,9 +263,6 @@ class Scenario:
         swept = [part for part in parts if isinstance(part, PointDiagnostic)]
         replace = merge(swept, PointNames(self.axes, units), points, points)
         return list(dict.fromkeys(map(replace, parts)))
-
-    def _fault(self, fault: Fault) -> Diagnostic:
-        return Diagnostic("plugin-fault", str(fault), place=self.path)
 
     # --- binding ----------------------------------------------------------------------
 

@@ -68,14 +68,14 @@ class Diagnostic:
         return (*self.notes, note) if note else self.notes
 
 
-def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Return external text in one line without control characters, cut to *longest* characters.
+def one_line(text: str) -> str:
+    """Return external text in one short line without control characters.
 
-    >>> one_line("a\\x1b[31m\\n  b"), one_line("abcdef", longest=3)
-    ('a\\\\x1b[31m b', 'abc...')
+    >>> one_line("a\\x1b[31m\\n  b")
+    'a\\\\x1b[31m b'
     """
-    text = " ".join(text[: 2 * longest].split())
-    cut = text[:longest] + ("..." if len(text) > longest else "")
+    text = " ".join(text[: 2 * _LONGEST].split())
+    cut = text[:_LONGEST] + ("..." if len(text) > _LONGEST else "")
     if cut.isprintable():
         return cut
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)

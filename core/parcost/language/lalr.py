@@ -124,15 +124,14 @@ class ParserState:
         """Return every kind of token that could come next."""
         return {k for k in self.states[-1] if k and k.isupper() and self.accepts(k)}
 
-    def push(self, symbol: str, value: Any) -> None:
-        """Push *symbol*, which must be accepted in this state."""
-        self.states.append(self.states[-1][symbol])
-        self.values.append(value)
-
     def pop(self) -> Any:
         """Pop the last symbol and return its value."""
         self.states.pop()
         return self.values.pop()
+
+    def replace_last(self, symbol: str) -> None:
+        """Let the last value be a *symbol*, which must be accepted in the state before it."""
+        self.states[-1] = self.states[-2][symbol]
 
 
 def _gather(values: list[Any], fates: tuple[int, ...]) -> list[Any]:

@@ -130,7 +130,7 @@ class Stop:
         """Drop the incomplete item; return the index of its first token."""
         machine, first = self.machine, self.token.start()
         if self._ended_body():
-            machine.push("_items", machine.pop())
+            machine.replace_last("_items")
         elif machine.run([InsertedToken("NAME", first)], 0):  # what is complete joins the items
             machine.pop()
         while "_item" not in machine.states[-1]:

@@ -49,9 +49,9 @@ def markdown(page: RulePage) -> str:
     return "\n\n".join([*_markdown_head(page, 1), *examples]) + "\n"
 
 
-def short_markdown(page: RulePage, depth: int) -> str:
+def short_markdown(page: RulePage) -> str:
     """Return a rule in Markdown; its examples are reduced to the lines that differ."""
-    parts = _markdown_head(page, depth)
+    parts = _markdown_head(page, 2)
     if changes := _changes(page):
         parts.append("\n".join(["```diff", *changes, "```"]))
     return "\n\n".join(parts) + "\n"

@@ -60,7 +60,7 @@ def _title(subject: str) -> str:
 
 def _subject_page(subject: str, pages: Sequence[RulePage]) -> str:
     """Return the page of one subject: its rules in a table, then each rule."""
-    rules = (short_markdown(page, 2) for page in pages)
+    rules = map(short_markdown, pages)
     return "\n".join([f"# Rules: {_title(subject)}\n", MADE, listing_markdown(pages), *rules])
 
 

@@ -11,7 +11,7 @@ requests to any address, so three things are checked before anything else:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from secrets import compare_digest, token_urlsafe
 from typing import TYPE_CHECKING, Any
 
@@ -63,12 +63,10 @@ class Address:
         return token is not None and compare_digest(token.encode(), self.token.encode())
 
 
-def answer_problems(
-    status: int, diagnostics: Sequence[Diagnostic], headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+def answer_problems(status: int, diagnostics: Sequence[Diagnostic]) -> JSONResponse:
     """Return a JSON response with diagnostics."""
     found = [as_data(diagnostic) for diagnostic in diagnostics]
-    return JSONResponse({"diagnostics": found}, status, dict(headers or {}))
+    return JSONResponse({"diagnostics": found}, status)
 
 
 def refuse(status: int, id: str, message: str, help: str | None = None) -> JSONResponse:

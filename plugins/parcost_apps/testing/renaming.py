@@ -65,14 +65,9 @@ def strange_values(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
     yield f"{key} {STRANGE}", f"{text[: found.start('value')]}{value}{text[found.end('value') :]}"
 
 
-def silent_answers(
-    importer: Importer,
-    source: Source,
-    spoil: Spoiling,
-    neighbor: Callable[[str], str | None] | None = None,
-) -> Iterator[SpoiledFile]:
+def silent_answers(importer: Importer, source: Source, spoil: Spoiling) -> Iterator[SpoiledFile]:
     """Yield the files made by *spoil* that an importer reads without an error or a question."""
-    before = translate(importer, source, neighbor=neighbor)
+    before = translate(importer, source)
     stated = _values(before)
     for path, one in stated.items():
         key = _key_in(source.text, one)
@@ -81,7 +76,7 @@ def silent_answers(
         name, at = key
         for written, text in spoil(source.text, name, at):
             try:
-                after = translate(importer, Source(source.name, text), neighbor=neighbor)
+                after = translate(importer, Source(source.name, text))
             except SpecError:
                 continue
             if _is_silent(importer, path, written, before, after):

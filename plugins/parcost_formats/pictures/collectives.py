@@ -8,7 +8,7 @@ from typing import Any
 
 from parcost import Call, Chart, Outcome, Study, hookimpl
 from parcost.numeric import is_array
-from parcost_plugins.vocabulary.axes import log_time_axis, size_axis
+from parcost_plugins.vocabulary.axes import BUFFER_AXIS, log_time_axis
 
 _OPERATIONS = ("all_reduce", "all_gather", "all_to_all")
 _SIZES = tuple(float(4**n) for n in range(5, 18))  # 1 KiB to 16 GiB
@@ -90,7 +90,7 @@ _SPEC = {
             "field": "size",
             "type": "quantitative",
             "scale": {"type": "log", "base": 2},
-            "axis": size_axis("size of the buffer"),
+            "axis": BUFFER_AXIS,
         },
         "y": {
             "field": "seconds",

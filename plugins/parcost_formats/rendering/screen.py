@@ -137,7 +137,7 @@ def warning_lines(
 
     With None, yield all.
     """
-    found = [diagnostic for diagnostic in diagnostics if _is_warning(diagnostic)]
+    found = [one for one in diagnostics if one.severity is not Severity.ERROR]
     kept = found[:shown]
     yield from (Line(f"warning: {d.message}", "warning") for d in kept)
     if more := len(found) - len(kept):
@@ -151,10 +151,6 @@ def suppression_count(suppressions: Sequence[Suppression]) -> Iterator[Item]:
         ids = ", ".join(dict.fromkeys(one.diagnostic.id for one in suppressions))
         plural = "s" * (len(suppressions) > 1)
         yield Line(f"{len(suppressions)} warning{plural} switched off: {ids}", "faint")
-
-
-def _is_warning(diagnostic: Diagnostic) -> bool:
-    return diagnostic.severity is not Severity.ERROR
 
 
 def _problems(result: Result) -> Iterator[Item]:

@@ -235,11 +235,11 @@ class SettingCollector:
         one = self._draft.blocks.get(block, {}).get(name)
         return "" if one is None else one.value
 
-    def rebase(self, kind: str, base: str) -> None:
-        """Let the block of a *kind* that extends an entry extend the entry *base* instead."""
+    def rebase_framework(self, base: str) -> None:
+        """Let a framework block that extends an entry extend the entry *base* instead."""
         self._draft.blocks = {
             f"{name.rpartition(' extends ')[0]} extends {base}"
-            if name.startswith(f"{kind} ") and " extends " in name
+            if name.startswith("framework ") and " extends " in name
             else name: settings
             for name, settings in self._draft.blocks.items()
         }

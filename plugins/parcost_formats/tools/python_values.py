@@ -185,7 +185,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     elif isinstance(node, ast.UnaryOp):
         return _unary(node, names)
     elif isinstance(node, ast.BinOp):
-        return _binary(node, names)
+        return combine(node.op, _value(node.left, names), _value(node.right, names))
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         left, right = _value(node.left, names), _value(node.comparators[0], names)
         compare = _COMPARISONS.get(type(node.ops[0]))
@@ -216,10 +216,6 @@ def _unary(node: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
     if isinstance(node.op, ast.Not) and isinstance(found, bool):
         return not found
     raise UnreadError("it is code, which parcost does not run")
-
-
-def _binary(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
-    return combine(node.op, _value(node.left, names), _value(node.right, names))
 
 
 def combine(operator: ast.operator, left: Any, right: Any) -> Any:

@@ -69,7 +69,7 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
     yield from _histogram(summary)
     for dimension, title in _TITLES.items():
         yield Heading(title)
-        yield _groups(summary.groups_by(dimension), dimension)
+        yield Table(_columns(dimension), [_row(group) for group in summary.groups_by(dimension)])
     yield from _worse(summary)
     yield from _profiles(summary)
     yield from _ranking(summary)
@@ -93,10 +93,6 @@ def _overall(summary: Summary) -> Table:
 def _columns(first: str) -> list[Column]:
     titles = ("n", "MAPE", "median", "signed", "p90", "const. MFU", "rejected")
     return [Column(first), *(Column(title, "right") for title in titles)]
-
-
-def _groups(groups: Sequence[SummaryGroup], first: str) -> Table:
-    return Table(_columns(first), [_row(group) for group in groups])
 
 
 def _row(group: SummaryGroup) -> Row:

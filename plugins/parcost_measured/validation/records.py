@@ -30,9 +30,9 @@ def number_from(least: float, default: Any = NOTHING) -> Any:
     return field(default=default, metadata={"least": least})
 
 
-def number_above(least: float, default: Any = NOTHING) -> Any:
-    """Return a field for a number above *least*."""
-    return field(default=default, metadata={"above": least})
+def positive(default: Any = NOTHING) -> Any:
+    """Return a field for a number above 0."""
+    return field(default=default, metadata={"above": 0})
 
 
 def one_of(*words: str, default: Any = NOTHING) -> Any:

@@ -18,7 +18,7 @@ from attrs import field, frozen
 from parcost import SpecError
 from parcost.system.files import Kind, read_lines
 from parcost_measured.validation.names import EXTRAS
-from parcost_measured.validation.records import number_above, number_from, one_of, read
+from parcost_measured.validation.records import number_from, one_of, positive, read
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
@@ -54,7 +54,7 @@ class RowModel:
     ffn: int | None = number_from(1, None)
     vocab: int = number_from(1)
     seq: int = number_from(1)
-    params_b: float | None = number_above(0, None)
+    params_b: float | None = positive(None)
     experts: int | None = number_from(0, None)
     topk: int | None = number_from(1, None)
     expert_ffn: int | None = number_from(1, None)
@@ -74,7 +74,7 @@ class RowModel:
     qk_nope_head_dim: int | None = number_from(1, None)
     qk_rope_head_dim: int | None = number_from(1, None)
     v_head_dim: int | None = number_from(1, None)
-    attn_params_per_layer: float | None = number_above(0, None)
+    attn_params_per_layer: float | None = positive(None)
     attn_score_dim: int | None = number_from(1, None)
 
 
@@ -88,7 +88,7 @@ class Hardware:
     gpu_class: str | None = None
     intranode: str | None = None
     internode: str | None = None
-    internode_gbps: float | None = number_above(0, None)
+    internode_gbps: float | None = positive(None)
 
 
 @frozen(kw_only=True)
@@ -127,13 +127,13 @@ class Batch:
 class Measurements:
     """The measured values of a source; the step time is required."""
 
-    step_time_s: float = number_above(0)
-    tokens_per_s_per_gpu: float | None = number_above(0, None)
-    tflops_per_gpu: float | None = number_above(0, None)
+    step_time_s: float = positive()
+    tokens_per_s_per_gpu: float | None = positive(None)
+    tflops_per_gpu: float | None = positive(None)
     tflops_kind: str | None = None
-    mfu: float | None = number_above(0, None)
-    hfu: float | None = number_above(0, None)
-    memory_gb: float | None = number_above(0, None)
+    mfu: float | None = positive(None)
+    hfu: float | None = positive(None)
+    memory_gb: float | None = positive(None)
 
 
 @frozen(kw_only=True)
@@ -155,7 +155,7 @@ class RunRow:
     schedule: str | None = None
     attention: str | None = None
     measured: Measurements
-    peak_tflops_assumed: float | None = number_above(0, None)
+    peak_tflops_assumed: float | None = positive(None)
     notes: str = ""
     from_memory: bool | None = None
     synthetic: bool | None = None

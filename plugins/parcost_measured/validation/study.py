@@ -176,12 +176,12 @@ def _window(facts: Facts) -> Value:
     return _flag_above(facts.row.model.sliding_window, 0)
 
 
-def _of_model(pattern: str, text: str, why: str) -> Callable[[Facts], Value]:
-    """Return a function that gives a value to models whose name contains *pattern*."""
+def _on_for(pattern: str, why: str) -> Callable[[Facts], Value]:
+    """Return a function that turns an attribute on for models whose name contains *pattern*."""
 
     def value(facts: Facts) -> Value:
         match = re.search(pattern, facts.row.model.name, re.IGNORECASE)
-        return Assumption(text, why) if match else None
+        return Assumption("on", why) if match else None
 
     return value
 
@@ -645,13 +645,11 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("model", "norm", _norm),
     StudyAttribute("model", "biases", _biases),
     StudyAttribute("model", "positions", _positions),
-    StudyAttribute("model", "alibi", _of_model(r"bloom", "on", "BLOOM has ALiBi")),
-    StudyAttribute(
-        "model", "embedding_norm", _of_model(r"bloom", "on", "BLOOM norms its embedding")
-    ),
-    StudyAttribute("model", "qk_norm", _of_model(r"qwen-?3", "on", "Qwen3 norms queries and keys")),
-    StudyAttribute("model", "sinks", _of_model(_GPT_OSS, "on", "gpt-oss has attention sinks")),
-    StudyAttribute("model", "clamped", _of_model(_GPT_OSS, "on", "gpt-oss clamps gate and up")),
+    StudyAttribute("model", "alibi", _on_for(r"bloom", "BLOOM has ALiBi")),
+    StudyAttribute("model", "embedding_norm", _on_for(r"bloom", "BLOOM norms its embedding")),
+    StudyAttribute("model", "qk_norm", _on_for(r"qwen-?3", "Qwen3 norms queries and keys")),
+    StudyAttribute("model", "sinks", _on_for(_GPT_OSS, "gpt-oss has attention sinks")),
+    StudyAttribute("model", "clamped", _on_for(_GPT_OSS, "gpt-oss clamps gate and up")),
     StudyAttribute("model", "window", _window),
     StudyAttribute("model", "full_every", _full_every),
     StudyAttribute("model", "kv_lora", lambda f: _number(f.row.model.kv_lora_rank)),

@@ -6,7 +6,7 @@ group; without it, every rank does and stores the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import sub
 
 from parcost import Memory, Real, Study, hookimpl
@@ -35,7 +35,14 @@ def parameters(study: Study) -> Iterator[Parameters]:
         return
     one = norm_parameters(rank)
     if model.norms:
-        yield _norm_record("layer norms", model.norms * one, rank.layers)
+        yield Parameters(
+            name="layer norms",
+            elements=model.norms * one,
+            total=model.norms * one,
+            count=rank.layers,
+            replicated=True,
+            source=_WHOLE,
+        )
     if model.embedding_norm:
         yield Parameters(
             name="embedding norm",
@@ -148,14 +155,3 @@ def norm_parameters(rank: Rank) -> Real:
 
 
 _WHOLE = "every rank normalises whole tokens"
-
-
-def _norm_record(name: str, elements: Real, count: Sequence[float]) -> Parameters:
-    return Parameters(
-        name=name,
-        elements=elements,
-        total=elements,
-        count=count,
-        replicated=True,
-        source=_WHOLE,
-    )

@@ -32,7 +32,9 @@ def checks(study: Study) -> Iterator[Check]:
     if model.window:
         yield _window(model, training)
     yield from (
-        _attribute_check(model, need) for need in _needs(model) if need.given and not need.has
+        _attribute_check(model, need)
+        for need in (*_needs_of_experts(model), *_needs_of_attention(model))
+        if need.given and not need.has
     )
     chosen = study.get(Recompute)
     if chosen is not None:
@@ -101,10 +103,6 @@ def _listed_layers(model: Model) -> Iterator[Check]:
                 message=f"`{name}` lists the layers, and `{counts}` counts them as well",
                 help=f"leave out `{name}`, or `{counts}`",
             )
-
-
-def _needs(model: Model) -> tuple[_Needs, ...]:
-    return (*_needs_of_experts(model), *_needs_of_attention(model))
 
 
 def _needs_of_experts(model: Model) -> tuple[_Needs, ...]:

@@ -7,8 +7,6 @@ from typing import Any
 
 from parcost_plugins.vocabulary.causes import OTHER
 
-#: Powers of eight from 1 B to 2 PiB: the ticks of a logarithmic axis of bytes.
-_BYTE_TICKS = tuple(float(8**power) for power in range(18))
 _BYTE_LABEL = (
     "datum.value < 1 ? format(datum.value, '~g') + ' B' : "
     "format(datum.value / pow(1024, floor(log(datum.value) / log(1024) + 1e-9)), '~r') + ' ' + "
@@ -25,9 +23,12 @@ _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (0.0, "ns"))
 _TIME_FACTORS = {"s": "1", "ms": "1e3", "µs": "1e6", "ns": "1e9"}
 
 
-def size_axis(title: str) -> dict[str, Any]:
-    """Return a logarithmic axis of bytes, labeled in B, KiB, MiB and so on."""
-    return {"title": title, "values": list(_BYTE_TICKS), "labelExpr": _BYTE_LABEL}
+#: A logarithmic axis of buffer sizes, labeled in B, KiB, MiB and so on.
+BUFFER_AXIS = {
+    "title": "size of the buffer",
+    "values": [float(8**power) for power in range(18)],  # 1 B to 2 PiB
+    "labelExpr": _BYTE_LABEL,
+}
 
 
 def log_time_axis(title: str) -> dict[str, Any]:

@@ -389,7 +389,7 @@ class TrainerKeys:
             if (brought or algorithm != "ulysses") and self.has_engine:  # which has Ulysses alone
                 self.found.use(RING_FRAMEWORK, key, why)
                 name = RING_FRAMEWORK.rpartition(".")[2]
-                self.found.rebase("framework", name)
+                self.found.rebase_framework(name)
                 self.found.assume("training", "framework", name, why)
 
     def ask_for_narrow(self, key: str, backend: str) -> None:
@@ -486,7 +486,7 @@ class TrainerKeys:
         entries = self._entries
         stated = [key for key in self.rules["names"][name] if key in entries]
         if stated:
-            return _is_true(entries, stated[0])
+            return stated[0] in entries and str(entries[stated[0]].value).lower() in ("true", AUTO)
         return bool(self.rules["defaults"].get(name, False))
 
     # Precision
@@ -708,10 +708,6 @@ def narrow_states(found: SettingCollector, size: float, key: str) -> None:
         found.assume("training", "precision", "states", "the recipe, with the states of this file")
     found.set(block, "optimizer", f"{master + size:g} B", key)
     found.set(block, "update_traffic", f"{traffic + 2 * size:g} B", key)
-
-
-def _is_true(entries: Mapping[str, JsonEntry], key: str) -> bool:
-    return key in entries and str(entries[key].value).lower() in ("true", AUTO)
 
 
 def _devices_in(text: str) -> int | None:

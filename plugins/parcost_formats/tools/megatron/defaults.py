@@ -107,8 +107,9 @@ class ToolOptions(OptionSet):
         elif self.check_default(path):
             self.draft.assume(path, value, self.why(why))
 
-    def require(self, name: str, path: str) -> None:
-        """Ask for an attribute that has no default in the tool."""
+    def require_micro_batch(self) -> None:
+        """Ask for the micro-batch, which has no default in the tool."""
+        name, path = "micro_batch_size", "training.micro_batch"
         option = self._options.get(name)
         if option is not None and option.unread:
             self.ask(path, option, option.unread)

@@ -27,7 +27,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
         why = "Megatron-LM up to 2020: batch_size is the micro-batch of a replica"
         draft.set("training.micro_batch", digits(size), early, why)
     elif options.copy("micro_batch_size", "training.micro_batch", 1) is None:
-        options.require("micro_batch_size", "training.micro_batch")
+        options.require_micro_batch()
     steps = options.copy("engine_accumulation_steps", "training.micro_batches", 1)
     batch = options.whole("global_batch_size", 1)
     option = options.get("global_batch_size")

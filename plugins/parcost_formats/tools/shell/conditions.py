@@ -116,7 +116,7 @@ def evaluate_test(expander: WordExpander, words: Sequence[ShellToken], *, double
             items.append(word.operator)
             continue
         plain = word.plain
-        if plain and (plain in ("!", "-a", "-o", *_UNARY_TEXTS, *_BINARY) or _is_unary(plain)):
+        if plain and (plain in ("!", "-a", "-o", *_UNARY_TEXTS, *_UNARY_OTHERS, *_BINARY)):
             items.append(plain)
             continue
         name = _subject(word)
@@ -135,10 +135,6 @@ def evaluate_test(expander: WordExpander, words: Sequence[ShellToken], *, double
                 for value in values
             ]
     return _TestExpression(expander, items, double=double).decision()
-
-
-def _is_unary(plain: str) -> bool:
-    return plain in _UNARY_OTHERS
 
 
 def _subject(word: ShellToken) -> str:

@@ -18,7 +18,7 @@ def grids(study: Study) -> Iterator[Figure | Check]:
     for grid in study.all(Grid):
         order = grid.order.split("-")
         if sorted(order) != sorted(_DEGREES):
-            yield _order_check(grid)
+            yield RULES.check("grid-order", False, f"{block_name(grid)}.order", order=grid.order)
             continue
         yield from _rules(grid)
         yield from _sizes(grid)
@@ -109,7 +109,3 @@ def _rules(grid: Grid) -> Iterator[Check]:
     yield RULES.check(
         "grid-node", within <= grid.node, f"{block_name(grid)}.tp", within=within, node=grid.node
     )
-
-
-def _order_check(grid: Grid) -> Check:
-    return RULES.check("grid-order", False, f"{block_name(grid)}.order", order=grid.order)

@@ -158,7 +158,7 @@ def _sheet(sketch: PipelineSketch) -> Sheet:
 
 def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
     sheet = _sheet(sketch)
-    busy = _busy_seconds(sketch)
+    busy = sketch.micro_batches * (sketch.forward + sketch.backward)
     off = (makespan - busy) / busy - (sketch.stages - 1) / (sketch.micro_batches * sketch.chunks)
     textbook = all_of(maximum(off, -off) <= _ROUNDING)
     run = _replay_formula("replay of the order of the schedule", sketch, makespan)
@@ -267,7 +267,3 @@ def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Fi
         f"floor(x m v + {_ROUNDING}) + 1",
         note="if p stages idle for (p - 1) / v passes",
     )
-
-
-def _busy_seconds(sketch: PipelineSketch) -> Real:
-    return sketch.micro_batches * (sketch.forward + sketch.backward)

@@ -11,7 +11,7 @@ from parcost.numeric import is_array
 from parcost_plugins.calculators.transfers.checks import runs
 from parcost_plugins.calculators.transfers.place import place
 from parcost_plugins.vocabulary import Transfer
-from parcost_plugins.vocabulary.axes import log_time_axis, size_axis
+from parcost_plugins.vocabulary.axes import BUFFER_AXIS, log_time_axis
 
 _SIZES = tuple(float(2**power) for power in range(10, 35))  # 1 KiB to 16 GiB
 
@@ -89,7 +89,7 @@ _SPEC = {
             "field": "size",
             "type": "quantitative",
             "scale": {"type": "log", "base": 2},
-            "axis": size_axis("size of the buffer"),
+            "axis": BUFFER_AXIS,
         }
     },
     "layer": [
