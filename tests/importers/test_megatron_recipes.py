@@ -325,7 +325,7 @@ def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
         ("print('hello')\n", "the file has no recipe"),
         (
             "def a():\n    cfg.model.seq_length = 1\ndef b():\n    cfg.model.seq_length = 2\n",
-            "the file has several recipes (a, b): choose one by --recipe NAME",
+            "the file has 2 configurations: a, b",
         ),
         ("(" * 100_000, "not Python"),
         ("x = " + "-" * 100_000 + "1", "no"),
@@ -497,7 +497,7 @@ def test_one_of_several_recipes_is_chosen(run_command: Run) -> None:
     assert done.code == 2
     assert "did you mean `large_config`?" in done.err
     done = run_command("eval", *MACHINE, "recipe.py")
-    assert "several recipes (small_config, large_config): choose one by --recipe" in done.err
+    assert "choose one: --recipe small_config | --recipe large_config" in done.err
 
 
 def test_only_conditions_of_constants_are_followed() -> None:

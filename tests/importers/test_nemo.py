@@ -927,7 +927,7 @@ def test_several_recipes_of_nemo_2_need_a_name() -> None:
     text = f"{RECIPE}\n\ndef other_recipe() -> run.Partial:\n    return pretrain_recipe(nodes=1)\n"
     assert "--recipe other_recipe" in recipe_of(text).problems[0].help
     assert settings(recipe_of(text, "other_recipe"))["cluster.devices"] == "1 * 8"
-    assert "no recipe `no`" in recipe_of(text, "no").problems[0].message
+    assert "no configuration `no`" in recipe_of(text, "no").problems[0].message
 
 
 def test_adapters_of_nemo_are_rejected() -> None:

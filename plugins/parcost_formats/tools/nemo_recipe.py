@@ -9,21 +9,21 @@ import ast
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from parcost import did_you_mean
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.python_code import (
     Cell,
     CodeLibrary,
     Entity,
     Follower,
-    Function,
     UnreadValue,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
+    Function,
     PythonText,
     PythonTextError,
     UnreadError,
+    choose_function,
     dotted_name,
 )
 from parcost_formats.tools.tables import table
@@ -144,19 +144,12 @@ def _is_left_out(job: Entity, path: str) -> bool:
 
 def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function:
     found = [one for one in python.tree.body if isinstance(one, Function) and _is_recipe(one)]
-    names = [one.name for one in found]
-    if name:
-        if name in follower.functions:
-            return follower.functions[name]
-        hint = did_you_mean(name, names) or f"recipes of the file: {', '.join(names)}"
-        raise PythonTextError(f"the file has no recipe `{name}`: {hint}", 0, 1)
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    if name in follower.functions:
+        return follower.functions[name]
+    if not found and not name:
         raise PythonTextError("the file has no function that makes a recipe of NeMo-Run", 0, 1)
-    start, _ = python.place(found[1])
-    ways = " | ".join(f"--recipe {one}" for one in names)
-    raise PythonTextError("the file has several recipes", start, start + 3, f"choose one: {ways}")
+    recipes = {one.name: one for one in found}
+    return choose_function(python, recipes, list(recipes), name)
 
 
 def _is_recipe(function: Function) -> bool:

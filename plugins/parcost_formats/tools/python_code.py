@@ -16,13 +16,13 @@ from attrs import field
 from parcost import record
 from parcost_formats.tools.python_values import (
     DottedName,
+    Function,
     UnreadError,
     combine,
     constants,
     dotted_name,
 )
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 #: The key of unknown arguments that a call unpacks (``**kwargs``).
 UNPACKED = "**"
 _DEEPEST = 12  # calls of functions of the file

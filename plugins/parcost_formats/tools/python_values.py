@@ -10,11 +10,12 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeAlias
 
 from parcost import record
 from parcost_formats.tools.file_importer import FileError
 
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _LARGEST = 10**18
 _LONGEST = 100_000  # elements of a list
 _LARGEST_BASE, _LARGEST_EXPONENT = 10**6, 60
@@ -105,8 +106,8 @@ class PythonText:
 
 
 def choose_function(
-    python: PythonText, functions: Mapping[str, ast.FunctionDef], tops: Sequence[str], recipe: str
-) -> ast.FunctionDef:
+    python: PythonText, functions: Mapping[str, Function], tops: Sequence[str], recipe: str
+) -> Function:
     """Return the function that *recipe* names, or the only one of *tops*.
 
     Raises:
@@ -118,12 +119,12 @@ def choose_function(
         return functions[tops[0]]
     names = list(functions)
     near = get_close_matches(recipe, names, 1, 0.5) if recipe else []
-    start = python.place(functions[names[0]])[0]
+    start = python.place(functions[names[0]])[0] if names else 0
     listed = ", ".join(names)
     if recipe:
         message = f"the file has no configuration `{recipe}`"
         guess = f"did you mean `{near[0]}`? " if near else ""
-        raise PythonTextError(message, start, start + 3, f"{guess}it has {listed}")
+        raise PythonTextError(message, start, start + 3, f"{guess}it has {listed or 'none'}")
     message = f"the file has {len(names)} configurations: {listed}"
     ways = " | ".join(f"--recipe {name}" for name in names)
     raise PythonTextError(message, start, start + 3, f"choose one: {ways}")

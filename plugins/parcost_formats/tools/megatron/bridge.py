@@ -21,16 +21,17 @@ from parcost_formats.tools.python_code import (
     CodeLibrary,
     Entity,
     Follower,
-    Function,
     UnreadValue,
     call_builtin,
     doubt_cells,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
+    Function,
     PythonText,
     PythonTextError,
     UnreadError,
+    choose_function,
     dotted_name,
 )
 from parcost_formats.tools.tables import is_listed, table
@@ -189,17 +190,10 @@ def read_sections(
 
 
 def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function | None:
-    names = recipe_names(python.tree)
-    if name:
-        if name in follower.functions:
-            return follower.functions[name]
-        hint = did_you_mean(name, names) or f"recipes of the file: {', '.join(names)}"
-        raise PythonTextError(f"the file has no recipe `{name}`: {hint}", 0, 1)
-    if len(names) > 1:
-        start, _ = python.place(follower.functions[names[1]])
-        message = f"the file has several recipes ({', '.join(names)}): choose one by --recipe NAME"
-        raise PythonTextError(message, start, start + 3)
-    return follower.functions[names[0]] if names else None
+    recipes = {one: follower.functions[one] for one in recipe_names(python.tree)}
+    if name in follower.functions:
+        return follower.functions[name]
+    return choose_function(python, recipes, list(recipes), name) if recipes or name else None
 
 
 def _is_recipe(function: Function) -> bool:
