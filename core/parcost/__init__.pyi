@@ -24,7 +24,6 @@ from parcost.contract.groups import link_resources as link_resources
 from parcost.contract.hookspecs import API_VERSION as API_VERSION
 from parcost.contract.hookspecs import hookimpl as hookimpl
 from parcost.contract.importers import LOG_SUFFIXES as LOG_SUFFIXES
-from parcost.contract.importers import DecidingSubject as DecidingSubject
 from parcost.contract.importers import FileReader as FileReader
 from parcost.contract.importers import ForeignFile as ForeignFile
 from parcost.contract.importers import ForeignSource as ForeignSource
@@ -36,6 +35,7 @@ from parcost.contract.importers import ImportFile as ImportFile
 from parcost.contract.importers import ImportOptions as ImportOptions
 from parcost.contract.importers import ImportProblem as ImportProblem
 from parcost.contract.importers import ImportQuestion as ImportQuestion
+from parcost.contract.importers import ImportSubject as ImportSubject
 from parcost.contract.importers import Translation as Translation
 from parcost.contract.offers import Catalogue as Catalogue
 from parcost.contract.offers import Exporter as Exporter

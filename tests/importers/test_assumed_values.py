@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from parcost import (
-    DecidingSubject,
     ImportedBlock,
     ImportedValue,
     Importer,
     ImportQuestion,
+    ImportSubject,
     Translation,
 )
 from parcost.language.text import Source
@@ -65,7 +65,7 @@ class Half(Importer):
 
     name = "half"
     subjects = (
-        DecidingSubject(
+        ImportSubject(
             name="precision", attributes=["training.precision", "precision", "catalog.precisions"]
         ),
     )

@@ -258,11 +258,11 @@ def test_rows_that_are_younger_than_their_profile_are_counted(row: Make) -> None
     rows.append(row(id="c", year=2025, extra={"release": "26.02"}))
     found = summarize([case(one, 1.0) for one in rows], [], {}, None, {"x": framework})
     (age,) = found.profiles
-    assert (age.rows, age.younger, age.checked) == (3, 2, "a")
+    assert (age.rows, age.newer, age.checked) == (3, 2, "a")
     assert age.warning == "`x` describes releases up to 2025, and 2 of its 3 rows are newer"
     tables_, _ = tables(found, 0)
     assert ["x", "2024 to 2025", "3", "2", "a"] in tables_
-    assert json.loads(documents.to_json(found))["profiles"][0]["younger"] == 2
+    assert json.loads(documents.to_json(found))["profiles"][0]["newer"] == 2
 
 
 def test_what_a_memory_is_of(row: Make) -> None:

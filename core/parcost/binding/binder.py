@@ -401,7 +401,7 @@ class Binder(Binding):
     def _only_block(self, kind: str) -> str:
         """Return the reason for a default reference, "the only KIND"; "" if there are others."""
         found = self.definitions.of_kind(kind)
-        if len(found) != 1 or found[0].of_prelude:
+        if len(found) != 1 or found[0].is_default:
             return ""
         own = any(module is self.module for _, module in found[0].layers)
         return f"the only {kind}" if own else f"the only {kind} that is imported"

@@ -28,8 +28,7 @@ _OF_A_FILE = ("study", "expect")  # blocks that no plugin declares
 
 @define(eq=False)
 class Definition:
-    """A block of a study, with its layers merged. *of_prelude*: it is a default, and in no
-    file of the study.
+    """A block of a study, with its layers merged; *is_default* if no file of the study has it.
 
     A *kept* definition is an inner block of a catalogue block. Studies share it, so no layer is
     added to it.
@@ -38,7 +37,7 @@ class Definition:
     type: BlockType
     label: str
     header: s.Block | None
-    of_prelude: bool = False
+    is_default: bool = False
     attributes: dict[str, tuple[s.Attribute, Module]] = Factory(dict)
     children: dict[Key, Definition] = Factory(dict)
     layers: list[tuple[s.Block, Module]] = field(factory=list)
@@ -79,7 +78,7 @@ class Definitions:
         for prelude in preludes:
             self._add_module(prelude, set())
         for definition in self.table.values():
-            definition.of_prelude = True
+            definition.is_default = True
         self._add_module(module, set())
         if study is not None:
             inner = [item for item in study.items if isinstance(item, s.Block)]
@@ -112,7 +111,7 @@ class Definitions:
     def of_kind(self, kind: str) -> list[Definition]:
         """Return the blocks of *kind*; blocks of preludes only if the study has none."""
         every = [d for (other, _), d in self.table.items() if other == kind]
-        return [d for d in every if not d.of_prelude] or every
+        return [d for d in every if not d.is_default] or every
 
     def _add_module(self, module: Module, done: set[int]) -> None:
         if id(module) in done:
@@ -162,7 +161,7 @@ class Definitions:
         if definition is None:
             definition = self.table[key] = Definition(type_, label, block)
         definition.header = block
-        definition.of_prelude = False
+        definition.is_default = False
         self._lay(definition, block, module)
 
     def _lay(self, definition: Definition, block: s.Block, module: Module) -> None:

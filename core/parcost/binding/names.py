@@ -187,7 +187,7 @@ class NameResolver:
                 hint = f"write `{entry}`, which is imported"
             hint = hint or "`parcost catalog` lists what can be imported"
         span = node.span
-        if not _in_files(span) and scope.definition and scope.definition.header:
+        if not _is_written(span) and scope.definition and scope.definition.header:
             span = scope.definition.header.kind.span
         id = "unknown-name" if first != target or len(node.parts) > 1 else "missing-block"
         raise error_at(id, message, span, help=hint)
@@ -246,7 +246,7 @@ class NameResolver:
         return value
 
     def _unknown_name(self, node: s.Path, scope: Scope) -> Diagnostic:
-        if not _in_files(node.span):
+        if not _is_written(node.span):
             missing = node.parts[0].text
             type_ = self.binder.types.get(missing)
             example = (type_.example if type_ is not None else "") or f"{missing} {{ ... }}"
@@ -286,7 +286,8 @@ def _alias_hint(word: str, scope: Scope) -> str | None:
     return f"write `{instead}`" if instead.startswith(f"{attribute} =") else None
 
 
-def _in_files(span: Span) -> bool:
+def _is_written(span: Span) -> bool:
+    """Return whether a place is in a file, and not in the default of an attribute."""
     return not span.source.name.startswith("default of ")
 
 

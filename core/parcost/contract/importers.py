@@ -174,7 +174,7 @@ class ImportQuestion:
 
 
 @record(kw_only=True)
-class DecidingSubject:
+class ImportSubject:
     """A subject that decides the cost, such as ZeRO, and the names that files have for it.
 
     *attributes* decide it: attributes such as ``layout.zero``, kinds of blocks, and folders of a
@@ -239,7 +239,7 @@ class Importer(ABC):
     #: Kinds of blocks that a file has in full. Defaults of the tools of other files yield to it.
     describes: Collection[str] = ()
     #: What decides the cost. A key that may decide one of these is never left to a default.
-    subjects: Sequence[DecidingSubject] = ()
+    subjects: Sequence[ImportSubject] = ()
     #: Names of all settings of the tool, in every release of *title*. A key outside of them that
     #: resembles one is never left to a default. ``section.*`` are all names of a section.
     keys: Collection[str] = ()

@@ -141,7 +141,7 @@ class SpecStudy(Study):
         return self.query(_contributions, hook)
 
     def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        return self.query(_by_row, hook)
+        return self.query(_answers_by_row, hook)
 
     def row(
         self,
@@ -299,7 +299,7 @@ def plain_first(number: Any) -> float:
 
 
 def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
-    stamped = study.query(_by_row, hook)
+    stamped = study.query(_answers_by_row, hook)
     return count_answers(study, hook, stamped) if hook in COUNTED else stamped
 
 
@@ -340,7 +340,8 @@ def count_fault(hook: str, plugin: Plugin, name: str, problem: str | CallError) 
     return Fault(plugin=plugin, hook=hook, message=f"gave `{name}`, which {problem}")
 
 
-def _by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
+def _answers_by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
+    """Return the answers of all plugins to *hook*, before rows are counted by stage."""
     if study._point:  # noqa: SLF001  each plugin reads axes of its own
         every = range(len(study.plugins.implementing(hook)))
         each = (study.query(contribution, hook, position) for position in every)

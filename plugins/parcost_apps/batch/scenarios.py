@@ -57,11 +57,11 @@ def scenarios(
         if isinstance(spec, Rejection):
             yield Spec(spec.path), spec
             continue
-        for found in of_spec(spec, session, overrides=overrides, study=study):
+        for found in spec_scenarios(spec, session, overrides=overrides, study=study):
             yield spec, found
 
 
-def of_spec(
+def spec_scenarios(
     spec: Spec,
     session: Session,
     *,

@@ -89,10 +89,12 @@ class Worker:
     ) -> CachedResult:
         """Evaluate every study of a file; *progress* receives the number of points done."""
         from parcost_apps.batch.entries import entry_of
-        from parcost_apps.batch.scenarios import is_skipped, of_spec
+        from parcost_apps.batch.scenarios import is_skipped, spec_scenarios
 
         self._release()
-        bound = [*of_spec(spec, self.session, overrides=question.overrides, study=question.study)]
+        bound = [
+            *spec_scenarios(spec, self.session, overrides=question.overrides, study=question.study)
+        ]
         view = evolve(question.view, kind=question.view.kind_among(len(bound)))
         entries: list[Entry] = []
         first: Scenario | None = None

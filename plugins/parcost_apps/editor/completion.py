@@ -216,7 +216,7 @@ def _values(analysis: Analysis, study: BoundStudy, cursor: Cursor) -> Iterator[P
                 yield Proposal(name, "attribute", cursor.start, name, doc=other.doc, rank=2)
     yield from _lets(study, cursor)
     table = study.binder.definitions.table.values()
-    for called in dict.fromkeys(d.called for d in table if not d.of_prelude):
+    for called in dict.fromkeys(d.called for d in table if not d.is_default):
         yield Proposal(called, "block", cursor.start, called, rank=2)
     for name in functions():
         usage, doc = USAGES[name]

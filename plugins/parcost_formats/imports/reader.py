@@ -13,12 +13,12 @@ from parcost.binding import sources
 from parcost.binding.modules import Module, use_items
 from parcost.contract.hookspecs import hookimpl
 from parcost.contract.importers import (
-    DecidingSubject,
     FileReader,
     ForeignFile,
     ImportedValue,
     Importer,
     ImportOptions,
+    ImportSubject,
 )
 from parcost.engine.session import Session
 from parcost.language import syntax as s
@@ -199,7 +199,7 @@ def _added_blocks(reading: ImportOptions, session: Session) -> Added:
 
 
 def _contradiction(
-    subject: DecidingSubject, one: ImportedValue, source: Source, added: AddedBlock
+    subject: ImportSubject, one: ImportedValue, source: Source, added: AddedBlock
 ) -> Diagnostic:
     """Return an error that points at a value of a file and at the option that contradicts it."""
     return problem(

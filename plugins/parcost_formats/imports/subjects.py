@@ -14,12 +14,12 @@ from functools import cache
 from attrs import evolve
 
 from parcost.contract.importers import (
-    DecidingSubject,
     ImportedBlock,
     ImportedKey,
     ImportedValue,
     Importer,
     ImportQuestion,
+    ImportSubject,
     Translation,
 )
 from parcost.language.text import Source, Span
@@ -167,7 +167,7 @@ def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
 
 
 def without_asked(
-    translation: Translation, subjects: Iterable[DecidingSubject], given: Collection[str]
+    translation: Translation, subjects: Iterable[ImportSubject], given: Collection[str]
 ) -> Translation:
     """Return a translation without the recipes of a file that it asks for and the user gives.
 
@@ -190,7 +190,7 @@ def without_asked(
 
 
 def without_assumed(
-    translation: Translation, subjects: Iterable[DecidingSubject], given: Collection[str]
+    translation: Translation, subjects: Iterable[ImportSubject], given: Collection[str]
 ) -> Translation:
     """Return a translation without the assumptions about subjects that the user gives.
 
@@ -284,7 +284,7 @@ def merge_into_added(
     return evolve(translation, blocks=blocks)
 
 
-def stated_values(translation: Translation, subject: DecidingSubject) -> Iterator[ImportedValue]:
+def stated_values(translation: Translation, subject: ImportSubject) -> Iterator[ImportedValue]:
     """Yield the values of a subject that the file states, catalogue entries first."""
     names = set(subject.attributes)
     yield from (use for use in translation.uses if not use.assumption and _names(use, names))
@@ -339,7 +339,7 @@ class _State:
         else:
             self._stated.add(name)
 
-    def is_answered(self, subject: DecidingSubject) -> bool:
+    def is_answered(self, subject: ImportSubject) -> bool:
         """Return whether the subject is stated, or no default decides it silently."""
         names = subject.attributes
         if any(name in self._stated for name in names):
@@ -350,7 +350,7 @@ class _State:
             return subject.within not in self._kinds | self._stated | self._assumed.keys()
         return any(name in self._importer.needs for name in names)
 
-    def question(self, key: ImportedKey, subject: DecidingSubject) -> ImportQuestion:
+    def question(self, key: ImportedKey, subject: ImportSubject) -> ImportQuestion:
         """Return the question for a subject that *key* may decide."""
         path = subject.attributes[0]
         reason = f"`{key.name}`: {key.reason}"
@@ -380,9 +380,7 @@ class _State:
         return self._importer.title
 
 
-def _subjects_of(
-    key: ImportedKey, subjects: Sequence[DecidingSubject]
-) -> Iterator[DecidingSubject]:
+def _subjects_of(key: ImportedKey, subjects: Sequence[ImportSubject]) -> Iterator[ImportSubject]:
     """Yield the subjects that a key may decide, by its attribute or by the words of its name."""
     if key.attribute:
         kind = key.attribute.partition(".")[0]

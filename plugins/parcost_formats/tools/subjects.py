@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost import DecidingSubject
+from parcost import ImportSubject
 from parcost_formats.tools.tables import table
 
 #: Every subject, in the order of the table.
-SUBJECTS: Sequence[DecidingSubject] = tuple(
-    DecidingSubject(
+SUBJECTS: Sequence[ImportSubject] = tuple(
+    ImportSubject(
         name=name,
         attributes=tuple(row["attributes"]),
         words=tuple(row.get("words", ())),

@@ -42,7 +42,7 @@ def to_json(summary: Summary) -> str:
                 "last_year": one.last_year,
                 "checked": one.checked,
                 "rows": one.rows,
-                "younger": one.younger,
+                "newer": one.newer,
             }
             for one in summary.profiles
         ],

@@ -157,7 +157,7 @@ def _profiles(summary: Summary) -> Iterator[Item]:
         years = f"{one.first_year} to {one.last_year}" if one.last_year else "not stated"
         if one.last_year and one.first_year == one.last_year:
             years = f"{one.last_year}"
-        rows.append(Row([one.name, years, f"{one.rows:,}", f"{one.younger:,}", one.checked]))
+        rows.append(Row([one.name, years, f"{one.rows:,}", f"{one.newer:,}", one.checked]))
     yield Table(columns, rows)
 
 

@@ -145,15 +145,15 @@ class ProfileAge:
     last_year: int | None
     checked: str
     rows: int
-    younger: int
+    newer: int
 
     @property
     def warning(self) -> str:
         """The warning that rows are newer than the profile, "" if none is."""
-        if not self.younger:
+        if not self.newer:
             return ""
         return (
-            f"`{self.name}` describes releases up to {self.last_year}, and {self.younger:,} of its "
+            f"`{self.name}` describes releases up to {self.last_year}, and {self.newer:,} of its "
             f"{self.rows:,} rows are newer"
         )
 
@@ -175,9 +175,7 @@ def profile_ages(
                 last_year=last,
                 checked=framework.checked,
                 rows=len(members),
-                younger=sum(
-                    last is not None and year is not None and year > last for year in years
-                ),
+                newer=sum(last is not None and year is not None and year > last for year in years),
             )
         )
     return found
