@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost_plugins.analysis.advice.changes import Change, Effect
-from parcost_plugins.analysis.advice.sensitivity import section
+from parcost_plugins.analysis.advice.levers import section
 
 SPEC = """
 use catalog.devices.h100_sxm

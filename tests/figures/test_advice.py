@@ -10,7 +10,7 @@ import pytest
 import parcost
 from parcost import Formula, Section, Study, Work
 from parcost.engine.reduce import evaluate
-from parcost_plugins.analysis.advice.sensitivity import improvements
+from parcost_plugins.analysis.advice.levers import improvements
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Parameters
 
 Bind = Callable[..., Study]

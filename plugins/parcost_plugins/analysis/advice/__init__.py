@@ -17,7 +17,7 @@ def sections(study: Study, outcome: Outcome, brief: bool) -> Iterator[Section]:
 
     With *brief*, yield only the best changes.
     """
-    from parcost_plugins.analysis.advice import evidence, placement, sensitivity, settings
+    from parcost_plugins.analysis.advice import evidence, levers, placement, settings
     from parcost_plugins.analysis.advice.changes import effects
 
     if not brief:
@@ -26,17 +26,17 @@ def sections(study: Study, outcome: Outcome, brief: bool) -> Iterator[Section]:
         yield from levels.section(study, outcome)
         yield from reach.section(study, outcome)
         yield from recomputation.section(study, outcome)
-    tried = sensitivity.improvements(study)
+    tried = levers.improvements(study)
     values = [] if brief else evidence.values_with_provenance(study)
     orders = placement.orders(study)
     changes = [*(change for _, change in tried), *(value.less for value in values), *orders]
     found = effects(study, outcome, changes)  # all at once: one evaluation for many numbers
     first, last = len(tried), len(tried) + len(values)
     gains = [
-        *sensitivity.gains(tried, found[:first]),
-        *sensitivity.gains_of_settings(settings.best(study, outcome), outcome),
+        *levers.gains(tried, found[:first]),
+        *levers.gains_of_settings(settings.best(study, outcome), outcome),
     ]
-    yield sensitivity.section(gains, orders, found[last:])
+    yield levers.section(gains, orders, found[last:])
     if not brief:
         yield evidence.section(values, found[first:last])
 
