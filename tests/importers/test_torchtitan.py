@@ -862,7 +862,7 @@ def test_a_change_that_needs_a_run_is_a_question(change: str, attribute: str) ->
 def test_a_configuration_of_another_file_is_an_error(text: str) -> None:
     """The defaults of torchtitan would stand for what that code sets."""
     (problem,) = Torchtitan().translate("job.py", text).problems
-    assert "makes the configuration, and is code of another file" in problem.message
+    assert "makes the configuration and is defined in another file" in problem.message
 
 
 LIBRARY = """\
@@ -910,7 +910,7 @@ def test_a_configuration_of_the_library_that_is_not_known_is_an_error() -> None:
     text = LIBRARY.replace("= llama3_8b()", "= llama3_405b()")
     options = ImportOptions(recipe="tensor")
     (problem,) = Torchtitan().read(ImportFile("jobs.py", text, options)).problems
-    assert "`llama3_405b` makes the configuration, and is code of another file" in problem.message
+    assert "`llama3_405b` makes the configuration and is defined in another file" in problem.message
 
 
 @pytest.mark.parametrize(

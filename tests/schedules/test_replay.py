@@ -318,7 +318,7 @@ def test_a_micro_batch_stays_on_the_device_where_it_began() -> None:
 @pytest.mark.parametrize(
     "pair, complaint",
     [
-        (Pair(F(0, 0), F(1, 0)), "a pair is of an F and a BW, not of F and F"),
+        (Pair(F(0, 0), F(1, 0)), "a pair combines one F and one BW, not F and F"),
         (Pair(F(0, 0), BW(0, 0)), "device 0 lists BW of micro-batch 0 on stage 0 without its F"),
     ],
 )

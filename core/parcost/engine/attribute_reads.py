@@ -1,6 +1,6 @@
 """Attributes that a spec writes and no plugin reads: they have no effect.
 
-A block declares which of its attributes wait for another value (``used_with`` of
+A block declares which of its attributes have an effect only with another one (``used_with`` of
 :func:`parcost.block`). Those that the study's own file writes record whether they are read. An
 evaluation in which one is not read gives the same numbers without it::
 
@@ -118,7 +118,7 @@ def _unread_attributes(study: SpecStudy, reported: Container[str]) -> list[Writt
 
 
 def written_attributes(study: Study) -> list[WrittenAttribute]:
-    """Return the attributes that the study's file writes, and that wait for another value."""
+    """Return the attributes in the study's own file that need another attribute (``used_with``)."""
     blocks = list(_blocks_in_use(study))
     written = [
         (block, name, needs)

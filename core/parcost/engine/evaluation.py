@@ -72,7 +72,7 @@ def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Resu
 def evaluate(
     claims: Claims, study: SpecStudy, warnings: Sequence[Check], at: Mapping[str, Any]
 ) -> Result:
-    """Return the result of a study that breaks no rule; *warnings* are printed."""
+    """Return the result of a study that breaks no rule; *warnings* join its diagnostics."""
     if study.trains and not any_of((ends := duration_check(study)).holds):
         return refuse(study, [*warnings, ends], at)  # before it is added up to what is not a number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)

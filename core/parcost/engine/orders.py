@@ -186,9 +186,9 @@ def short_order(
 def _order_with_round(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int, every: int
 ) -> Order | None:
-    """Return an order with its round of *every* micro-batches, None if it has none.
+    """Return an order and its repeating part of *every* micro-batches; None if nothing repeats.
 
-    It comes from a cache by identity of the schedule.
+    Orders are cached by the identity of the schedule.
     """
     key = (id(schedule), stages, micro_batches, chunks)
     if key not in _rounds:
@@ -369,7 +369,7 @@ def _home(lists: Sequence[Sequence[Entry]], micro_batches: int, virtual: int) ->
             ops = ops_of(entry)
             if len(ops) > 1 and (ops[0].kind, ops[1].kind) != ("F", "BW"):
                 found = " and ".join(op.kind for op in ops)
-                raise OrderError(f"a pair is of an F and a BW, not of {found}")
+                raise OrderError(f"a pair combines one F and one BW, not {found}")
             for op in reversed(ops):
                 kind, j, x = op
                 if kind not in KINDS:

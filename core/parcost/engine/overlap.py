@@ -122,12 +122,12 @@ def _covered_seconds(
 
 
 def _seconds_with_hosts(load: Load, guests: Sequence[int]) -> Mapping[int, Real]:
-    """Return the seconds of each overlapping work that its hosts may cover."""
+    """Return the seconds of each overlapping work that may hide under other work."""
     return {i: load.took[i] - load.alone[i] for i in guests}
 
 
 def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
-    """Return, by resource, where the overlapping works on it slow their hosts."""
+    """Return, by resource, where transfers on it slow down the work that they overlap."""
     slows: dict[str, Mask] = {}
     for i in guests:
         work = load.works[i]

@@ -93,17 +93,17 @@ class PipelinePlan:
 
     @cached_property
     def stage(self) -> Sequence[int]:
-        """The virtual stage of each copy."""
+        """The virtual stage of each copy (see :mod:`parcost.engine.orders`)."""
         return self.orders[0][1].stage
 
     @cached_property
     def device(self) -> Sequence[int]:
-        """The device of each copy."""
+        """The device of each copy of a virtual stage."""
         return self.orders[0][1].device
 
     @cached_property
     def held(self) -> Sequence[Sequence[int]]:
-        """The copies on each device."""
+        """The copies of virtual stages on each device."""
         return self.orders[0][1].held
 
     @cached_property

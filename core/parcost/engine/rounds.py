@@ -137,7 +137,7 @@ def _is_balanced(
 
 
 def _need_and_output(kind: str, at: int, x: int, virtual: int, half: int) -> tuple[int, int]:
-    """Return the numbers of the output that an op needs and of its own; -1 is none."""
+    """Return the index of the output that an op reads, and of its own output; -1 for none."""
     if kind == "F":
         return (at - 1 if x else -1), at
     if kind == "W":

@@ -501,7 +501,7 @@ def _check_axes(scenario: Scenario, axes: Sequence[Axis], most: float) -> None:
     """Raise if an axis has no value, or the axes have over *most* points."""
     empty = [axis.attribute for axis in axes if not axis.values]
     if empty:
-        message = f"there is no value of {' or '.join(f'`{e}`' for e in empty)} to choose"
+        message = f"no value is left for {' or '.join(f'`{e}`' for e in empty)}"
         raise SpecError([Diagnostic("empty-space", message, place=scenario.path)])
     long = max(axes, key=lambda axis: len(axis.values), default=None)
     if long is not None and len(long.values) > MOST_VALUES:

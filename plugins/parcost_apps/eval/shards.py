@@ -1,11 +1,11 @@
 """Shards: the part of a batch for each of several machines, and their merge.
 
 Shard ``2/8`` is the second eighth of the files, in their order. The shards in sequence are the
-whole batch. A shard is a file of JSON lines, whatever the format of the run:
-one line for each entry, and a seal. ``parcost merge`` writes the format from the entries, as
-one run does from those of its workers. The seal names the run and the part, and
-holds a digest of the lines above: without a seal the shard was cut short, and with another
-digest it was edited. A shard of a run in csv, shortened:
+whole batch. A shard is a file of JSON lines, whatever the format of the run: one line for each
+entry, and a checksum line. ``parcost merge`` writes the format from the entries, as one run does
+from those of its workers. The checksum line names the run and the part, and has a digest of the
+lines above. Without it the shard was cut short; with another digest it was edited. A shard of a run
+in csv, shortened:
 
     {"path":"a.par","name":"a","exit_code":0,...,"part":"points","text":"[{\\"path\\":..."}
     {"shard":{"number":2,"of":8,"run":"5f0c...","format":"csv",...,"digest":"e3b0..."}}
@@ -77,28 +77,28 @@ class Shard:
         return files[first:last]
 
     @classmethod
-    def of_seal(cls, seal: Mapping[str, Any], path: str) -> Shard:
-        """Return the shard that a seal describes; the seal was read from the file at *path*.
+    def from_checksum(cls, checksum: Mapping[str, Any], path: str) -> Shard:
+        """Return the shard that the checksum line of the file at *path* describes.
 
         Raises:
-            ShardError: The seal is not in the format of this version.
+            ShardError: The line is not in the format of this version.
         """
         try:
             return cls(
-                number=int(seal["number"]),
-                of=int(seal["of"]),
-                run=str(seal["run"]),
-                format=str(seal["format"]),
-                part=PARTS[PARTS.index(seal["part"])],
-                kind=KINDS[KINDS.index(seal["kind"])],
-                digest=str(seal["digest"]),
+                number=int(checksum["number"]),
+                of=int(checksum["of"]),
+                run=str(checksum["run"]),
+                format=str(checksum["format"]),
+                part=PARTS[PARTS.index(checksum["part"])],
+                kind=KINDS[KINDS.index(checksum["kind"])],
+                digest=str(checksum["digest"]),
             )
         except (KeyError, TypeError, ValueError):
             needed = "it holds no number, of, run, format, part, kind and digest"
             raise ShardError(f"the checksum line of `{path}` is damaged: {needed}") from None
 
     def lines(self, entries: Iterable[Entry]) -> Iterator[str]:
-        """Yield the lines of *entries*, and the seal."""
+        """Yield the lines of *entries*, and the checksum line."""
         hashed = sha256(self._title)
         for entry in entries:
             line = encode({**entry_head(entry), "text": entry.text})
@@ -108,7 +108,7 @@ class Shard:
 
     @property
     def _title(self) -> bytes:
-        """The part of the seal that the digest covers, next to the lines."""
+        """The part of the checksum line that the digest covers, next to the lines."""
         return encode(asdict(evolve(self, digest=""))).encode() + b"\n"
 
     def matches(self, lines: Iterable[str]) -> bool:

@@ -21,18 +21,18 @@ def read_shard(path: str) -> Shard:
         ShardError: The file is not a shard, or was cut short or edited.
         SpecError: The file cannot be read.
     """
-    seal_line = "".join(deque(read_lines(Path(path), SHARD), maxlen=1))  # the last one
+    last = "".join(deque(read_lines(Path(path), SHARD), maxlen=1))  # the last one
     try:
-        found = json.loads(seal_line or "{}")
+        found = json.loads(last or "{}")
     except (ValueError, RecursionError):
         found = None
-    seal = found.get("shard") if isinstance(found, Mapping) else None
-    if not isinstance(seal, Mapping):
+    checksum = found.get("shard") if isinstance(found, Mapping) else None
+    if not isinstance(checksum, Mapping):
         raise ShardError(
             f"`{path}` is not a complete shard: its last line, a checksum, is missing; "
             "`parcost eval --shard 1/4 --out FILE` writes shards"
         )
-    shard = Shard.of_seal(seal, path)
+    shard = Shard.from_checksum(checksum, path)
     if not shard.matches(_lines(path)):
         raise ShardError(
             f"`{path}` is shard {shard.number}/{shard.of}, but it was truncated or changed after "
@@ -59,7 +59,7 @@ def entries_of(path: str) -> Iterator[Entry]:
 
 
 def _lines(path: str) -> Iterator[str]:
-    """Yield the lines of a shard except the last, which is its seal."""
+    """Yield the lines of a shard except the last, which is its checksum line."""
     before = ""
     for line in read_lines(Path(path), SHARD):
         if before:

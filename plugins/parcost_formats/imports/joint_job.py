@@ -157,7 +157,11 @@ class _Description:
         return evolve(block, settings=settings, blocks=blocks)
 
     def _names_entry(self, file: ImportedFile) -> bool:
-        """Return whether a file uses a catalogue entry instead; it must equal the shared block."""
+        """Return whether a file imports the block from the catalogue, with equal values.
+
+        Raises:
+            SpecError: The entry has other values than the shared block.
+        """
         for use in file.translation.uses:
             for kind, label in _entries(use, self._session):
                 if kind == self._block.kind:

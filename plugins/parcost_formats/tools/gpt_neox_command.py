@@ -46,7 +46,7 @@ class NeoxFiles:
         """Return the entries of a file, at the word that names it.
 
         Raises:
-            FileError: They are not read.
+            FileError: The file cannot be read.
         """
         word = self.words[name]
         found = read_named_configuration(name, self.texts[name], word)

@@ -141,7 +141,7 @@ def _overrides(found: SettingCollector) -> bool:
 
 
 def _experts(found: SettingCollector, kind: str) -> None:
-    """Read the experts of MegaBlocks, which all layers have: *kind* is their layer."""
+    """Read the experts of MegaBlocks, which every layer has; *kind* is the class of the MLP."""
     section = "model.ffn_config."
     for name, (block, attribute) in _EXPERTS.items():
         found.assume(block, attribute, "1", f"{_VERSION}: {name} is 1")

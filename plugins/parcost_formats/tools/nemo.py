@@ -92,9 +92,9 @@ class NeMo(JobImporter):
 
 
 def _nest_arguments(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
-    """Return the entries with the arguments of the trainer that stand beside it under its keys.
+    """Return the entries with trainer arguments at the top level moved under ``trainer``.
 
-    Recipes of SageMaker HyperPod have the plugin of the trainer and the options of DDP at the top.
+    Recipes of SageMaker HyperPod have the trainer's plugin and the DDP options at the top level.
     """
     moved: Mapping[str, str] = table(TOOL)["beside_trainer"]
 

@@ -550,10 +550,10 @@ def _read_width(found: SettingCollector, own: Mapping[str, Any]) -> int | None:
 
 
 def _read_window(found: SettingCollector, key: str, count: int | None) -> Mapping[str, str]:
-    """Return what a window of attention sets: its length, and the layers without it.
+    """Return the length of the attention window, and the layers with full attention.
 
-    The pattern starts behind a first layer that it does not reach. Windows of several lengths are
-    not in the language.
+    If the first layer has full attention, the pattern starts at the second. Several window lengths
+    in one model are not supported.
     """
     if found.value(key) == _NOTHING:
         return {"window": "0", "full_every": "0"}

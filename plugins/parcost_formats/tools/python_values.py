@@ -230,7 +230,7 @@ def combine(operator: ast.operator, left: Any, right: Any) -> Any:
         try:
             found = operation(left, right)
         except (ArithmeticError, ValueError):
-            raise UnreadError("it has no value") from None
+            raise UnreadError("its arithmetic is undefined") from None
         if abs(found) <= _LARGEST:
             return found
     lists = [one for one in (left, right) if isinstance(one, list)]

@@ -389,13 +389,13 @@ def _text(summary: Summary, format_: str, worst: int, target: OutputFile, plugin
         case "md":
             return pages.to_markdown(summary, worst)
         case "html":
-            return _drawn_page(pages.to_entry(summary, worst), target, plugins)
+            return _html_page(pages.to_entry(summary, worst), target, plugins)
         case _:
             return pages.to_table(summary, target.paper(), worst)
 
 
-def _drawn_page(entry: Entry, target: OutputFile, plugins: Plugins) -> str:
-    """Return *entry* as a page of the HTML format."""
+def _html_page(entry: Entry, target: OutputFile, plugins: Plugins) -> str:
+    """Return *entry* as an HTML page."""
     from parcost.contract.offers import Exporter
     from parcost_apps.batch.formats import format_named
 

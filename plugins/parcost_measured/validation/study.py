@@ -290,7 +290,7 @@ def _assignment(facts: Facts) -> Value:
 
 
 def _end_layers(least: int, what: str) -> Callable[[Facts], Value]:
-    """Return a function that says whether *what* counts as a layer: from *least* ends on."""
+    """Return a function that counts *what* as a layer if at least *least* ends are counted."""
 
     def value(facts: Facts) -> Value:
         if facts.ends < least:

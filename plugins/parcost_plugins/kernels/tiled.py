@@ -96,7 +96,8 @@ def tile_flops(
 ) -> Formula:
     """Return the effective FLOPs of the best tile, padding included, at the best tile's rate.
 
-    A tile processes *depth* inner elements at a time, and waits for the time of *fill* elements.
+    A tile processes *depth* inner elements at a time; filling its pipeline takes as long as *fill*
+    elements.
     *origins* returns formulas of some symbols.
     """
     count = "g ceil(M / m) ceil(N / n) / S"

@@ -174,7 +174,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 
 
 def _gradient_sums(rank: Rank) -> Iterator[Stream]:
-    """Yield the backward passes that join or sum gradients: of the input, and of biases."""
+    """Yield the backward kernels that concatenate or sum gradients: of Q, K and V, of biases."""
     model, span, tokens, h = rank.model, rank.all_layers, rank.tokens, rank.model.hidden
     if rank.fusion.separate_projections:
         # Those of queries and keys, and then those of values.

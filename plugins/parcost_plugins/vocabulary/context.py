@@ -121,7 +121,7 @@ def all_to_all_degree(study: Study) -> Real:
 
 
 def blocks_of_keys(study: Study, *, windowed: bool) -> Real:
-    """Return the number of blocks in which the keys of a query arrive, without masked ones."""
+    """Return the number of key blocks per query in ring attention, fully masked ones left out."""
     cp = study[Layout].cp
     if all_of(cp == 1) or algorithm(study) in ("all_gather", "ulysses"):
         return 1.0

@@ -1,4 +1,4 @@
-"""The algorithm of small sums within a group: norms, losses, amax."""
+"""The algorithm of small all-reduces within a group: gradient norm, loss, amax."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ if TYPE_CHECKING:
 
 
 def reduction_algorithm(study: Study, algorithm: str) -> str:
-    """Return the algorithm for small sums in a group that communicates by *algorithm*.
+    """Return the algorithm of small all-reduces in a group that communicates by *algorithm*.
 
-    It is the same one, or ``auto`` if that one has no all-reduce: an algorithm named for
-    reduce-scatter does not prevent the gradient norm.
+    It is *algorithm*, or ``auto`` if *algorithm* has no all-reduce.
     """
     able = algorithm in [known.name for known in study.algorithms("all_reduce")]
     return algorithm if able else "auto"

@@ -78,7 +78,7 @@ def _read_batch(found: SettingCollector) -> None:
 
 def _assume_batch(found: SettingCollector, size: int, steps: int) -> None:
     product = f"({size} * {steps} * layout.dp) sequences"
-    why = "the batch of a device x the steps of accumulation x the replicas"
+    why = "batch_size x gradient_accumulation_steps x data-parallel ranks"
     found.assume("training", "global_batch", product, why)
 
 

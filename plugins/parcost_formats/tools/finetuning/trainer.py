@@ -254,7 +254,7 @@ class TrainerKeys:
         """Read the sharding, and the data types of weights.
 
         *weights* is the size of a weight as the script loads it (``"2 B"``), None if unknown; *why*
-        is the reason. *unchanged* is the reason that FSDP 2 shards weights of bf16 as they are.
+        is the reason. With *unchanged*, the reason, FSDP2 shards bf16 weights without an fp32 copy.
         """
         found = self.found
         for name in ("bf16", "fp16", "fsdp"):  # other keys are read in their place
@@ -306,7 +306,7 @@ class TrainerKeys:
             answers = ("--set layout.zero=3", "--set layout.zero=0", "--use accelerate.yaml")
             found.ask("layout.zero", reason, answers)
             recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]
-            found.ask("precision", "DeepSpeed, FSDP and replicas keep other copies", recipes)
+            found.ask("precision", "it depends on the engine: DeepSpeed, FSDP or DDP", recipes)
         if "layout.zero" in options.settings:
             if any("bf16_zero_paper" in one for one in options.uses):
                 found.use(FRAMEWORK, why="DeepSpeed, whose precision --use has")
@@ -650,7 +650,7 @@ def unknown_count(job: JobKeys) -> tuple[str, ShellField] | None:
 
 
 def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys) -> None:
-    """Set the device count from the launcher of a job, and add its words to *entries*."""
+    """Set the device count from the launcher of a job, and add its options to *entries*."""
     options = {**job.environment, **launcher_options(job.launcher)}
     unread = unknown_count(job)
     if unread is not None:

@@ -14,7 +14,7 @@ _ANYWHERE = {"num_key_value_heads", "head_dim"}  # keys of nearly all model type
 
 
 def nearest_family(keys: Mapping[str, JsonEntry]) -> str:
-    """Return the known model type that shares most significant keys with a file; "" for none."""
+    """Return the known model type whose size keys match a file best; "" if none matches."""
     stated = {key for key, entry in keys.items() if entry.value is not None}
     deciding = {*TABLE["numbers"], *TABLE["layers"]} - _ANYWHERE
     scores = []

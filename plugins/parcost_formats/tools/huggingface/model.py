@@ -365,7 +365,7 @@ class Configuration:
         for key in names if "experts" not in self._settings else ():
             if _NUMBER_OF_EXPERTS.search(key) and "experts" not in asked:
                 asked.add("experts")
-                reason = f"`{key}` is not a key of transformers, and may be their number"
+                reason = f"`{key}` is not a key of transformers; it may be the number of experts"
                 self._question("experts", reason, [self._entries[key].value, 0], key)
         for name in _CORE:
             setting = self._settings.get(name)

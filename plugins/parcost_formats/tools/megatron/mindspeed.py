@@ -277,7 +277,7 @@ class _MindSpeed:
             texts = (str(degree), str(cp // degree))
             self._options[name] = sizes.evolve(name=name, texts=texts)
         else:
-            self._draft.problem(sizes, f"cp {cp} is not a multiple of it")
+            self._draft.problem(sizes, f"it does not divide context-parallel-size, which is {cp}")
 
     def _repeated_heads(self, word: str, algorithm: Option) -> None:
         """Name the copies of keys and values for an all-to-all, which are made by default."""

@@ -62,7 +62,7 @@ def _spec(options: ToolOptions) -> None:
     if why:
         options.draft.problem(option, why)
     elif option.text in _TABLE["specs"]["plain"]:
-        options.draft.ignore(option, "the layers of Megatron-LM")
+        options.draft.ignore(option, "it selects the default layers of Megatron-LM")
     else:
         options.draft.problem(
             option,

@@ -119,7 +119,7 @@ class WordExpander:
         return found
 
     def _place_word(self, value: list[Piece], token: ShellToken) -> list[Piece]:
-        """Return a word as one piece at its place; a word with blanks keeps its pieces."""
+        """Join the pieces of a word into one, unless the word has blanks."""
         start, end = self.source.place(token.start, token.end)
         if len(value) == 1 and value[0].alternatives:
             return [value[0]._replace(start=start, end=end)]

@@ -133,7 +133,7 @@ def _key(piece: Piece) -> object:
 
 
 def field_of(value: ShellValue) -> ShellField:
-    """Return a value as a word."""
+    """Return the word that a value expands to, with its place and the reason if it is unknown."""
     alternatives: tuple[tuple[ShellField, ...], ...] = ()
     if len(value) == 1 and value[0].alternatives:
         alternatives = tuple(

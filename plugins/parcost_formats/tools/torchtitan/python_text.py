@@ -70,7 +70,7 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
         why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
         raise PythonTextError(f"`{function.name}` is not followed: {why}", *python.place(function))
     if made.kind != _JOB:
-        message = f"`{made.kind}` makes the configuration, and is code of another file"
+        message = f"`{made.kind}` makes the configuration and is defined in another file"
         raise PythonTextError(message, *python.place(made.node))
     reader = _ConfigurationReader(python, library)
     reader.read(made)

@@ -58,7 +58,7 @@ def section(z: ZeroSketch) -> Section:
 
 
 def _sheet(z: ZeroSketch) -> Sheet:
-    """Return the symbols: psi parameters, bytes of each, N ranks, m micro-batches."""
+    """Return the symbols of the formulas: psi parameters, N ranks, m micro-batches, and bytes."""
     recipe = z.precision
     return Sheet(
         block_name(z),

@@ -118,14 +118,14 @@ class TokenExchange:
 
     @property
     def dispatch_bytes(self) -> Real:
-        """Bytes of one copy on the way to an expert."""
+        """Bytes of one token copy sent to an expert."""
         recipe, own = self.study[Training].precision, self.routing.dispatch
         width = recipe.dispatch if own is None else own
         return self.hidden * width + self.routing.scales
 
     @property
     def combine_bytes(self) -> Real:
-        """Bytes of one copy on the way back."""
+        """Bytes of one token copy sent back."""
         recipe, own = self.study[Training].precision, self.routing.combine
         width = recipe.combine if own is None else own
         return self.hidden * width
