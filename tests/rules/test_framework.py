@@ -73,6 +73,14 @@ def test_a_stage_of_zero_that_pipelines_of_deepspeed_lack() -> None:
     assert refused.help.startswith("use 1,")
 
 
+@pytest.mark.parametrize("framework", ["torchtitan", "pytorch_fsdp", "fsdp_composer"])
+def test_fsdp_that_keeps_parameters_is_no_stage_2(framework: str) -> None:
+    """Whole parameters between steps, as ZeRO 2 has them, exist under no strategy of FSDP."""
+    (refused,) = refusals(spec(framework, "zero = 2"))
+    assert "`sharding { reshard = off }`" in "\n".join(refused.notes)
+    assert not refusals(spec(framework, "zero = 3", more="sharding { reshard = off }"))
+
+
 @pytest.mark.parametrize(
     ("framework", "layout", "schedule", "recompute", "legal"),
     [

@@ -42,6 +42,8 @@ def _feature_check(study: Study, framework: Framework, offer: Offer, target: Tar
     origin = study.origin(offer, "values")
     known = ", ".join(f"`{text}`" for text in value_texts(offer)) or "none"
     notes = [f"it supports {known}" + (f"; {offer.since}" if offer.since else "")]
+    if offer.note:
+        notes.append(offer.note)
     if origin is not None and origin.source:
         notes.append(f"{origin.kind}: {origin.source}")
     where = "" if offer.beyond == "any" else f" with {offer.beyond} above 1"

@@ -85,7 +85,7 @@ class Offer:
         doc="degree that must be above 1 for this statement to apply; `any` for all layouts",
     )
     since: str = string(default="", doc="change and its version, for runs of other versions")
-    note: str = string(default="", doc="needs of some values, printed by a search")
+    note: str = string(default="", doc="needs of values, or what stands for one that is absent")
 
 
 @block("framework", label="required")
