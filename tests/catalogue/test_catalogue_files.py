@@ -201,6 +201,8 @@ def test_bandwidth_times_efficiency_is_what_was_measured(name: str) -> None:
 RECIPES = {
     "bf16": (2, 4, 12),
     "bf16_zero_paper": (2, 2, 12),
+    "bf16_zero": (2, 2, 12),
+    "fp16_zero": (2, 2, 12),
     "bf16_fsdp": (4, 4, 8),
     "bf16_deepseek": (2, 4, 8),
     "bf16_light": (2, 2, 8),
@@ -242,6 +244,9 @@ def test_the_update_moves_what_its_kernels_read_and_write() -> None:
     expected = {
         "bf16": (28 + 6, 12),
         "bf16_zero_paper": (28, 6),
+        # DeepSpeed joins a shard (4) and casts it (6); the norm is of a copy in float64 (2 + 8 + 8).
+        "bf16_zero": (4 + 6 + 28 + 6, 18 + 8),
+        "fp16_zero": (4 + 6 + 28 + 6, 36 + 18 + 8),
         "bf16_nemo": (6 + 28 + 6, 12),
         "mxfp8_nemo": (6 + 28 + 6, 12),
         "fp8_param_gather": (28 + 5, 12),

@@ -188,7 +188,7 @@ def test_deepspeed_in_this_file_is_read() -> None:
         "training.micro_batches": "4",
         "cluster.devices": "8",
     }
-    assert uses(found) == ["frameworks.deepspeed", "precisions.bf16_zero_paper"]
+    assert uses(found) == ["frameworks.deepspeed", "precisions.bf16_zero"]
     key = next(one.key for block in found.blocks for one in block.settings if one.name == "zero")
     assert key == "deepspeed_config.zero_stage"
 
@@ -205,7 +205,7 @@ def test_a_file_of_deepspeed_is_named_and_not_opened() -> None:
         "deepspeed_config:\n  deepspeed_config_file: ../zero1.json\n"
     )
     found = translate(text + "mixed_precision: bf16\n")
-    assert uses(found) == ["frameworks.deepspeed", "precisions.bf16_zero_paper"]
+    assert uses(found) == ["frameworks.deepspeed", "precisions.bf16_zero"]
     assert not found.unknown
     (one,) = translate(text).missing
     assert one.name == "deepspeed_config.deepspeed_config_file"

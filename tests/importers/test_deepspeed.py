@@ -63,16 +63,24 @@ def test_a_configuration_of_stage_3_is_read() -> None:
         "overlap.gradients": "on",
         "overlap.bucket": "200_000_000 * training.precision.reduction",
         "framework.gradient_staging": "200_000_000",
+        "framework.update_group": "1_000_000_000",
     }
-    assert uses(found) == ["frameworks.deepspeed", "precisions.bf16_zero_paper"]
+    assert uses(found) == ["frameworks.deepspeed", "precisions.bf16_zero"]
     assert not found.unknown
     assert not found.missing
     assert names(found.ignored) == {
         "gradient_clipping",
         "wall_clock_breakdown",
         "zero_optimization.stage3_prefetch_bucket_size",
-        "zero_optimization.sub_group_size",
     }
+
+
+def test_gradients_that_are_not_contiguous_have_no_bucket_of_their_own() -> None:
+    for stage, updated in ((2, {}), (3, {"framework.update_group": "400_000_000"})):
+        zero = {"stage": stage, "contiguous_gradients": False, "sub_group_size": 4e8}
+        found = settings(translate({"zero_optimization": zero}))
+        own = {key: value for key, value in found.items() if key.startswith("framework.")}
+        assert own == {"framework.contiguous_gradients": "off", **updated}
 
 
 def test_values_of_the_trainer_are_left_open() -> None:
@@ -152,7 +160,7 @@ def test_an_evaluation_warns_of_what_a_file_does_not_set(run_command: Callable[.
     done = run_command(
         "check", "ds.json", "--from", "deepspeed",
         *("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"),
-        *("--use", "catalog.models.llama3_8b", "--use", "catalog.precisions.bf16_zero_paper"),
+        *("--use", "catalog.models.llama3_8b", "--use", "catalog.precisions.bf16_zero"),
         *("--set", "cluster.devices=8", "--set", "training.sequence=1024"),
         *("--set", "training.global_batch=8 sequences"),
         files={"ds.json": json.dumps(STAGE_1, indent=1)},
@@ -163,7 +171,7 @@ def test_an_evaluation_warns_of_what_a_file_does_not_set(run_command: Callable[.
     done = run_command(
         "check", "ds.json", "--from", "deepspeed",
         *("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"),
-        *("--use", "catalog.models.llama3_8b", "--use", "catalog.precisions.bf16_zero_paper"),
+        *("--use", "catalog.models.llama3_8b", "--use", "catalog.precisions.bf16_zero"),
         *("--set", "cluster.devices=8", "--set", "training.sequence=1024"),
         *("--set", "training.global_batch=8 sequences", "--set", "training.micro_batch=1"),
     )  # fmt: skip
@@ -272,8 +280,8 @@ def test_both_types_of_16_bits_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("configuration", "recipe"),
     [
-        ({"bf16": {"enabled": True}}, "bf16_zero_paper"),
-        ({"bfloat16": {"enabled": True}}, "bf16_zero_paper"),
+        ({"bf16": {"enabled": True}}, "bf16_zero"),
+        ({"bfloat16": {"enabled": True}}, "bf16_zero"),
         ({"fp16": {"enabled": True}}, "fp16"),
         ({}, "fp32"),
         ({"bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}}, "bf16_pure"),

@@ -142,7 +142,7 @@ def test_what_the_language_lacks_is_an_error_at_its_key(
         ("axolotl", "bf16_pure", {"micro_batch": "1", "sequence": "4096", "recompute": "full"}),
         ("torchtune", "bf16_pure", {"micro_batch": "2", "micro_batches": "4", "recompute": "full"}),
         ("trl", "bf16_fsdp", {"micro_batch": "1", "micro_batches": "4", "recompute": "full"}),
-        ("ms_swift", "bf16_zero_paper", {"micro_batch": "1", "sequence": "4096"}),
+        ("ms_swift", "bf16_zero", {"micro_batch": "1", "sequence": "4096"}),
     ],
 )
 def test_full_fine_tuning_is_read(tool: str, recipe: str, expected: dict[str, str]) -> None:

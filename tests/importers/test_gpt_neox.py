@@ -30,7 +30,7 @@ JOB = """\
 def test_a_job_has_the_keys_of_deepspeed_and_its_own() -> None:
     found = GptNeoX().translate("run.yml", JOB)
     got = settings(found)
-    assert set(uses(found)) == {"frameworks.megatron_deepspeed", "precisions.bf16_zero_paper"}
+    assert set(uses(found)) == {"frameworks.megatron_deepspeed", "precisions.bf16_zero"}
     wanted = {
         "layout.pp": "2",
         "layout.tp": "2",

@@ -262,7 +262,7 @@ def test_a_file_of_an_engine_beside_a_job_of_trainer_is_read_as_one_that_it_name
     assert ("stops_early = on" in spec) == (engine == "fsdp2")
     is_fsdp = engine.startswith("fsdp")
     assert ("catalog.frameworks.transformers" in spec) == is_fsdp
-    assert ("catalog.precisions.bf16_zero_paper" in spec) != is_fsdp
+    assert ("catalog.precisions.bf16_zero" in spec) != is_fsdp
     assert spec.count("catalog.precisions.") == 1
     machine = "" if "devices = 8" in spec else "cluster { devices = 8 }\n"
     chips = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"

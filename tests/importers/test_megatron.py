@@ -223,11 +223,11 @@ python pretrain_gpt.py --bf16 $ARGS """
     ("old", "new", "attributes", "recipe"),
     [
         ("", "", {"layout.zero": "1"}, "bf16_deepspeed"),
-        ("STAGE=0", "STAGE=2", {"layout.zero": "2"}, "bf16_zero_paper"),
+        ("STAGE=0", "STAGE=2", {"layout.zero": "2"}, "bf16_zero"),
         ('"bf16"', '"data_types": {"grad_accum_dtype": "fp32"}, "bf16"', {"layout.zero": "1"},
          "bf16_deepspeed"),
         ("$STAGE}", '3, "offload_optimizer": {"device": "cpu"}}',
-         {"layout.zero": "3", "offload.optimizer": "100 %"}, "bf16_zero_paper"),
+         {"layout.zero": "3", "offload.optimizer": "100 %"}, "bf16_zero"),
         ("--deepspeed-act", "--cpu-optimizer --deepspeed-act", {"offload.optimizer": "100 %"},
          "bf16_deepspeed"),
     ],
@@ -274,7 +274,7 @@ def engine(configuration: str, flags: str = "") -> str:
         (
             '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
             "--zero-stage 3",
-            {"training.precision": "bf16_zero_paper", "layout.zero": "3"},
+            {"training.precision": "bf16_zero", "layout.zero": "3"},
         ),
     ],
 )

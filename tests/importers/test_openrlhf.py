@@ -58,7 +58,7 @@ if [[ ${1} != slurm ]]; then deepspeed --include localhost:0-3@b:0,2,4,6 --modul
     assert values["layout.zero"] == "3"
     assert values["offload.optimizer"] == "1"
     assert values["cluster.devices"] == "8"
-    assert "precisions.bf16_zero_paper" in uses(found)
+    assert "precisions.bf16_zero" in uses(found)
     ring = read("openrlhf", OPENRLHF, script.replace("--bf16", "--bf16 --ring_attn_size 2"))
     assert settings(ring)["context.algorithm"] == "all_gather"  # llama3_flash_attn_varlen
     (asked,) = read("openrlhf", OPENRLHF, script.replace("--bf16", "")).questions

@@ -53,7 +53,7 @@ def test_a_file_of_deepspeed_beside_the_job_is_read() -> None:
     found = read("llamafactory", old, new, **{"conf/z3": auto})
     assert not found.questions
     assert settings(found)["layout.zero"] == "3"
-    assert uses(found)[-1] == "precisions.bf16_zero_paper"
+    assert uses(found)[-1] == "precisions.bf16_zero"
     wide = auto.replace('"stage": 3', '"stage": 3, "reduce_bucket_size": "auto"')
     found = read("llamafactory", old, new, **{"conf/z3": wide})
     size = "training.model.hidden * training.model.hidden"
@@ -212,7 +212,7 @@ def test_a_file_of_deepspeed_that_the_tool_brings_is_assumed(
     found = read(tool, "bf16: true\n", f"bf16: true\ndeepspeed: {name}\n")
     assert not found.questions
     assert settings(found)["layout.zero"] == zero
-    assert uses(found)[-1] == "precisions.bf16_zero_paper"
+    assert uses(found)[-1] == "precisions.bf16_zero"
     assert name.rpartition("/")[2] in assumptions(found)["layout.zero"]
     own = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 0}}'
     found = read(tool, "bf16: true\n", "bf16: true\ndeepspeed: z.json\n", z=own)
@@ -239,7 +239,7 @@ def test_tensor_parallelism_of_deepspeed_is_read() -> None:
     ("recipe", "framework", "gradients"),
     [
         ("bf16_fsdp", "frameworks.transformers", "whole"),
-        ("bf16_zero_paper", "frameworks.deepspeed", None),
+        ("bf16_zero", "frameworks.deepspeed", None),
     ],
 )
 def test_the_answer_on_precision_chooses_the_engine(
@@ -310,16 +310,16 @@ def test_states_of_8_bits_that_a_recipe_replaces_are_listed() -> None:
     ("launcher", "arguments", "types", "recipe"),
     [
         # Trainer starts DeepSpeed: it fills in `auto`, and its own type is on where it is missing.
-        ("torchrun", "--deepspeed ds.json --bf16 True", {"bf16": "auto"}, "bf16_zero_paper"),
-        ("torchrun", "--deepspeed ds.json --bf16 True", {"fp16": "auto"}, "bf16_zero_paper"),
-        ("torchrun", "--deepspeed ds.json --fp16 True", {"bf16": "auto"}, "fp16"),
-        ("torchrun", "--deepspeed ds.json --bf16 True", {"fp16": False}, "bf16_zero_paper"),
+        ("torchrun", "--deepspeed ds.json --bf16 True", {"bf16": "auto"}, "bf16_zero"),
+        ("torchrun", "--deepspeed ds.json --bf16 True", {"fp16": "auto"}, "bf16_zero"),
+        ("torchrun", "--deepspeed ds.json --fp16 True", {"bf16": "auto"}, "fp16_zero"),
+        ("torchrun", "--deepspeed ds.json --bf16 True", {"fp16": False}, "bf16_zero"),
         ("torchrun", "--deepspeed ds.json", {"bf16": "auto", "fp16": "auto"}, "fp32"),
-        ("torchrun", "--deepspeed ds.json", {"bf16": True}, "bf16_zero_paper"),
+        ("torchrun", "--deepspeed ds.json", {"bf16": True}, "bf16_zero"),
         # Accelerate starts it: the type is that of its own mixed precision.
-        ("accelerate bf16", "", {"bf16": "auto", "fp16": "auto"}, "bf16_zero_paper"),
-        ("accelerate bf16", "", {"fp16": "auto"}, "bf16_zero_paper"),
-        ("accelerate fp16", "", {"bf16": "auto"}, "fp16"),
+        ("accelerate bf16", "", {"bf16": "auto", "fp16": "auto"}, "bf16_zero"),
+        ("accelerate bf16", "", {"fp16": "auto"}, "bf16_zero"),
+        ("accelerate fp16", "", {"bf16": "auto"}, "fp16_zero"),
         ("accelerate no", "", {"bf16": "auto"}, "fp32"),
         ("accelerate bf16", "", {"bf16": False}, "fp32"),
     ],

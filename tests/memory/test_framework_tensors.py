@@ -159,25 +159,94 @@ def test_gradients_are_staged_in_a_buffer_of_a_size(elements: int, expected: flo
     assert found.get("gradient staging", 0.0) == expected
 
 
+#: Parameters of the model; of its largest tensor, the head with the last norm; elements of a bucket.
+PARAMETERS = LAYERS * (MATRICES + 2 * HIDDEN) + 2 * HIDDEN * VOCABULARY + HIDDEN
+HEAD, BUCKET = HIDDEN * VOCABULARY + HIDDEN, 500_000_000
+
+
+def deepspeed_terms(
+    zero: int, devices: int = 8, extra: str = "", name: str = "deepspeed", batch: int = 64
+) -> dict[str, float]:
+    use = f"use catalog.frameworks.{name}\n{extra}"
+    chosen = f"framework = {name}, global_batch = {batch} sequences"
+    text = SPEC.replace("global_batch = 64 sequences, ", "").format(
+        device="h100_sxm",
+        precision="bf16_zero",
+        layout=f"zero = {zero}",
+        training=chosen,
+        extra=use,
+        devices=devices,
+    )
+    (study,) = parcost.load_text(text)[0].studies()
+    return terms(study)
+
+
 @pytest.mark.parametrize(
-    ("layout", "precision", "copied"),
+    ("zero", "devices", "batch", "copied"),
     [
-        ("zero = 0", "fp16", 0),
-        ("zero = 1", "fp16", 4 / 8),  # fp32 copies of the eighth that a rank updates
-        ("zero = 2", "fp16", 4 / 8),
-        ("zero = 3", "fp16", 0),
-        ("zero = 1", "bf16", 0),  # its gradients are in fp32 already
+        # On one rank and on eight neither a bucket of 1 GB nor, whole, the norm's copy of the head
+        # (4.2 GB in float64) has room for a joined shard of 2 B beside its copy in fp32.
+        (1, 1, 64, 2 + 4),
+        (1, 8, 64, 4),  # 2 GB fit that copy, 4 GB no longer beside them
+        (1, 64, 64, 0),  # 250 MB fit the bucket, and 500 MB the copy
+        # From the second micro-batch on a shard that was added up is free.
+        (2, 8, 8, 4),
+        (2, 8, 64, 0),
+        (2, 1, 64, 4),
     ],
 )
-@pytest.mark.parametrize("framework", ["deepspeed", "megatron_deepspeed_2023"])
-def test_deepspeed_updates_from_a_wide_copy_of_a_shards_gradients(
-    framework: str, layout: str, precision: str, copied: float
+def test_deepspeed_joins_and_casts_a_shard_of_gradients_for_the_update(
+    zero: int, devices: int, batch: int, copied: int
 ) -> None:
-    use = f"use catalog.frameworks.{framework}"
-    chosen = f"framework = {framework}"
-    found = terms(study_of(chosen, use, layout=layout, precision=precision))
-    parameters = LAYERS * (MATRICES + 2 * HIDDEN) + 2 * HIDDEN * VOCABULARY + HIDDEN
-    assert found.get("gradients of the update", 0.0) == pytest.approx(copied * parameters)
+    found = deepspeed_terms(zero, devices, batch=batch)["gradients of the update"]
+    assert found == pytest.approx(copied * PARAMETERS / devices)
+
+
+def test_zero_3_of_deepspeed_updates_in_groups() -> None:
+    for devices, extra, group in (
+        (1, "", 1e9),
+        (64, "", PARAMETERS / 64),
+        (8, "framework deepspeed { update_group = 100_000_000 }", 1e8),
+    ):
+        found = deepspeed_terms(3, devices, extra)
+        assert found["gradients of the update"] == pytest.approx((2 + 4) * group)
+        assert found["copy of a gradient for its norm"] == pytest.approx(8 * HEAD / devices)
+
+
+@pytest.mark.parametrize("devices", [1, 8, 64])
+def test_deepspeed_has_a_bucket_on_any_number_of_ranks(devices: int) -> None:
+    first, second, third = (deepspeed_terms(zero, devices) for zero in (1, 2, 3))
+    shard = PARAMETERS / devices
+    for found in (first, second, third):
+        assert found["gradient staging"] == 2 * BUCKET
+    assert first["copy of a shard of gradients"] == pytest.approx(2 * shard)
+    assert second["copy of a shard of gradients"] == pytest.approx(2 * shard if devices < 64 else 0)
+    assert first["copy of a gradient for its norm"] == pytest.approx(8 * min(HEAD, shard))
+    # Backward of ZeRO 3 joins the bucket shard by shard, and one gradient is whole: the head's.
+    assert third["joined gradients"] == 2 * BUCKET
+    if devices > 1:
+        assert third["unsharded gradients"] == 2 * HEAD
+        assert third["unsharded gradients of the ends"] == 0
+
+
+def test_deepspeed_has_two_buckets_where_reductions_overlap() -> None:
+    extra = "overlap { gradients = on, bucket = 400 MB }"
+    assert deepspeed_terms(2, extra=extra)["gradient staging"] == 2 * 400e6
+    assert deepspeed_terms(3, extra=extra)["gradient staging"] == 400e6
+
+
+def test_deepspeed_of_2023_joins_the_gradients_that_it_reduces() -> None:
+    """Stage 1 had no bucket that is allocated whole: as many gradients as there are are joined."""
+    found = deepspeed_terms(1, name="megatron_deepspeed_2023")
+    assert found["gradient staging"] == 2 * BUCKET
+    assert "copy of a shard of gradients" not in found
+    assert found["gradients of the update"] == pytest.approx(4 * PARAMETERS / 8)
+    assert deepspeed_terms(1, 1, name="megatron_deepspeed_2023")["gradient staging"] == 0
+
+
+def test_gradients_in_fp32_are_not_copied_for_the_update() -> None:
+    found = terms(study_of("framework = deepspeed", "use catalog.frameworks.deepspeed"))
+    assert found["gradients of the update"] == 0
 
 
 def test_the_share_of_an_update_on_the_host_is_copied_there() -> None:

@@ -366,7 +366,7 @@ def test_groups_add_up_their_shards_as_often_as_the_framework_does(
       use catalog.frameworks.{framework}
       model m {{ layers = 4, hidden = 2048, heads = 16, ffn = 8192, vocabulary = 32_000 }}
       cluster {{ devices = 16 }}
-      layout {{ zero = 2 }}
+      layout {{ zero = 3 }}
       sharding {{ shard = 8, accumulate = shard }}
       training {{ sequence = 1024, micro_batch = 1, global_batch = 64 sequences }}
     """

@@ -226,7 +226,7 @@ def _deepspeed(found: SettingCollector) -> None:
     else:
         DeepSpeedKeys(found, table(TOOL)["deepspeed"]).zero(default=2)
     _accumulation(found)
-    kind = found.word("mixed_precision", {"no": "fp32", "bf16": "bf16_zero_paper", "fp16": "fp16"})
+    kind = found.word("mixed_precision", {"no": "fp32", "bf16": "bf16_zero", "fp16": "fp16_zero"})
     if kind is not None:
         found.use(f"precisions.{kind}", "mixed_precision")
     elif "mixed_precision" not in found and other not in found:

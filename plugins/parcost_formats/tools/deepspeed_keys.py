@@ -222,7 +222,7 @@ class DeepSpeedKeys:
         elif elements == usual:
             found.ignore(bucket, "as the framework has it")
         changes: dict[str, tuple[str, str]] = {}
-        if self._bucket[0] and (stage < 3 or not hides):
+        if self._bucket[0]:
             block = f"framework {_OWN}_file extends {self._framework}"
             found.assume(block, "gradient_staging", *self._bucket)
             found.assume("training", "framework", f"{_OWN}_file", self._bucket[1])
@@ -233,6 +233,12 @@ class DeepSpeedKeys:
         if found.switch(multi) is False and found.switch(scatter) is not False:
             changes["reduce_scatter"] = ("on", multi)
         found.switch(scatter)
+        contiguous = "zero_optimization.contiguous_gradients"
+        if found.switch(contiguous) is False:
+            changes["contiguous_gradients"] = ("off", contiguous)
+        group = self.key("zero_optimization.sub_group_size")
+        if (size := found.whole(group)) and stage == 3:
+            changes["update_group"] = (digits(size), group)
         if changes:
             for name, (value, key) in changes.items():
                 found.set(f"framework {_OWN}_file extends {self._framework}", name, value, key)
@@ -287,16 +293,16 @@ class DeepSpeedKeys:
     def _recipe(self, kind: str) -> str:
         """Return the catalogue precision that is closest to a data type of the model."""
         found = self._settings
+        stage = found.value(self.key("zero_optimization.stage"), 0)
         if kind != "bf16":
             if kind == "fp32" and found.value("torch_autocast.enabled"):
                 return "bf16_fsdp"
-            return kind
+            return "fp16_zero" if kind == "fp16" and stage else kind
         if found.value("bf16.bf16_optimizer_states"):
             return "bf16_pure"
         wide = self._types.get(str(found.value("data_types.grad_accum_dtype"))) == "4 B"
         if not wide:
-            return "bf16_zero_paper"
-        stage = found.value(self.key("zero_optimization.stage"), 0)
+            return "bf16_zero"
         return "bf16_deepspeed" if stage in (0, 1) else "bf16"
 
     def _changes(self, kind: str) -> dict[str, tuple[str, str]]:
@@ -355,5 +361,5 @@ class DeepSpeedKeys:
             reason = (
                 f"precision recipes have the optimizer state of Adam, and the optimizer is {kind}"
             )
-            answers = ("--use catalog.precisions.bf16_zero_paper", "--use catalog.precisions.bf16")
+            answers = ("--use catalog.precisions.bf16_zero", "--use catalog.precisions.bf16")
             found.ask("precision", reason, answers, "optimizer.type")

@@ -89,6 +89,9 @@ def _base_recipe(row: RunRow, profile: Profile) -> Recipe:
         return Recipe(name, "bf16_fsdp", assumed)
     if name == "bf16" and "deepspeed" in profile.framework:
         return Recipe("bf16_deepspeed", assumed=assumed)
+    sharded = "zero" in (row.parallel.zero_stage_or_fsdp or "").lower()
+    if name == "fp16" and "deepspeed" in profile.framework and sharded:
+        return Recipe("fp16_zero", assumed=assumed)
     if profile.framework.startswith("nemo") and name in _NEMO:
         return Recipe(*_NEMO[name], assumed or "gradients in bf16, as in NeMo's tuned recipes")
     return Recipe(name, assumed=assumed)

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from parcost import Memory, Real, Study, attribute, formula, hookimpl
-from parcost.numeric import all_of, any_of, minimum, where
+from parcost.numeric import all_of, any_of, where
+from parcost_plugins.memory.gradient_buffers import gradient_buffers
 from parcost_plugins.vocabulary import (
     Adapters,
     Compression,
@@ -44,8 +45,6 @@ _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Yield the memory of state, and of gradient buffers."""
-    framework = study[Training].framework
-    staging, update = framework.gradient_staging, framework.update_gradients
     for holding in holdings(study):
         for kind in stage_kinds(study, holding):
             yield _weights(kind, study, holding)
@@ -53,12 +52,7 @@ def memory(study: Study) -> Iterator[Memory]:
                 yield _scales(kind, study)
     for kind in trained_kinds(study):
         yield from _state(kind, study)
-        if any_of(study[Training].precision.gradient_copies != 0):
-            yield _copy_to_add(kind, study)
-        elif any_of(staging != 0) and not shards_weights(study):
-            yield _staging_buffer(kind, study)
-        if any_of(update != 0) and shards_states(study) and not shards_weights(study):
-            yield _update_copy(kind, study)
+        yield from gradient_buffers(kind, study)
         if copies_buckets(study):
             yield _copies(kind, study)
         if study[Compression].method in _FEEDBACK:
@@ -144,79 +138,6 @@ def _share(
 
 def _size_of_element(owner: object, name: str) -> dict[str, Any]:
     return {"e": (attribute(owner, name), "B")}
-
-
-def _staging_buffer(kind: StageKind, study: Study) -> Memory:
-    """Return the staging buffer of gradients for their reduction.
-
-    Its size matches no freed block, so an allocator reserves new memory for it.
-    """
-    staging, size = study[Training].framework.gradient_staging, study[Training].precision.gradients
-    return Memory(
-        name=kind.label("gradient staging"),
-        cause=BUFFERS,
-        bytes_=formula(
-            "N > 1 ? min(k, psi) e : 0, k elements at a time",
-            N=kind.replicas,
-            k=staging,
-            psi=kind.elements,
-            e=(size, "B"),
-            source="DeepSpeed, runtime/engine.py: gradients are flattened, so many at a time",
-        ),
-        count=kind.count,
-        once_per_device=True,
-        moments=("backward", "loss", "optimizer"),
-    )
-
-
-def _copy_to_add(kind: StageKind, study: Study) -> Memory:
-    """Return the copy of one gradient in the type of the buffer that it is added to.
-
-    Gradients of a micro-batch are cast one by one, each in a tensor of its own. The buffer is one
-    tensor, which is reduced in place: nothing is staged. No block of that size is free, so an
-    allocator reserves new memory for it.
-    """
-    precision = study[Training].precision
-    return Memory(
-        name=kind.label("copy of a gradient to add"),
-        cause=BUFFERS,
-        bytes_=formula(
-            "max(a, b, k m) e, embedding b, head a, or the largest matrix m of k layers",
-            a=kind.after,
-            b=kind.before,
-            k=minimum(kind.layers, 1),
-            m=kind.matrix,
-            e=(precision.gradients, "B"),
-            source="DeepSpeed, runtime/bf16_optimizer.py: update_hp_grads casts each gradient, and "
-            "get_grads_for_reduction returns the flat buffer",
-        ),
-        count=kind.count,
-        once_per_device=True,
-        moments=("backward", "loss", "optimizer"),
-    )
-
-
-def _update_copy(kind: StageKind, study: Study) -> Memory:
-    """Return the copy of a shard's gradients that the optimizer reads, if it needs wider ones.
-
-    It is one tensor, which matches no freed block: an allocator reserves new memory for it.
-    """
-    training, offload = study[Training], study[Offload]
-    wide, size = training.framework.update_gradients, training.precision.gradients
-    return Memory(
-        name=kind.label("gradients of the update"),
-        cause=BUFFERS,
-        bytes_=formula(
-            "N > 1 ? psi g / N (1 - o) : 0, o on the host",
-            psi=kind.elements,
-            g=(where(size < wide, wide, 0.0), "B"),
-            N=kind.shards(shards_states(study)),
-            o=offload.optimizer,
-            source="DeepSpeed, runtime/zero/stage_1_and_2.py: `step` flattens a partition",
-        ),
-        count=kind.count,
-        moments=("backward", "loss", "optimizer"),
-    )
 
 
 def _copies(kind: StageKind, study: Study) -> Memory:

@@ -442,8 +442,25 @@ class Framework:
     gradient_staging: Real = integer(
         default=0,
         minimum=0,
-        doc="elements of a buffer that gradients are copied into to be reduced; ZeRO 3 has no "
-        "memory of its own for it",
+        doc="elements of a buffer that gradients are copied into to be reduced; without "
+        "`contiguous_gradients` no larger than all of them, and none under ZeRO 3",
+    )
+    contiguous_gradients: bool = switch(
+        default=False,
+        doc="this buffer is allocated whole on any number of ranks, twice if reductions overlap, "
+        "and a rank copies its shard out of it (ZeRO 1 to 3)",
+    )
+    norm_copy: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="bytes per element of the copy of a tensor of gradients whose norm is taken, one after "
+        "another (ZeRO 1 to 3)",
+    )
+    update_group: Real = integer(
+        default=0,
+        minimum=0,
+        doc="elements of a shard whose gradients are copied for the update at a time (ZeRO 3); by "
+        "default none",
     )
     bucket_copies: bool = switch(
         default=False,
@@ -455,7 +472,7 @@ class Framework:
         default=0.0,
         doc=(
             "bytes per parameter of the copy of a shard's gradients that the optimizer reads, if "
-            "gradients are narrower (ZeRO 1 and 2)"
+            "gradients are narrower (ZeRO 1 and 2, and 3 with an `update_group`)"
         ),
     )
     host_sums: str = word(

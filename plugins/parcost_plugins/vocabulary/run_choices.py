@@ -74,6 +74,15 @@ def gradient_bucket(study: Study) -> Real:
     return maximum(overlap.least_bucket, overlap.bucket_growth * ranks)
 
 
+def staged_elements(study: Study) -> Real:
+    """Return the elements of the buffer that gradients are copied into; 0 without one."""
+    training, size = study[Training], study[Overlap].bucket
+    staged = training.framework.gradient_staging
+    if size is None or not any_of(staged != 0):
+        return staged
+    return size / training.precision.reduction
+
+
 def groups_experts(study: Study) -> bool:
     """Return whether the framework runs the experts of a rank as one grouped product."""
     chosen = study[KernelChoice].grouped_experts

@@ -50,7 +50,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
     if keys.has("kind") and kind == "bf16":
         keys.assume_bf16(f"{keys.rules['version']}: param_dtype is bf16")
     elif not keys.has("bf16") and not keys.has("kind"):
-        answers = ["--use catalog.precisions.bf16_zero_paper", "--use catalog.precisions.fp32"]
+        answers = ["--use catalog.precisions.bf16_zero", "--use catalog.precisions.fp32"]
         reason = "without bf16 the weights are in fp32, or in the default of a later release"
         found.ask("precision", reason, answers)
     keys.read_sharding("2 B", "DeepSpeed keeps a master copy")

@@ -53,7 +53,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
         keys.read_sharding("2 B", f"{version}: pure_bf16 keeps weights in bfloat16")
         if keys.has_engine and found.switch("bf16.enabled") is not True:
             reason = "the engine of DeepSpeed has another type than `pure_bf16`, as `bf16` is off"
-            answers = ("bf16_zero_paper", "bf16_pure", "fp32")
+            answers = ("bf16_zero", "bf16_pure", "fp32")
             found.ask(
                 "precision",
                 reason,

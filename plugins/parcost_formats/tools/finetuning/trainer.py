@@ -49,7 +49,7 @@ from parcost_formats.tools.unsupported import PROGRAM
 _CHOOSING = {"multi_gpu", "use_fsdp", "use_deepspeed", "num_processes", "config_file", "cpu"}
 _MIXED = "mixed_precision"
 _NARROW = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
-_ENGINES = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
+_ENGINES = ("bf16_zero", "bf16_fsdp", "bf16_pure")
 _RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntasks_per_node")
 #: Programs that submit jobs and multiply ``--num_processes`` by their ``--num_nodes``: mason.py of
 #: allenai/open-instruct.
@@ -308,7 +308,7 @@ class TrainerKeys:
             recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             found.ask("precision", "it depends on the engine: DeepSpeed, FSDP or DDP", recipes)
         if "layout.zero" in options.settings:
-            if any("bf16_zero_paper" in one for one in options.uses):
+            if any("bf16_zero" in one for one in options.uses):
                 found.use(FRAMEWORK, why="DeepSpeed, whose precision --use has")
                 return not is_open
             found.use("frameworks.transformers", why="FSDP of PyTorch, for --set layout.zero")
@@ -568,12 +568,12 @@ class TrainerKeys:
         narrow, key = self._narrow()
         if not narrow and (self._files.doubts or not self._files.is_typed):
             reason = "the configuration of DeepSpeed has the data types, and is not in this file"
-            recipes = ("bf16_zero_paper", "fp16", "fp32")
+            recipes = ("bf16_zero", "fp16_zero", "fp32")
             answers = [f"--use catalog.precisions.{one}" for one in recipes]
             near = self.key("deepspeed") if self.has("deepspeed") else KIND
             found.ask("precision", reason, answers, near)
             return
-        recipe = {"bf16": "bf16_zero_paper", "fp16": "fp16"}.get(narrow, "fp32")
+        recipe = {"bf16": "bf16_zero", "fp16": "fp16_zero"}.get(narrow, "fp32")
         found.use(f"precisions.{recipe}", key, "" if key else self.default("bf16")[1])
 
     def _fsdp_precision(self, weights: str | None, why: str, unchanged: str) -> None:
@@ -700,7 +700,9 @@ def narrow_states(found: SettingCollector, size: float, key: str) -> None:
     block, base = found.recipe()
     if not base:
         return
-    master, traffic = (4, 12) if base in ("bf16_zero_paper", "bf16", "fp16") else (0, 12)
+    master, traffic = (4, 12) if base in ("bf16", "fp16") else (0, 12)
+    if base in ("bf16_zero", "fp16_zero"):
+        master, traffic = 4, 28
     if base == "bf16_pure":
         traffic = 6
     if not block:

@@ -74,8 +74,8 @@ def _recipe(stage: int, values: Mapping[str, Any]) -> str:
     """Return the precision recipe of a ZeRO stage, by the data type that sums gradients."""
     is_summed = str(values.get("data_types.grad_accum_dtype", "")) in ("fp32", "float32")
     if stage >= 2:
-        return "bf16" if is_summed else "bf16_zero_paper"
-    return "bf16_deepspeed" if stage == 0 or is_summed else "bf16_zero_paper"
+        return "bf16" if is_summed else "bf16_zero"
+    return "bf16_deepspeed" if stage == 0 or is_summed else "bf16_zero"
 
 
 def _unread_keys(values: Mapping[str, Any]) -> Sequence[str]:

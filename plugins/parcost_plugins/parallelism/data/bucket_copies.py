@@ -18,8 +18,12 @@ from collections.abc import Iterator
 
 from parcost import Real, Study
 from parcost.numeric import maximum, where
-from parcost_plugins.vocabulary import Layout, Overlap, Parameters, Stream, Training
-from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, zero_stage
+from parcost_plugins.vocabulary import Parameters, Stream, Training
+from parcost_plugins.vocabulary.run_choices import (
+    reduces_each_micro_batch,
+    staged_elements,
+    zero_stage,
+)
 from parcost_plugins.vocabulary.stage_parameters import group_by_count, trained_parameters
 
 SOURCE = (
@@ -31,14 +35,14 @@ SOURCE = (
 def copies(study: Study) -> Iterator[Stream]:
     """Yield the copies by groups of parameters with equal counts, named after their first.
 
-    Gradients that are reduced once per step are spread over its micro-batches.
+    A single rank copies as well. Gradients that are reduced once per step are spread over its
+    micro-batches.
     """
-    training, layout, stage = study[Training], study[Layout], zero_stage(study)
+    training, stage = study[Training], zero_stage(study)
     own, sent = training.precision.wide_gather, training.precision.reduction
-    size = study[Overlap].bucket
-    bucket = training.framework.gradient_staging if size is None else size / sent
+    bucket = staged_elements(study)
     often = stage >= 2 and reduces_each_micro_batch(study)
-    share = where(layout.dp * layout.cp > 1, 1.0 if often else 1.0 / training.micro_batches, 0.0)
+    share = 1.0 if often else 1.0 / training.micro_batches
     divided = 2.0 * sent if stage >= 2 else 0.0
 
     def bytes_moved(one: Parameters) -> Real:

@@ -122,7 +122,8 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     beside the next gradients: that of the head, at the last layer. If embedding and head are one
     unit, gradients of the head wait for it, and are reduced behind the layers. At the loss only the
     head's gradient can be whole: that is a tensor of the head. Gradients that are whole up to the
-    last of several micro-batches are none of these.
+    last of several micro-batches are none of these. A framework that reduces each matrix, or copies
+    each gradient into a bucket, has one whole at a time.
     """
     tied = is_tied(study)
     made, last = "k psi e + max(a, k psi) r", "b (e + r)"
@@ -130,8 +131,10 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
         made = f"{'(a + b)' if tied else 'a'} e + k psi (e + r)"
         last = "(a + b) (e + r)"
     remark, rest = "head a, and k layers of psi", "embedding b and head a"
-    if study[Training].framework.reduces_by_matrix:
-        made, remark = "max(b, a, k m) r", "m the largest matrix"
+    framework = study[Training].framework
+    if framework.reduces_by_matrix or framework.contiguous_gradients:
+        size = "e" if framework.contiguous_gradients else "r"
+        made, remark = f"max(b, a, k m) {size}", "m the largest matrix"
         last, rest = "0", "as they are reduced"
     symbols = {
         "m": kind.matrix,

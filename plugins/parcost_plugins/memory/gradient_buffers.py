@@ -1,0 +1,259 @@
+"""Buffers that gradients pass on their way to the optimizer, as in DeepSpeed.
+
+A stage of psi parameters over N ranks, a bucket of k elements, gradients of e bytes:
+
+    ZeRO 1, 2   k e         bucket, twice where reductions overlap
+                psi e / N   copy of the rank's shard: under ZeRO 2 from the second micro-batch on
+    ZeRO 3      k e         bucket, held between steps
+                k e         gradients of the bucket, joined shard by shard
+    norm        8 T         the largest tensor T of a shard, in float64
+    update      psi e / N   the shard, joined
+                psi 4 / N   the same in fp32
+
+PyTorch's allocator finds no free block for tensors of these sizes, but for those of the update,
+which may fit the bucket, a shard that was added up, or the copy for the norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from parcost import Formula, Memory, Moment, Real, Study, formula
+from parcost.numeric import any_of, maximum, minimum, where
+from parcost_plugins.vocabulary import Offload, Training
+from parcost_plugins.vocabulary.causes import BUFFERS
+from parcost_plugins.vocabulary.run_choices import (
+    hides_gradients,
+    shards_states,
+    shards_weights,
+    staged_elements,
+    zero_stage,
+)
+from parcost_plugins.vocabulary.stage_parameters import StageKind
+
+SOURCE = "DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: "
+STAGE_3 = "DeepSpeed 0.17.0, runtime/zero/stage3.py: "
+_BACKWARD: tuple[Moment, ...] = ("backward", "loss", "optimizer")
+
+
+def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
+    """Yield the buffers of a *kind* of stages."""
+    training = study[Training]
+    framework = training.framework
+    if any_of(training.precision.gradient_copies != 0):
+        yield _copy_to_add(kind, study)
+        return
+    if framework.contiguous_gradients and shards_states(study):
+        yield from _contiguous(kind, study)
+    elif any_of(framework.gradient_staging != 0) and not shards_weights(study):
+        yield _staging_buffer(kind, study)
+    if any_of(framework.norm_copy != 0) and shards_states(study):
+        yield _norm_copy(kind, study)
+    if any_of(framework.update_gradients != 0) and shards_states(study):
+        if not shards_weights(study):
+            yield _update_copy(kind, study)
+        elif any_of(framework.update_group != 0):
+            yield _update_of_group(kind, study)
+
+
+def _contiguous(kind: StageKind, study: Study) -> Iterator[Memory]:
+    """Yield the bucket, which is allocated whole on any number of ranks, and what leaves it."""
+    k, e = staged_elements(study), (study[Training].precision.wide_gather, "B")
+    if shards_weights(study):
+        yield _buffer(
+            kind,
+            "gradient staging",
+            formula(
+                "k e, k elements at a time",
+                k=k,
+                e=e,
+                source=f"{STAGE_3}__ipg_bucket_flat_buffer, allocated once",
+            ),
+            ("forward", "gather", *_BACKWARD),
+        )
+        yield _buffer(
+            kind,
+            "joined gradients",
+            formula(
+                "min(k, psi) e, k elements at a time",
+                k=k,
+                psi=kind.elements,
+                e=e,
+                source="DeepSpeed 0.17.0, runtime/comm/coalesced_collectives.py: "
+                "reduce_scatter_coalesced joins the parts of each rank",
+            ),
+        )
+        return
+    yield _buffer(
+        kind,
+        "gradient staging",
+        formula(
+            "k e (1 + d), k elements at a time, d if reductions overlap",
+            k=k,
+            e=e,
+            d=1.0 if hides_gradients(study) else 0.0,
+            source=f"{SOURCE}backward_prologue allocates reduce_bucket_size elements",
+        ),
+    )
+    several: Real = 1.0
+    if zero_stage(study) == 2:
+        several = where(study[Training].micro_batches > 1, 1.0, 0.0)
+    yield Memory(
+        name=kind.label("copy of a shard of gradients"),
+        cause=BUFFERS,
+        bytes_=formula(
+            "psi e / N c (1 - o), c copies, o on the host",
+            psi=kind.elements,
+            e=e,
+            N=kind.shards(True),
+            c=several,
+            o=study[Offload].optimizer,
+            source=f"{SOURCE}copy_grads_in_partition",
+        ),
+        count=kind.count,
+        moments=_BACKWARD,
+    )
+
+
+def _buffer(
+    kind: StageKind, name: str, bytes_: Formula, moments: tuple[Moment, ...] = _BACKWARD
+) -> Memory:
+    return Memory(
+        name=kind.label(name),
+        cause=BUFFERS,
+        bytes_=bytes_,
+        count=kind.count,
+        once_per_device=True,
+        moments=moments,
+    )
+
+
+def _staging_buffer(kind: StageKind, study: Study) -> Memory:
+    """Return the staging buffer of gradients for their reduction.
+
+    Its size matches no freed block, so an allocator reserves new memory for it.
+    """
+    return _buffer(
+        kind,
+        "gradient staging",
+        formula(
+            "N > 1 ? min(k, psi) e : 0, k elements at a time",
+            N=kind.replicas,
+            k=study[Training].framework.gradient_staging,
+            psi=kind.elements,
+            e=(study[Training].precision.gradients, "B"),
+            source="DeepSpeed, runtime/engine.py: gradients are flattened, so many at a time",
+        ),
+    )
+
+
+def _copy_to_add(kind: StageKind, study: Study) -> Memory:
+    """Return the copy of one gradient in the type of the buffer that it is added to.
+
+    Gradients of a micro-batch are cast one by one, each in a tensor of its own. The buffer is one
+    tensor, which is reduced in place: nothing is staged. No block of that size is free, so an
+    allocator reserves new memory for it.
+    """
+    precision = study[Training].precision
+    return _buffer(
+        kind,
+        "copy of a gradient to add",
+        formula(
+            "max(a, b, k m) e, embedding b, head a, or the largest matrix m of k layers",
+            **_largest(kind),
+            e=(precision.gradients, "B"),
+            source="DeepSpeed, runtime/bf16_optimizer.py: update_hp_grads casts each gradient, and "
+            "get_grads_for_reduction returns the flat buffer",
+        ),
+    )
+
+
+def _norm_copy(kind: StageKind, study: Study) -> Memory:
+    """Return the copy of a gradient whose norm is taken: of the largest tensor in a shard."""
+    whole = "/ N" if shards_weights(study) else ", psi / N"
+    tensor = f"max(a, b, k m) {whole}" if shards_weights(study) else f"min(max(a, b, k m){whole})"
+    return _buffer(
+        kind,
+        "copy of a gradient for its norm",
+        formula(
+            f"{tensor} w, embedding b, head a, or the largest matrix m of k layers",
+            {
+                **_largest(kind),
+                "N": kind.shards(True),
+                "w": (study[Training].framework.norm_copy, "B"),
+                **({} if shards_weights(study) else {"psi": kind.elements}),
+            },
+            source=f"{SOURCE}get_grad_norm_direct takes norms of gradients in float64",
+        ),
+    )
+
+
+def _update_copy(kind: StageKind, study: Study) -> Memory:
+    """Return the copies of a shard's gradients that the optimizer reads: joined, then in fp32.
+
+    The first fits a bucket that was freed, or a shard that was added up. Either may fit the freed
+    copy for the norm.
+    """
+    training, stage = study[Training], zero_stage(study)
+    shard = kind.elements / kind.shards(True)
+    joined, wide = _widths(study)
+    bucket = staged_elements(study)
+    if training.framework.contiguous_gradients and stage == 2:
+        bucket = where(training.micro_batches > 1, shard, bucket)
+    largest = maximum(maximum(kind.after, kind.before), minimum(kind.layers, 1) * kind.matrix)
+    room = training.framework.norm_copy * minimum(largest, shard)
+    in_bucket = shard <= bucket
+    in_room = joined * shard <= room
+    left = where(in_bucket | (in_room ^ True), room, room - joined * shard)
+    return Memory(
+        name=kind.label("gradients of the update"),
+        cause=BUFFERS,
+        bytes_=formula(
+            "psi / N (f e + n g) (1 - o), f and n are 0 in a free block, o on the host",
+            psi=kind.elements,
+            N=kind.shards(True),
+            f=where(in_bucket | in_room, 0.0, 1.0),
+            e=(joined, "B"),
+            n=where(wide * shard <= left, 0.0, 1.0),
+            g=(wide, "B"),
+            o=study[Offload].optimizer,
+            source=f"{SOURCE}`step` flattens a partition",
+        ),
+        count=kind.count,
+        moments=_BACKWARD,
+    )
+
+
+def _update_of_group(kind: StageKind, study: Study) -> Memory:
+    """Return the same of the part of a shard that ZeRO 3 updates at a time, in new blocks."""
+    joined, wide = _widths(study)
+    return _buffer(
+        kind,
+        "gradients of the update",
+        formula(
+            "min(psi / N, k) (e + g) (1 - o), k elements at a time, o on the host",
+            psi=kind.elements,
+            N=kind.shards(True),
+            k=study[Training].framework.update_group,
+            e=(joined, "B"),
+            g=(wide, "B"),
+            o=study[Offload].optimizer,
+            source=f"{STAGE_3}_prepare_fp32_grad_for_sub_group",
+        ),
+    )
+
+
+def _widths(study: Study) -> tuple[Real, Real]:
+    """Return the bytes of a joined gradient, and of its wide copy; 0 without one.
+
+    Gradients that accumulate in a wider type than weights are in one buffer, which is not joined.
+    """
+    training, precision = study[Training], study[Training].precision
+    size, wide = precision.gradients, training.framework.update_gradients
+    return where(size <= precision.wide_gather, size, 0.0), where(size < wide, wide, 0.0)
+
+
+def _largest(kind: StageKind) -> dict[str, Any]:
+    """Return the symbols of the largest tensor."""
+    return {"a": kind.after, "b": kind.before, "k": minimum(kind.layers, 1), "m": kind.matrix}
