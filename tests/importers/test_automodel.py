@@ -55,7 +55,11 @@ def test_a_recipe_is_read() -> None:
     assert IMPORTER.recognizes("run.yaml", RECIPE)
     assert not found.unknown
     assert not found.questions
-    assert uses(found) == ["models.llama31_70b", "frameworks.pytorch_fsdp", "precisions.bf16_fsdp"]
+    assert uses(found) == [
+        "models.llama31_70b",
+        "frameworks.pytorch_fsdp_flash",
+        "precisions.bf16_fsdp",
+    ]
     assert {
         "layout.tp": "4",
         "layout.pp": "4",

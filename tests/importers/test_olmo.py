@@ -66,10 +66,17 @@ def test_a_model_of_olmo_under_fsdp_is_read() -> None:
     assert not UnreadTools().recognizes("run.yaml", JOB)
     assert expected.items() <= settings(found).items()
     assert "model.positions" not in settings(found)
-    assert uses(found) == ["frameworks.pytorch_fsdp", "precisions.bf16_fsdp"]
+    assert uses(found) == ["frameworks.pytorch_fsdp_flash", "precisions.bf16_fsdp"]
     assert "model.gated" in assumptions(found)
     assert not found.questions
     assert not found.unknown
+
+
+def test_attention_of_pytorch_copies_keys_and_values() -> None:
+    found = Olmo().translate(
+        "run.yaml", JOB.replace("flash_attention: true", "flash_attention: false")
+    )
+    assert "frameworks.pytorch_fsdp" in uses(found)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,11 @@ def test_batches_of_tokens_are_sequences() -> None:
         "kernels.mode": "compiled",
     }
     assert expected.items() <= settings(found).items()
-    assert uses(found) == ["frameworks.pytorch_fsdp", "models.olmo2_7b", "precisions.bf16_fsdp"]
+    assert uses(found) == [
+        "frameworks.pytorch_fsdp_flash",
+        "models.olmo2_7b",
+        "precisions.bf16_fsdp",
+    ]
     assert assumptions(found)["training.recompute"] == "OLMo-core 2.3: no ac_config"
     assert not found.questions
     assert not found.unknown

@@ -168,7 +168,7 @@ def _strategy(found: SettingCollector, dp: int | None, cp: int) -> None:
         found.set("layout", "zero", stage, key)
     else:
         found.assume("layout", "zero", stage, _why("strategy is fsdp2"))
-    found.use("frameworks.pytorch_fsdp", key, _why("its layers run as those of PyTorch"))
+    found.use("frameworks.pytorch_fsdp_flash", key, _why("its layers run as those of PyTorch"))
     copies = _size(found, "dp_replicate_size")
     if copies is not None and copies > 1 and stage != "0":
         group = str(dp // copies * cp) if dp and dp % copies == 0 else None
@@ -179,7 +179,7 @@ def _strategy(found: SettingCollector, dp: int | None, cp: int) -> None:
         found.set("sharding", "reshard", "on" if found.switch(reshard) else "off", reshard)
     defers = found.switch(f"{_MESH}defer_fsdp_grad_sync")
     if word.startswith("fsdp2") and defers is not False:
-        block = "framework automodel extends pytorch_fsdp"
+        block = "framework automodel extends pytorch_fsdp_flash"
         fact = "gradients are reduced behind the last micro-batch (defer_fsdp_grad_sync)"
         found.assume(block, "accumulate", "whole", _why(fact))
         found.assume("training", "framework", "automodel", "the framework of this file")

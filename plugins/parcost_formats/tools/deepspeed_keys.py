@@ -237,8 +237,8 @@ class DeepSpeedKeys:
         if found.switch(contiguous) is False:
             changes["contiguous_gradients"] = ("off", contiguous)
         group = self.key("zero_optimization.sub_group_size")
-        if (size := found.whole(group)) and stage == 3:
-            changes["update_group"] = (digits(size), group)
+        if (updated := found.whole(group)) and stage == 3:
+            changes["update_group"] = (digits(updated), group)
         if changes:
             for name, (value, key) in changes.items():
                 found.set(f"framework {_OWN}_file extends {self._framework}", name, value, key)

@@ -42,7 +42,9 @@ class Olmo(JobImporter):
         stated = {key: one for key, one in resolve(entries).items() if one.value is not None}
         empty = [key for key in entries if key not in stated]
         found = SettingCollector(stated, table(TOOL))
-        found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP of PyTorch")
+        fused = found.switch("model.flash_attention")
+        framework = "pytorch_fsdp_flash" if fused else "pytorch_fsdp"
+        found.use(f"frameworks.{framework}", why=f"{_VERSION}: FSDP of PyTorch")
         _model(found)
         _embeddings(found, without="model.embedding_size" in empty)
         _batch(found)

@@ -154,7 +154,7 @@ class OlmoCore(JobImporter):
             if isinstance(one.value, DefaultNumber | DefaultWord)
         }
         found = SettingCollector(entries, table(TOOL), assumed)
-        found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
+        found.use("frameworks.pytorch_fsdp_flash", why=f"{_VERSION}: FSDP2 of PyTorch")
         _ask_for_unread(found, unread)
         _model(found)
         _batch(found)

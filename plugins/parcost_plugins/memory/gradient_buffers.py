@@ -10,8 +10,8 @@ A stage of psi parameters over N ranks, a bucket of k elements, gradients of e b
     update      psi e / N   the shard, joined
                 psi 4 / N   the same in fp32
 
-PyTorch's allocator finds no free block for tensors of these sizes, but for those of the update,
-which may fit the bucket, a shard that was added up, or the copy for the norm.
+PyTorch's allocator finds no free block for tensors of these sizes. Those of the update may fit the
+bucket, a shard that was added up, or the copy for the norm.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         yield _copy_to_add(kind, study)
         return
     if framework.contiguous_gradients and shards_states(study):
-        yield from _contiguous(kind, study)
+        yield from _contiguous_buffers(kind, study)
     elif any_of(framework.gradient_staging != 0) and not shards_weights(study):
         yield _staging_buffer(kind, study)
     if any_of(framework.norm_copy != 0) and shards_states(study):
@@ -57,7 +57,7 @@ def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
             yield _update_of_group(kind, study)
 
 
-def _contiguous(kind: StageKind, study: Study) -> Iterator[Memory]:
+def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the bucket, which is allocated whole on any number of ranks, and what leaves it."""
     k, e = staged_elements(study), (study[Training].precision.wide_gather, "B")
     if shards_weights(study):
@@ -161,7 +161,7 @@ def _copy_to_add(kind: StageKind, study: Study) -> Memory:
         "copy of a gradient to add",
         formula(
             "max(a, b, k m) e, embedding b, head a, or the largest matrix m of k layers",
-            **_largest(kind),
+            **_largest_tensor(kind),
             e=(precision.gradients, "B"),
             source="DeepSpeed, runtime/bf16_optimizer.py: update_hp_grads casts each gradient, and "
             "get_grads_for_reduction returns the flat buffer",
@@ -179,7 +179,7 @@ def _norm_copy(kind: StageKind, study: Study) -> Memory:
         formula(
             f"{tensor} w, embedding b, head a, or the largest matrix m of k layers",
             {
-                **_largest(kind),
+                **_largest_tensor(kind),
                 "N": kind.shards(True),
                 "w": (study[Training].framework.norm_copy, "B"),
                 **({} if shards_weights(study) else {"psi": kind.elements}),
@@ -254,6 +254,6 @@ def _widths(study: Study) -> tuple[Real, Real]:
     return where(size <= precision.wide_gather, size, 0.0), where(size < wide, wide, 0.0)
 
 
-def _largest(kind: StageKind) -> dict[str, Any]:
+def _largest_tensor(kind: StageKind) -> dict[str, Any]:
     """Return the symbols of the largest tensor."""
     return {"a": kind.after, "b": kind.before, "k": minimum(kind.layers, 1), "m": kind.matrix}
