@@ -562,3 +562,20 @@ def test_remarks_are_wrapped_to_the_terminal(
     assert max(map(len, long.splitlines())) > 80
     assert max(map(len, short.splitlines()[1:])) <= 60  # the first begins with a long path
     assert long.split() == short.split()
+
+
+def test_keys_that_are_not_read_are_on_the_screen_whatever_else_it_warns_of(
+    run_command: Any,
+) -> None:
+    """A long verdict counted such a warning, and `--warnings` alone printed it."""
+    command = (
+        "torchrun --nproc_per_node 8 -m openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B"
+        " --max_len 4096 --micro_train_batch_size 2 --train_batch_size 64 --bf16"
+        " --gradient_checkpointing --zero_stage 2 --compress_rate 32\n"
+    )
+    options = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("eval", *options, "run.sh", files={"run.sh": command})
+    shown = " ".join(done.out.split())
+    assert "`compress_rate`" in shown
+    assert "could not be used: `packing_samples`" in shown
+    assert len(done.out.splitlines()) <= 40

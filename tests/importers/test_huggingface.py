@@ -148,6 +148,13 @@ def test_the_imported_spec_is_what_is_evaluated(run_command: Run) -> None:
     assert {n: f["value"] for n, f in first.items()} == {n: f["value"] for n, f in second.items()}
 
 
+#: A type with windows in its last layers, and no key that turns them off.
+DOTS1 = {"model_type": "dots1", "n_routed_experts": 8, "num_experts_per_tok": 2}
+DOTS1 |= {"moe_intermediate_size": 64, "sliding_window": 128, **GROUPS}
+OF_DOTS1 = {"experts": "8", "top_k": "2", "expert_ffn": "64", "kv_heads": "8"}
+OF_DOTS1 |= {"qk_norm": "on", "router_bias": "on"}
+
+
 @pytest.mark.parametrize(
     ("changes", "attributes"),
     mark_most(
@@ -171,6 +178,11 @@ def test_the_imported_spec_is_what_is_evaluated(run_command: Run) -> None:
                 {"qk_norm": "on", **SIZES, "window": "128", "full_layers": "[0, 1]"},
             ),
             ({"model_type": "mistral", **GROUPS}, {"window": "4096", "kv_heads": "8"}),
+            ({**DOTS1, "max_window_layers": 9}, OF_DOTS1),
+            (
+                {**DOTS1, "max_window_layers": 3},
+                {**OF_DOTS1, "window": "128", "full_layers": "[0, 1, 2]"},
+            ),
             ({"model_type": "mistral", **GROUPS, "sliding_window": None}, {"kv_heads": "8"}),
             (
                 {**OLMO3, "layer_types": ["sliding_attention", "full_attention"] * 2},

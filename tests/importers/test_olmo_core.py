@@ -543,3 +543,41 @@ def test_a_root_of_a_negative_number_in_a_file_has_no_value(text: str) -> None:
     with pytest.raises(UnreadError):
         static_value(ast.parse(text, mode="eval").body, {})
     assert static_value(ast.parse("(-8) ** 2", mode="eval").body, {}) == 64
+
+
+FIRST = """\
+from olmo_core.config import DType
+from olmo_core.data import MemMapDatasetConfig, TokenizerConfig
+from olmo_core.distributed.parallel import DataParallelConfig, DataParallelType
+from olmo_core.nn.transformer import TransformerConfig
+from olmo_core.train import TrainerConfig
+
+def build_config(run_name: str) -> ExperimentConfig:
+    tokens = TokenizerConfig.dolma2()
+    shards = DataParallelConfig(name=DataParallelType.fsdp, param_dtype=DType.bfloat16)
+    return ExperimentConfig(
+        run_name=run_name,
+        model=TransformerConfig.llama2_7B(
+            vocab_size=tokens.padded_vocab_size(), compile=True, dp_config=shards
+        ),
+        optim=AdamWConfig(lr=3e-4),
+        dataset=MemMapDatasetConfig.from_data_mix(MIX, tokenizer=tokens, sequence_length=4096),
+        trainer=TrainerConfig(global_batch_size=1024, microbatch_size=2).with_callback("a", b()),
+    )
+"""
+
+
+def test_a_job_of_the_first_release_has_no_training_module() -> None:
+    """A file without one was a program of no tool."""
+    assert OlmoCore().recognizes("train.py", FIRST)
+    found = OlmoCore().translate("train.py", FIRST)
+    expected = {
+        "training.sequence": "4096",
+        "training.micro_batch": "2",
+        "training.global_batch": "1024 sequences",
+        "layout.zero": "3",
+        "kernels.mode": "compiled",
+    }
+    assert expected.items() <= settings(found).items()
+    assert not found.questions
+    assert not found.unknown

@@ -52,6 +52,7 @@ _CAUSES = 8  # rows of the table of time
 _FEWEST_CAUSES = 4  # however many warnings there are
 _MEMORY_CAUSES = 6
 _WARNINGS = 3
+_UNREAD = "import-"  # ids of warnings about keys of a file that are not read
 _CLAIMS = 4  # that fail
 _ANSWERS = 28  # lines of figures and tables of a study without a step
 _HEAD = 5  # lines of a table besides its rows
@@ -64,7 +65,7 @@ def page(report: Report, view: View) -> Sequence[Item]:
 
     With figures in *view*, the page has only the verdict and these figures. The tables of causes
     fill the remaining lines, with at least a few rows; if space is short, warnings are counted
-    instead of printed.
+    instead of printed. Those about keys of a file that are not read are always printed.
     """
     if not view.hints:
         whole = [_result(result, view, None, None) for result in report.results]
@@ -72,6 +73,7 @@ def page(report: Report, view: View) -> Sequence[Item]:
     rows = range(_CAUSES, _FEWEST_CAUSES - 1, -1)
     sizes = [(causes, _WARNINGS) for causes in rows]
     sizes += [(_FEWEST_CAUSES, shown) for shown in range(_WARNINGS - 1, -1, -1)]
+    sizes += [(causes, 0) for causes in range(_FEWEST_CAUSES - 1, 1, -1)]
     for causes, shown in sizes:
         items: list[Item] = [Heading(report.name, 1, aside=report.path)]
         for result in report.results:
@@ -135,10 +137,12 @@ def warning_lines(
 ) -> Iterator[Item]:
     """Yield the first *shown* warnings, by descending cost, and the number of the others.
 
-    With None, yield all.
+    With None, yield all. Those about keys of a file that are not read are always among them.
     """
     found = [one for one in diagnostics if one.severity is not Severity.ERROR]
-    kept = found[:shown]
+    unread = [one for one in found if one.id.startswith(_UNREAD)]
+    others = [one for one in found if one not in unread]
+    kept = unread + (others if shown is None else others[: max(0, shown - len(unread))])
     yield from (Line(f"warning: {d.message}", "warning") for d in kept)
     if more := len(found) - len(kept):
         other = "more " if kept else ""

@@ -139,7 +139,7 @@ class OlmoCore(JobImporter):
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is Python that configures a training run of OLMo-core."""
-        signs = ("TrainModuleConfig(", f"{_COOKBOOK}(", f"{_BUILDERS[0]}=")
+        signs = ("TrainModuleConfig(", f"{_COOKBOOK}(", f"{_BUILDERS[0]}=", "TrainerConfig(")
         return name.endswith(".py") and "olmo_core" in text and any(one in text for one in signs)
 
     def read_file(self, file: ImportFile) -> Translation:
@@ -199,6 +199,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         why = made.why if isinstance(made, UnreadValue) else "it returns another object"
         start, _ = python.place(place)
         raise PythonTextError(f"`{name}` is not followed: {why}", start, start + 3)
+    _add_module(made)
     for call in (one for one in ast.walk(python.tree) if isinstance(one, ast.Call)):
         sizes = {one.arg: one.value for one in call.keywords}.get(_SIZES.rpartition(".")[2])
         if dotted_name(call.func).endswith(_SCHEDULER) and sizes is not None:
@@ -254,6 +255,23 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
         loader.cells[_BATCH_NAME] = sizes[_BATCH_NAME]
     job = {"model": model, _MODULE: module, "data_loader": loader}
     return Entity(_JOB, call, {key: Cell(one, call, key) for key, one in job.items()})
+
+
+def _add_module(job: Entity) -> None:
+    """Add the training module of OLMo-core 1, which model and trainer configure."""
+    parts = {name: cell.value for name, cell in job.cells.items()}
+    trainer, dataset, node = parts.get("trainer"), parts.get("dataset"), job.node
+    if _MODULE in parts or not isinstance(trainer, Entity) or not isinstance(node, ast.Call):
+        return
+    length = dataset.cells.get("sequence_length") if isinstance(dataset, Entity) else None
+    sequence = None if length is None else length.value
+    sizes = dict(_trainer_sizes(trainer, sequence))
+    module = _split_module(node, parts.get("model"), sizes, parts.get("optim"), sequence)
+    job.cells[_MODULE] = Cell(module, node, _MODULE)
+    job.cells.pop("optim", None)
+    if _BATCH_NAME in sizes:
+        loader = Entity("loader", node, {_BATCH_NAME: sizes[_BATCH_NAME]})
+        job.cells["data_loader"] = Cell(loader, node, "data_loader")
 
 
 def _split_module(

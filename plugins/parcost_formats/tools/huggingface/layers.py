@@ -137,9 +137,7 @@ def _full_of_types(count: int, types: Any, why: str) -> Layers:
 def _full_of_window(count: int, value_of: ValueOf) -> Layers | None:
     """Return the layers ahead of the first with a window, all without any; None if no key says."""
     used, why = value_of("use_sliding_window")
-    if used is None:
-        return None
-    if not used:
+    if used is not None and not used:
         return Layers(range(count), "use_sliding_window", why)
     first, why = value_of("max_window_layers")
     if first is None:
