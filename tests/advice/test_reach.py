@@ -57,7 +57,14 @@ def test_without_a_target_nothing_is_tried() -> None:
     assert section_rows("") == []
 
 
-@pytest.mark.parametrize("target", ["bubble = 0 %", "mfu = 120 %", "step_time = 0 s"])
-def test_a_target_that_makes_no_sense_is_refused(target: str) -> None:
-    with pytest.raises(parcost.SpecError):
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("bubble = 0 %", "`bubble` must be above 0"),
+        ("mfu = 120 %", "`mfu` must be at most 100 %"),
+        ("step_time = 0 s", "`step_time` must be above 0"),
+    ],
+)
+def test_an_impossible_target_is_rejected(target: str, message: str) -> None:
+    with pytest.raises(parcost.SpecError, match=message):
         parcost.load_text(SPEC.format(targets=target, batch=8, devices=4))[0].studies()
