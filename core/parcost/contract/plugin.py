@@ -39,6 +39,11 @@ class Fault:
         """Return the line that names the plugin."""
         return f"plugin {self.plugin} failed in `{self.hook}`: {self.message}"
 
+    @property
+    def line(self) -> str:
+        """The line in reports that lack the contributions of the plugin."""
+        return f"incomplete: {self}"
+
 
 class PluginSet(Protocol):
     """The plugins of a run; the interface that a study uses."""

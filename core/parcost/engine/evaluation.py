@@ -37,8 +37,8 @@ from parcost.engine.study import SpecStudy
 from parcost.engine.trace import replay_activities
 from parcost.expectations.claims import Claims, KnownFigures, expectations
 from parcost.numeric import all_of, any_of, quiet
-from parcost.report.faults import RULES
 from parcost.report.result import Expectation, Result
+from parcost.report.verdict import RULES
 
 T = TypeVar("T")
 #: What plugins gave, each with its plugin.

@@ -15,10 +15,9 @@ from parcost.language.diagnostics import Diagnostic
 from parcost.records import record
 from parcost.report.charts import report_charts
 from parcost.report.figures import missing_names
-from parcost.report.frames import data_frame
 from parcost.report.plots import Plot, plot
 from parcost.report.result import Result, figure_text, headline, is_good, meets_claims, runnable
-from parcost.report.rows import rows
+from parcost.report.rows import data_frame, rows
 
 if TYPE_CHECKING:
     from parcost.binding.allowances import Suppression

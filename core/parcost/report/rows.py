@@ -1,4 +1,4 @@
-"""A report point by point: the rows of a sweep's table."""
+"""A report point by point: the rows of a sweep's table, and rows as data frames."""
 
 from __future__ import annotations
 
@@ -78,3 +78,17 @@ def _reasons(result: Result, i: int) -> str:
 
 def _key(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a ``pandas.DataFrame`` of *rows*.
+
+    Raises:
+        ImportError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        message = "a data frame needs pandas: pip install 'parcost[notebook]'"
+        raise ImportError(message) from error
+    return pd.DataFrame.from_records(list(rows))

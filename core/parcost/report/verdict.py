@@ -18,6 +18,8 @@ FITS = "fits in memory"
 INVALID = "invalid"
 NOT_JUDGED = "not checked"
 VALID = "valid"  # of a study without a step
+#: Hooks of rules: without an answer of each, a study is not checked.
+RULES = ("checks", "outcome_checks")
 
 
 def verdict(result: Result, point: int = 0) -> str:

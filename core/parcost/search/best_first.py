@@ -23,7 +23,6 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.contract.searches import Limit, Objective
-from parcost.report.faults import fault_line
 from parcost.search.bounds import LayoutBounds
 from parcost.search.complexity import sort_by_complexity
 from parcost.search.failures import objective_of
@@ -390,7 +389,7 @@ class _Search:
             unfit=totals["unfit"],
             broken=dict(self.counts.broken),
             verdicts=dict(self.counts.verdicts),
-            faults=list(dict.fromkeys(map(fault_line, self.space.faults))),
+            faults=list(dict.fromkeys(fault.line for fault in self.space.faults)),
             interrupted=interrupted,
         )
 

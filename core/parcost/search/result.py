@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import field, frozen
 
 from parcost.language.numbers import quantity
-from parcost.report.frames import data_frame
 from parcost.report.plots import Plot, plot
+from parcost.report.rows import data_frame
 
 if TYPE_CHECKING:
     from parcost.contract.charts import Chart

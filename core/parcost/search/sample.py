@@ -15,7 +15,6 @@ import numpy as np
 
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.language.errors import SpecError
-from parcost.report.faults import fault_lines
 from parcost.search.best_first import SearchRequest
 from parcost.search.complexity import sort_by_complexity
 from parcost.search.failures import objective_of, plugins_failed
@@ -55,7 +54,7 @@ def sample(
             on_progress(f"{drawn:,} layouts drawn, {legal:,} of {count:,} that are legal")
             with np.errstate(all="ignore"):
                 one = evaluate_layout(space.scenario, values, request.objective)
-            faults |= dict.fromkeys(fault_lines(one.result))
+            faults |= dict.fromkeys(fault.line for fault in one.result.faults)
             if one.result.outcome is None:
                 found = [d.id for d in one.result.diagnostics if d.severity is Severity.ERROR]
                 refused.update(set(found))

@@ -13,7 +13,6 @@ from attrs import frozen
 
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import SpecError
-from parcost.report.faults import fault_lines
 from parcost.search.failures import (
     OUTCOME,
     disagreement,
@@ -88,7 +87,7 @@ def result_of(
     faults = [*tally.faults]
     verdicts = Counter(tally.verdicts)
     evaluated = [_evaluate(space, layout.values, objective) for layout in ranked]
-    faults += [fault for one in evaluated for fault in fault_lines(one.result)]
+    faults += [fault.line for one in evaluated for fault in one.result.faults]
     for layout, one in zip(ranked, evaluated, strict=True):
         if not _agree(layout, one):
             failed = plugins_failed(space, faults)

@@ -15,7 +15,6 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import memory_limits_of
 from parcost.language import numbers
 from parcost.records import frozen
-from parcost.report.faults import fault_lines
 from parcost.report.verdict import verdict
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
@@ -120,7 +119,7 @@ def search_page(
 
 def faults(found: SearchResult, best: Sequence[RankedLayout]) -> list[str]:
     """Return the failures of plugins so far, each once, including those of late evaluations."""
-    late = fault_lines(best[0].result)
+    late = [fault.line for fault in best[0].result.faults]
     return list(dict.fromkeys([*found.faults, *late]))
 
 

@@ -15,7 +15,6 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
-from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
 from parcost.report.formulas import substitute
 from parcost.report.verdict import INVALID, deciding_check
@@ -135,7 +134,7 @@ def verdict(result: Result) -> Iterator[Item]:
             yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.all_notes)
             if problem.help:
                 yield Line(f"help: {problem.help}", indent=2)
-    yield from (Line(text, "bad") for text in fault_lines(result))
+    yield from (Line(fault.line, "bad") for fault in result.faults)
     for warning in result.diagnostics:
         if warning.severity is not Severity.ERROR and not is_in_verdict(result, warning):
             yield Line(f"warning: {warning.message}", "warning")

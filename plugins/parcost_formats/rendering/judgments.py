@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from parcost.language.diagnostics import Diagnostic, Severity
-from parcost.report.faults import RULES
 from parcost.report.result import Expectation, Result, point_count, value_at
 from parcost.report.rows import Axes
-from parcost.report.verdict import deciding_check
+from parcost.report.verdict import RULES, deciding_check
 
 #: The swept values of a point, as text.
 Key = tuple[str, ...]

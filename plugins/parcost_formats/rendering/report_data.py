@@ -17,7 +17,6 @@ from attrs import asdict, evolve
 
 from parcost.contract.formulas import Formula
 from parcost.language import units
-from parcost.language.json_encoding import Json, encode, plain_data
 from parcost.language.units import (
     BYTES,
     DOLLARS,
@@ -31,7 +30,7 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
-from parcost.report.faults import fault_lines
+from parcost.report.json_encoding import Json, encode, plain_data
 from parcost.report.result import point_count
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
@@ -123,7 +122,7 @@ def points(whole: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]
         return tuple(f"{row[name]}" for name in names)
 
     for result in whole.results:
-        said = dict.fromkeys(fault_lines(result))
+        said = dict.fromkeys(fault.line for fault in result.faults)
         of_result = evolve(whole, results=[result]).rows() if said else ()
         failed |= {row_key(row): list(said) for row in of_result}
     return [

@@ -17,7 +17,6 @@ from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
-from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
 from parcost_formats.rendering.assumptions import assumed_line
 from parcost_formats.rendering.cells import cells, plugin_note, share
@@ -126,7 +125,7 @@ def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item
         yield from _problems(result)
         if result.outcome is not None and problems(result):
             yield Line(f"Figures below ignore {ignored_rules(result)}.", "warning")
-    yield from (Line(text, "bad") for text in fault_lines(result))
+    yield from (Line(fault.line, "bad") for fault in result.faults)
     yield from warning_lines([d for d in result.diagnostics if not is_in_verdict(result, d)], shown)
     yield from assumed_line(result, hints=hints)
     yield from suppression_count(result.suppressions)

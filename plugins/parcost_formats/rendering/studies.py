@@ -19,7 +19,6 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
-from parcost.report.faults import fault_lines
 from parcost.report.figures import select
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
@@ -124,7 +123,7 @@ def _errors(report: Report, result: Result) -> Iterator[Item]:
         errors = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
         if errors:
             yield Line(f"{report.name} ({report.path}): {_first_message(errors)}", "bad")
-    yield from (Line(f"{report.name}: {text}", "bad") for text in fault_lines(result))
+    yield from (Line(f"{report.name}: {fault.line}", "bad") for fault in result.faults)
 
 
 def _first_message(messages: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
-from parcost.report.faults import fault_lines
 from parcost.report.figures import select
 from parcost.report.rows import rows as rows_of
 from parcost_formats.rendering.assumptions import assumed_line
@@ -77,7 +76,7 @@ def _verdict(report: Report, points: Sequence[Point], *, trains: bool) -> Line:
 def _messages(report: Report, view: View) -> Iterator[Item]:
     """Yield faults of plugins, warnings of all points, assumptions, and what is suppressed."""
     short = _is_short(view)
-    faults = {text for result in report.results for text in fault_lines(result)}
+    faults = {fault.line for result in report.results for fault in result.faults}
     yield from (Line(text, "bad") for text in sorted(faults))
     every = {id(d): d for result in report.results for d in result.diagnostics}
     distinct = list({d.message: d for d in every.values()}.values())
