@@ -152,6 +152,13 @@ def test_an_unknown_tokenizer_asks_for_the_vocabulary() -> None:
     assert [one.attribute for one in found.questions] == ["model.vocabulary"]
 
 
+def test_the_usual_tokenizer_has_the_vocabulary() -> None:
+    text = re.sub(r' *"(?:vocab-file|tokenizer-type)": "[^"]*",\n', "", JOB)
+    found = GptNeoX().translate("run.yml", text)
+    assert settings(found)["model.vocabulary"] == "50_257"
+    assert not found.questions
+
+
 def test_arguments_of_megatron_in_yaml_are_no_file_of_gpt_neox() -> None:
     text = "MODEL_ARGS:\n  --num-layers: 2\n  --tensor-model-parallel-size: 2\n"
     assert GptNeoX().recognizes("run.yml", JOB)

@@ -108,6 +108,12 @@ MOE = """  ffn_config:
 
 
 @pytest.mark.slow
+def test_the_kernel_of_triton_is_one_of_an_early_release() -> None:
+    found = LlmFoundry().translate("run.yaml", JOB.replace("attn_impl: flash", "attn_impl: triton"))
+    assert "frameworks.fsdp_composer_2023" in uses(found)
+    assert settings(found)["training.flash_attention"] == "on"
+
+
 def test_experts_of_megablocks_are_read(run_command: Run) -> None:
     """Attention of 2 x 768^2 + 2 x 768 x 256, and 16 experts of 3 x 768 x 1024 with a router and
     two norms, 8 times; the table of 50,368 rows and of 1024 positions, and the last norm.

@@ -417,6 +417,16 @@ def test_what_a_script_does_not_set_is_an_error_at_its_word() -> None:
     assert settings(script(text, STEP_BATCH="2"))["training.micro_batch"] == "8"
 
 
+def test_integers_of_an_early_release_raise_a_question(run_command: Callable[..., Any]) -> None:
+    text = RUN + "int8_training: true\n"
+    done = run_command(
+        "eval", "--use", "catalog.devices.h100_sxm", "run.yml", files={"run.yml": text}
+    )
+    assert done.code == 2
+    assert "int8_training" in done.err
+    assert "catalog.precisions" in done.err
+
+
 def test_the_file_that_a_command_names_is_read() -> None:
     text = SCRIPT.replace("base.yml", "mine.yml").replace("remat_policy=minimal ", "")
     (problem,) = script(text).problems

@@ -27,6 +27,13 @@ FILES = {
         "train_dataset:\n  lm: {split: train}\nmodel:\n  gpt2:\n    use_pretrained: false\n"
         "total_batch_size: 512\ngrad_accum: 32\n"
     ),
+    "Oumi": (
+        "model:\n  model_name: a/b\n  model_max_length: 9\ntraining:\n  trainer_type: TRL_SFT\n"
+    ),
+    "VeOmni": (
+        "model:\n  model_path: a\ndata:\n  train_size: 9\ntrain:\n"
+        "  data_parallel_mode: fsdp2\n  micro_batch_size: 1\n"
+    ),
     "dolomite-engine": "model_args:\n  model_name: m\ndistributed_args:\n  stage: 3\n",
 }
 
@@ -34,6 +41,7 @@ FILES = {
 SCRIPTS = {
     "InternEvo": ("run.py", "parallel = dict(\n    zero1=dict(size=8),\n)\ngrad_scaler = dict()\n"),
     "XTuner": ("run.py", "from mmengine.hooks import X\naccumulative_counts = 4\n"),
+    "XTuner (dumped)": ("run.py", "model = dict(\n    type='xtuner.model.SupervisedFinetune')\n"),
     "ColossalAI": ("run.py", "from colossalai.amp import AMP_TYPE\nparallel = dict(pipeline=2)\n"),
     "Megatron-LLM of epfLLM": (
         "run.sh",
@@ -79,7 +87,8 @@ def test_a_script_of_a_tool_without_a_reader_names_the_tool(tool: str) -> None:
     assert UnreadTools().recognizes(name, text)
     assert not UnreadTools().recognizes("run.yaml", text)
     (problem,) = UnreadTools().translate(name, text).problems
-    assert f"a configuration of {tool}, which parcost does not read" in problem.message
+    title = tool.removesuffix(" (dumped)")
+    assert f"a configuration of {title}, which parcost does not read" in problem.message
 
 
 @pytest.mark.parametrize("tool", FILES)
@@ -96,6 +105,7 @@ MANIFESTS = {
     "Kubernetes": "apiVersion: batch/v1\nkind: Job\nspec:\n  command: [torchrun, train.py]\n",
     "SkyPilot": "resources:\n  accelerators: H100:8\nrun: |\n  torchrun train.py\n",
     "Azure Machine Learning": "command: python train.py\ncompute: azureml:gpus\n",
+    "Beaker": "version: v2\ntasks:\n- command: [torchrun, train.py]\n",
     "dstack": "type: task\ncommands:\n  - torchrun train.py\n",
 }
 

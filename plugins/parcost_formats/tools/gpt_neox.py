@@ -29,6 +29,7 @@ from parcost_formats.tools.yaml_text import read_mapping
 
 TOOL = "gpt_neox"
 _FRAMEWORK = "megatron_deepspeed"
+_USUAL_TOKENIZER = "GPT2BPETokenizer"  # megatron/neox_arguments/neox_args.py
 _MODEL = "model neox"
 _SIGN = re.compile(r"(?<![\w-])(?:pipe|model)[-_]parallel[-_]size[\"']?\s*:")
 _OTHER = re.compile(
@@ -366,6 +367,10 @@ def _vocabulary(found: SettingCollector) -> None:
         if name in known:
             found.set(_MODEL, "vocabulary", digits(known[name]), key)
             return
+    if "tokenizer_type" not in found and "vocab_file" not in found:
+        why = f"GPT-NeoX: tokenizer_type is {_USUAL_TOKENIZER}"
+        found.assume(_MODEL, "vocabulary", digits(known[_USUAL_TOKENIZER]), why)
+        return
     answers = ["--set model.vocabulary=50277", "--set model.vocabulary=32000"]
     key = next((key for key in ("vocab_file", "tokenizer_type") if key in found), "")
     found.ask("model.vocabulary", "the tokenizer has the vocabulary", answers, key)

@@ -56,7 +56,7 @@ class LlmFoundry(JobImporter):
         """Return the settings of a configuration."""
         entries = read_configuration(file.name, file.text)
         found = SettingCollector(resolve(_flatten(entries)), table(TOOL))
-        found.use("frameworks.fsdp_composer")
+        _framework(found)
         _model(found)
         _batch(found)
         _sharding(found)
@@ -73,6 +73,15 @@ def _flatten(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
     if not any(key.startswith(_JOB) for key in entries):
         return dict(entries)
     return {key.removeprefix(_JOB): entry for key, entry in entries.items()}
+
+
+def _framework(found: SettingCollector) -> None:
+    """Use the framework of the release: up to 0.6 attention may be the kernel of Triton."""
+    key = "model.attn_config.attn_impl"
+    if found.value(key) == "triton":
+        found.use("frameworks.fsdp_composer_2023", key)
+    else:
+        found.use("frameworks.fsdp_composer")
 
 
 def _model(found: SettingCollector) -> None:
