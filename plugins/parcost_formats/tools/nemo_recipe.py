@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.python_code import (
     Cell,
+    CodeCall,
     CodeLibrary,
     Entity,
     Follower,
@@ -255,16 +256,10 @@ class _NeMoLibrary(CodeLibrary):
         self._imports = _imports(python.tree)
         self.started: list[Entity] = []
 
-    def call(
-        self,
-        follower: Follower,
-        name: str,
-        node: ast.Call,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Any:
+    def call(self, follower: Follower, call: CodeCall) -> Any:
         """Return the result of a function of another module, by its file or by the tables."""
-        last = name.rpartition(".")[2]
+        name, node, arguments, keywords = call
+        last = call.last
         if last in _MAKERS:
             first = arguments[0] if arguments else None
             kind = first.name.rpartition(".")[2] if isinstance(first, DottedName) else "object"
@@ -284,9 +279,9 @@ class _NeMoLibrary(CodeLibrary):
         module = full.rpartition(".")[0].replace(".", "/")
         text = self._neighbor(f"{module}.py") if module else None
         if text is not None:
-            return self._follow_file(follower, PythonText(text), full, node, arguments, keywords)
+            return self._follow_file(follower, PythonText(text), call._replace(name=full))
         if last in _RECIPES and "." in full:
-            return self._follow_library(full, node, arguments, keywords)
+            return self._follow_library(call._replace(name=full))
         if last in table("nemo")["performance"]["harmless"] and arguments:
             return arguments[0]
         if last == table("nemo")["performance"]["function"] and arguments:
@@ -305,23 +300,16 @@ class _NeMoLibrary(CodeLibrary):
             return UnreadValue("it is code, which parcost does not run")
         return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
 
-    def _follow_file(
-        self,
-        follower: Follower,
-        python: PythonText,
-        name: str,
-        node: ast.Call,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Any:
-        """Return the result of a function of a file in the same folder; *node* is the call.
+    def _follow_file(self, follower: Follower, python: PythonText, call: CodeCall) -> Any:
+        """Return the result of a function of a file in the same folder.
 
         Raises:
             PythonTextError: The file has no such function, or it is not followed.
         """
+        name, node, arguments, keywords = call
         start, end = self._python.place(node)
         inner = follower.make_follower(python.tree, _NeMoLibrary(python, self._neighbor))
-        function = inner.functions.get(name.rpartition(".")[2])
+        function = inner.functions.get(call.last)
         if function is None:
             raise PythonTextError(f"the file beside this one has no function `{name}`", start, end)
         names = (one.arg for one in (*function.args.posonlyargs, *function.args.args))
@@ -337,10 +325,9 @@ class _NeMoLibrary(CodeLibrary):
                 _place_cells(one, own, node)
         return made
 
-    def _follow_library(
-        self, name: str, node: ast.Call, arguments: Sequence[Any], keywords: Mapping[str, Cell]
-    ) -> Any:
+    def _follow_library(self, call: CodeCall) -> Any:
         """Return the configuration or the model of a NeMo recipe."""
+        name, node, arguments, keywords = call
         start, end = self._python.place(node)
         owner, _, last = name.rpartition(".")
         family = owner.rpartition(".")[2]
@@ -389,25 +376,6 @@ class _NeMoLibrary(CodeLibrary):
             _put_path(arguments[0], path, Cell(UnreadValue(why), node, path))
         return arguments[0]
 
-    def method(
-        self,
-        follower: Follower,  # noqa: ARG002
-        owner: Entity,  # noqa: ARG002
-        node: ast.Call,
-        arguments: Sequence[Any],  # noqa: ARG002
-        keywords: Mapping[str, Cell],  # noqa: ARG002
-    ) -> Any:
-        """Return None: methods of configurations change nothing."""
-        return UnreadValue(f"`{dotted_name(node.func)}` is code, and none is run")
-
-    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
-        """Return an attribute of a configuration; a missing one is an empty configuration."""
-        cell = owner.cells.get(node.attr)
-        if cell is None:
-            cell = Cell(Entity("object", node), node, node.attr)
-            follower.put(owner, node.attr, cell)
-        return cell.value
-
 
 class _ScriptLibrary(_NeMoLibrary):
     """Calls in a script that builds its objects itself, and the *jobs* that it trains."""
@@ -416,16 +384,10 @@ class _ScriptLibrary(_NeMoLibrary):
         super().__init__(python, neighbor)
         self.jobs: list[Entity] = []
 
-    def call(
-        self,
-        follower: Follower,
-        name: str,
-        node: ast.Call,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Any:
+    def call(self, follower: Follower, call: CodeCall) -> Any:
         """Return an object with the arguments of its class; a model's first one is its config."""
-        last = name.rpartition(".")[2]
+        name, node, arguments, keywords = call
+        last = call.last
         cells = dict(keywords)
         if last in _TRAINERS:
             cells |= {
@@ -439,5 +401,5 @@ class _ScriptLibrary(_NeMoLibrary):
             own = [] if last in _MAKERS else [one for one in arguments if isinstance(one, Entity)]
             if own:
                 return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
-            return super().call(follower, name, node, arguments, keywords)
+            return super().call(follower, call)
         return _make_object(last, node, arguments, cells)

@@ -7,7 +7,7 @@ OLMo-core's parser, whose options have no defaults.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Self, cast
 
 from parcost import Importer, ImportFile, Translation, hookimpl
@@ -18,6 +18,7 @@ from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.python_code import (
     Cell,
+    CodeCall,
     CodeLibrary,
     Entity,
     Follower,
@@ -421,22 +422,16 @@ class _OlmoLibrary(CodeLibrary):
     def __init__(self, options: Mapping[str, Any] | None) -> None:
         self._options = options
 
-    def call(
-        self,
-        follower: Follower,
-        name: str,
-        node: Any,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Any:
+    def call(self, follower: Follower, call: CodeCall) -> Any:
         """Return an object of a class, or the result of a Python function on numbers."""
+        name, node, arguments, keywords = call
         plain = [one for one in arguments if isinstance(one, int | float)]
         if name in ("int", "float", "max", "min") and len(plain) == len(arguments) > 0:
             chosen = {"max": max, "min": min}.get(name, lambda one: one[0])(plain)
             found = int(chosen) if name == "int" else chosen
             default = next((one for one in plain if isinstance(one, DefaultNumber)), None)
             return _derive(default, found) if default is not None else found
-        if name.rpartition(".")[2][:1].isupper() or name.rpartition(".")[0][:1].isupper():
+        if call.last[:1].isupper() or name.rpartition(".")[0][:1].isupper():
             kind = next(one for one in name.split(".") if one[:1].isupper())
             order = table(TOOL)["positional"].get(kind, ())
             if kind.endswith("Config") and len(arguments) > len(order):
@@ -461,26 +456,18 @@ class _OlmoLibrary(CodeLibrary):
                 if name not in entity.cells:
                     follower.put(entity, name, Cell(UnreadValue(why), node, name))
 
-    def method(
-        self,
-        follower: Follower,  # noqa: ARG002
-        owner: Entity,
-        node: Any,
-        arguments: Sequence[Any],  # noqa: ARG002
-        keywords: Mapping[str, Cell],  # noqa: ARG002
-    ) -> Any:
+    def method(self, owner: Entity, call: CodeCall) -> Any:
         """Return the result of a method, such as the padded vocabulary size of a tokenizer."""
-        name = node.func.attr
-        if name == "padded_vocab_size":
+        if call.last == "padded_vocab_size":
             size = table(TOOL)["tokenizers"].get(owner.kind.rpartition(".")[2])
             if not size:
                 return UnreadValue("the tokenizer is not known")
             padded = -(-size // 128) * 128
             assumed = owner.cells.get(_ASSUMED)
             return DefaultNumber(padded, assumed.why) if assumed else padded
-        if name in table(TOOL)["methods"]["harmless"]:
+        if call.last in table(TOOL)["methods"]["harmless"]:
             return owner
-        return UnreadValue(f"`{dotted_name(node.func) or name}` is code, and none is run")
+        return super().method(owner, call)
 
     def attribute(self, follower: Follower, owner: Entity, node: Any) -> Any:
         """Return an attribute of an object, or the default of an option of the command line."""

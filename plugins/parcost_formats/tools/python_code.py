@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import field
 
@@ -28,6 +28,8 @@ UNPACKED = "**"
 _DEEPEST = 12  # calls of functions of the file
 _MOST_STEPS = 50_000  # statements and expressions
 _OF_SETATTR = 3  # arguments
+#: The kind of an object that code uses before anything has made it.
+IMPLIED = "object"
 BUILTINS = ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list")
 _CODE = "it is code, which parcost does not run"
 _CONDITION = "set inside a condition that the file does not decide"
@@ -74,6 +76,20 @@ class Entity:
     kind: str
     node: ast.AST
     cells: dict[str, Cell] = field(factory=dict)
+
+
+class CodeCall(NamedTuple):
+    """A call in the code: the function, by the name that it was imported from, and arguments."""
+
+    name: str
+    node: ast.Call
+    arguments: Sequence[Any]
+    keywords: Mapping[str, Cell]
+
+    @property
+    def last(self) -> str:
+        """The name without the module or the object that it is of."""
+        return self.name.rpartition(".")[2]
 
 
 class _Returned(Exception):  # noqa: N818 - it carries the value of a function
@@ -365,7 +381,8 @@ class Follower:
         if isinstance(node.func, ast.Attribute):
             owner = self.value(node.func.value, names)
             if isinstance(owner, Entity):
-                return self._library.method(self, owner, node, arguments, keywords)
+                call = CodeCall(name or node.func.attr, node, arguments, keywords)
+                return self._library.method(owner, call)
             if isinstance(owner, dict):
                 return self._of_dictionary(owner, node.func.attr, arguments)
             if isinstance(owner, str) and node.func.attr in ("upper", "lower") and not arguments:
@@ -379,7 +396,7 @@ class Follower:
                 self.put(owner, attribute, Cell(value, node, attribute))
                 return None
         real = self.aliases.get(name, name)
-        return self._library.call(self, real, node, arguments, keywords)
+        return self._library.call(self, CodeCall(real, node, arguments, keywords))
 
     def _of_dictionary(self, owner: dict[str, Any], name: str, arguments: list[Any]) -> Any:
         key = arguments[0] if arguments else None
@@ -428,31 +445,21 @@ class Follower:
 class CodeLibrary:
     """The effects of calls to other modules, by the tables."""
 
-    def call(
-        self,
-        follower: Follower,
-        name: str,
-        node: ast.Call,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Any:
+    def call(self, follower: Follower, call: CodeCall) -> Any:
         """Return the result of a function of another module."""
         raise NotImplementedError
 
-    def method(
-        self,
-        follower: Follower,
-        owner: Entity,
-        node: ast.Call,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Any:
-        """Return the result of a method of an entity."""
-        raise NotImplementedError
+    def method(self, owner: Entity, call: CodeCall) -> Any:  # noqa: ARG002
+        """Return the result of a method of an entity; by default it is unknown."""
+        return UnreadValue(f"`{call.name}` is code, and none is run")
 
     def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
-        """Return an attribute of an entity."""
-        raise NotImplementedError
+        """Return an attribute of an entity; by default a missing one is an empty object."""
+        cell = owner.cells.get(node.attr)
+        if cell is None:
+            cell = Cell(Entity(IMPLIED, node), node, node.attr)
+            follower.put(owner, node.attr, cell)
+        return cell.value
 
 
 _ABSENT = object()

@@ -18,6 +18,7 @@ from parcost_formats.tools.megatron.flags import PATTERNS
 from parcost_formats.tools.python_code import (
     BUILTINS,
     Cell,
+    CodeCall,
     CodeLibrary,
     Entity,
     Follower,
@@ -231,22 +232,16 @@ class _BridgeLibrary(CodeLibrary):
         self.devices: Cell | None = None
         self._neighbor = neighbor
 
-    def call(
-        self,
-        follower: Follower,
-        name: str,
-        node: ast.Call,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Any:
+    def call(self, follower: Follower, call: CodeCall) -> Any:
         """Return the result of a function of another module, by the tables."""
-        last = name.rpartition(".")[2]
+        name, node, arguments, keywords = call
+        last = call.last
         base = _base(last)
         if base is not None:
             made = self.make_container(last, base, node)
-            self._pass_arguments(follower, made, last, arguments, keywords)
+            self._pass_arguments(follower, made, call._replace(name=last))
             return made
-        workload = self._call_workload(follower, last, node, arguments, keywords)
+        workload = self._call_workload(follower, call._replace(name=last))
         if workload is not None:
             return workload
         if last in _TABLE["nothing"]:
@@ -280,15 +275,9 @@ class _BridgeLibrary(CodeLibrary):
                 )
         return Entity(f"?{last}", node)
 
-    def _call_workload(
-        self,
-        follower: Follower,
-        name: str,
-        node: ast.Call,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Entity | None:
+    def _call_workload(self, follower: Follower, call: CodeCall) -> Entity | None:
         """Return the workload of a performance run, or the configuration that applies it."""
+        name, node, arguments, keywords = call
         first = arguments[0] if arguments else None
         if name == _WORKLOADS["finds"]:
             parts = dict(zip(_WORKLOADS["parameters"], arguments, strict=False))
@@ -369,15 +358,9 @@ class _BridgeLibrary(CodeLibrary):
             owner.value.cells[attribute] = cell
         return made
 
-    def _pass_arguments(
-        self,
-        follower: Follower,
-        made: Entity,
-        name: str,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> None:
+    def _pass_arguments(self, follower: Follower, made: Entity, call: CodeCall) -> None:
         """Apply the arguments of a library recipe; an unknown one makes all settings uncertain."""
+        name, _, arguments, keywords = call
         rules = _TABLE["recipe_arguments"]
         for keyword, cell in keywords.items():
             path = rules["paths"].get(keyword)
@@ -452,22 +435,14 @@ class _BridgeLibrary(CodeLibrary):
             cell = owner.cells[name] = Cell(Entity(name, node), node, name)
         return cell.value
 
-    def method(
-        self,
-        follower: Follower,  # noqa: ARG002
-        owner: Entity,
-        node: ast.Call,
-        arguments: Sequence[Any],  # noqa: ARG002
-        keywords: Mapping[str, Cell],  # noqa: ARG002
-    ) -> Any:
+    def method(self, owner: Entity, call: CodeCall) -> Any:
         """Return the result of a method of an entity."""
-        assert isinstance(node.func, ast.Attribute)
         if owner.kind == "hf":
             return Entity("hf", owner.node, dict(owner.cells))
-        if node.func.attr in _TABLE["harmless"]["methods"]:
+        if call.last in _TABLE["harmless"]["methods"]:
             return None
-        self.doubts.append((node.func.attr, node))
-        return Entity(f"?{node.func.attr}", node)
+        self.doubts.append((call.last, call.node))
+        return Entity(f"?{call.last}", call.node)
 
     def attribute(
         self,

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.python_code import (
     BUILTINS,
+    IMPLIED,
     Cell,
+    CodeCall,
     CodeLibrary,
     Entity,
     Follower,
@@ -106,15 +108,9 @@ class _TitanLibrary(CodeLibrary):
         self.families = _families(tree.body)
         self.changes: list[tuple[str, ast.Call]] = []
 
-    def call(
-        self,
-        follower: Follower,  # noqa: ARG002
-        name: str,
-        node: ast.Call,
-        arguments: Sequence[Any],
-        keywords: Mapping[str, Cell],
-    ) -> Any:
+    def call(self, follower: Follower, call: CodeCall) -> Any:  # noqa: ARG002
         """Return an object with the arguments of a call, or the result of a Python function."""
+        name, node, arguments, keywords = call
         first = arguments[0] if arguments else None
         if name in ("replace", "dataclasses.replace") and isinstance(first, Entity):
             return Entity(first.kind, first.node, {**first.cells, **keywords})
@@ -145,7 +141,7 @@ class _TitanLibrary(CodeLibrary):
         for path, value in own.items():
             section, _, attribute = path.partition(".")
             if section != "model":
-                part = made.cells.setdefault(section, Cell(Entity("", node), node, section))
+                part = made.cells.setdefault(section, Cell(Entity(IMPLIED, node), node, section))
                 part.value.cells[attribute] = Cell(value, node, shown, why)
         model = Entity(name, node, {_FIRST: Cell(own["model.flavor"], node, shown)})
         made.cells["model_spec"] = Cell(model, node, shown, why)
@@ -153,26 +149,10 @@ class _TitanLibrary(CodeLibrary):
             made.cells[attribute] = Cell(UnreadValue(reason), node, shown)
         return made
 
-    def method(
-        self,
-        follower: Follower,  # noqa: ARG002
-        owner: Entity,  # noqa: ARG002
-        node: ast.Call,
-        arguments: Sequence[Any],  # noqa: ARG002
-        keywords: Mapping[str, Cell],  # noqa: ARG002
-    ) -> Any:
+    def method(self, owner: Entity, call: CodeCall) -> Any:
         """Return an unknown value, and list the call as a possible change."""
-        name = dotted_name(node.func)
-        self.changes.append((f"{name}()", node))
-        return UnreadValue(_CODE)
-
-    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
-        """Return an attribute of a configuration; a missing one is an empty section."""
-        cell = owner.cells.get(node.attr)
-        if cell is None:
-            cell = Cell(Entity("", node), node, node.attr)
-            follower.put(owner, node.attr, cell)
-        return cell.value
+        self.changes.append((f"{call.name}()", call.node))
+        return super().method(owner, call)
 
 
 class _ConfigurationReader:
@@ -218,7 +198,7 @@ class _ConfigurationReader:
             classes = table("torchtitan")["classes"]
             section = classes.get(value.kind, name)
             fields = self._fields(value, section, key)
-            if not fields and value.kind and section not in classes.values():
+            if not fields and value.kind != IMPLIED and section not in classes.values():
                 self._set(name, key, cell)
         else:
             self._set(name, key, cell)
@@ -231,7 +211,7 @@ class _ConfigurationReader:
         return bool(cells)
 
     def _set(self, name: str, key: str, cell: Cell) -> None:
-        if isinstance(cell.value, Entity) and not (cell.value.kind or cell.value.cells):
+        if isinstance(cell.value, Entity) and cell.value.kind == IMPLIED and not cell.value.cells:
             return  # code reads the field, and nothing sets it
         option = self._option(name, key, cell)
         unread = next(_unread_reasons(cell.value), "")
@@ -320,7 +300,7 @@ class _ConfigurationReader:
             if name in ("name", "optimizer_name")
         ]
         unread = next((why for one in names for why in _unread_reasons(one)), "")
-        if made and "OptimizersContainer" not in made and "adam" not in made.lower():
+        if made != IMPLIED and "OptimizersContainer" not in made and "adam" not in made.lower():
             names.append(made.removesuffix(".Config"))
         for name, inner in value.cells.items():
             if name not in (_FIRST, "name", "param_groups"):
