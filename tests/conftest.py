@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -24,10 +24,11 @@ from parcost import Formula, KernelModel, Op, Schedule, Study, formula, hookimpl
 from parcost.binding import modules
 from parcost.binding.modules import Loader, Module
 from parcost.contract.plugin import Plugin
+from parcost.contract.queries import IdentityKey
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.plugins import discovery
-from parcost.plugins.discovery import load
+from parcost.plugins.discovery import Plugins, load
 from parcost.plugins.registry import Registry
 from parcost_apps.cli import main
 from parcost_plugins.vocabulary import Stream
@@ -273,25 +274,29 @@ def bind() -> Callable[..., Study]:
     """
     schedule, kernels = _OneForwardOneBackward(), _Streams()
 
+    @lru_cache(32)
+    def plugins(schedules: Sequence[Any], **answers: IdentityKey) -> Plugins:
+        stand_in = SimpleNamespace(
+            kernels=hookimpl(lambda: [kernels]),
+            schedules=hookimpl(lambda: [schedule, *schedules]),
+            **{
+                hook: hookimpl(
+                    lambda study, given=key.value: given(study) if callable(given) else given
+                )
+                for hook, key in answers.items()
+            },
+        )
+        shipped = [(name, import_module(module)) for name, module in _SHIPPED.items()]
+        return load(*shipped, ("stand_in", stand_in), without=_LEFT_OUT, installed=False)
+
     def make(
         values: Mapping[str, Any] | None = None,
         text: str = "",
         schedules: Sequence[Any] = (),
         **answers: list[Any] | Callable[[Study], list[Any]],
     ) -> Study:
-        stand_in = SimpleNamespace(
-            kernels=hookimpl(lambda: [kernels]),
-            schedules=hookimpl(lambda: [schedule, *schedules]),
-            **{
-                hook: hookimpl(
-                    lambda study, given=given: given(study) if callable(given) else given
-                )
-                for hook, given in answers.items()
-            },
-        )
-        shipped = [(name, import_module(module)) for name, module in _SHIPPED.items()]
-        plugins = load(*shipped, ("stand_in", stand_in), without=_LEFT_OUT, installed=False)
-        (scenario,) = parcost.load_text(_PLAIN + text, plugins=plugins)
+        given = {hook: IdentityKey(answer) for hook, answer in answers.items()}
+        (scenario,) = parcost.load_text(_PLAIN + text, plugins=plugins(tuple(schedules), **given))
         return scenario.replace(values or {}).studies()[0]
 
     return make
