@@ -46,6 +46,7 @@ def test_an_efficiency_that_is_left_out_is_listed_with_what_it_moves() -> None:
     assert "`network.efficiency`" in note
 
 
+@pytest.mark.slow
 def test_a_written_efficiency_has_no_note() -> None:
     section = rests_on(", efficiency = 80 %", ', efficiency = 1 @assumed("a payload rate")')
     assert not [note for note in section.notes if "no efficiency" in note]

@@ -75,6 +75,7 @@ def test_orders_are_counted_in_words(count: int, note: str) -> None:
     assert [*found.rows] == [('layout.order = "tp-dp"', (1.0, "s"), (-0.001, "%"))]
 
 
+@pytest.mark.slow
 def test_devices_of_one_node_have_no_better_order() -> None:
     section = helps(result('tp = 2, order = "dp-tp"', devices=8))
     assert not [row for row in section.rows if "layout.order" in row[0]]

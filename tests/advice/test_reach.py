@@ -39,6 +39,7 @@ def test_the_fewest_micro_batches_are_found() -> None:
     assert enough.evaluate().result.figure("bubble") <= 0.12
 
 
+@pytest.mark.slow
 def test_nothing_is_needed_where_the_target_is_met() -> None:
     assert [r[0] for r in section_rows("bubble = 90 %")] == ["none is needed"]
 

@@ -52,6 +52,7 @@ def anchor(ratio: float, settings: str = "", name: str = "a", **run: str) -> str
     return f'anchor {name} {{ step_time = {measured!r} s, settings = "{settings}" }}\n'
 
 
+@pytest.mark.slow
 def test_an_anchor_moves_another_layout_by_its_weight_and_not_the_catalogue() -> None:
     result = evaluate(anchor(1.2), FOUR).result
     catalogue = seconds(FOUR)
@@ -74,6 +75,7 @@ def test_time_and_cost_of_a_run_say_that_they_are_not_anchored() -> None:
         assert (said in notes["days"], said in notes["cost"]) == (is_said, is_said)
 
 
+@pytest.mark.slow
 def test_values_from_outside_do_not_change_what_an_anchor_is_compared_with() -> None:
     text = anchor(1.2)
     (written,) = compare(text)
@@ -87,6 +89,7 @@ def test_without_anchors_no_figure_is_anchored() -> None:
     assert "anchored_step_time" not in {figure.name for _, figure in result.figures}
 
 
+@pytest.mark.slow
 def test_repeats_of_one_layout_are_one_anchor() -> None:
     once = evaluate(anchor(1.2)).result.figure("anchored_step_time")
     twice = anchor(1.19, name="a") + anchor(1.21, "layout.tp = 2", name="b") + anchor(1.2, name="c")
@@ -130,6 +133,7 @@ def test_an_anchor_of_another_job_weighs_nothing(
     assert result.interval("anchored_step_time") is None
 
 
+@pytest.mark.slow
 def test_repeats_that_contradict_each_other_weigh_nothing() -> None:
     first, second = compare(anchor(1.0) + anchor(1.4, name="b"))
     assert "one layout took" in first.reason
@@ -202,6 +206,7 @@ def test_an_accuracy_without_spreads_lets_no_anchor_count() -> None:
     assert found.compared[0].reason == "`ours` has no `job_spread`"
 
 
+@pytest.mark.slow
 def test_the_command_line_adds_anchors_and_is_part_of_the_command(tmp_path: Path) -> None:
     spec = tmp_path / "job.par"
     spec.write_text(STUDY, encoding="utf-8")
@@ -233,6 +238,7 @@ def test_a_session_reads_a_log_again_when_it_changes(tmp_path: Path) -> None:
     assert read_seconds(310) == 0.31
 
 
+@pytest.mark.slow
 def test_a_spec_with_an_anchor_anchors_another_spec_of_the_job(tmp_path: Path) -> None:
     old, new = tmp_path / "old.par", tmp_path / "new.par"
     old.write_text(STUDY + anchor(1.2), encoding="utf-8")

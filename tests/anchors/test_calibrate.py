@@ -42,6 +42,7 @@ def calibrate(tmp_path: Path, run_command: Callable[..., Any]) -> Callable[..., 
     return run
 
 
+@pytest.mark.slow
 def test_both_numbers_are_shown_and_the_line_that_is_not_used(
     calibrate: Callable[..., Any],
 ) -> None:

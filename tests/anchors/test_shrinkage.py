@@ -42,6 +42,7 @@ def test_with_many_anchors_their_mean_is_the_answer() -> None:
     assert found.deviation == pytest.approx(0.1, rel=1e-3)
 
 
+@pytest.mark.slow
 @given(residual, spreads)
 def test_one_anchor_is_never_believed_whole(one: float, spread: Spread) -> None:
     assert 0.0 < shrink([one], spread).weight < 1.0

@@ -51,6 +51,7 @@ def test_another_plugin_is_another_environment() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, text",
     [
@@ -67,6 +68,7 @@ def test_a_plugin_that_was_changed_is_another(mine: Developed, name: str, text: 
     assert Environment().digest != before
 
 
+@pytest.mark.slow
 def test_what_python_compiles_and_the_specs_of_a_plugin_change_nothing(mine: Developed) -> None:
     """Specs count for the studies that import them."""
     before = Environment().digest
@@ -75,12 +77,14 @@ def test_what_python_compiles_and_the_specs_of_a_plugin_change_nothing(mine: Dev
     assert Environment().digest == before
 
 
+@pytest.mark.slow
 def test_a_plugin_that_is_left_out_may_change(mine: Developed) -> None:
     before = Environment(PluginSelection(("mine",))).digest
     mine.write("mine_plugin/formulas.py", "FACTOR = 2\n")
     assert Environment(PluginSelection(("mine",))).digest == before
 
 
+@pytest.mark.slow
 def test_code_is_found_without_importing_it(mine: Developed) -> None:
     import sys
 

@@ -106,6 +106,7 @@ def test_the_fit_is_the_least_of_all_values() -> None:
     assert value == pytest.approx(every[np.argmin([cost(r) for r in every])], rel=2e-3)
 
 
+@pytest.mark.slow
 def test_the_interval_is_that_of_a_mean() -> None:
     """One rate and rows that are off by s: its logarithm has a standard error of s / sqrt(n)."""
     rng = np.random.default_rng(2)

@@ -64,6 +64,7 @@ def answers(row: dict[str, Any]) -> Any:
     return found if len(found) > 1 else found[0]
 
 
+@pytest.mark.slow
 @try_each("id_", TABLE)
 def test_the_product_computes_what_is_right(id_: str) -> None:
     row = TABLE[id_]

@@ -91,6 +91,7 @@ def test_the_catalogue_is_offered_through_the_hook() -> None:
     assert (catalogue.root / catalogue.prelude).is_file()
 
 
+@pytest.mark.slow
 @try_each("name", NAMES)
 def test_a_file_binds_to_one_block_of_its_own_name(name: str) -> None:
     folder, label = name.split(".")
@@ -258,6 +259,7 @@ def test_the_update_moves_what_its_kernels_read_and_write() -> None:
         assert (recipe.update_traffic, recipe.norm_traffic) == traffic, name
 
 
+@pytest.mark.slow
 @try_each("path", sorted(ROOT.parent.rglob("*.par")), ids=lambda p: p.stem)
 def test_every_spec_is_laid_out_canonically(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

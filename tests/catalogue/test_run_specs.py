@@ -29,6 +29,7 @@ def outcome_of(report: Report) -> Outcome:
     return report.result.outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", mark_most(scenarios("runs")), ids=run_name)
 def test_a_published_run_is_predicted_within_its_tolerance(scenario: Scenario) -> None:
     report = scenario.evaluate()

@@ -57,6 +57,7 @@ def test_each_claim_is_a_case(run_command: Run) -> None:
     assert bad[0].get("message") == "`mfu > 90 %` does not hold"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "eval"])
 def test_sarif_has_each_problem_at_its_place(run_command: Run, command: str) -> None:
     done = run_command(command, "b.par", "--format", "sarif", b=REFUSED)
@@ -79,12 +80,14 @@ def test_claims_that_fail_are_annotations(run_command: Run) -> None:
     assert "`mfu > 90 %25` does not hold" in line
 
 
+@pytest.mark.slow
 def test_a_good_spec_has_neither_problem_nor_annotation(run_command: Run) -> None:
     assert run_command("eval", "a.par", "--format", "github", a=GOOD).out == ""
     document = json.loads(run_command("check", "a.par", "--format", "sarif").out)
     assert document["runs"][0]["results"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", ["junit", "sarif"])
 def test_no_text_of_a_spec_breaks_a_document(run_command: Run, format_: str) -> None:
     text = GOOD + '\nrequires plugin "]]><x>\x00\x1b&\ufffe"\n'

@@ -39,6 +39,7 @@ def step(out: str) -> float:
     return float(re.search(r"step time ([\d.]+) s", out)[1])  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_a_claim_that_fails_says_by_how_much_and_what_is_allowed(screen: Run) -> None:
     out = screen("step_time = 2 s +- 5 %")
     found = re.search(
@@ -65,6 +66,7 @@ def test_a_tolerance_below_zero_is_refused_where_it_stands(
     assert f":8:{claim.index(tolerance) + 1}\n" in said
 
 
+@pytest.mark.slow
 def test_shares_differ_by_points(screen: Run) -> None:
     out = screen("mfu = 90 % +- 2 %")
     mfu = float(re.search(r"MFU \(model FLOPs\) ([\d.]+) %", out)[1])  # type: ignore[index]

@@ -52,6 +52,7 @@ def test_all_pages_are_listed_with_their_titles(run: Run) -> None:
     assert "5. Data parallelism and ZeRO" in out
 
 
+@pytest.mark.slow
 def test_sections_with_all_words_are_found_those_with_titles_first(run: Run) -> None:
     done = run("--search", "pipeline BUBBLE")
     assert done.code == 0
@@ -73,6 +74,7 @@ def test_a_word_is_not_found_inside_of_another(run: Run) -> None:
     assert len(re.findall(r"^  \S", pages, re.MULTILINE)) == 1 + 1 + 20 + 1
 
 
+@pytest.mark.slow
 def test_a_heading_inside_of_a_fence_is_no_section(run: Run) -> None:
     assert "# -*-" not in run("--search", "#").out
     assert "Llama 3 8B on two nodes" not in run("--search", "nodes of eight").out

@@ -43,6 +43,7 @@ def explain(
     return do
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", ["step_time", "memory", "mfu", "tensor all-gather", "dp_volume"])
 def test_the_answer_comes_first_and_nothing_is_wider_than_a_screen(explain: Run, term: str) -> None:
     lines = explain(term).splitlines()
@@ -62,6 +63,7 @@ def test_values_stand_in_one_column_below_what_they_are_part_of(explain: Run) ->
     assert margins["t[bubble]"] == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "term, other", [("memory", "[KMGT]B"), ("tensor all-gather", "[KMGT]iB"), ("weights", "MB|GB")]
 )
@@ -129,6 +131,7 @@ def test_a_figure_of_many_symbols_inside_another_is_one_row_with_its_command(exp
     assert "t[attention core, F]" in explain("step_time")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "term, facts",
     [

@@ -40,6 +40,7 @@ def test_a_verdict_stands_on_stderr_where_the_page_is_elsewhere(run_command: Run
         assert "error[does-not-fit]" in done.err
 
 
+@pytest.mark.slow
 def test_a_rule_points_at_what_is_wrong(run_command: Run) -> None:
     done = run_command("eval", "a.par", a=LARGE.replace("tp = 8", "tp = 3"))
     assert done.code == 1

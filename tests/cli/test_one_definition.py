@@ -131,6 +131,7 @@ def test_no_name_is_dropped(run_command: Run, names: tuple[str, ...], text: str,
         assert said in " ".join(done.err.split())
 
 
+@pytest.mark.slow
 def test_a_claim_says_what_its_figure_needs(run_command: Run) -> None:
     done = run_command("eval", "a.par", a=RUN + "expect { energy <= 1 MWh }\n")
     assert done.code == 2

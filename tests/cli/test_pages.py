@@ -65,6 +65,7 @@ def test_a_table_loses_no_character_however_narrow(table: Table, width: int) -> 
         assert found == Counter(text_lines(cells + titles))
 
 
+@pytest.mark.slow
 @given(table=tables())
 def test_a_table_of_flexible_columns_fits_the_page(table: Table) -> None:
     flexible = Table([Column(c.title, c.align, flexible=True) for c in table.columns], table.rows)

@@ -52,6 +52,7 @@ def test_what_has_no_value_has_none(attribute: str) -> None:
     assert f"# {attribute}: none" in spec_lines()
 
 
+@pytest.mark.slow
 def test_a_missing_reference_is_to_the_only_block() -> None:
     lines = spec_lines()
     assert "device = h100_sxm # the only device that is imported" in lines

@@ -35,6 +35,7 @@ def test_a_file_that_is_read_is_not_written(
     assert (own_folder / "job.par").read_text() == JOB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "name", "start"),
     [
@@ -65,6 +66,7 @@ def test_a_loop_of_links_cannot_be_written(run_command: Run, own_folder: Path) -
     assert "`loop.csv` cannot be written" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["megatron", "megatron_bridge"])
 def test_a_job_on_a_system_is_exported(run_command: Run, tool: str) -> None:
     """The system has a cluster with a name; the settings have one without."""
@@ -73,12 +75,14 @@ def test_a_job_on_a_system_is_exported(run_command: Run, tool: str) -> None:
     assert "8192" in done.out
 
 
+@pytest.mark.slow
 def test_two_clusters_say_what_to_keep(run_command: Run) -> None:
     done = run_command("eval", "job.par", "--use", "catalog.systems.dgx_b200", job=JOB)
     assert done.code == 2
     assert "keep one of them" in done.err
 
 
+@pytest.mark.slow
 def test_values_of_an_axis_choose_among_devices(run_command: Run) -> None:
     job = JOB.replace("systems.dgx_h100", "devices.h100_sxm") + (
         "use catalog.fabrics.hgx_h100\ncluster { devices = 8 }\n"
@@ -92,6 +96,7 @@ def test_values_of_an_axis_choose_among_devices(run_command: Run) -> None:
     assert "device b200" in found.out
 
 
+@pytest.mark.slow
 def test_a_change_that_is_far_too_large_does_not_fit(run_command: Run) -> None:
     job = JOB.replace("llama3_8b", "llama3_70b").replace("tp = 2, zero = 1", "tp = 1")
     job = job.replace(", sequence_parallel = on", "")

@@ -58,6 +58,7 @@ def test_an_algorithm_that_cannot_run_is_refused_with_its_requirement(
     assert found.labels
 
 
+@pytest.mark.slow
 def test_a_switch_without_reduction_has_help_that_enables_it() -> None:
     """The spec in the help is one that lets the algorithm run."""
     hint = ids(8, "tensor = nvls")["collective-unable"].help

@@ -57,6 +57,7 @@ def test_a_study_without_cluster_is_shown_one(run_command: Callable[..., Any]) -
     assert "write `cluster { devices = 64 }`" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["training", "cluster"])
 def test_two_blocks_of_a_kind_have_no_example_to_add(
     kind: str, run_command: Callable[..., Any]

@@ -78,6 +78,7 @@ BUILDS_ON = {
 }
 
 
+@pytest.mark.slow
 @try_each("path", PLUGINS, ids=module)
 def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path) -> None:
     own = module(path)

@@ -83,6 +83,7 @@ def test_a_share_changes_by_points(run_command: Run) -> None:
     assert float(relative) == pytest.approx(100 * (float(after) / float(before) - 1), abs=0.05)
 
 
+@pytest.mark.slow
 def test_bytes_of_a_row_have_one_kind_of_prefix(run_command: Run) -> None:
     text = run_command("diff", "a.par", "--set", "layout.tp=4", files={"a.par": SPEC}).out
     (line,) = [line for line in text.splitlines() if line.strip().startswith("gradients ")]
@@ -189,6 +190,7 @@ def test_verdicts_of_several_studies_fit_the_page(run_command: Run) -> None:
     assert max(map(len, page.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_a_refused_job_has_its_reason(run_command: Run) -> None:
     page = run_command("diff", "a.par", "--set", "layout.tp=3", files={"a.par": SPEC}).out
     assert "fits in memory -> invalid" in page
@@ -299,6 +301,7 @@ def repository(own_folder: Path) -> Path:
     return own_folder
 
 
+@pytest.mark.slow
 def test_a_revision_is_compared_with_the_files_of_now(run_command: Run, repository: Path) -> None:
     done = run_command("diff", "main", "--", "specs/")
     assert done.code == 0

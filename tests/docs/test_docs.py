@@ -183,6 +183,7 @@ def test_the_entry_point_of_the_first_plugin_is_one() -> None:
     assert points == {"parcost": {"loader": "parcost_loader"}}
 
 
+@pytest.mark.slow
 def test_the_schedule_of_the_guide_is_gpipe() -> None:
     plugins = load(("mine", plugin_in(guide()[1], "mine")))
     steps = []
@@ -250,6 +251,7 @@ def test_the_readme_has_one_command_to_run_and_one_to_test() -> None:
     assert test.endswith(" && .venv/bin/python -m pytest -q")
 
 
+@pytest.mark.slow
 def test_the_report_of_the_readme_is_what_its_command_prints(
     golden: Callable[[Path, str], None],
     capsys: pytest.CaptureFixture[str],

@@ -219,6 +219,7 @@ def test_cutting_experts_leaves_the_work_of_a_rank_as_it_is(mixture: Mixture, sw
         assert flops(etp) == pytest.approx(whole)
 
 
+@pytest.mark.slow
 def test_recomputed_layers_exchange_again(mixture: Mixture) -> None:
     whole = works(mixture("ep = 64", EVEN, training="recompute = full"))
     assert tuple(whole["expert dispatch", "R"].count) == (58,)

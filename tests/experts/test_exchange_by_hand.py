@@ -196,6 +196,7 @@ def test_units_of_one_rank_are_as_busy_as_it() -> None:
     assert pair.unit_imbalance() == pytest.approx(1.5, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_limited_units_are_visited_by_as_many_experts_on_any_of_their_ranks() -> None:
     # Two units of two ranks; of four experts, two fall on either: on 1.5 of its ranks
     study = bind(routing=f"{EVEN}, node_limit = 2", model=MODEL.replace("top_k = 3", "top_k = 4"))

@@ -58,6 +58,7 @@ def test_tokens_beyond_the_capacity_are_dropped() -> None:
     assert figure("expert_capacity", "ep = 8", routing) == 1280
 
 
+@pytest.mark.slow
 def test_places_are_whole_in_what_is_computed_and_sent() -> None:
     """5 % above a mean of 1024 are 1075.2 places: 1076 are computed and sent."""
     routing = "distribution = balanced, capacity_factor = {}"

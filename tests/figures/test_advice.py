@@ -55,6 +55,7 @@ def test_twice_the_machine_gains_what_it_takes_of_the_step(bind: Bind) -> None:
     assert "latency of `net` / 2" not in found
 
 
+@pytest.mark.slow
 def test_the_strongest_lever_is_first(bind: Bind) -> None:
     study = bind(terms=machine, parameters=parameters(1e9 / 4))
     steps = [step for step, _ in helps(study).values()]
@@ -124,6 +125,7 @@ training { sequence = 2048, global_batch = 8 sequences }
     ]
 
 
+@pytest.mark.slow
 def test_each_part_of_the_machine_is_improved_in_turn() -> None:
     text = """
 use catalog.devices.h100_sxm

@@ -202,6 +202,7 @@ def test_the_step_and_mfu_are_explained_by_their_parts() -> None:
     assert {"tokens", "C", "N", "T", "peak"} == found["mfu"].formula.inputs.keys()
 
 
+@pytest.mark.slow
 def test_a_term_is_explained_down_to_the_spec() -> None:
     """The price of a collective has the formula of its bytes, whose symbols the spec gives."""
     (report,) = parcost.evaluate(SPECS / "examples/tensor_parallel.par")[:1]

@@ -55,6 +55,7 @@ def faults_of_a_new_process(kind: str, count: int, seed: int) -> list[str]:
     return _faults(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, count",
     [("byte", 40), ("token", 40), ("structured", 15), ("command", 4), ("file", 15), ("plugin", 4)],

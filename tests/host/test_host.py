@@ -188,6 +188,7 @@ def test_issue_times_of_lists_do_not_decide_what_overlaps_in_a_sweep() -> None:
     assert list(steps["[0 s, 50 us]"]) == pytest.approx([steps["0 s"], steps["50 us"]], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_nothing_overlaps_with_a_host_that_waits_for_each_kernel() -> None:
     """Two ranks reduce gradients, which could hide under backward."""
     free, waits = (
@@ -310,6 +311,7 @@ def test_a_graph_of_a_layer_is_started_once_in_each_pass() -> None:
     assert found.step_seconds == pytest.approx(forward + backward)
 
 
+@pytest.mark.slow
 def test_a_graph_of_the_iteration_leaves_nothing_to_wait_for() -> None:
     found = outcome(issue="1 ms", kernels="cuda_graphs = iteration")
     assert found.step_seconds == outcome().step_seconds

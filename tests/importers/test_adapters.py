@@ -304,6 +304,7 @@ training { sequence = 2048, global_batch = 8 sequences }
 """
 
 
+@pytest.mark.slow
 def test_a_configuration_of_peft_gives_the_adapters_of_a_job(run_command: Run) -> None:
     """36 layers of 16 (8192 + 5120 + 5120 + 8192) parameters."""
     files = {"adapter_config.json": json.dumps(PEFT), "job.par": JOB}

@@ -95,6 +95,7 @@ def test_an_entry_that_its_importer_asks_about_is_assumed() -> None:
     assert use.assumption == "why not"
 
 
+@pytest.mark.slow
 def test_a_value_of_the_command_line_is_not_assumed(run_command: Run) -> None:
     given = (*MACHINE, "--set", "layout.zero=1", "--format", "json")
     done = run_command("eval", "train.args", *given, files={"train.args": SCRIPT})
@@ -161,6 +162,7 @@ def test_a_system_is_no_answer_for_the_devices_of_two_nodes(run_command: Run, sc
     assert "--set cluster.devices=16" in done.err
 
 
+@pytest.mark.slow
 def test_a_stated_count_is_no_assumption(run_command: Run) -> None:
     given = (*SYSTEM, "--set", "cluster.devices=4")
     files = {"train.sh": MEGATRON}
@@ -171,6 +173,7 @@ def test_a_stated_count_is_no_assumption(run_command: Run) -> None:
     assert "devices = 4  # --set cluster.devices=4" in written
 
 
+@pytest.mark.slow
 def test_a_spec_that_adds_a_system_to_such_a_script_states_the_count(run_command: Run) -> None:
     spec = 'use "train.sh"\nuse catalog.systems.dgx_h100\n'
     files = {"train.sh": MEGATRON}

@@ -109,6 +109,7 @@ def test_shards_of_axolotl_under_fsdp_2_stay_in_bf16(lines: str, recipe: str) ->
     assert [one for one in uses(found) if "precisions" in one] == [recipe]
 
 
+@pytest.mark.slow
 def test_the_state_of_axolotl_under_fsdp_2_is_half_of_a_master_in_fp32(run_command: Run) -> None:
     """8,030,261,248 parameters on 8 ranks, each 2 B and two moments of 2 B: 1.870, 3.739 GiB."""
     name, text = FILES["axolotl"]

@@ -37,6 +37,7 @@ def test_a_complete_script_asks_nothing(run_command: Run) -> None:
     assert "not read" not in done.out + done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "strange", "attribute"),
     mark_most(
@@ -66,6 +67,7 @@ def test_an_unknown_key_of_a_subject_is_a_question(
     assert "step" not in done.out
 
 
+@pytest.mark.slow
 def test_an_answer_removes_the_question_and_the_warning(run_command: Run) -> None:
     files = replace("--use-distributed-optimizer", "--zero-optimizer")
     done = run_command("eval", *MACHINE, "--set", "layout.zero=1", "train.sh", files=files)

@@ -57,6 +57,7 @@ def flags(script: str) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_flags_of_megatron_are_those_of_the_study(run_command: Run) -> None:
     done = run_command("export", "megatron", "job.par", job=SPEC)
     assert done.code == 0
@@ -92,6 +93,7 @@ def test_flags_of_megatron_are_those_of_the_study(run_command: Run) -> None:
     assert "No setting in the tool" not in done.err
 
 
+@pytest.mark.slow
 def test_a_shell_reads_the_script(run_command: Run, own_folder: Path) -> None:
     import subprocess
 
@@ -106,6 +108,7 @@ def test_a_shell_reads_the_script(run_command: Run, own_folder: Path) -> None:
     assert "--recompute-modules" in shown
 
 
+@pytest.mark.slow
 def test_a_script_of_ours_has_no_unknown_key(run_command: Run) -> None:
     assert run_command("export", "megatron", "job.par", "--out", "run.sh", job=SPEC).code == 0
     assert "without effect: listed by --verbose" in run_command("import", "run.sh").err
@@ -161,6 +164,7 @@ def test_another_job_is_an_error(
     assert ".par:" in done.err  # the line that sets it
 
 
+@pytest.mark.slow
 def test_a_job_with_adapters_is_an_error_unless_code_makes_them(run_command: Run) -> None:
     job = (ROOT / "specs" / "examples" / "adapters.par").read_text(encoding="utf-8")
     done = run_command("export", "torchtitan", "job.par", "--study", "lora", job=job)
@@ -195,6 +199,7 @@ def test_wrong_input_is_a_diagnostic(run_command: Run) -> None:
     assert all(tool in listed for tool in TOOLS)
 
 
+@pytest.mark.slow
 def test_a_name_with_a_newline_stays_in_its_comment(run_command: Run) -> None:
     hostile = "a\nrm -rf x.par"
     done = run_command("export", "megatron", hostile, files={hostile: SPEC})

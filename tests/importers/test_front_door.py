@@ -81,6 +81,7 @@ def test_a_device_without_a_fabric_in_the_catalogue_has_one_to_choose(run_comman
 MINIMAL = (Path(__file__).parents[2] / "specs/examples/minimal.par").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_an_option_that_no_file_reads_is_a_warning(run_command: Run) -> None:
     files = ("config.json", "ds.json")
     done = run_command("check", *MACHINE, "--recipe", "x", *files, files=FILES)
@@ -91,6 +92,7 @@ def test_an_option_that_no_file_reads_is_a_warning(run_command: Run) -> None:
     assert "import-option" not in run_command("check", *MACHINE, *files).out
 
 
+@pytest.mark.slow
 def test_all_questions_are_one_error(run_command: Run) -> None:
     launch = {
         **LAUNCH,
@@ -126,6 +128,7 @@ def test_a_variable_of_a_script_is_one_question(run_command: Run) -> None:
     assert text.rstrip().endswith("help: add options such as --set-env SIZE=small")
 
 
+@pytest.mark.slow
 def test_a_name_of_a_block_that_a_file_lacks_is_no_error_of_its_own(run_command: Run) -> None:
     """Buckets of ZeRO 3 are elements of the type of the reduction, which `training` names."""
     launch = {"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}
@@ -229,6 +232,7 @@ def test_all_configurations_of_a_command_are_in_the_help(run_command: Run) -> No
     assert "evaluate `run.yml`, and state by --set what `local.yml` and the command change" in text
 
 
+@pytest.mark.slow
 def test_a_command_of_axolotl_with_a_batch_is_its_own(run_command: Run) -> None:
     done = run_command("eval", "j.sh", files={"j.sh": "axolotl train a.yml --micro-batch-size 4\n"})
     assert "keys of 2 formats" not in done.err
@@ -353,6 +357,7 @@ def test_a_level_of_the_fabric_is_set_where_the_spec_is_evaluated(run_command: R
     assert run_command("import", name, "--set", "layout.pp=2", files={name: text}).code == 0
 
 
+@pytest.mark.slow
 def test_questions_and_missing_attributes_are_listed_in_one_round(run_command: Run) -> None:
     auto = {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}
     auto |= {"bf16": {"enabled": "auto"}, "train_batch_size": "auto"}
@@ -424,6 +429,7 @@ def test_a_script_of_no_tool_is_refused_with_what_it_starts(
     assert help in text
 
 
+@pytest.mark.slow
 def test_a_file_without_a_job_is_refused_with_the_option_that_adds_it(run_command: Run) -> None:
     step = "iteration {}/ 10 | elapsed time per iteration (ms): 400.0 | global batch size: 64 |\n"
     log = "".join(step.format(number) for number in range(1, 10))
@@ -439,6 +445,7 @@ def test_a_file_without_a_job_is_refused_with_the_option_that_adds_it(run_comman
     assert "parcost eval JOB --use links.txt" in run_command("eval", "links.txt", files=files).err
 
 
+@pytest.mark.slow
 def test_a_log_may_be_longer_than_a_job(run_command: Run) -> None:
     step = "iteration {}/ 10 | elapsed time per iteration (ms): 400.0 | global batch size: 64 |\n"
     log = "".join(step.format(number) for number in range(1, 10))

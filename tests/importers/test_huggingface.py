@@ -132,6 +132,7 @@ def test_ling_1t_by_hand() -> None:
     assert total == MODELS["ling-1t"]["parameters"] == 999_705_328_640
 
 
+@pytest.mark.slow
 def test_a_configuration_is_evaluated_at_once(run_command: Run) -> None:
     done = run_command("eval", *OPTIONS, "config.json", files={"config.json": config_text()})
     assert done.code == 0

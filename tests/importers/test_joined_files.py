@@ -64,6 +64,7 @@ def test_a_model_of_two_files_is_one(run_command: Run, first: str) -> None:
     assert (model.layers, model.kv_heads, model.qk_norm, model.gated) == (36, 8, True, True)
 
 
+@pytest.mark.slow
 def test_joined_files_are_a_whole_job(run_command: Run) -> None:
     spec = run_command(
         "import", "config.json", "train.args", files=files(CONFIG, train_args=SCRIPT)
@@ -84,6 +85,7 @@ def test_a_contradiction_is_shown_in_both_files(run_command: Run) -> None:
     assert "train.args:1:1" in done.err
 
 
+@pytest.mark.slow
 def test_what_the_family_decides_contradicts_a_flag(run_command: Run) -> None:
     config = {**CONFIG, "model_type": "llama"}  # without norms of queries and keys
     done = run_command(

@@ -167,6 +167,7 @@ def test_megatron_keys_of_llamafactory_are_those_of_megatron(run_command: Run) -
     assert settings(off)["layout.zero"] == "0"
 
 
+@pytest.mark.slow
 def test_megatron_of_llamafactory_trains_all_weights_as_an_assumption(run_command: Run) -> None:
     asks = "finetuning_type: lora\nlora_rank: 8\nquantization_bit: 4\n"
     text = LLAMAFACTORY.replace("finetuning_type: full\n", asks) + "use_mca: true\n"

@@ -218,6 +218,7 @@ def test_changes_of_a_checkpoint_that_decide_raise_a_question(
     )
 
 
+@pytest.mark.slow
 def test_a_configuration_replaces_a_checkpoint_that_is_changed(run_command: Run) -> None:
     """Two layers of 4 x 64^2 + 3 x 64 x 128 + 2 x 64, two embeddings of 100 x 64, and a norm."""
     sizes = (

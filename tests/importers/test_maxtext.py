@@ -152,6 +152,7 @@ def test_the_file_of_a_model_beside_the_run_is_read() -> None:
     assert values["model.ffn"] == "14_336"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", [True, False])
 def test_sizes_beside_the_name_of_a_model_are_those_of_the_job(
     run_command: Run, overrides: bool

@@ -720,6 +720,7 @@ def test_a_check_says_which_flag_may_be_meant(run_command: Run) -> None:
     assert "paralel" not in done.out
 
 
+@pytest.mark.slow
 def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:
     options = ["--set", "model.kv_heads=8"]
     done = run_command("check", *MACHINE, *options, "train.sh", files={"train.sh": MIXTRAL})

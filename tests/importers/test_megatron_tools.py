@@ -289,6 +289,7 @@ def test_sharded_experts_of_primus_are_an_error() -> None:
     assert "(FSEP) are not in the language" in problem.message
 
 
+@pytest.mark.slow
 def test_a_job_of_primus_without_its_model_file_changes_the_model_that_is_given(
     run_command: Run,
 ) -> None:

@@ -111,6 +111,7 @@ def test_layers_experts_and_ranks_of_a_mixture_are_those_that_run() -> None:
     assert "3 of which do nothing" in settings(found)["model.layers"].assumption
 
 
+@pytest.mark.slow
 def test_a_whole_job_of_mindspeed_has_the_report_of_its_spec(tmp_path: Path) -> None:
     found = figures(tmp_path, LATENT, 16)
     assert numbers(found) == numbers(figures(tmp_path, LATENT_SPEC, 16, "small.par"))

@@ -25,6 +25,7 @@ def test_a_command_with_a_folder_is_read_by_its_own_name(program: str) -> None:
     assert settings(found) == settings(read("ms_swift"))
 
 
+@pytest.mark.slow
 def test_ms_swift_accumulates_to_sixteen_sequences(run_command: Run) -> None:
     """3 sequences on each of 2 devices: ceil(16 / 6) is 3 micro-batches, and 18 sequences."""
     text = SWIFT.replace("--gradient_accumulation_steps 4", "").replace("=8", "=2")

@@ -197,6 +197,7 @@ def test_a_question_is_about_its_table_and_names_the_answer() -> None:
     assert not IMPORTER.translate("a.log", answer).problems
 
 
+@pytest.mark.slow
 def test_the_curve_is_that_of_a_calibration(
     run_command: Callable[..., Any], tmp_path: Path
 ) -> None:

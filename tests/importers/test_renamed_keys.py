@@ -209,6 +209,7 @@ _IMPORTERS: dict[str, Importer] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", FILES)
 @pytest.mark.parametrize("spoil", [renamings, strange_values])
 def test_no_spoiled_file_is_answered_in_silence(tool: str, spoil: Callable[..., Any]) -> None:

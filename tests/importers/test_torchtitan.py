@@ -265,6 +265,7 @@ def test_an_early_stop_without_effect_is_not_set(sections: dict[str, str], reaso
     assert ignored["activation_checkpoint.early_stop"] == reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "compiled", "early"),
     [
@@ -380,6 +381,7 @@ def test_float8_of_a_model_has_factors_for_rows_unless_stated(recipe: str, preci
     assert values(of_recipe(recipe))["training.precision"] == precision
 
 
+@pytest.mark.slow
 def test_sizes_of_an_unknown_flavor_come_from_a_configuration(run_command: Run) -> None:
     """Two layers of 4 x 64^2 + 3 x 64 x 128 + 2 x 64, two embeddings of 100 x 64, and a norm."""
     sizes = {

@@ -86,6 +86,7 @@ def test_types_of_a_configuration_of_deepspeed_that_is_not_there_raise_questions
         assert settings(found)["layout.zero"] == "2"
 
 
+@pytest.mark.slow
 def test_what_a_file_that_is_not_there_decides_stays_a_warning(run_command: Run) -> None:
     """--set layout.zero answers the question; offload and buckets of the file stay unknown."""
     script = TRL.replace("--bf16", "--bf16 --deepspeed ds.json")
@@ -262,6 +263,7 @@ def test_a_configuration_without_a_launcher_asks_what_it_shards() -> None:
     assert settings(engine)["layout.zero"] == "0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "launcher",
     [

@@ -61,6 +61,7 @@ def test_a_default_of_the_script_is_assumed() -> None:
     assert "LENGTH" in assumptions(found)["training.sequence"]
 
 
+@pytest.mark.slow
 def test_a_length_by_default_is_read_without_packing(run_command: Run) -> None:
     """The longest sequence is known, and shorter batches are a warning."""
     script = TRL.replace("--max_length 4096 --packing", '--max_length "${LENGTH:-2048}"')

@@ -82,6 +82,7 @@ def test_another_engine_of_verl_is_rejected_and_tokens_that_do_not_fit_raise_a_q
     assert [one.attribute for one in asked] == ["training.micro_batch"]
 
 
+@pytest.mark.slow
 def test_a_micro_batch_of_verl_has_the_sequences_of_a_rank_at_most(run_command: Run) -> None:
     """16 devices in pairs: 8 sequences of 64 each, where 16 of 4,096 tokens fit."""
     script = ENGINE_SFT.replace("nnodes=1", "nnodes=2").replace(

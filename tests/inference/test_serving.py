@@ -375,6 +375,7 @@ def test_a_sweep_of_degrees_reaches_beyond_a_node_as_each_point_does_alone() -> 
             assert row[f"chat.{name}"] == pytest.approx(chat("batch = 8", name, text), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_serving_stands_beside_a_training_job_and_leaves_it_alone() -> None:
     job = """
 use catalog.devices.h100_sxm

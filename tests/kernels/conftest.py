@@ -37,7 +37,7 @@ def study_with() -> Callable[..., Study]:
             }}
             kernels {{ {kernels} }}
             """,
-            plugins=load(*extra),
+            plugins=load(*extra) if extra else None,
         )
         (study,) = scenario.studies()
         return study

@@ -101,6 +101,7 @@ def test_the_rate_rises_with_the_keys_that_a_query_meets(sequence: int) -> None:
     assert core_seconds(study, "B") == pytest.approx(2.5 * flops / (H100 * backward), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_window_and_documents_leave_few_keys() -> None:
     # Documents of 512 tokens: 256 keys on average
     packed = study_of(training="document = 512")

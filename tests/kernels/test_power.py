@@ -255,6 +255,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "measuring.md"
 DEVICES = sorted(p.stem for p in (Path(parcost_specs.__file__).parent / "devices").glob("*.par"))
 
 
+@pytest.mark.slow
 def test_the_page_lists_the_law_beside_what_is_stated(golden: Callable[[Path, str], None]) -> None:
     """``pytest --update`` writes it again."""
     text = PAGE.read_text(encoding="utf-8")

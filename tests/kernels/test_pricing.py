@@ -49,6 +49,7 @@ def test_streams_can_be_left_out(study_with: StudyWith) -> None:
     assert not any(term.resource == "hbm" for term in found.values())
 
 
+@pytest.mark.slow
 def test_the_study_chooses_the_model(study_with: StudyWith) -> None:
     class Second(KernelModel):
         name = "one_second"

@@ -89,6 +89,7 @@ def test_weight_gradients_and_attention_may_have_rates_of_their_own(study_with: 
     assert seconds(core(), said) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_an_efficiency_that_a_study_gives_carries_over_to_the_narrow_type(
     study_with: StudyWith,
 ) -> None:
@@ -284,6 +285,7 @@ def test_experts_pad_their_tokens(study_with: StudyWith) -> None:
         assert seconds(odd, strict) == pytest.approx(2 * seconds(odd, free), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_roofline_fills_every_tile(study_with: StudyWith) -> None:
     study = study_with("gemm_efficiency = 80 %, memory_efficiency = 85 %")
     flops, bytes_ = 2 * 1793**2 * 4096, 2 * (2 * 1793 * 4096 + 1793**2)
@@ -378,6 +380,7 @@ def test_two_streams_of_one_size_are_refused(study_with: StudyWith) -> None:
     assert not found.holds
 
 
+@pytest.mark.slow
 def test_sizes_of_streams_ascend(study_with: StudyWith) -> None:
     study = study_with(
         "streaming a { size = 1 MB, efficiency = 60 % }\n streaming b { size = 1 kB, efficiency = 30 % }"

@@ -229,6 +229,7 @@ def test_a_study_s_efficiencies_stand_in_their_place(study_with: StudyWith) -> N
     assert seconds(copy, study) == pytest.approx(1e9 / (3.35e12 * 0.5), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_non_operator_is_not_priced(study_with: StudyWith) -> None:
     assert TiledKernels().price(object(), study_with()) is None
 

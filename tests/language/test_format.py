@@ -118,6 +118,7 @@ def test_formatting_twice_changes_nothing(text: str) -> None:
     assert format_text(once) == once
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(bodies())
 def test_no_line_ends_in_a_blank_and_no_two_lines_are_empty(text: str) -> None:
@@ -137,6 +138,7 @@ def test_any_text_is_laid_out_or_left_alone(text: str) -> None:
     assert format_text(once) == once
 
 
+@pytest.mark.slow
 @try_each("file", SPECS, ids=lambda file: file.stem)
 def test_specs_keep_meaning_and_comments(file: Path) -> None:
     text = file.read_text(encoding="utf-8")

@@ -591,6 +591,7 @@ def as_lark(text: str) -> s.Block | None:
     return None if builder.diagnostics else block
 
 
+@pytest.mark.slow
 @try_each("file", SPECS, ids=lambda file: file.stem)
 def test_we_read_specs_as_lark_does(file: Path) -> None:
     text = file.read_text(encoding="utf-8")

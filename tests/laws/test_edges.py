@@ -71,6 +71,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mark_most(FOUND))
 def test_what_once_failed_no_longer_does(name: str) -> None:
     base, more = FOUND[name]

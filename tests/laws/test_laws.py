@@ -217,6 +217,7 @@ def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatc
         yield "no collective was estimated"
 
 
+@pytest.mark.slow
 def test_no_collective_of_a_step_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not list(below_their_bounds(23, range(40), monkeypatch))
 

@@ -460,6 +460,7 @@ def test_a_search_may_choose_what_is_tight() -> None:
     assert [usable for _, usable in study.contributions("usable_memory")] == [81_559 * 2**20]
 
 
+@pytest.mark.slow
 def test_the_head_s_gradient_takes_the_memory_that_the_loss_has_freed() -> None:
     """Per logit an eager loss frees 10 of 12 B before the product, logits 2 of 4, a gradient none."""
     head, narrow = 2 * HIDDEN * VOCABULARY, "gathered last layer"

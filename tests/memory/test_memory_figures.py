@@ -119,6 +119,7 @@ def test_memory_by_class_adds_up(bind: Bind) -> None:
     assert found["activation_memory_of_model"] == pytest.approx(8.5e9)
 
 
+@pytest.mark.slow
 def test_every_device_of_a_pipeline_is_listed_at_its_fullest(bind: Bind) -> None:
     study = bind(
         {"layout.pp": 4, "training.global_batch": 16},
@@ -164,6 +165,7 @@ def gpt3(text: str) -> dict[str, Any]:
     return details(scenario.studies()[0])
 
 
+@pytest.mark.slow
 def test_megatrons_estimate_of_gpt_3_on_tp_8_and_pp_16_is_9840_mib() -> None:
     found = gpt3(
         "model padded extends gpt3_175b { vocabulary = 51200 }\n"

@@ -295,6 +295,7 @@ def test_all_activations_of_a_pipeline_leave_room_for_none(bind: Bind) -> None:
     assert all(bytes_ >= 0 for bytes_ in outcome.device_memory)
 
 
+@pytest.mark.slow
 def test_what_is_on_the_host_neither_fragments_nor_makes_others_negative(bind: Bind) -> None:
     study = offload_study(bind, {"offload.activations": 0.75, "memory.fragmentation": 0.1})
     held = lines(study)

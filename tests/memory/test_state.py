@@ -132,6 +132,7 @@ def test_zero_3_holds_the_ends_while_they_are_gathered_and_the_largest_gradient(
     assert found["unsharded gradients"] == pytest.approx(gradients)
 
 
+@pytest.mark.slow
 def test_zero_2_holds_a_bucket_of_whole_gradients(bind: Bind) -> None:
     small = bind({"layout.zero": 2}, parameters=[parameters_record(1e9)])
     assert lines(small)["gradient bucket"] == 1e9  # of 4e9

@@ -163,6 +163,7 @@ def test_memory_by_kind_and_by_counter(bind: Bind) -> None:
     assert found["stage_0_memory"] == 38e9
 
 
+@pytest.mark.slow
 def test_activations_of_layers_and_ends(bind: Bind) -> None:
     memory = [
         memory_term(700, (2.0, 5.0)),

@@ -147,6 +147,7 @@ def test_thin_adapters_leave_two_thirds_of_the_work_and_three_quarters_of_it_wit
         assert flops("adapters { rank = 1 }") / flops("") == pytest.approx(share, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_lower_rank_is_never_slower_and_full_training_never_faster() -> None:
     steps = [
         figure("step_time", f"adapters {{ rank = {rank}, {ATTENTION} }}") for rank in (8, 64, 512)
@@ -176,6 +177,7 @@ LINEAR = 32 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14_336)
 THIN = 41_943_040
 
 
+@pytest.mark.slow
 @try_each(
     "adapters, layout, weights, gradients, optimizer",
     [

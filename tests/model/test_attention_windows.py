@@ -74,6 +74,7 @@ def test_equal_documents_may_be_given_by_their_length(study_of: StudyOf) -> None
     assert attention(listed) == attention(said) == 4 * 256
 
 
+@pytest.mark.slow
 def test_kernels_run_what_the_definition_counts(study_of: StudyOf) -> None:
     for training in ("", "documents = [1024, 1024]"):
         study = study_of(

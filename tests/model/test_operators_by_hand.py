@@ -180,6 +180,7 @@ def test_the_gradient_of_the_logits_takes_the_place_of_the_softmax(
     assert softmax.freed_at_b == 1 - left, compute
 
 
+@pytest.mark.slow
 def test_nothing_that_no_weight_multiplies_waits_for_its_gradient(study_of: StudyOf) -> None:
     study = study_of("gpt3_175b", training="flash_attention = off, dropout = on")
     freed = {

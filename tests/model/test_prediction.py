@@ -63,6 +63,7 @@ def test_what_two_layers_ahead_hold(made: Callable[..., Study]) -> None:
     assert [*kept.count] == [0, 2]  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_where_there_is_no_copy_of_the_embedding(made: Callable[..., Study]) -> None:
     tied, together = made(tied="on", norm="rms"), made(layout="tp = 4")
     assert "embedding, for prediction" not in parameters(tied)

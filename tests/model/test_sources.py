@@ -92,6 +92,7 @@ def papers() -> Iterator[tuple[str, str]]:
                 yield from pattern.findall(str(node.value))
 
 
+@pytest.mark.slow
 def test_every_paper_that_a_formula_cites_is_in_the_list() -> None:
     found = set(papers())
     assert ("Korthikanti", "2022") in found

@@ -33,6 +33,7 @@ def test_a_checkpoint_holds_weights_master_and_moments() -> None:
     assert found.figure("checkpoint.writing") == pytest.approx(14 * LLAMA3_8B / 100e9)
 
 
+@pytest.mark.slow
 def test_bytes_per_parameter_may_leave_the_weights_out() -> None:
     found = result(JOB.format(zero=1, more=", storage = 100 GB/s, bytes_per_parameter = 12 B"))
     assert found.figure("checkpoint.size") == 12 * LLAMA3_8B

@@ -177,6 +177,7 @@ def accumulation(bind: Bind, values: Mapping[str, Any], parameters: Sequence[Par
     return [term for term in terms if term.name.startswith("gradient accumulation")]
 
 
+@pytest.mark.slow
 def test_a_sweep_to_no_clipping_adds_up_no_norm(bind: Bind) -> None:
     values = {"mixed.norm_traffic": [0, 1, 12], "wire.net.latency": 1e-3}
     found = terms(bind(values, parameters=[parameters_record(1e9)]))

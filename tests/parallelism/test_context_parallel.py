@@ -141,6 +141,7 @@ def test_each_step_takes_the_longer_of_work_and_send(cp: int, rate: float) -> No
     assert exposed + hidden == pytest.approx((cp - 1) * send, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_without_a_double_buffer_every_block_is_waited_for() -> None:
     of = result("cp = 16", "double_buffer = off")
     exposed, hidden = lines(of, "KV ring")
@@ -414,6 +415,7 @@ def test_a_hybrid_trades_within_a_node_and_rings_between_nodes() -> None:
 # --- Memory -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_ring_holds_two_blocks_and_one_without_a_double_buffer() -> None:
     block = 33_554_432
     double, single = memory_terms(study()), memory_terms(study("cp = 16", "double_buffer = off"))
@@ -631,6 +633,7 @@ def test_ranks_beyond_the_kv_heads_pass_copies_on(tp: int, heads: int) -> None:
     assert set(found) == {S / 2 * heads * 2 * 128 * 2}
 
 
+@pytest.mark.slow
 def test_megatron_gathers_keys_and_values_of_windows() -> None:
     """Gemma 3 27B: 8 of 16 KV heads of 128 on a rank, K and V of 32,768 tokens in 2 B."""
     text = """

@@ -334,6 +334,7 @@ def test_a_shared_embedding_is_added_up_by_both_ends(bind: Bind, zero: int, shar
     assert term.when == "end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "chunks"), [("dualpipe", 1), ("dualpipe_v", 2), ("zb_v", 2), ("interleaved", 2)]
 )

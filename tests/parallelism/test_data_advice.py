@@ -178,6 +178,7 @@ def test_stages_that_fill_the_memory_fit(bind: Bind) -> None:
     assert last[ROOM][2] == "yes"
 
 
+@pytest.mark.slow
 def test_a_model_without_gradients_sends_as_much_as_replicas(bind: Bind) -> None:
     section = sections(bind, {}, PLAN, elements=0.0)["ZeRO stages"]
     assert [row[4] for row in section.rows] == [1.0] * 4

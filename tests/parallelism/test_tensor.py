@@ -86,6 +86,7 @@ def test_a_layer_reduces_twice_forward_and_twice_backward() -> None:
     assert sent_bytes(found, "F") == sent_bytes(found, "BW")
 
 
+@pytest.mark.slow
 def test_sequence_parallelism_sends_the_same_and_gathers_saved_inputs_again() -> None:
     plain = layers_alone("tp = 8")
     shard = layers_alone("tp = 8, sequence_parallel = on")
@@ -178,6 +179,7 @@ def test_formulas_name_the_message() -> None:
 # --- What hides -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_on_the_critical_path_only_saved_inputs_hide() -> None:
     found = work(study("tp = 8, sequence_parallel = on"))
     assert {key: t.window for key, t in found.items() if t.window} == {
@@ -314,6 +316,7 @@ def test_more_ranks_than_heads_have_only_fewer_ranks_to_go_to() -> None:
 MODEL = "model m { layers = 2, hidden = 768, heads = 12, kv_heads = %s, ffn = %s, vocabulary = %s }"
 
 
+@pytest.mark.slow
 def test_kv_heads_divide_or_are_copied() -> None:
     assert failures(study("tp = 4", model=MODEL % (2, 3072, 1024))) == []
     assert failures(study("tp = 2", model=MODEL % (4, 3072, 1024))) == []
@@ -349,6 +352,7 @@ def test_the_vocabulary_must_divide_or_be_padded() -> None:
     assert failures(padded) == []
 
 
+@pytest.mark.slow
 def test_sequence_parallelism_needs_equal_shares() -> None:
     odd = {"training": "sequence = 2049"}
     assert failures(study("tp = 8", **odd)) == []
@@ -619,6 +623,7 @@ def test_one_rank_takes_no_collectives() -> None:
         assert of.figure(f"tp_collectives{name}") == 0
 
 
+@pytest.mark.slow
 def test_attention_beside_the_mlp_takes_one_pair_of_collectives_in_a_layer() -> None:
     beside = "model drawn extends gpt3_175b { parallel_residual = on, norms = 1 }"
     of = figures(

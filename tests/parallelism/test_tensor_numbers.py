@@ -289,6 +289,7 @@ def test_parts_that_are_faster_lose_no_less_than_nothing() -> None:
     assert [t.seconds for t in found.values()] == pytest.approx([0.05] * 6)
 
 
+@pytest.mark.slow
 def test_one_rank_cuts_nothing() -> None:
     found = losses(Sum, layout="tp = [1, 2, 4]", devices=8, overlap="tensor = split_batch")
     assert len(found) == 4 * 3

@@ -123,6 +123,7 @@ def test_an_axis_of_counts_has_whole_numbers() -> None:
     assert {"4,096", "131,072", "1,048,576"} <= set(texts(charts[0]))
 
 
+@pytest.mark.slow
 def test_a_legend_takes_as_many_columns_as_its_entries_fit(charts: Mapping[str, Chart]) -> None:
     entry = legend_entry_width(drawable(charts["memory"]))
     longest = max(len(cause) for cause in {row["cause"] for row in charts["memory"].rows})

@@ -121,6 +121,7 @@ def test_a_format_of_a_plugin_draws_wherever_pictures_are_drawn(
     assert main(["search", file, *own, "--without", "html", "--rank", "1"]) == 2
 
 
+@pytest.mark.slow
 def test_nothing_to_draw_is_bad_input(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", file, "--format", "svg", "--set", "layout.tp=7"]) == 2
     out, err = capsys.readouterr()
@@ -154,6 +155,7 @@ def test_png_is_an_image_of_the_picture(file: str, tmp_path: Path) -> None:
     assert height > 300
 
 
+@pytest.mark.slow
 def test_a_sweep_has_no_timeline_to_draw(
     spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

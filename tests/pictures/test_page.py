@@ -70,6 +70,7 @@ def test_tables_hold_all_without_javascript(page: str, charts: Any) -> None:
     assert page.count("<details>") == len(charts)
 
 
+@pytest.mark.slow
 def test_a_page_asks_for_nothing_beyond_itself(page: str) -> None:
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
     assert policy is not None
@@ -145,6 +146,7 @@ def test_text_from_outside_is_text(hostile: Any, page: str) -> None:
         assert text in joined
 
 
+@pytest.mark.slow
 def test_data_in_the_page_is_data(hostile: Any) -> None:
     """What stands in an element of data neither ends it nor is part of a specification."""
     drawings = re.findall(

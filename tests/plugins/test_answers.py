@@ -37,6 +37,7 @@ def result_of(hook: str, answer: Callable[[], Any], text: str = LETTERS) -> Any:
     return session.load_text(text)[0].evaluate().result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("explain", "complaint"),
     [

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import parcost
 from parcost import Figure, Formula, hookimpl
 from parcost.plugins.discovery import load
@@ -46,6 +48,7 @@ def test_only_who_gave_a_figure_before_is_called_for_it() -> None:
     assert sorted(calls[3:]) == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_faults_of_plugins_without_the_figure_are_not_of_the_result() -> None:
     calls: list[str] = []
     plugins = _plugin("one", 1.0, calls), _plugin("two", 2.0, calls, fails=True)

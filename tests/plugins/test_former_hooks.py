@@ -74,6 +74,7 @@ def own_charts(result: Result) -> set[str]:
     return {chart.name for owner, chart in drawn if owner.name == "mine"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [3, None])
 def test_hooks_of_version_3_are_called_as_before(version: int | None) -> None:
     pictures = {"calculation_charts": of_calculations, "timeline_charts": of_timeline}

@@ -117,6 +117,7 @@ def test_runs_are_expanded_to_stages() -> None:
             assert list(map(list, adapted.spans(case))) == list(map(list, ours.spans(case)))
 
 
+@pytest.mark.slow
 def test_there_is_no_answer_where_version_2_had_no_such_case() -> None:
     adapted = plugins().offers("schedules")["former"][1]
     pairs = Times([1.0, 1.0], [1.0, 1.0], [1.0, 1.0], {(0, 1): 2.0})

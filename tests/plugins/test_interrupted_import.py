@@ -22,6 +22,7 @@ def test_an_interrupt_names_the_plugin_that_was_imported(
     assert said.endswith("endless.py was imported")
 
 
+@pytest.mark.slow
 def test_an_interrupt_names_the_plugin_and_its_hook(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,6 +65,7 @@ def warnings(more: str, *, check: bool = False) -> list[tuple[str, str | None]]:
 NEEDS = "it needs `cache.used = on`"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [False, True])
 def test_an_attribute_that_is_not_read_is_a_warning_with_what_it_waits_for(check: bool) -> None:
     one = [("`cache.size` has no effect", NEEDS)]
@@ -96,6 +97,7 @@ def test_an_attribute_that_others_follow_is_read_with_them() -> None:
     assert [d for d in result.diagnostics if d.id == "no-effect"] == []
 
 
+@pytest.mark.slow
 def test_points_of_a_sweep_that_do_not_read_it_are_named() -> None:
     (found,) = warnings("cache { used = [off, on], size = 1 GiB }")
     assert found == ("`cache.size` has no effect (at used = off)", NEEDS)

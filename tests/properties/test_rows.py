@@ -102,6 +102,7 @@ def test_rows_of_rows_are_counted_stage_by_stage() -> None:
     assert map_stages(min, (1, 5), 3) == (1, 3)
 
 
+@pytest.mark.slow
 def test_answers_by_row_are_those_by_stage_under_all_stages() -> None:
     base = study()
     several = variants(base)

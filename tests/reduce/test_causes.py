@@ -58,6 +58,7 @@ def test_memory_is_summed_by_the_causes_of_terms(make: Any) -> None:
     assert found.memory_by_cause == {"weights": 5.0, "other": 1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", mark_most(sorted(RUNS.glob("*.par"))), ids=lambda path: path.stem)
 def test_every_line_of_a_shipped_run_has_a_cause(path: Path) -> None:
     for scenario in parcost.load(path):

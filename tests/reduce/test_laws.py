@@ -152,6 +152,7 @@ def ops_of(entry: Any) -> list[Any]:
     return [entry.forward, entry.backward] if isinstance(entry, Pair) else [entry]
 
 
+@pytest.mark.slow
 @given(step=steps())
 def test_the_ledger_adds_up_to_the_step(step: Any) -> None:
     found = add_up(step)
@@ -261,6 +262,7 @@ def test_no_step_is_longer_than_everything_one_after_another(step: Any) -> None:
     assert add_up(step).step_seconds <= everything + 1e-9
 
 
+@pytest.mark.slow
 @given(step=steps(), data=st.data())
 def test_more_time_anywhere_never_shortens_the_step(step: Any, data: Any) -> None:
     if not step.terms:
@@ -284,6 +286,7 @@ GROWTH = {
 }
 
 
+@pytest.mark.slow
 @given(step=steps(), data=st.data())
 def test_growing_any_number_of_any_term_never_makes_a_step_shorter_or_smaller(
     step: Any, data: Any
@@ -338,6 +341,7 @@ def test_higher_counts_never_shorten_the_step(step: Any, data: Any) -> None:
     assert add_up(step, more).step_seconds >= add_up(step).step_seconds - 1e-9
 
 
+@pytest.mark.slow
 @given(step=steps(), data=st.data())
 def test_what_hides_less_never_shortens_the_step_where_hosts_are_not_slowed(
     step: Any, data: Any
@@ -370,6 +374,7 @@ def test_a_boundary_that_takes_longer_never_shortens_the_step(step: Any, data: A
     assert slow_links([a + b for a, b in zip(hops, more, strict=True)]) >= slow_links(hops) - 1e-9
 
 
+@pytest.mark.slow
 @given(step=steps(), data=st.data())
 def test_more_bytes_anywhere_never_make_a_device_emptier(step: Any, data: Any) -> None:
     if not step.memory:
@@ -394,6 +399,7 @@ def test_more_bytes_anywhere_never_make_a_device_emptier(step: Any, data: Any) -
     assert all(a >= b - 1e-9 for a, b in pairs)
 
 
+@pytest.mark.slow
 @given(step=steps())
 def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any) -> None:
     schedule_ = MAKE.registered.get(step.kind, schedule(step))
@@ -470,6 +476,7 @@ def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
     assert add_up(step, terms).step_seconds == pytest.approx(done)
 
 
+@pytest.mark.slow
 @given(step=steps(), seed=st.integers(0, 10**6))
 def test_the_order_of_terms_does_not_change_a_bit(step: Any, seed: int) -> None:
     shuffled = [*step.terms]

@@ -232,6 +232,7 @@ def test_an_allowance_that_one_study_of_several_needs_is_used(tmp_path: Path) ->
     assert check(path)[1] == ""
 
 
+@pytest.mark.slow
 def test_sarif_has_rules_and_suppressions(tmp_path: Path) -> None:
     path = tmp_path / "a.par"
     path.write_text(spec(line=ALLOW))

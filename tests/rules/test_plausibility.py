@@ -54,6 +54,7 @@ def test_a_global_batch_as_micro_batch() -> None:
     assert set(messages(micro_batch=159, batch=8 * 159)) == {"implausible-micro-batch"}
 
 
+@pytest.mark.slow
 def test_context_parallelism_shares_the_tokens() -> None:
     text = STUDY.format(precision="bf16", micro_batch=1, batch=8, sequence="1 Mi", more="")
     (alone,) = parcost.load_text(text)

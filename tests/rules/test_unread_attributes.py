@@ -213,6 +213,7 @@ def test_recomputed_parts_of_wholly_recomputed_layers_are_a_warning() -> None:
     assert unread_messages(SPEC, "") == []
 
 
+@pytest.mark.slow
 def test_the_balance_of_ulysses_ranks_is_a_warning() -> None:
     base = "layout { zero = 1, cp = 2 }\n"
     (found,) = unread_warnings(base + "context { algorithm = ulysses, balance = contiguous }")
@@ -240,6 +241,7 @@ def test_a_fact_with_a_source_may_wait_to_be_used() -> None:
 EXPERTS = SPEC.replace("llama3_8b", "mixtral_8x7b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attribute", "value", "dispatchers"),
     [
@@ -264,6 +266,7 @@ def test_attributes_of_another_dispatcher_have_no_effect(
 PIPELINED = "layout { tp = 2, sequence_parallel = on }\noverlap { tensor = pipelined, chunks = 4 }"
 
 
+@pytest.mark.slow
 def test_two_threads_evaluate_one_study_without_a_trace_in_its_blocks() -> None:
     scenario = parcost.load_text(SPEC.format(more=PIPELINED))[0]
     before = type(scenario.first[Overlap])

@@ -104,6 +104,7 @@ def test_pairs_and_copies_are_replayed_as_a_simulator_says(
     expect(found, cut, expected)
 
 
+@pytest.mark.slow
 @given(case=cases(), data=st.data(), held_back=st.booleans())
 def test_boundaries_with_hops_of_their_own_are_replayed_as_a_simulator_says(
     case: Any, data: Any, held_back: bool, any_order: Any, gpipe: Any, one_f_one_b: Any,

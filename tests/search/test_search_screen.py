@@ -136,6 +136,7 @@ def test_the_printed_command_gives_the_printed_step(
     assert f"{step:.4g}" == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "noted"), [("1 %", True), ("99 %", False)])
 def test_a_tight_layout_has_a_note(run: Run, limit: str, noted: bool) -> None:
     """Both layouts need more than 1 % of 80 GB, and less than 99 %."""
@@ -166,6 +167,7 @@ def test_simpler_layouts_come_first_among_those_that_are_nearly_as_fast(run: Run
     assert proven == f"{by_time[0]:.4g}"  # of the fastest, which is not the first of the list
 
 
+@pytest.mark.slow
 def test_a_degree_of_one_is_simpler_than_a_lower_zero_stage(run: Run) -> None:
     axes = ("--axes", "cp,zero", "--over", "cp=1,2", "--over", "zero=1,2", "--tolerance", "90 %")
     _, out, _ = run(DENSE, *axes, "--format", "json")
@@ -231,12 +233,14 @@ def test_the_first_word_of_an_objective_is_enough(run: Run) -> None:
     assert json.loads(out)["objective"] == "cost_per_million_tokens"
 
 
+@pytest.mark.slow
 def test_an_objective_that_lacks_a_block_names_it(run: Run) -> None:
     code, _, err = run(DENSE, "--objective", "cost")
     assert code == 2
     assert "`cost_per_million_tokens` here: it needs `price { device_hour = 2.50 USD/h }`" in err
 
 
+@pytest.mark.slow
 def test_claims_of_a_layout_do_not_hinder_a_search(run: Run) -> None:
     """A layout without a pipeline has no figure of one."""
     claims = "layout { tp = 8, pp = 2 }\nexpect { pp_units >= 1 }\n"

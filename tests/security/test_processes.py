@@ -117,6 +117,7 @@ def test_results_are_kept_for_their_owner_alone(run: Run, tmp_path: Path) -> Non
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
+@pytest.mark.slow
 def test_a_cache_of_an_older_version_is_closed(run: Run, tmp_path: Path) -> None:
     top = tmp_path / "caches" / "parcost"
     top.mkdir(parents=True, mode=0o755)

@@ -27,6 +27,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_nothing_of_a_repository_is_run(repository: Path) -> None:
     script = repository / "evil.sh"
     script.write_text(f"#!/bin/sh\ntouch {repository}/ran\n")

@@ -88,6 +88,7 @@ def test_every_input_can_be_set_to_what_it_shows(live: LiveStudy, spec: str) -> 
     assert {path: again[path].text for path in values} == values
 
 
+@pytest.mark.slow
 def test_blocks_keep_their_places(live: LiveStudy, spec: str) -> None:
     """In the resolved spec what is set from outside comes first; a form would jump."""
     plain = form(live, spec)
@@ -139,6 +140,7 @@ def test_a_wrong_value_has_no_report(
         assert help in (first["help"] or "")
 
 
+@pytest.mark.slow
 def test_a_rule_names_the_attribute_and_the_nearest_legal_value(live: LiveStudy) -> None:
     answer = live.evaluate(FormChange(values={"layout.tp": "3"}))
     assert "report" not in answer

@@ -167,6 +167,7 @@ def test_a_node_has_what_its_devices_and_ports_carry() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_device_with_two_ports_in_its_node_has_both_of_them() -> None:
     text = JOB.format(layout="tp = 8", devices=64, pod="", more="")
     text = text.replace("latency = 3 us", "latency = 3 us, ports = 2")

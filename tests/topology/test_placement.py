@@ -86,6 +86,7 @@ DEGREES = [
 FABRICS = [[8], [4], [1], [72], [8, 32], [4, 12], [2, 8, 16], [6]]
 
 
+@pytest.mark.slow
 @try_each("capacities", FABRICS, ids=str)
 @try_each("tp, dp, pp", DEGREES)
 @try_each("order", ["tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp"])
@@ -106,6 +107,7 @@ def test_placement_is_what_looking_at_every_rank_finds(
             assert ours == theirs or theirs is None
 
 
+@pytest.mark.slow
 @try_each("capacities", FABRICS, ids=str)
 @try_each("tp, dp, pp", DEGREES)
 @try_each("order", ["tp-dp-pp", "tp-pp-dp", "pp-dp-tp"])

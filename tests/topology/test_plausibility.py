@@ -56,6 +56,7 @@ def test_one_port_of_a_node_is_shared_by_its_devices() -> None:
     assert warnings_by_subject(network="500 GB/s", more=", ports = 4") != {}
 
 
+@pytest.mark.slow
 def test_a_node_beyond_any_nvlink() -> None:
     assert "implausible-bandwidth" in warnings_by_subject(node="900 TB/s")
 

@@ -101,6 +101,7 @@ def test_sizes_are_those_that_simulators_expect(tmp_path: Path, chakra_traces: M
     }
 
 
+@pytest.mark.slow
 def test_an_exchange_with_exposed_passes_is_traced_once(
     tmp_path: Path, chakra_traces: ModuleType
 ) -> None:

@@ -52,6 +52,7 @@ def test_the_errors_of_groups(runs: Path, validate: Validate) -> None:
     assert set(document["groups"]["model"]) == {"dense"}
 
 
+@pytest.mark.slow
 def test_the_baseline_is_fitted_on_the_same_rows(runs: Path, validate: Validate) -> None:
     """The three run at rates of 0.8, 1.1 and 1.3: at the median one takes p / 1.1."""
     document = json.loads(validate(runs, "--format", "json").stdout)
@@ -76,6 +77,7 @@ def test_a_configuration_that_was_measured_often_counts_once(
     assert groups["once"]["once"]["mape"] == pytest.approx(25.0)
 
 
+@pytest.mark.slow
 def test_bad_rows_are_named_and_the_others_scored(
     small: Raw, file: Write, predicted: float, validate: Validate
 ) -> None:
@@ -104,6 +106,7 @@ def test_bad_rows_are_named_and_the_others_scored(
     assert f"error[absurd-row]: {path}:3 (`c`): a step of" in found.stderr
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_modelled_are_no_fault_of_the_file(
     small: Raw, file: Write, predicted: float, validate: Validate
 ) -> None:
@@ -181,6 +184,7 @@ def test_specs_are_written_and_are_what_was_evaluated(
     assert "# Assumed: layer norms" in (folder / "a.par").read_text()
 
 
+@pytest.mark.slow
 def test_a_row_for_each_line_of_csv(runs: Path, predicted: float, validate: Validate) -> None:
     found = validate(runs, "--format", "csv")
     lines = [*csv.DictReader(StringIO(found.stdout))]
@@ -189,6 +193,7 @@ def test_a_row_for_each_line_of_csv(runs: Path, predicted: float, validate: Vali
     assert float(lines[2]["error_percent"]) == pytest.approx(30.0)
 
 
+@pytest.mark.slow
 def test_the_table_and_its_picture(runs: Path, validate: Validate) -> None:
     found = validate(runs, "--worst", "1")
     text = found.stdout
@@ -216,6 +221,7 @@ def test_html_holds_a_picture_with_a_dot_for_each_row(runs: Path, validate: Vali
     assert '<td class="left">all rows</td>' in text
 
 
+@pytest.mark.slow
 def test_names_in_html_are_text(
     small: Raw, file: Write, predicted: float, validate: Validate
 ) -> None:
@@ -274,6 +280,7 @@ def test_a_limit_fails_the_command(limit: str, code: int, runs: Path, validate: 
     assert (f"error[over-the-limit]: {limit}" in found.stderr) == bool(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
@@ -327,6 +334,7 @@ def test_memory_is_scored_by_what_was_measured(
     assert document["groups"]["all"]["all"]["memory"]["mape"] == pytest.approx(15.0)
 
 
+@pytest.mark.slow
 def test_a_run_predicted_not_to_fit_is_counted(small: Raw, file: Write, validate: Validate) -> None:
     """Two hundred layers of 3072 in fp16 take 450 GB of state on one device."""
     found = validate(file([small("a", 1e3, model__layers=200)]), "--format", "json")
@@ -344,6 +352,7 @@ def test_values_from_outside_hold_for_every_study(
         assert one["predicted_seconds"] < predicted
 
 
+@pytest.mark.slow
 def test_the_rows_that_ship_are_read_without_a_path(validate: Validate) -> None:
     found = validate("--select", "id=titan-none")
     assert found.exit_code == 2
