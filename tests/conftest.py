@@ -10,25 +10,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from copy import copy
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import settings
 
-import parcost
 from parcost import Formula, KernelModel, Op, Schedule, Study, formula, hookimpl
 from parcost.binding import modules
 from parcost.binding.modules import Loader, Module
 from parcost.contract.plugin import Plugin
-from parcost.contract.queries import IdentityKey
+from parcost.engine.session import Session
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.plugins import discovery
-from parcost.plugins.discovery import Plugins, load
+from parcost.plugins.discovery import load
 from parcost.plugins.registry import Registry
 from parcost_apps.cli import main
 from parcost_plugins.vocabulary import Stream
@@ -274,20 +275,21 @@ def bind() -> Callable[..., Study]:
     """
     schedule, kernels = _OneForwardOneBackward(), _Streams()
 
-    @lru_cache(32)
-    def plugins(schedules: Sequence[Any], **answers: IdentityKey) -> Plugins:
+    given_to: dict[int, Mapping[str, Any]] = {}  # by id of plugins, of studies alive
+
+    def answer(hook: str, study: Study) -> Any:
+        given = given_to[id(study.plugins)][hook]
+        return given(study) if callable(given) else given
+
+    @cache
+    def session_with(schedules: Sequence[Any], *hooks: str) -> Session:
         stand_in = SimpleNamespace(
             kernels=hookimpl(lambda: [kernels]),
             schedules=hookimpl(lambda: [schedule, *schedules]),
-            **{
-                hook: hookimpl(
-                    lambda study, given=key.value: given(study) if callable(given) else given
-                )
-                for hook, key in answers.items()
-            },
+            **{hook: hookimpl(lambda study, hook=hook: answer(hook, study)) for hook in hooks},
         )
         shipped = [(name, import_module(module)) for name, module in _SHIPPED.items()]
-        return load(*shipped, ("stand_in", stand_in), without=_LEFT_OUT, installed=False)
+        return Session(load(*shipped, ("stand_in", stand_in), without=_LEFT_OUT, installed=False))
 
     def make(
         values: Mapping[str, Any] | None = None,
@@ -295,8 +297,13 @@ def bind() -> Callable[..., Study]:
         schedules: Sequence[Any] = (),
         **answers: list[Any] | Callable[[Study], list[Any]],
     ) -> Study:
-        given = {hook: IdentityKey(answer) for hook, answer in answers.items()}
-        (scenario,) = parcost.load_text(_PLAIN + text, plugins=plugins(tuple(schedules), **given))
+        shared = session_with(tuple(schedules), *answers)
+        plugins = evolve(shared.plugins)  # with answers of its own
+        object.__setattr__(plugins, "registry", shared.plugins.registry)
+        given_to[id(plugins)] = answers
+        session = copy(shared)
+        object.__setattr__(session, "plugins", plugins)
+        (scenario,) = session.load_text(_PLAIN + text)
         return scenario.replace(values or {}).studies()[0]
 
     return make
