@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from parcost_formats.tools.megatron import Megatron
+
 from .megatron_files import MACHINE, Run, read, small, values
+from .translations import translate
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,26 @@ def test_the_answer_about_the_state_of_an_optimizer_replaces_the_precision(
     done = run_command("eval", *MACHINE, *answers, "train.sh", files=files)
     assert "import-conflict" not in done.err
     assert "step time" in done.out
+
+
+OWN_YAML = (
+    "language_model:\n  num_layers: 4\n  hidden_size: 128\n  num_attention_heads: 4\n"
+    "  activation_func: swiglu\n  bias_activation_fusion: False\n  bias_swiglu_fusion: True\n"
+    "model_parallel:\n  tensor_model_parallel_size: 2\n  bf16: True\nmicro_batch_size: 3\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fused"),
+    [
+        ("", "", True),
+        ("swiglu_fusion: True", "swiglu_fusion: False", False),
+        ("swiglu\n", "gelu\n", False),
+    ],
+)
+def test_the_switch_of_an_activation_in_yaml_is_that_of_its_kind(
+    old: str, new: str, fused: bool
+) -> None:
+    """With SwiGLU `bias_swiglu_fusion` decides, and with GeLU `bias_activation_fusion`."""
+    found = translate(Megatron(), "own.yaml", OWN_YAML.replace(old, new))
+    assert ("framework.activation" not in values(found)) == fused

@@ -1,4 +1,4 @@
-"""Jobs of Primus that run torchtitan."""
+"""Jobs of Primus: those of torchtitan, and fine-tuning by Megatron-LM."""
 
 from __future__ import annotations
 
@@ -171,3 +171,35 @@ def test_fields_that_no_attribute_has_are_listed(
         text = TOML if head in TOML else f"{TOML}{head}"
         found = read(text.replace(head, f"{head}{line}\n"))
         assert (key in {one.name for one in (*found.missing, *found.unknown)}) is listed
+
+
+TUNING = """\
+exp_name: tuned
+modules:
+  sft_trainer:
+    framework: megatron
+    config: sft_trainer.yaml
+    model: llama3_8B.yaml
+    overrides:
+      sft_dataset_name: own/data
+      global_batch_size: 64
+"""
+
+
+def test_fine_tuning_has_the_values_of_its_own_file() -> None:
+    assert Megatron().recognizes("run.yaml", TUNING)
+    found = Megatron().read(ImportFile("run.yaml", TUNING))
+    expected = {"training.micro_batch": "1", "training.sequence": "2048", "layout.zero": "1"}
+    assert expected.items() <= texts(found).items()
+    assert not found.unknown
+    stated = Megatron().read(ImportFile("run.yaml", f"{TUNING}      seq_length: 4096\n"))
+    assert texts(stated)["training.sequence"] == "4096"
+
+
+def test_fine_tuning_with_adapters_or_another_framework_is_an_error() -> None:
+    adapters = f"{TUNING}      lora:\n        enabled: true\n        dim: 8\n"
+    (problem,) = Megatron().read(ImportFile("run.yaml", adapters)).problems
+    assert "adapters" in problem.message
+    other = TUNING.replace("framework: megatron", "framework: megatron_bridge")
+    (problem,) = Megatron().read(ImportFile("run.yaml", other)).problems
+    assert "`sft_trainer` with framework `megatron_bridge`" in problem.message

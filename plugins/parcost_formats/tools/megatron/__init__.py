@@ -78,7 +78,7 @@ _SIGNS_OF_YAML = (
         r"^(?:ARGS|megatron_args):\s*\n(?:[ #].*\n|\s*\n)*? +tensor_model_parallel_size:",
         re.MULTILINE,
     ),
-    re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
+    re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre|post|sft)_trainer:", re.MULTILINE),
 )
 #: Of FlagScale: an experiment, and the file of its training; and of Megatron-LM's own YAML.
 _SIGNS_OF_FLAGSCALE = (

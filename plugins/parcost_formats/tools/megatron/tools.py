@@ -29,6 +29,7 @@ _DEEPEST = 8  # files that extend one another
 _FALSE = "false"
 _VARIABLE = re.compile(r"\$\{(\w{1,99})(?::([^${}]*))?\}")
 _BASES = ("extends", "includes", "bases")  # keys of a file of Primus, new and old
+_TRAINERS = ("pre_trainer", "post_trainer", "sft_trainer", "trainer")  # modules that have a job
 _MODULE = ("name", "framework", "config", "model")  # keys of a module, beside its overrides
 
 _SIGNS_OF_TITAN = (
@@ -185,7 +186,11 @@ def _own_yaml(entries: Mapping[str, JsonEntry]) -> ToolJob:
         section, dot, last = key.rpartition(".")
         name = last if dot and section in _OWN_SECTIONS else key
         switch = _ACTIVATIONS.get(str(entry.value)) if name == "activation_func" else None
-        if switch is not None:
+        if name == ("bias_activation_fusion" if gated else "bias_swiglu_fusion"):
+            job.ignored.append(_option("", key, entry))  # the other one decides
+        elif name == "bias_swiglu_fusion":
+            _add(job, "bias_activation_fusion", entry)
+        elif switch is not None:
             job.add(_option(switch, key, JsonEntry(True, entry.start, entry.end)))
         elif name == "gated_linear_unit" and entry.value is True and not gated:
             job.add(_option("glu_activation", key, JsonEntry("geglu", entry.start, entry.end)))
@@ -260,7 +265,7 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
     job = ToolJob("primus")
     job.environment = dict(file.options.environment)
     modules = {key.split(".")[1] for key in entries if key.startswith("modules.")}
-    module = next((one for one in ("pre_trainer", "post_trainer", "trainer") if one in modules), "")
+    module = next((one for one in _TRAINERS if one in modules), "")
     prefix = f"modules.{module}."
     framework = entries.get(f"{prefix}framework")
     if framework is None:
@@ -290,6 +295,11 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
                 ("flex_dispatcher_backend", "deepep"),
             ):
                 job.options[f"moe_{name}"] = option.evolve(name=f"moe_{name}", texts=(word,))
+    if module == "sft_trainer":  # whose file has other values than that of a pre_trainer
+        for name, value in _TOOLS["primus"]["sft"].items():
+            fact = f"{job.version}: {name} is {value}"
+            one = Option(name=name, key=name, texts=(value,), assumption=fact)
+            job.options.setdefault(name, one)
     if "lora.enabled" in job.options:  # decides over the rest of its section
         rest = [one for one in job.options if one.startswith("lora.") and one != "lora.enabled"]
         job.ignored += [job.options.pop(one) for one in rest]
