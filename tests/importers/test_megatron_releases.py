@@ -6,8 +6,7 @@ import pytest
 
 from parcost_formats.tools.megatron import Megatron
 
-from .megatron_files import MACHINE, Run, read, small, values
-from .translations import translate
+from .megatron_files import MACHINE, Run, read, small, translate, values
 
 
 @pytest.mark.parametrize(
