@@ -14,7 +14,7 @@ from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import Script, ShellField, list_places, read_script
+from parcost_formats.tools.shell.scripts import Script, ShellField, list_places, read_script_file
 
 _COMMAND = re.compile(r"\bdeepy\.py[\"']?(?:[^\n|;&\\]|\\\n|\\.)*\btrain\.py")
 _FOLDERS = ("-d", "--conf_dir")
@@ -73,8 +73,7 @@ def read_command(file: ImportFile) -> NeoxFiles:
     Raises:
         FileError: One of them is not, or the script has several commands.
     """
-    environment = {"HOME": "~", **dict(file.options.environment)}
-    script = read_script(file.text, environment, file.neighbor, file.name)
+    script = read_script_file(file)
     started = [one for one in launches(script) if one.name.rpartition("/")[2] == "deepy.py"]
     started = [
         one for one in started if any(word.text.endswith("train.py") for word in one.arguments)

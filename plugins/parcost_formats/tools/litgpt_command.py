@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from parcost import ImportFile
 from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.file_importer import FileError, error_at
-from parcost_formats.tools.shell.scripts import Script, ShellField, read_script
+from parcost_formats.tools.shell.scripts import Script, ShellField, read_script_file
 from parcost_formats.tools.tables import is_listed, table
 
 _RULES = table("litgpt")["command"]
@@ -28,8 +28,7 @@ def read_command(file: ImportFile) -> CommandKeys:
     Raises:
         FileError: They are not read.
     """
-    environment = dict(file.options.environment)
-    script = read_script(file.text, environment, file.neighbor, file.name)
+    script = read_script_file(file)
     found = [(call, at) for call in script.commands if (at := _start(call.words)) is not None]
     if len(found) != 1:
         message = f"the script has {len(found)} trainings of LitGPT, and one is expected"

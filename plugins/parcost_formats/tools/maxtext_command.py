@@ -7,7 +7,7 @@ import re
 from parcost import ImportFile
 from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.file_importer import FileError, error_at
-from parcost_formats.tools.shell.scripts import read_script
+from parcost_formats.tools.shell.scripts import read_script_file
 from parcost_formats.tools.tables import is_listed, table
 
 _COMMAND = re.compile(
@@ -38,8 +38,7 @@ def read_command(file: ImportFile) -> CommandKeys:
     Raises:
         FileError: They are not read.
     """
-    environment = dict(file.options.environment)
-    script = read_script(file.text, environment, file.neighbor, file.name)
+    script = read_script_file(file)
     calls = [
         call for call in script.commands if any(_COMMAND.search(word.text) for word in call.words)
     ]

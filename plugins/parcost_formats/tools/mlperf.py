@@ -13,7 +13,7 @@ from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.shell.scripts import Script, read_script
+from parcost_formats.tools.shell.scripts import Script, read_script_file
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.update_traffic import COUNTED, NORM_OF_CAST, count_update_traffic
 
@@ -34,8 +34,7 @@ class MlPerf(JobImporter):
 
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of the variables; files that it sources may be beside it."""
-        environment = dict(file.options.environment)
-        script = read_script(file.text, environment, file.neighbor, file.name)
+        script = read_script_file(file)
         found = SettingCollector(_entries(script), table(TOOL))
         is_whole = not script.lacking
         if all(name in found for name in _ADAPTERS):

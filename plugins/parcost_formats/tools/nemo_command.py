@@ -18,7 +18,7 @@ from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.nemo_recipe import NeMoRecipe
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, read_script
+from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, read_script_file
 from parcost_formats.tools.shell.values import ShellField
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import read_value
@@ -44,8 +44,7 @@ def read_command(file: ImportFile) -> NeMoRecipe:
     Raises:
         FileError: They are unknown.
     """
-    environment = {"HOME": "~", **dict(file.options.environment)}
-    script = read_script(file.text, environment, file.neighbor, file.name)
+    script = read_script_file(file)
     found = [one for one in launches(script) if _PROGRAM.search(one.name)]
     if len({tuple(word.text for word in one.arguments) for one in found}) != 1:
         message = f"the script has {len(found)} commands of NeMo, and one is expected"

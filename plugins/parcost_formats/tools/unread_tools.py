@@ -15,7 +15,7 @@ from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.job_keys import BY_HAND
 from parcost_formats.tools.needs import NEEDS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import ScriptCall, read_script
+from parcost_formats.tools.shell.scripts import ScriptCall, read_script, read_script_file
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
 
@@ -88,8 +88,7 @@ class UnreadTools(Importer):
         if not _is_script(file):
             return None
         try:
-            environment = {"HOME": "~", **dict(file.options.environment)}
-            started = launches(read_script(file.text, environment, file.neighbor, file.name))
+            started = launches(read_script_file(file))
         except ShellTextError as error:
             message = f"the script is not read: {error}"
             return error_at(error, message, f"correct it, or {BY_HAND}").problem()

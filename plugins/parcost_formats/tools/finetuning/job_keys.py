@@ -20,7 +20,7 @@ from parcost_formats.tools.shell.scripts import (
     Script,
     ShellField,
     list_places,
-    read_script,
+    read_script_file,
 )
 from parcost_formats.tools.shell.values import field_of
 from parcost_formats.tools.tables import find_shipped, is_listed, table, value_of_pattern
@@ -62,8 +62,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
     if file.name.endswith(CONFIGURATIONS):
         entries = read_configuration(file.name, file.text)
         return JobKeys(entries=resolve(entries), unread={}, assumed={})
-    environment = {"HOME": "~", **dict(file.options.environment)}
-    script = read_script(file.text, environment, file.neighbor, file.name)
+    script = read_script_file(file)
     started = launches(script)
     found = [one for one in started if is_launch(one, rules)]
     title = rules["title"]

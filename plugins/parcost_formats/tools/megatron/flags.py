@@ -19,7 +19,7 @@ from parcost_formats.tools.shell.scripts import (
     ScriptCall,
     ShellField,
     read_arguments,
-    read_script,
+    read_script_file,
 )
 from parcost_formats.tools.tables import is_ignored, table
 
@@ -61,11 +61,10 @@ def command_line(file: ImportFile) -> CommandLine:
     """
     if _is_list(file.text):
         return _read(read_arguments(file.text), ())
-    environment = dict(file.options.environment)
-    script = read_script(file.text, environment, file.neighbor, file.name)
+    script = read_script_file(file)
     calls = [call for call in script.commands if _is_launch(call)]
     if not calls:  # a file of variables, for another one to use
-        names = [name for name in script.variables if name not in environment]
+        names = [name for name in script.variables if name not in dict(file.options.environment)]
         line = _read(_stored_flags(script, names), (), ordered=False)
         partial = not _OF_TRAINING.intersection(line.options)
         conditional = _conditional(script.conditional)

@@ -22,7 +22,7 @@ from parcost_formats.tools.megatron.flags import CommandLine, read_launcher
 from parcost_formats.tools.python_code import UnreadValue
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import ARGUMENTS, ShellField, read_script
+from parcost_formats.tools.shell.scripts import ARGUMENTS, ShellField, read_script_file
 from parcost_formats.tools.unsupported import unsupported_help, unsupported_message
 from parcost_formats.tools.yaml_text import read_value
 
@@ -51,8 +51,7 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
     Raises:
         FileError: The command is not read, or there are several.
     """
-    environment = {"HOME": "~", **dict(file.options.environment)}
-    script = read_script(file.text, environment, file.neighbor, file.name)
+    script = read_script_file(file)
     started = [one for one in launches(script) if one.name.rpartition("/")[2] == _PROGRAM]
     if not started:
         raise FileError("the command of Megatron-Bridge is not read")

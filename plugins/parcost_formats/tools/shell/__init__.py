@@ -3,14 +3,14 @@
 Importers of tools with launch scripts use it in two steps::
 
     from parcost_formats.tools.shell.launches import launches
-    from parcost_formats.tools.shell.scripts import read_script
+    from parcost_formats.tools.shell.scripts import read_script_file
 
-    script = read_script(file.text, dict(file.options.environment), file.neighbor, file.name)
+    script = read_script_file(file)
     for launch in launches(script):
         if launch.name == "verl.trainer.main_ppo":
             ...  # launch.arguments, launch.launcher, launch.environment
 
-``read_script`` follows assignments, arrays, tests, loops, functions, sourced files and commands in
+It follows assignments, arrays, tests, loops, functions, sourced files and commands in
 strings. It returns commands, variables, and options of the scheduler. Each word is a
 ``ShellField``: its *text*, its place in the file, and two notes. *unread* is the reason why a word
 is unknown, with *answers* to copy, such as ``--set-env DTYPE=fp8``. *assumption* is the reason why

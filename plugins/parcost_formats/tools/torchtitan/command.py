@@ -19,7 +19,7 @@ from parcost_formats.tools.shell.scripts import (
     ScriptCall,
     ShellField,
     list_places,
-    read_script,
+    read_script_file,
 )
 from parcost_formats.tools.torchtitan.python_text import texts
 from parcost_formats.tools.torchtitan.toml_text import field_name, read_toml
@@ -53,8 +53,7 @@ def read_command(file: ImportFile) -> TitanCommand:
     Raises:
         FileError: The file is not in the folder of the script, or there are several commands.
     """
-    environment = {"HOME": "~", **dict(file.options.environment)}
-    script = read_script(file.text, environment, file.neighbor, file.name)
+    script = read_script_file(file)
     calls = (
         call._replace(environment=script.environment_of(call.environment))
         for call in script.commands
