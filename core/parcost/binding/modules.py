@@ -85,11 +85,11 @@ class Module:
     @cached_property
     def scope(self) -> list[Module]:
         """This file and those merged into it, each once, in the order of lookup."""
-        return _modules_behind(self, lambda one: one.merged)
+        return modules_behind(self, lambda one: one.merged)
 
     def closure(self) -> list[Module]:
         """Return this file and every file that it imports, each once."""
-        return _modules_behind(
+        return modules_behind(
             self,
             lambda one: [
                 *one.merged,
@@ -111,7 +111,7 @@ class Module:
         return {label_of(block): block for block in reversed(self.blocks)}
 
 
-def _modules_behind(module: Module, inner: Callable[[Module], Sequence[Module]]) -> list[Module]:
+def modules_behind(module: Module, inner: Callable[[Module], Sequence[Module]]) -> list[Module]:
     """Return a file and those that it leads to by *inner*, depth first, each once."""
     found: dict[int, Module] = {}
     left = [module]

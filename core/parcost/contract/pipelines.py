@@ -219,6 +219,6 @@ class Case:
 
 
 def _sums(runs: Sequence[tuple[Real, Real]]) -> list[Real]:
-    """Return the sums of the first 0, 1, ... of *runs*, pairs of a count and a value."""
+    """Return the prefix sums, from 0, of *runs*: pairs of a count and a value."""
     each = (x if isinstance(n, int) and n == 1 else n * x for n, x in runs)
     return list(accumulate(each, initial=0))

@@ -10,7 +10,7 @@ from pathlib import Path
 from attrs import Factory, define
 
 from parcost.binding.binder import Binder
-from parcost.binding.modules import Module
+from parcost.binding.modules import Module, modules_behind
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session, scenarios_of
 from parcost.language import syntax as s
@@ -103,7 +103,7 @@ def analyze(session: Session, path: str) -> Analysis:
         bound = attempt(path, partial(_bind, scenario, has_errors=has_errors))
         if not isinstance(bound, Rejection):
             studies.append(bound)
-    files = _files(loaded)
+    files = modules_behind(loaded, lambda one: [*one.merged, *one.aliases.values()])
     if any(d.id == "circular-import" for module in files for d in module.diagnostics):
         loader.forget_files()  # what such files know of one another depends on which came first
     imports = frozenset(place for module in files for place in _imports(module))
@@ -166,15 +166,3 @@ def _bind(scenario: Scenario, *, has_errors: bool) -> BoundStudy:
     )
     attempt(scenario.path, binder.bind)  # as far as it goes
     return BoundStudy(scenario, binder, scenario.study, has_errors=True)
-
-
-def _files(module: Module) -> Sequence[Module]:
-    """Return a file and the files that it imports by path, each once."""
-    found: dict[int, Module] = {}
-    left = [module]
-    while left:
-        one = left.pop()
-        if id(one) not in found:
-            found[id(one)] = one
-            left += [*one.merged, *one.aliases.values()]
-    return list(found.values())

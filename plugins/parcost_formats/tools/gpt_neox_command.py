@@ -14,7 +14,13 @@ from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import Script, ShellField, list_places, read_script_file
+from parcost_formats.tools.shell.scripts import (
+    Script,
+    ShellField,
+    count_at_end,
+    list_places,
+    read_script_file,
+)
 
 _COMMAND = re.compile(r"\bdeepy\.py[\"']?(?:[^\n|;&\\]|\\\n|\\.)*\btrain\.py")
 _FOLDERS = ("-d", "--conf_dir")
@@ -54,9 +60,9 @@ class NeoxFiles:
 
     def count_devices(self) -> tuple[int, str, ShellField] | None:
         """Return the devices that the scheduler reserves, with the option that has them."""
-        nodes = _count(self.scheduler.get("--nodes"))
+        nodes = count_at_end(self.scheduler.get("--nodes"))
         for key in _OF_NODE:
-            each = _count(self.scheduler.get(key))
+            each = count_at_end(self.scheduler.get(key))
             if nodes and each:
                 return nodes * each, key, self.scheduler[key]
         return None
@@ -156,9 +162,3 @@ def _add(found: NeoxFiles, file: ImportFile, script: Script, word: ShellField, p
         why = why or f"`{place}` beside the script, for `{path}`"
     if why:
         found.assumed[place] = why
-
-
-def _count(word: ShellField | None) -> int | None:
-    """Return the number in a text such as ``8`` or ``gpu:h100:8``."""
-    text = word.text.rpartition(":")[2] if word is not None else ""
-    return int(text) if text.isdecimal() and len(text) < 7 else None

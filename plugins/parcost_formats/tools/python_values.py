@@ -76,7 +76,7 @@ class PythonText:
                 warnings.simplefilter("ignore")  # of the file, which is not run
                 self.tree = ast.parse(text)
         except SyntaxError as error:
-            at = self._offset(text, error.lineno or 1, error.offset or 1)
+            at = text_offset(text, error.lineno or 1, error.offset or 1)
             raise PythonTextError(f"not Python: {error.msg}", at, at + 1) from None
         except (RecursionError, MemoryError, ValueError):
             raise PythonTextError("Python that cannot be parsed", 0, 1) from None
@@ -98,11 +98,11 @@ class PythonText:
         before = self._lines[line - 1].encode()[:column]
         return self._starts[line - 1] + len(before.decode())
 
-    @staticmethod
-    def _offset(text: str, line: int, column: int) -> int:
-        lines = text.splitlines(keepends=True)
-        before = sum(map(len, lines[: line - 1]))
-        return min(before + column - 1, max(len(text) - 1, 0))
+
+def text_offset(text: str, line: int, column: int) -> int:
+    """Return the offset of a line and a column, which count from 1, at most that of the end."""
+    before = sum(map(len, text.splitlines(keepends=True)[: line - 1]))
+    return min(before + column - 1, max(len(text) - 1, 0))
 
 
 def choose_function(

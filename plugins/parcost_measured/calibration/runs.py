@@ -53,12 +53,12 @@ def studies(rows: Rows, folder: Path, session: Session, table: Sequence[Constant
     unmodelled: list[Flaw] = []
     for case, path in write_studies(rows.placed, folder):
         if path is None:
-            unmodelled.append(_flaw(case, case.reason))
+            unmodelled.append(case.flaw("unmodelled", case.reason))
             continue
         try:
             study = _study(session, path)
         except ParcostError as error:
-            unmodelled.append(_flaw(case, _first_line(error)))
+            unmodelled.append(case.flaw("unmodelled", _first_line(error)))
             continue
         signature = Signature(
             device=block_name(study[Cluster].device),
@@ -210,11 +210,11 @@ def grids(
             progress(done)
             priced = _evaluate_mesh(session, path, values, tuple(len(axis) for axis in points))
             if isinstance(priced, str):
-                unmodelled.append(_flaw(case, priced))
+                unmodelled.append(case.flaw("unmodelled", priced))
                 continue
             prediction, log = priced
             if reason := excess(evolve(case, prediction=prediction)):
-                absurd.append(evolve(_flaw(case, reason), kind="absurd"))
+                absurd.append(case.flaw("absurd", reason))
                 continue
             rows.append(measurement(case.placed.row, f"{case.placed.file}:{case.placed.line}"))
             logs.append(log)
@@ -357,11 +357,6 @@ def contradictions(rows: Rows) -> list[tuple[str, str, float]]:
         if most > least * 1.2:
             found.append((first, last, most / least - 1.0))
     return found
-
-
-def _flaw(case: RowResult, reason: str) -> Flaw:
-    one = case.placed
-    return Flaw(file=one.file, line=one.line, id=one.row.id, kind="unmodelled", reason=reason)
 
 
 def _first_line(error: ParcostError) -> str:

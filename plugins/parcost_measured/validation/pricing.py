@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from parcost_measured.validation.rows import PlacedRow, UnmodelledError
+from parcost_measured.validation.rows import Flaw, PlacedRow, UnmodelledError
 from parcost_measured.validation.study import StudyText, write
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ class RowResult:
     prediction: Prediction | None = None
     reason: str = ""
     faults: Sequence[str] = ()
+
+    def flaw(self, kind: str, reason: str) -> Flaw:
+        """Return why the row is not scored, at its place."""
+        one = self.placed
+        return Flaw(file=one.file, line=one.line, id=one.row.id, kind=kind, reason=reason)
 
 
 def file_name(id: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from attrs import Factory, frozen
 
@@ -335,7 +335,7 @@ def summarize(
     ]
     if composed:
         groups.append(_group("composed", "composed", composed))
-    found_flaws = [*flaws, *(_flaw(case, "absurd", excess(case)) for case in absurd)]
+    found_flaws = [*flaws, *(case.flaw("absurd", excess(case)) for case in absurd)]
     return Summary(
         rows=rows,
         groups=groups,
@@ -343,7 +343,7 @@ def summarize(
         memory=_memory(rows),
         left_out=ranges_of(rows, families or {}),
         unmodelled=[
-            _flaw(case, "unmodelled", case.reason) for case in cases if case.prediction is None
+            case.flaw("unmodelled", case.reason) for case in cases if case.prediction is None
         ],
         flaws=found_flaws,
         unknown=unknown,
@@ -357,11 +357,6 @@ def _group_rows(
 ) -> dict[str | None, list[ScoredRow]]:
     found = group_by(rows, lambda scored: key(scored.row, scored.written.framework))
     return dict(sorted(found.items(), key=lambda item: (-len(item[1]), str(item[0]))))
-
-
-def _flaw(case: RowResult, kind: str, reason: str) -> Flaw:
-    one = case.placed
-    return Flaw(file=one.file, line=one.line, id=one.row.id, kind=kind, reason=reason)
 
 
 def _speed(case: RowResult) -> float:
@@ -418,26 +413,25 @@ def _group(dimension: str, name: str, rows: Sequence[ScoredRow]) -> SummaryGroup
         baseline=baseline,
         memory=score([e for one in rows if (e := one.memory_error) is not None]),
         refused=sum(not one.prediction.fits for one in rows),
-        held=_step_coverage(rows),
-        memory_held=_memory_coverage(rows),
+        held=_coverage(
+            (one.step_in_interval, one.prediction.step_interval, one.prediction.step_time)
+            for one in rows
+        ),
+        memory_held=_coverage(
+            (one.memory_held, one.memory_interval, one.predicted_memory) for one in rows
+        ),
         worst=[one.row.id for one in largest_errors(rows, _WORST)],
     )
 
 
-def _step_coverage(rows: Sequence[ScoredRow]) -> Coverage | None:
+def _coverage(
+    judged: Iterable[tuple[bool | None, tuple[float, float] | None, float]],
+) -> Coverage | None:
+    """Return how many values lie in their intervals, and the half widths of these."""
     found = [
-        (held, half_width(ends, one.prediction.step_time))
-        for one in rows
-        if (held := one.step_in_interval) is not None and (ends := one.prediction.step_interval)
-    ]
-    return coverage_of([held for held, _ in found], [width for _, width in found])
-
-
-def _memory_coverage(rows: Sequence[ScoredRow]) -> Coverage | None:
-    found = [
-        (held, half_width(ends, one.predicted_memory))
-        for one in rows
-        if (held := one.memory_held) is not None and (ends := one.memory_interval)
+        (held, half_width(ends, predicted))
+        for held, ends, predicted in judged
+        if held is not None and ends
     ]
     return coverage_of([held for held, _ in found], [width for _, width in found])
 

@@ -192,7 +192,7 @@ class LocalUpdates:
 
 
 def trains_apart(study: Study) -> bool:
-    """Return whether replicas belong to several workers, which synchronise at times only."""
+    """Return whether training is local SGD: several workers, synchronised once per period."""
     local = study.get(LocalUpdates)
     return local is not None and any_of(local.workers != 1)
 

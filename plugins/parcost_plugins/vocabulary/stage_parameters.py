@@ -172,7 +172,7 @@ def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[St
             stages=tuple(stages),
             of=of,
             layers=int(key[0]),
-            **_sizes(key, held),
+            **_sizes(key[0], key[1:], held),
             wire=_wire(study, held, key[1:]),
             group=group,
             replicas=replicas,
@@ -227,7 +227,7 @@ def _of_structures(study: Study, holding: Holding | Literal[""]) -> Iterator[Sta
                 shard=shard,
                 expert=expert,
                 row=slot.row,
-                **_sizes_of_structures(slot.depth, slot.counts, own),
+                **_sizes(slot.depth, slot.counts, own),
             )
 
 
@@ -304,10 +304,8 @@ def _on_slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> t
     return tuple(float(kind is not None and stage == kind) for stage in own)
 
 
-def _sizes_of_structures(
-    depth: Real, counts: Sequence[Real], held: Sequence[Parameters]
-) -> dict[str, Any]:
-    """Return the parameters of a layer and of the ends of a stage, as arrays over structures."""
+def _sizes(depth: Real, counts: Sequence[Real], held: Sequence[Parameters]) -> dict[str, Any]:
+    """Return the parameters of a layer and of the ends of a stage, or of stages as arrays."""
     sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
     matrix: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):
@@ -317,20 +315,6 @@ def _sizes_of_structures(
             matrix = maximum(matrix, where(count > 0, parameters.elements, 0.0))
         sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
     layer = where(depth > 0, sizes["layer"] / maximum(depth, 1.0), 0.0)
-    return {**sizes, "layer": layer, "matrix": matrix, **_totals(sizes, counts, held)}
-
-
-def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Any]:
-    """Return the parameters of a layer and of the ends of a stage."""
-    depth, *counts = key
-    sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
-    matrix: Real = 0.0
-    for parameters, count in zip(held, counts, strict=True):
-        if count:
-            if parameters.place == "layer":
-                matrix = maximum(matrix, parameters.elements)
-            sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
-    layer = sizes["layer"] / depth if depth else 0.0
     return {**sizes, "layer": layer, "matrix": matrix, **_totals(sizes, counts, held)}
 
 

@@ -9,7 +9,7 @@ from math import prod
 from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.megatron.flags import CommandLine, variable_option
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
-from parcost_formats.tools.shell.scripts import ShellField
+from parcost_formats.tools.shell.scripts import ShellField, count_at_end
 
 _NODES = ("nnodes", "nodes", "N", "num-nodes")
 _RANKS = ("nproc-per-node", "ntasks-per-node", "gpus-per-node", "num-gpus")
@@ -44,7 +44,7 @@ def _count_nodes(line: CommandLine, nodes: Option | None) -> int | None:
     if nodes is not None:
         known = not nodes.unread and nodes.text.isdecimal() and len(nodes.text) < 9
         return int(nodes.text) if known else None
-    return _count(line.script.scheduler.get("--nodes")) if line.script is not None else None
+    return count_at_end(line.script.scheduler.get("--nodes")) if line.script is not None else None
 
 
 def _unknown_counts(line: CommandLine, nodes: Option | None) -> Iterator[Option]:
@@ -106,11 +106,11 @@ def _read_scheduler(
 
     The options *of_node* have the devices of a node.
     """
-    total = _count(scheduler.get("--gpus"))
-    found = next((key for key in of_node if _count(scheduler.get(key))), "")
-    each = _count(scheduler.get(found))
+    total = count_at_end(scheduler.get("--gpus"))
+    found = next((key for key in of_node if count_at_end(scheduler.get(key))), "")
+    each = count_at_end(scheduler.get(found))
     if total is None and each is not None and "--nodes" in scheduler:
-        nodes = _count(scheduler["--nodes"])
+        nodes = count_at_end(scheduler["--nodes"])
         total = nodes * each if nodes is not None else None
     else:
         nodes = None
@@ -123,12 +123,6 @@ def _read_scheduler(
             place = scheduler[found]
             beside = option.evolve(key=f"#SBATCH {found}", start=place.start, end=place.end)
             draft.leave(beside, note, NODE_SIZE)
-
-
-def _count(field: ShellField | None) -> int | None:
-    """Return the number in a text such as ``8`` or ``gpu:h100:8``."""
-    text = field.text.rpartition(":")[2] if field is not None else ""
-    return int(text) if text.isdecimal() and len(text) < 9 else None
 
 
 def _first(launcher: Mapping[str, Option], names: tuple[str, ...]) -> Option | None:

@@ -115,8 +115,7 @@ def _quote(text: str) -> str:
 def _merge(
     name: str, found: Sequence[Variable | None], decision: Decision, why: str
 ) -> Variable | None:
-    """Return the value of a variable after branches that leave it *found* so; None where none sets
-    it.
+    """Return the value of a variable after branches, whose values are *found*; None if unset.
 
     Branches that differ make it a text or an array with a choice in it, if all are of that kind.
     """

@@ -32,7 +32,7 @@ from parcost_formats.tools.shell.words import ShellTextError, arguments, parse_s
 from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN_FOLDER, holds
 
 __all__ = ["ARGUMENTS", "MAY_CHANGE", "Script", "ShellField", "list_places", "read_arguments"]
-__all__ += ["read_script", "read_script_file"]
+__all__ += ["count_at_end", "read_script", "read_script_file"]
 
 _SCHEDULER = re.compile(r"^#SBATCH[ \t]+([^\n#]*)", re.MULTILINE)
 _SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*)")
@@ -232,6 +232,12 @@ def list_places(name: str, script: Script | None) -> Sequence[str]:
     """
     changed = script is not None and script.find_reason(name)
     return (name,) if changed else (name, name.rpartition("/")[2])
+
+
+def count_at_end(field: ShellField | None) -> int | None:
+    """Return the number in a text such as ``8`` or ``gpu:h100:8``."""
+    text = field.text.rpartition(":")[2] if field is not None else ""
+    return int(text) if text.isdecimal() and len(text) < 9 else None
 
 
 def split_words(field: ShellField) -> Sequence[ShellField]:

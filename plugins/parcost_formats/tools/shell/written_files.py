@@ -76,7 +76,7 @@ class FileWriter(VariableAssigner):
     def _write(self, target: ShellValue, pieces: Sequence[Piece], *, adds: bool) -> None:
         """Store the text that a command writes into a file; a branch is undone with its layer.
 
-        A file whose path is not known has the same unknown parts where a launch names it.
+        If the path is unknown, a launch finds the file by the same unknown expression.
         """
         name = self._file_name(text_of(target))
         before = self._files.get(name, ()) if adds else ()

@@ -12,6 +12,7 @@ from typing import Any
 
 from parcost import record
 from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.python_values import text_offset
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import LONGEST
 
@@ -64,7 +65,7 @@ def read_toml(text: str) -> Mapping[str, TomlEntry]:
         values = dict(_flat(tomllib.loads(text), ""))
     except tomllib.TOMLDecodeError as error:
         found = _WHERE.search(str(error))
-        at = _offset(text, int(found[1]), int(found[2])) if found else max(len(text) - 1, 0)
+        at = text_offset(text, int(found[1]), int(found[2])) if found else max(len(text) - 1, 0)
         message = _WHERE.sub("", str(error)).strip()
         raise TomlTextError(f"not TOML: {message}", at, at + 1) from None
     except ValueError:  # Python reads no number of so many digits
@@ -101,8 +102,3 @@ def _places(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 def _plain(key: str) -> str:
     return "".join(key.split()).replace('"', "").replace("'", "")
-
-
-def _offset(text: str, line: int, column: int) -> int:
-    before = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1])
-    return min(before + column - 1, max(len(text) - 1, 0))
