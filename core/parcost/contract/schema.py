@@ -105,7 +105,7 @@ class BlockType:
 
     @cached_property
     def needs(self) -> Mapping[str, tuple[str, ...]]:
-        """What attributes wait for, by name: first what every attribute of the block does."""
+        """The conditions for attributes to have an effect, by name; those of the block come first."""
         every = tuple(text for names, text in self.used_with.items() if not names)
         own = {name: (text,) for names, text in self.used_with.items() for name in names}
         found = {name: every + own.get(name, ()) for name in self.fields}

@@ -231,7 +231,7 @@ class DeviceMemory:
         return self._at[d]
 
     def _all_alive(self, d: int) -> Sequence[Real]:
-        """Return what :meth:`alive` does for *most* micro-batches, of which the plan has fewer."""
+        """Return the result of :meth:`alive` for a plan with fewer than *most* micro-batches."""
         (((_, order),), held) = self.plan.orders, self.plan.held[d]
         (peak,) = order.peaks[d]
         at = {k: i for i, k in enumerate(held)}

@@ -156,7 +156,7 @@ def order_of(
 def short_order(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int, *, blocking: bool = False
 ) -> Order:
-    """Return the order of *schedule*, from that of few micro-batches if it repeats itself.
+    """Return the order of *schedule*, continued from few micro-batches if it is periodic.
 
     Raises:
         OrderError: The schedule raises, or its result is not a valid order.

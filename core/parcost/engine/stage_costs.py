@@ -124,7 +124,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
 
 
 def _hide_under_pass(load: Load, guests: Sequence[int], members: Sequence[int]) -> None:
-    """Hide the *guests* of a whole pass under what its *members* expose outside of windows."""
+    """Hide the *guests* of a whole pass under time that its *members* expose outside windows."""
     works, exposed, took = load.works, list(load.exposed), list(load.took)
     for i in guests:
         exposed[i] = took[i] = load.alone[i]

@@ -12,7 +12,7 @@ def read_entry(head: Mapping[str, Any], text: str) -> Entry:
     """Return the entry of a *head* and a text, read from a cache or a shard.
 
     Raises:
-        KeyError, TypeError, ValueError: The head is not that of an entry.
+        KeyError, TypeError, ValueError: The line is not the head of an entry.
     """
     name = head["name"]
     return Entry(

@@ -165,7 +165,7 @@ def _imports(analysis: Analysis, study: BoundStudy, cursor: Cursor) -> Iterator[
 
 
 def _files(analysis: Analysis, cursor: Cursor) -> Iterator[Proposal]:
-    """Yield the specs beside the file, and the folders, below what is typed of a path."""
+    """Yield the specs and the folders that complete a partly typed path."""
     head, slash, _ = cursor.typed.rpartition("/")
     home = Path(analysis.path).parent
     folder = home / head if slash else home

@@ -1,4 +1,4 @@
-"""What the functions and the kinds of provenance of the language mean."""
+"""The meaning of the language's functions and kinds of provenance."""
 
 #: How each function is called, and what it returns: for editors.
 USAGES = {

@@ -1,4 +1,4 @@
-"""What a file of another tool leaves open, and the options that complete the job."""
+"""Settings that a file of another tool lacks, and the options that supply them."""
 
 from __future__ import annotations
 

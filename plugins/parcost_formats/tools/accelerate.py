@@ -144,7 +144,7 @@ def read_strategy(found: SettingCollector, key: str) -> bool:
 
 
 def set_strategy(found: SettingCollector, strategy: str, key: str) -> bool:
-    """Set what a *strategy* of the table shards; return whether it is a hybrid one."""
+    """Set the sharding of a *strategy* of the table; return whether it is a hybrid one."""
     stage, *words = strategy.split()
     found.set("layout", "zero", stage, key)
     if "kept" in words:

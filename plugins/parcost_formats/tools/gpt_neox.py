@@ -346,7 +346,7 @@ def _attention(found: SettingCollector) -> None:
 
 
 def _window(found: SettingCollector) -> None:
-    """Set the window of attention whose kernel leaves out what is beyond it."""
+    """Set the attention window of a kernel that skips masked blocks."""
     found.copy("sliding_window_width", _MODEL, "window", least=1)
 
 

@@ -129,7 +129,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _overrides(found: SettingCollector) -> bool:
-    """Ask for what the configuration of a Hugging Face model is changed to.
+    """Ask for the values that override a Hugging Face configuration.
 
     Return whether sizes of the model may change.
     """

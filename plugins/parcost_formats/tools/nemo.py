@@ -145,7 +145,7 @@ class _NeMoReader:
         return found.translation()
 
     def _assume_defaults(self, asked: Collection[str]) -> None:
-        """Set what NeMo 1 has for keys that the file leaves out, but for attributes *asked* for."""
+        """Set NeMo 1's defaults for missing keys, except for attributes that are *asked* for."""
         for path, default in self._table["defaults"].items():
             block, _, attribute = path.rpartition(".")
             if path not in asked and not self._found.has(block, attribute):

@@ -116,7 +116,7 @@ def _follow_script(python: PythonText, neighbor: Callable[[str], str | None]) ->
 
 
 def _follow_start(python: PythonText, neighbor: Callable[[str], str | None]) -> Entity | None:
-    """Return the recipe that the file itself starts, with what it changes on the way, or None."""
+    """Return the recipe that the script itself runs, with its changes, or None."""
     library = _NeMoLibrary(python, neighbor)
     follower = Follower(python.tree, library, {"__name__": "__main__"})
     try:
@@ -212,7 +212,7 @@ def _put_path(entity: Entity, path: str, cell: Cell) -> None:
 
 
 def _place_cells(entity: Entity, own: Collection[ast.AST], node: ast.AST) -> None:
-    """Place what another file than that of the nodes *own* has set at *node*."""
+    """Place settings of other files at *node*; the nodes *own* are of this file."""
     if entity.node not in own:
         entity.node = node
     for name, cell in entity.cells.items():

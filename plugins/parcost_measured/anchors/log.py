@@ -39,7 +39,7 @@ _LONGEST = 20_000  # characters of a line that are searched
 
 @cache
 def table() -> Mapping[str, Any]:
-    """Return the table of what lines of logs say."""
+    """Return the table of log line patterns."""
     place = files("parcost_measured.anchors") / "measured_runs.toml"
     return tomllib.loads(place.read_text(encoding="utf-8"))
 

@@ -20,7 +20,7 @@ from parcost_plugins.vocabulary import Device, Fabric
 
 @frozen
 class HardwareEntry:
-    """A device of the catalogue, by a pattern of what sources call it."""
+    """A device of the catalogue, with a pattern of its names in sources."""
 
     pattern: str
     device: str

@@ -132,7 +132,7 @@ _DETAILS = (
 
 
 def _recompute_detail(row: RunRow) -> str:
-    """Return what the row says of its recomputation, in lower case; "" if nothing.
+    """Return the recomputation that the row describes, in lower case; "" if nothing.
 
     Of `a (H100) / b (GB200)`, the words for the device of the row.
     """

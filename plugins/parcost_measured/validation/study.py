@@ -492,7 +492,7 @@ def _balance(facts: Facts) -> Value:
 
 
 def _router_balance(facts: Facts) -> Value:
-    """Return what balanced the router of a row that was not forced to be even."""
+    """Return how the router was balanced, unless the row forces equal loads."""
     free = re.search(r"no auxiliary loss", facts.row.notes)
     return "none" if free and isinstance(_balance(facts), Assumption) else None
 

@@ -209,7 +209,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Reject adapters on what the model does not know."""
+    """Reject adapters on parts that are not modeled."""
     adapters = study.get(Adapters)
     if adapters is None:
         return

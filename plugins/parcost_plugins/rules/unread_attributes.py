@@ -1,6 +1,6 @@
 """Attributes of levels without an effect: without them all links, or all terms, are the same.
 
-Other attributes declare what they wait for, and whether they are read is recorded
+Other attributes declare which attribute they need, and reads of them are recorded
 (``used_with`` of :func:`parcost.block`). Those of levels are read wherever a fabric is, so the
 groups of ranks are placed once more without each. Only attributes in the study's own file that
 differ from the default are reported, and no values with provenance.

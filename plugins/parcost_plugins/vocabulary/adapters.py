@@ -1,7 +1,7 @@
 """Adapters beside frozen weights: LoRA and QLoRA.
 
-Without the block every parameter is trained. Plugins ask here what is trained, and in how many
-bytes the rest is held.
+Without the block every parameter is trained. It has the trained weights, and the bytes of the
+frozen ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The time of one operator by the kernel model of the study.
 
-The plugin ``kernels`` prices what the hook ``operators`` yields. Work that depends on how gradients
-and weights are sharded is priced by its own plugin, in ``terms``. So the time of layers does not
-depend on ZeRO, and a search asks for it once.
+The plugin ``kernels`` times the operators of the hook ``operators``. Work that depends on the
+sharding of gradients and weights is timed by its own plugin, in ``terms``. So the time of layers
+does not depend on ZeRO, and a search asks for it once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def kernel_work(operator: Any, study: Study) -> Work:
 
 
 def stream_work(streams: Iterable[Stream], study: Study) -> Iterator[Work]:
-    """Yield the work of *streams*; none if the study leaves out what is bound by memory."""
+    """Yield the work of *streams*; none if the study leaves out memory-bound operators."""
     if study[KernelChoice].memory_bound:
         for stream in streams:
             yield kernel_work(stream, study)

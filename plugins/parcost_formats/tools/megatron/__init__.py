@@ -431,7 +431,7 @@ def list_other_options(draft: Draft, options: Iterable[Option]) -> None:
 
 
 def _question_fork(draft: Draft, option: Option) -> None:
-    """Reject a flag of a fork, or ask for what it decides, by the words of its name."""
+    """Reject a flag of a fork, or ask for the attribute that its name suggests."""
     rules = table(TOOL)["fork_flags"]
     if option.text in ("false", "None", "null", "0"):
         return

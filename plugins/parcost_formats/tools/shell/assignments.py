@@ -107,7 +107,7 @@ class VariableAssigner(WordExpander):
         self.assign(name, Variable([value]), pinned=not refers or unread_piece(value) is not None)
 
     def assigned_value(self, name: str, parts: Sequence[WordPart]) -> list[Piece]:
-        """Return the value that an assignment gives to *name*; ``X=$X`` keeps that of outside."""
+        """Return the value that an assignment gives to *name*; ``X=$X`` keeps the outer value."""
         whole = len(parts) == 1 and parts[0].kind != "text" and parts[0].text == name
         self.extended, self.copied = name, name if whole else ""
         value = self.value(parts)

@@ -235,7 +235,7 @@ class _DeviceNodes:
                 tail = self._joined[stage]
 
     def _first(self, stage: int, own: Sequence[Slice], after: Sequence[int]) -> Sequence[int]:
-        """Add the work of a stage before its first pass, and return what that waits for."""
+        """Add the work of a stage before its first pass; return the nodes that it waits for."""
         head = self._chain([s for s in own if s.kind == "once" and not s.beside], after)
         released = self._chain([s for s in own if s.kind == "slowdown"], head)
         self._joined[stage] = self._chain([s for s in own if s.beside], head)

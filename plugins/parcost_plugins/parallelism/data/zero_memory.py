@@ -97,7 +97,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
-    """Yield what the stream of the gathers has reserved, beyond what it uses.
+    """Yield the memory that the all-gather stream reserves beyond its use.
 
     A framework that copies gathered parameters out of a buffer allocates the buffer on that stream.
     PyTorch's allocator gives its freed blocks to no other stream. It has reserved the largest unit,
