@@ -164,3 +164,17 @@ def test_a_program_whose_path_is_printed_by_python_is_read(run_command: Run) -> 
     assert done.code == 0, done.err
     assert "qwen3_8b" in done.out
     assert settings(read("ms_swift", SWIFT, text)) == settings(read("ms_swift"))
+
+
+def test_the_data_type_of_ms_swift_2_may_be_that_of_the_checkpoint() -> None:
+    text = (
+        "NPROC_PER_NODE=8 swift sft --model_id_or_path Qwen/Qwen2.5-7B --sft_type full "
+        "--max_length 4096 --deepspeed default-zero3 --batch_size 4"
+    )
+    plain = read_file("ms_swift", ImportFile("run.sh", f"{text}\n"))
+    for flags in ("--dtype AUTO", "--dtype AUTO --use_flash_attn true"):
+        found = read_file("ms_swift", ImportFile("run.sh", f"{text} {flags}\n"))
+        assert settings(found) == settings(plain)
+        assert not found.questions
+    off = read_file("ms_swift", ImportFile("run.sh", f"{text} --use_flash_attn false\n"))
+    assert "use_flash_attn" in str(off)

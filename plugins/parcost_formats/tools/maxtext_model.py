@@ -14,6 +14,10 @@ from parcost_formats.tools.yaml_text import read_mapping
 _TABLE = table("maxtext")
 _GATED = {("silu", "linear"), ("gelu", "linear"), ("swiglu",)}
 _OWN = "own"
+_EARLY_HEADS = "base_num_heads"  # of 2023, when every query head had keys and values
+_HEADS = ("heads", "kv_heads")
+#: What base.yml had otherwise in 2023: a gate, and one table for both ends.
+_OF_EARLY = {"mlp_activations": "gated", "logits_via_embedding": "tied"}
 
 
 def read_name(
@@ -102,6 +106,11 @@ def read_model(found: SettingCollector) -> int | None:
             found.problem("decoder_block", message, f"known: {known}")
         return None
     numbers = _sizes(found, block)
+    for key, name in _OF_EARLY.items() if _EARLY_HEADS in found else ():
+        if key not in found:
+            why = f"`{_EARLY_HEADS}` is a key of 2023, when base.yml had another {key}"
+            answers = [f"--set model.{name}={word}" for word in ("on", "off")]
+            found.ask(f"model.{name}", why, answers, _EARLY_HEADS)
     for name, value in _TABLE["decoders"][decoder].items():
         found.assume(block, name, value, _why(f"the code of {decoder}"))
     _parts(found, block)
@@ -136,8 +145,10 @@ def _sizes(found: SettingCollector, block: str) -> dict[str, int]:
         return {}
     numbers: dict[str, int] = {}
     latent = found.value("attention_type") == "mla"
-    for key, facts in _TABLE["model"].items():
+    for usual_key, facts in _TABLE["model"].items():
         name = facts["name"]
+        early = name in _HEADS and _EARLY_HEADS in found and usual_key not in found
+        key = _EARLY_HEADS if early else usual_key
         if latent and name in ("head_dim", "kv_heads"):
             found.value(key)
             continue

@@ -278,7 +278,7 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
     keys.batch()
     keys.sequence()
     key = keys.key("dtype")
-    if key in found:
+    if key in found and found.value(key) != "AUTO":  # of ms-swift 2: that of the checkpoint
         weights = found.word(key, keys.rules["dtypes"])
         why = f"the weights are loaded as {found.value(key)}"
     elif entry:
