@@ -105,7 +105,7 @@ class BlockType:
 
     @cached_property
     def needs(self) -> Mapping[str, tuple[str, ...]]:
-        """The conditions for attributes to have an effect, by name; those of the block come first."""
+        """The conditions for attributes to have an effect, by name; the block's come first."""
         every = tuple(text for names, text in self.used_with.items() if not names)
         own = {name: (text,) for names, text in self.used_with.items() for name in names}
         found = {name: every + own.get(name, ()) for name in self.fields}
