@@ -324,6 +324,21 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "precision recipe { narrow = fp8 }\ndevice card { in_one_layout = on }",
         "precision recipe { narrow = fp8, cast_transpose = 1 B }\ndevice card { in_one_layout = on }",
     ),
+    "precision.column_steps": (
+        "dense",
+        "precision recipe { narrow = fp8, column_cast = 1 B }",
+        "precision recipe { narrow = fp8, column_cast = 1 B, column_steps = 99 }",
+    ),
+    "precision.cast_steps": (
+        "dense",
+        "precision recipe { narrow = fp8, cast = 1 B }",
+        "precision recipe { narrow = fp8, cast = 1 B, cast_steps = 99 }",
+    ),
+    "kernels.cast_time": (
+        "dense",
+        "precision recipe { narrow = fp8, cast = 1 B, cast_steps = 99 }",
+        "precision recipe { narrow = fp8, cast = 1 B, cast_steps = 99 }\nkernels { cast_time = 0 s }",
+    ),
     "device.attention": ("dense", "", _FLASH_2),
     "device.family": (
         "rates",
@@ -487,6 +502,12 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "reduction_copy": ("sharded", "", "reduction_copy = divided", ""),
             "repeats_keys": ("dense", "", "repeats_keys = on", "model small { kv_heads = 2 }"),
             "bucket_copies": ("sharded", "", "bucket_copies = on", ""),
+            "update_group": (
+                "sharded",
+                "update_gradients = 8 B",
+                "update_gradients = 8 B, update_group = 1_000_000",
+                "",
+            ),
             "router_weights": ("experts", "", "router_weights = output", ""),
             "remakes_elementwise": (
                 "dense",

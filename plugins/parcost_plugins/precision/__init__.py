@@ -26,6 +26,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
     from parcost_plugins.precision import casts
 
     yield from casts.operands(study)
+    yield from casts.columns(study)
     yield from casts.weights(study)
     yield from casts.maximum_agreement(study)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from attrs import evolve
 
-from parcost import Memory, Once, Real, Study, Work, formula
+from parcost import Memory, Once, Pass, Real, Study, Work, formula
 from parcost.numeric import where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import OPTIMIZER, PRECISION, WEIGHTS
 from parcost_plugins.vocabulary.kernel_times import kernel_seconds, kernel_work
+from parcost_plugins.vocabulary.operators import StepKind
 from parcost_plugins.vocabulary.run_choices import (
     gathers_per_micro_batch,
     reshards,
@@ -45,8 +46,9 @@ AMAX = "Transformer Engine: one greatest value per tensor, over the amax group, 
 def operands(study: Study) -> Iterator[Work]:
     """Yield the casts of activations in forward, and of gradients in backward.
 
-    A weight gradient uses both as cast; a transposed copy for it is part of the cast's traffic. A
-    narrow attention core has casts of its own: its inputs and the gradient of its output are wide.
+    A weight gradient uses both as cast. A transposed copy for it is part of the cast's traffic, or
+    made with it (`columns`). A narrow attention core has casts of its own: its inputs and the
+    gradient of its output are wide.
     """
     precision, choice = study[Training].precision, study[KernelChoice]
     traffic = precision.cast_traffic(study[Cluster].device)
@@ -66,11 +68,48 @@ def operands(study: Study) -> Iterator[Work]:
             pass_=operator.pass_,
             count=operator.count,
             source=SOURCE,
+            **_steps(precision.cast_steps * elements),
         )
         yield kernel_work(cast, study)
 
 
-def _narrow_operators(study: Study) -> Iterator[Gemm | FusedAttention]:
+def columns(study: Study) -> Iterator[Work]:
+    """Yield the casts of both operands of a weight gradient along the dimension of the tokens.
+
+    They include the kernel that multiplies its result by factors, if there is one.
+    """
+    precision = study[Training].precision
+    if _is_zero(precision.column_cast) or not study[KernelChoice].memory_bound:
+        return
+    for operator in _narrow_operators(study, ("W",)):
+        if isinstance(operator, Gemm):
+            elements = operator.batch * operator.k * (operator.m + operator.n)
+            tensors = operator.batch if operator.role == "expert" else 1.0
+            cast = Stream(
+                name=f"cast of columns for {operator.name}",
+                bytes_=precision.column_cast * elements,
+                kernels=2.0 * precision.cast_kernels * tensors,
+                pass_=operator.pass_,
+                count=operator.count,
+                source=TORCHAO,
+                **_steps(precision.column_steps * elements),
+            )
+            yield kernel_work(cast, study)
+
+
+class _Steps(TypedDict):
+    steps: Real
+    step_kind: StepKind
+
+
+def _steps(elements: Real) -> _Steps:
+    """Return the arguments of a stream that makes *elements* one by one, if there are any."""
+    return {"steps": elements, "step_kind": "" if _is_zero(elements) else "cast"}
+
+
+def _narrow_operators(
+    study: Study, passes: tuple[Pass, ...] = ("F", "B", "R")
+) -> Iterator[Gemm | FusedAttention]:
     """Yield the operators with cast operands, counted where they run in low precision."""
     precision = study[Training].precision
     every_layer = not (precision.wide_first or precision.wide_last)
@@ -80,9 +119,9 @@ def _narrow_operators(study: Study) -> Iterator[Gemm | FusedAttention]:
         else study.operators
     )
     for one in operators:
-        if isinstance(one, FusedAttention):
+        if isinstance(one, FusedAttention) and "F" in passes:
             narrow = precision.narrow != "none" and precision.narrow_attention
-        elif isinstance(one, Gemm) and one.pass_ in ("F", "B", "R"):
+        elif isinstance(one, Gemm) and one.pass_ in passes:
             narrow = precision.is_narrow(one.role, one.pass_)
         else:
             continue
@@ -123,13 +162,16 @@ def _read_weights(study: Study) -> Iterator[Work]:
     for operator in _narrow_operators(study):
         if isinstance(operator, Gemm):
             traffic = where(gathered, narrow[operator.pass_], precision.weight_cast)
+            elements = operator.batch * operator.k * operator.n
+            alone = where(gathered, 0.0, precision.cast_steps)
             cast = Stream(
                 name=f"weight cast for {operator.name}",
-                bytes_=traffic * operator.batch * operator.k * operator.n,
+                bytes_=traffic * elements,
                 kernels=where(traffic > 0, precision.cast_kernels, 0.0),
                 pass_=operator.pass_,
                 count=operator.count,
                 source=TORCHAO,
+                **_steps(alone * elements),
             )
             yield kernel_work(cast, study)
 

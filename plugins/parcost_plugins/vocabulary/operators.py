@@ -114,7 +114,7 @@ STREAM_KINDS: tuple[StreamKind, ...] = get_args(StreamKind)
 #: Kernels limited by work per element rather than by memory traffic: they
 #: compute the place of each element, or use atomic additions. Each kind has a
 #: time per element on a multiprocessor: `kernels { strided_time = ... }`.
-StepKind = Literal["", "traced", "traced_gradient", "strided", "scattered", "indexed"]
+StepKind = Literal["", "traced", "traced_gradient", "strided", "scattered", "indexed", "cast"]
 STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 

@@ -121,6 +121,21 @@ class Precision:
         default=0.0,
         doc="traffic more to transpose it, where the device multiplies the type `in_one_layout`",
     )
+    cast_steps: Real = quantity(
+        ONE,
+        default=0.0,
+        doc="elements that a compiled cast makes one by one, for one element or weight; 0: casts "
+        "are bound by memory alone",
+    )
+    column_cast: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="traffic per element of either operand of a weight gradient to cast or copy it along "
+        "the other dimension",
+    )
+    column_steps: Real = quantity(
+        ONE, default=0.0, doc="elements that this makes one by one, for one element"
+    )
     cast_kernels: Real = integer(
         default=1, doc="kernels that cast one tensor, one after another; for each expert separately"
     )
@@ -507,6 +522,9 @@ class KernelChoice:
     )
     indexed_time: Real = quantity(
         SECONDS, doc="the same for the gradient of eager indexing, which adds to rows by index"
+    )
+    cast_time: Real = quantity(
+        SECONDS, doc="the same for a compiled cast to a narrow type; see `precision.cast_steps`"
     )
     shape_efficiency: Real = fraction(
         positive=True,
