@@ -52,7 +52,7 @@ class ScoredLayouts:
     bound. If the schedule is a choice, it is value *index* of the choice at position *choice*.
     *place* is the position of the structure in its group. *points* are the indices of its points in
     these arrays. *loads* and *hop*, the seconds of messages, are of the legal layouts alone;
-    *numbers* has the position of each of them. *terms* returns the terms.
+    *numbers* has the position of each of them. *terms* and *memory* return the terms.
     """
 
     structure: Structure
@@ -63,7 +63,6 @@ class ScoredLayouts:
     choice: int | None
     index: int
     pipeline: Pipeline
-    memory: Sequence[tuple[Plugin, Any]]
     legal: NDArray[np.bool_]
     seconds: Any
     exact: Any
@@ -73,6 +72,7 @@ class ScoredLayouts:
     hop: Hop = 0.0
     numbers: Any = ()
     terms: Callable[[], Sequence[tuple[Plugin, Any]]] | None = None
+    memory: Callable[[], Sequence[tuple[Plugin, Any]]] | None = None
 
 
 def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:

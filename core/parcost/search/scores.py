@@ -7,7 +7,7 @@ number of stages is an array over all structures; other answers are requested fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -157,14 +157,17 @@ class Scores:
         for place, points in block.items():
             wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
             steady: dict[Any, Sequence[Real]] = {}
+            memory = self._memory.select_terms(place, points, self.group.places(place, points))
             for scored in self._layouts(place, points, wanted):
-                terms, m = [term for _, term in scored.memory], scored.pipeline.micro_batches
+                index, m = scored.index, scored.pipeline.micro_batches
+                held = self._schedule_terms(place, index, "memory", memory, Windows())
+                terms = [term for _, term in held]
                 with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
                     plan = SketchPlan.for_layouts(scored.schedule, scored.pipeline, scored.legal)
                     bytes_ = peak_memory(plan, m, terms, steady)
-                    seconds = at_points(self._serial_bound(place, scored.index), points)
+                    seconds = at_points(self._serial_bound(place, index), points)
                 least = np.where(np.isnan(seconds), 0.0, seconds)
-                yield evolve(scored, memory=(), bytes_=bytes_, seconds=least)
+                yield evolve(scored, bytes_=bytes_, seconds=least)
 
     def score_layouts(
         self, wanted: Iterable[tuple[ScoredLayouts, NDArray[np.bool_]]]
@@ -200,6 +203,7 @@ class Scores:
             bytes_=at_points(bound.bytes_, points),
             least=at_points(bound.seconds, points),
             terms=partial(self._terms, bound.place, bound.index, kept),
+            memory=cache(partial(self._memory_terms, bound.place, bound.index, kept)),
         )
         where = np.nonzero(scored.legal)
         choices = list(where[:-1])
@@ -215,6 +219,13 @@ class Scores:
         terms = self._all.select_terms(place, points, self.group.places(place, points))
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
         return self._schedule_terms(place, index, "terms", terms, self._hosts)
+
+    def _memory_terms(
+        self, place: int, index: int, points: NDArray[np.intp]
+    ) -> Sequence[tuple[Plugin, Any]]:
+        """Return the same of memory."""
+        memory = self._memory.select_terms(place, points, self.group.places(place, points))
+        return self._schedule_terms(place, index, "memory", memory, Windows())
 
     def _score(self, parts: Sequence[ScoredPart]) -> Iterator[ScoredLayouts]:
         """Yield scored layouts of several structures under one schedule."""
@@ -308,12 +319,11 @@ class Scores:
     def _layouts(
         self, place: int, points: NDArray[np.intp], wanted: Mapping[int, Any]
     ) -> Iterator[ScoredLayouts]:
-        """Yield the layouts of a structure by schedule, with memory terms only."""
+        """Yield the layouts of a structure by schedule, without terms."""
         structure, places = (
             self.group.structures[place].select_points(points),
             self.group.places(place, points),
         )
-        memory = self._memory.select_terms(place, points, places)
         judge = self._judge(structure, places)
         for index, which in wanted.items():
             legal = self._select_schedule(structure.legal, index) & which
@@ -328,7 +338,6 @@ class Scores:
                 choice=self._choice,
                 index=index,
                 pipeline=self._pipeline(place, index, points),
-                memory=self._schedule_terms(place, index, "memory", memory, Windows()),
                 legal=legal,
                 seconds=0.0,
                 exact=False,
