@@ -57,7 +57,7 @@ def values(framework: str, more: str = "") -> Mapping[str, Sequence[Any]]:
             "schedule.kind",
             ["breadth_first", "dualpipe_v", "gpipe", "interleaved", "one_f_one_b", "zb_v"],
         ),
-        ("torchtitan", "layout.zero", [0, 2, 3]),
+        ("torchtitan", "layout.zero", [0, 3]),
         ("maxtext", "schedule.kind", ["breadth_first", "gpipe"]),
         ("fsdp_composer", "layout.pp", [1]),
     ],
