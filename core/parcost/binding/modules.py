@@ -71,9 +71,8 @@ class Module:
     requires: list[s.Statement] = Factory(list)
     merged: list[Module] = Factory(list)  # imported without a name
     aliases: dict[str, Module] = Factory(dict)  # imported with one
-    imported_blocks: list[tuple[Module, s.Block, str]] = Factory(
-        list
-    )  # catalogue blocks, name here
+    #: Catalogue blocks, and their names here.
+    imported_blocks: list[tuple[Module, s.Block, str]] = Factory(list)
     diagnostics: list[Diagnostic] = Factory(list)
     allowances: list[Allowance] = Factory(list)
     reading: ImportOptions = PLAIN
