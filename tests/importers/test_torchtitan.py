@@ -846,6 +846,9 @@ def test_sections_that_functions_of_the_file_make_are_followed() -> None:
         ("if fast():\n        config.training = TrainingConfig(seq_len=4096)", "training.sequence"),
         ("if fast():\n        config.model_spec = model_registry('70B')", "model"),
         ("if fast():\n        setattr(config.training, 'seq_len', 4096)", "training.sequence"),
+        ("config.training.seq_len = int(1e400)", "training.sequence"),
+        ("config.training.seq_len = float(10 ** 400)", "training.sequence"),
+        ("config.training.seq_len = int('long')", "training.sequence"),
     ],
 )
 def test_a_change_that_needs_a_run_is_a_question(change: str, attribute: str) -> None:

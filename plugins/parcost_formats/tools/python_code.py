@@ -526,7 +526,7 @@ def call_builtin(name: str, arguments: Sequence[Any]) -> Any:
     elif name == "isinstance" and isinstance(first, str) and len(arguments) > 1:
         return not isinstance(arguments[1], DottedName) or arguments[1].name == "str"
     elif name in ("bool", "int", "float", "str") and isinstance(first, (bool, int, float, str)):
-        with suppress(ValueError):  # a word is no number: the value stays unknown
+        with suppress(ValueError, OverflowError):  # no number, or none of that type: unknown
             return {"bool": bool, "int": int, "float": float, "str": str}[name](first)
     elif name == "len" and isinstance(first, list):
         return len(first)
