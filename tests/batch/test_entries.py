@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parcost.contract.entries import Entry, Problem
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
-from parcost.report.json_encoding import encode
+from parcost.language.json_encoding import encode
 from parcost_apps.batch.cache import pack, unpack
 from parcost_apps.batch.entries import page_data
 from parcost_apps.batch.fingerprints import Import

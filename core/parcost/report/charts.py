@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from parcost.contract.charts import Chart, PointFigure, PointTable
 from parcost.contract.formulas import Formula
 from parcost.language.escapes import escape_line
+from parcost.language.json_encoding import plain_data
 from parcost.language.numbers import quantity
 from parcost.report.formulas import fractions, substitute
-from parcost.report.json_encoding import plain_data
 from parcost.report.rows import rows
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from parcost.contract.entries import Entry
 from parcost.contract.offers import Exporter, write_items
 from parcost.contract.page import Paper
 from parcost.language.diagnostics import did_you_mean
+from parcost.language.json_encoding import encode
 from parcost.records import record
 from parcost.report.charts import chart_data
-from parcost.report.json_encoding import encode
 from parcost.system.whole_files import WholeFile
 
 if TYPE_CHECKING:

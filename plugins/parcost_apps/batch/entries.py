@@ -12,9 +12,9 @@ from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import render
 from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
 from parcost.language.escapes import escape_line
+from parcost.language.json_encoding import encode, plain_data
 from parcost.report.charts import chart_data, report_charts
 from parcost.report.figures import figures_by_name, missing_names, select
-from parcost.report.json_encoding import encode, plain_data
 from parcost.report.verdict import INVALID
 from parcost_formats.rendering import report_data
 from parcost_formats.rendering.judgments import claims_by_point, key_of, verdicts

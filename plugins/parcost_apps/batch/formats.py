@@ -107,7 +107,7 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     column each.
     """
     from parcost.contract.entries import Entry
-    from parcost.report.json_encoding import encode
+    from parcost.language.json_encoding import encode
     from parcost_apps.batch.entries import page_data
 
     if view.kind in ("full", "section"):

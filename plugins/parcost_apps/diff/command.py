@@ -79,7 +79,7 @@ def command(
         Reporter()(rejection.diagnostics)
     with OutputFile(out) as target:
         if name == "json":
-            from parcost.report.json_encoding import encode
+            from parcost.language.json_encoding import encode
 
             target.put(encode(difference_data(found)) + "\n")
         else:

@@ -8,8 +8,8 @@ from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.language.json_encoding import plain_data
 from parcost.language.numbers import quantity
-from parcost.report.json_encoding import plain_data
 
 if TYPE_CHECKING:
     from parcost_apps.diff.changes import AttributeChange, NumberChange, StudyChange

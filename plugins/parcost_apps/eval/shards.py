@@ -21,8 +21,8 @@ from attrs import asdict, evolve, field
 
 from parcost.contract.entries import PARTS, Entry, Part
 from parcost.language.errors import ParcostError
+from parcost.language.json_encoding import encode
 from parcost.records import frozen
-from parcost.report.json_encoding import encode
 from parcost_apps.batch.saved_entries import entry_head
 from parcost_formats.rendering.view import KINDS, Kind
 

@@ -12,7 +12,7 @@ from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any
 
-from parcost.report.json_encoding import Json, encode, plain_data
+from parcost.language.json_encoding import Json, encode, plain_data
 
 NULL = Json("null")
 _KEPT = 4096

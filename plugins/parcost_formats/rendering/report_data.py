@@ -17,6 +17,7 @@ from attrs import asdict, evolve
 
 from parcost.contract.formulas import Formula
 from parcost.language import units
+from parcost.language.json_encoding import Json, encode, plain_data
 from parcost.language.units import (
     BYTES,
     DOLLARS,
@@ -30,7 +31,6 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
-from parcost.report.json_encoding import Json, encode, plain_data
 from parcost.report.result import point_count
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict

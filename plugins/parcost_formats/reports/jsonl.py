@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
-from parcost.report.json_encoding import encode
+from parcost.language.json_encoding import encode
 from parcost_formats.rendering.json_header import header
 
 
