@@ -849,6 +849,7 @@ def test_sections_that_functions_of_the_file_make_are_followed() -> None:
         ("config.training.seq_len = int(1e400)", "training.sequence"),
         ("config.training.seq_len = float(10 ** 400)", "training.sequence"),
         ("config.training.seq_len = int('long')", "training.sequence"),
+        ("config.training.seq_len = 8 if 4096 in b'' else 16", "training.sequence"),
     ],
 )
 def test_a_change_that_needs_a_run_is_a_question(change: str, attribute: str) -> None:

@@ -302,7 +302,7 @@ class Follower:
             right = _known_value(self.value(node.comparators[0], names))
             try:
                 return _COMPARISONS[type(node.ops[0])](left, right)
-            except TypeError:
+            except (TypeError, ValueError):
                 raise UnreadError(_CODE) from None
         elif isinstance(node, ast.BoolOp):
             return self._bool(node, names)
