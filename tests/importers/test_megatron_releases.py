@@ -78,3 +78,14 @@ def test_the_switch_of_an_activation_in_yaml_is_that_of_its_kind(
     """With SwiGLU `bias_swiglu_fusion` decides, and with GeLU `bias_activation_fusion`."""
     found = translate(Megatron(), "own.yaml", OWN_YAML.replace(old, new))
     assert ("framework.activation" not in values(found)) == fused
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks", "multiple"),
+    [(100, 8, "ceil(training.model.vocabulary / layout.tp)"), (104, 8, "1"), (100, 1, "1")],
+)
+def test_a_vocabulary_has_rows_for_all_ranks(words: int, ranks: int, multiple: str) -> None:
+    """With a multiple of 1, 100 rows are 104 for 8 ranks."""
+    flags = f"--vocab-size {words} --tensor-model-parallel-size {ranks}"
+    found = read(small(flags, "--make-vocab-size-divisible-by 1"))
+    assert values(found)["layout.vocabulary_multiple"] == multiple

@@ -581,3 +581,29 @@ def test_a_job_of_the_first_release_has_no_training_module() -> None:
     assert expected.items() <= settings(found).items()
     assert not found.questions
     assert not found.unknown
+
+
+OWN = """
+TOKENIZER = TokenizerConfig.dolma2()
+
+@dataclass
+class StudyConfig(Config):
+    model: TransformerConfig
+    trainer: TrainerConfig
+
+def build_config("""
+
+
+def test_a_job_may_be_a_class_of_the_file_with_objects_of_its_module() -> None:
+    """The class has another name, and the tokenizer is made outside the function."""
+    text = JOB.replace("ExperimentConfig", "StudyConfig").replace("\ndef build_config(", OWN)
+    text = text.replace("tokenizer.padded", "TOKENIZER.padded")
+    found = OlmoCore().translate("train.py", text)
+    assert settings(found) == settings(OlmoCore().translate("train.py", JOB))
+    assert not found.problems
+
+
+def test_a_data_set_has_the_length_that_it_states() -> None:
+    data = "data = NumpyDatasetConfig(name=N.fsl, sequence_length=2048)\n    module ="
+    text = JOB.replace("module =", data).replace("=length,", "=data.effective_sequence_length,")
+    assert settings(OlmoCore().translate("train.py", text))["training.sequence"] == "2048"

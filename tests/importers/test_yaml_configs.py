@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -246,6 +247,26 @@ def test_a_study_of_nanotron_has_the_batch_and_the_parameters(tmp_path: Any) -> 
     total = 8 * (attention + 3 * 1024 * 4096 + 2 * 1024) + 2 * 50_000 * 1024 + 1024
     assert report.result.figure("parameters") == total
     assert scenario.studies()[0][Training].global_batch == 96
+
+
+def test_a_vocabulary_of_nanotron_has_rows_for_all_ranks() -> None:
+    """The multiple of the file is 1: it is one of the ranks, too."""
+    rows = "layout.vocabulary_multiple"
+    odd = re.sub(
+        r"vocab_size: \d+", "vocab_size: 50257", re.sub(r"\n  tp: \d+", "\n  tp: 4", LLAMA)
+    )
+    odd = re.sub(r"divisible_by: \d+", "divisible_by: 1", odd)
+    assert settings(nanotron(odd))[rows] == "ceil(training.model.vocabulary / layout.tp)"
+    even = odd.replace("vocab_size: 50257", "vocab_size: 50256")
+    assert settings(nanotron(even)).get(rows, "1") == "1"
+
+
+def test_another_engine_of_replicas_asks_for_what_is_sharded() -> None:
+    """Of a fork of nanotron: FSDP2 in place of DDP, beside a stage of ZeRO."""
+    text = LLAMA.replace("parallelism:\n", "parallelism:\n  dp_engine: fsdp2\n")
+    (question,) = nanotron(text).questions
+    assert question.attribute == "layout.zero"
+    assert not nanotron(text.replace("fsdp2", "ddp")).questions
 
 
 def test_a_mixture_of_experts_of_nanotron_is_read() -> None:

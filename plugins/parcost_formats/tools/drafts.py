@@ -18,6 +18,8 @@ from parcost import (
     record,
 )
 
+#: A multiple for which the rows of the tables are the least that tp divides.
+EXACT_ROWS = "ceil(training.model.vocabulary / layout.tp)"
 _SWITCHED = ("", "true", "false")
 
 

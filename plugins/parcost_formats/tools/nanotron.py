@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.drafts import EXACT_ROWS
 from parcost_formats.tools.finetuning.trainer import read_devices, unknown_count
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.launch_scripts import is_launch_script, read_launch_script
@@ -139,13 +140,30 @@ def _parallelism(found: SettingCollector) -> None:
     gathers = "parallelism.tp_recompute_allgather"
     if found.switch(gathers) is False:
         found.leave_open(gathers, "write a framework with `keeps_gathers = on`")
+    _rows(found)
     stage = found.whole("optimizer.zero_stage", least=0)
-    if stage is not None and stage > 1:
+    engine = "parallelism.dp_engine"  # of forks
+    if str(found.value(engine, "ddp")) != "ddp":
+        reason = f"`{found.value(engine)}` is of a fork, and shards weights and gradients, too"
+        found.ask("layout.zero", reason, [f"--set layout.zero={one}" for one in (3, 2)], engine)
+        found.value("parallelism.fsdp_reshard_after_forward")
+    elif stage is not None and stage > 1:
         found.problem("optimizer.zero_stage", "nanotron has ZeRO 0 and 1")
     elif stage is not None:
         found.set("layout", "zero", str(stage), "optimizer.zero_stage")
     bucket = "model.ddp_bucket_cap_mb"
     found.copy(bucket, "overlap", "bucket", " MiB")
+
+
+def _rows(found: SettingCollector) -> None:
+    """Read how many rows the tables of the vocabulary have: a multiple of the key and tp."""
+    key, name = "model.make_vocab_size_divisible_by", "vocabulary_multiple"
+    multiple, ranks = found.whole(key) or 1, found.whole("parallelism.tp") or 1
+    words = found.whole("model.model_config.vocab_size") or 0
+    if multiple == 1 and words % ranks:
+        found.assume("layout", name, EXACT_ROWS, f"{_CONFIG}: the rows are a multiple of tp")
+    elif key in found:
+        found.copy(key, "layout", name)
 
 
 def _granularity(found: SettingCollector) -> None:

@@ -40,6 +40,7 @@ _VERSION = "OLMo-core 2.3"
 _OPTIONS = "options"
 _JOB = "ExperimentConfig"
 _MODULE = "train_module"
+_PARTS_OF_JOB = ("model", "trainer")  # fields of a class that is a job
 _BATCH_NAME = "global_batch_size"
 # The function of `olmo_core.internal.cookbook` that makes a training module.
 _COOKBOOK = "configure_train_module"
@@ -55,6 +56,9 @@ _BUILDERS = ("model_config_builder", "train_module_config_builder", "trainer_con
 _OPTIMIZER_BUILDER = "optim_config_builder"  # of OLMo-core 1, which has no training module
 _USUAL_SEQUENCE = 4096  # tokens
 _USUAL_TOKENIZER = "dolma2"
+#: What a data set computes from the lengths that it states, the first of them.
+_LENGTH = "effective_sequence_length"
+_LENGTHS = (_LENGTH, "sequence_length", "max_sequence_length")
 _ASSUMED = "assumed"  # a cell of an object that no argument states
 # Configurations that a function of another file may change, and sections that it may add.
 _PARTS = (_JOB, "TrainModuleConfig", "TransformerConfig", "DataLoaderConfig")
@@ -177,10 +181,12 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
     """
     python = PythonText(text)
     follower = Follower(python.tree, _OlmoLibrary(_option_defaults(python.tree)), {})
+    follower.follow_globals(python.tree.body)
+    jobs = {_JOB, *_own_jobs(python.tree)}
     makers = {
         name: one
         for name, one in follower.functions.items()
-        if isinstance(one, ast.FunctionDef) and _return_type(one) == _JOB
+        if isinstance(one, ast.FunctionDef) and _return_type(one) in jobs
     }
     builders = _find_builders(python.tree)
     if not makers and builders is None:
@@ -196,7 +202,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
             made, name, place = follower.call_function(function, given), function.name, function
     except UnreadError as error:
         raise PythonTextError(str(error), 0, 1) from None
-    if not isinstance(made, Entity) or made.kind != _JOB:
+    if not isinstance(made, Entity) or made.kind not in jobs:
         why = made.why if isinstance(made, UnreadValue) else "it returns another object"
         start, _ = python.place(place)
         raise PythonTextError(f"`{name}` is not followed: {why}", start, start + 3)
@@ -209,6 +215,16 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         if cell.value is not None:  # None is an argument that is left out
             start, end = python.place(cell.node)
             yield key, JsonEntry(cell.value, start, end)
+
+
+def _own_jobs(tree: ast.Module) -> Iterator[str]:
+    """Yield the classes of a file that have the parts of a job under a name of their own."""
+    for one in tree.body:
+        if isinstance(one, ast.ClassDef):
+            parts = (it.target for it in one.body if isinstance(it, ast.AnnAssign))
+            names = {part.id for part in parts if isinstance(part, ast.Name)}
+            if names.issuperset(_PARTS_OF_JOB):
+                yield one.name
 
 
 def _find_builders(tree: ast.Module) -> ast.Call | None:
@@ -232,7 +248,7 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
     tokenizer.cells[_ASSUMED] = Cell(_USUAL_TOKENIZER, call, _ASSUMED, why)
     if "tokenizer" in given:
         tokenizer = follower.value(given["tokenizer"], names)
-    data = Entity("dataset", call, {"effective_sequence_length": Cell(length, call, "dataset")})
+    data = Entity("dataset", call, {_LENGTH: Cell(length, call, "dataset")})
     parts = {"tokenizer": tokenizer, "dataset": data, "max_sequence_length": length}
     common = Entity(
         "CommonComponents",
@@ -482,7 +498,8 @@ class _OlmoLibrary(CodeLibrary):
         whole = owner.kind.partition(".")[0] in ("TransformerConfig", _PART)
         if whole and node.attr in table(TOOL)["parts"]["names"] and node.attr not in owner.cells:
             follower.put(owner, node.attr, Cell(Entity(_PART, node), node, node.attr))
-        cell = owner.cells.get(node.attr)
+        names = _LENGTHS if node.attr == _LENGTH else (node.attr,)
+        cell = next((owner.cells[one] for one in names if one in owner.cells), None)
         return cell.value if cell else UnreadValue(f"`{node.attr}` has no value in this file")
 
 

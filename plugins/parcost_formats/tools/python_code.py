@@ -111,6 +111,16 @@ class Follower:
         self._depth = 0
         self._log: list[tuple[dict[str, Any], str, Any]] | None = None
 
+    def follow_globals(self, body: Sequence[ast.stmt]) -> None:
+        """Give the names of a module that calls make their objects, too; the first one holds."""
+        for one in body:
+            target = one.targets[0] if isinstance(one, ast.Assign) else None
+            if isinstance(target, ast.Name) and target.id not in self.globals:
+                with suppress(UnreadError):
+                    found = self.value(one.value, self.globals)
+                    if isinstance(found, Entity):
+                        self.globals[target.id] = found
+
     def call_function(self, function: Function, values: Mapping[str, Any]) -> Any:
         """Return the result of a function of the file for keyword arguments."""
         if self._depth >= _DEEPEST:

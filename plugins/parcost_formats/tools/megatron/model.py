@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from parcost_formats.tools.drafts import Option, digits
+from parcost_formats.tools.drafts import EXACT_ROWS, Option, digits
 from parcost_formats.tools.hub import closest_entry, find_entry, vocabulary_of
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.patterns import LayerListError, pattern
@@ -116,6 +116,13 @@ def _attention(options: ToolOptions) -> None:
         draft.set("model.qk_norm", "on", norm)
 
 
+def _has_rest(options: ToolOptions) -> bool:
+    """Return whether the ranks of tensor parallelism do not divide the vocabulary."""
+    found = (options.get("vocab_size"), options.get("tensor_model_parallel_size"))
+    words, ranks = (int(one.text) if one and one.text.isdecimal() else 0 for one in found)
+    return ranks > 1 and words % ranks > 0
+
+
 def _vocabulary(options: ToolOptions) -> None:
     draft = options.draft
     padded = options.get("padded_vocab_size")
@@ -125,7 +132,11 @@ def _vocabulary(options: ToolOptions) -> None:
         options.ignore(("vocab_size", "make_vocab_size_divisible_by"), why)
         return
     why = "rows of the embedding are a multiple of 128 x tp"
-    if options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
+    rows = options.get("make_vocab_size_divisible_by")
+    if rows is not None and rows.text == "1" and _has_rest(options):
+        exact = options.why("the rows are a multiple of tp")
+        draft.assume("layout.vocabulary_multiple", EXACT_ROWS, exact, rows)
+    elif options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
         options.default("make_vocab_size_divisible_by", "layout.vocabulary_multiple", "128", why)
     tokenizer = options.get("tokenizer_type")
     if options.copy("vocab_size", "model.vocabulary", 1) is not None or options.has("vocab_size"):
