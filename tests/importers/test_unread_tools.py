@@ -27,6 +27,9 @@ FILES = {
         "train_dataset:\n  lm: {split: train}\nmodel:\n  gpt2:\n    use_pretrained: false\n"
         "total_batch_size: 512\ngrad_accum: 32\n"
     ),
+    "the model parallelism library of SageMaker (SMP)": (
+        "trainer: {devices: 8}\nuse_smp_model: true\nmodel:\n  shard_degree: 8\n  hidden_size: 64\n"
+    ),
     "Oumi": (
         "model:\n  model_name: a/b\n  model_max_length: 9\ntraining:\n  trainer_type: TRL_SFT\n"
     ),
@@ -74,6 +77,7 @@ SCRIPTS = {
         "torchrun olmo_core_finetune.py --model_name_or_path m --per_device_train_batch_size 1\n",
     ),
     "prime-rl": ("sft.toml", 'max_steps = 9\n[model]\nname = "a/b"\n[data]\nseq_len = 64\n'),
+    "llm.c": ("run.sh", "mpirun -np 8 ./train_gpt2cu -b 4 -t 64 -d 2048 -z 1\n"),
     "fairseq": ("run.sh", "srun fairseq-train data --arch transformer_lm --fp16\n"),
     "metaseq": ("run.sh", "python -m metaseq.launcher.opt_baselines -n 2 -g 8\n"),
     "open_lm": ("run.sbatch", "srun python -m open_lm.main --model m1b --batch-size 10 --fsdp\n"),
