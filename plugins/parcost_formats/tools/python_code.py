@@ -113,8 +113,8 @@ class Follower:
 
     def follow_globals(self, body: Sequence[ast.stmt]) -> None:
         """Give the names of a module that calls make their objects, too; the first one holds."""
-        for one in body:
-            target = one.targets[0] if isinstance(one, ast.Assign) else None
+        for one in (one for one in body if isinstance(one, ast.Assign)):
+            target = one.targets[0]
             if isinstance(target, ast.Name) and target.id not in self.globals:
                 with suppress(UnreadError):
                     found = self.value(one.value, self.globals)
