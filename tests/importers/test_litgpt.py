@@ -163,3 +163,65 @@ def test_a_command_that_litgpt_does_not_have_is_rejected_by_its_name(command: st
     assert problem.message.startswith(f"`litgpt {command}` is no command of LitGPT")
     assert text[problem.start : problem.end] == command
     assert problem.help.endswith(": pretrain or finetune_full")
+
+
+OWN = """\
+model_name: mine
+model_config:
+  name: mine
+  n_layer: 6
+  n_head: 8
+  n_embd: 512
+  n_query_groups: 2
+  intermediate_size: 1536
+  vocab_size: 1000
+  mlp_class_name: LLaMAMLP
+  norm_class_name: RMSNorm
+  bias: false
+  parallel_residual: false
+  norm_1: true
+"""
+
+
+def test_a_dense_model_is_read_by_its_sizes() -> None:
+    """1000 words are 1024, a multiple of 512; the head has weights of its own."""
+    found = LitGpt().translate("run.yaml", PRETRAIN.replace("model_name: Llama-3.2-1B\n", OWN))
+    expected = {
+        "model.layers": "6",
+        "model.heads": "8",
+        "model.kv_heads": "2",
+        "model.hidden": "512",
+        "model.ffn": "1536",
+        "model.vocabulary": "1024",
+        "model.gated": "on",
+        "model.norm": "rms",
+        "model.biases": "off",
+        "model.parallel_residual": "off",
+        "model.tied": "off",
+    }
+    assert expected.items() <= settings(found).items()
+    assert not found.questions
+    assert not found.unknown
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("LLaMAMLP", "LLaMAMoE"),
+        ("  norm_1: true", "  norm_1: false"),
+        ("  norm_1: true", "  norm_qk: true"),
+        ("  n_embd: 512\n", ""),
+        ("  intermediate_size: 1536\n", ""),
+    ],
+)
+def test_a_model_of_other_parts_raises_a_question(old: str, new: str) -> None:
+    text = PRETRAIN.replace("model_name: Llama-3.2-1B\n", OWN.replace(old, new))
+    questions = LitGpt().translate("run.yaml", text).questions
+    assert "model" in {one.attribute for one in questions}
+
+
+def test_a_model_of_neox_has_four_times_its_width() -> None:
+    text = OWN.replace("  intermediate_size: 1536\n", "").replace("LLaMAMLP", "GptNeoxMLP")
+    found = LitGpt().translate("run.yaml", PRETRAIN.replace("model_name: Llama-3.2-1B\n", text))
+    assert settings(found)["model.ffn"] == "2048"
+    assert settings(found)["model.gated"] == "off"

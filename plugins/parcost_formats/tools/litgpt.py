@@ -1,11 +1,12 @@
 """The YAML of LitGPT: pretraining and fine-tuning, full or with LoRA, by Lightning Fabric.
 
-A model is named; its sizes come from the catalogue.
+A model is named, and its sizes come from the catalogue, or a dense one is given by its sizes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import partial
 
 from parcost import Importer, ImportFile, Translation, hookimpl
@@ -21,6 +22,9 @@ from parcost_formats.tools.yaml_text import read_mapping
 
 TOOL = "litgpt"
 _VERSION = str(table("litgpt")["version"])
+_OWN = "model_config."
+_USUAL_MLP, _USUAL_NORM = "GptNeoxMLP", "LayerNorm"
+_USUAL_WORDS, _USUAL_MULTIPLE = 50254, 512
 _RECIPE = "precision fabric extends"
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
 _SIGNS = (
@@ -74,6 +78,9 @@ def _model(found: SettingCollector) -> None:
     """Read the model by its name, or by the folder of its checkpoint."""
     own = found.keys_below("model_config")
     if any(found.value(key) is not None for key in own):
+        if _is_dense(found, own):
+            _sizes(found)
+            return
         answers = ["--use config.json", "--use catalog.models.llama31_8b"]
         found.ask("model", "sizes of a `model_config` are not read", answers, own[0])
         return
@@ -98,6 +105,60 @@ def _model(found: SettingCollector) -> None:
     else:
         why = f"{_VERSION}: the head has weights of its own without tie_embeddings"
         found.assume(block, "tied", "off", why)
+
+
+def _is_dense(found: SettingCollector, keys: Iterable[str]) -> bool:
+    """Return whether the keys of a `model_config` are all of a dense model, with its sizes."""
+    rules = table(TOOL)["dense"]
+    stated = [key for key in keys if found.value(key) not in (None, 0, False, {})]
+    names = {key.removeprefix(_OWN) for key in stated}
+    mlp = found.value(f"{_OWN}mlp_class_name", _USUAL_MLP)
+    known = [*rules["sizes"], *rules["words"], *rules["free"]]
+    whole = {"n_layer", "n_head", "n_embd"} | (
+        {"intermediate_size"} if mlp != _USUAL_MLP else set()
+    )
+    words = (
+        mlp in rules["gated"]
+        and found.value(f"{_OWN}norm_class_name", _USUAL_NORM) in rules["norms"]
+    )
+    norms = all(found.value(f"{_OWN}{one}") is not False for one in ("norm_1", "norm_2"))
+    return words and norms and names >= whole and all(is_listed(one, known) for one in names)
+
+
+def _sizes(found: SettingCollector) -> None:
+    """Read a dense model by its sizes, completed from the defaults of LitGPT."""
+    rules, block = table(TOOL)["dense"], f"model {TOOL}"
+    for name, attribute in rules["sizes"].items():
+        found.copy(f"{_OWN}{name}", block, attribute)
+    hidden = found.whole(f"{_OWN}n_embd") or 0
+    if f"{_OWN}intermediate_size" not in found:
+        why = f"{_VERSION}: intermediate_size is 4 x n_embd"
+        found.assume(block, "ffn", str(4 * hidden), why)
+    rows = f"{_OWN}padded_vocab_size"
+    if found.copy(rows, block, "vocabulary") is None:
+        words = found.whole(f"{_OWN}vocab_size") or _USUAL_WORDS
+        multiple = found.whole(f"{_OWN}padding_multiple") or _USUAL_MULTIPLE
+        why = f"{_VERSION}: the vocabulary is padded to a multiple of {multiple}"
+        found.assume(block, "vocabulary", str(-(-words // multiple) * multiple), why)
+    for key, attribute, usual, values in (
+        ("mlp_class_name", "gated", _USUAL_MLP, rules["gated"]),
+        ("norm_class_name", "norm", _USUAL_NORM, rules["norms"]),
+        ("bias", "biases", True, {True: "on", False: "off"}),
+        ("parallel_residual", "parallel_residual", True, {True: "on", False: "off"}),
+    ):
+        value = found.value(f"{_OWN}{key}", usual)
+        why = "" if f"{_OWN}{key}" in found else f"{_VERSION}: {key} is {usual}"
+        if why:
+            found.assume(block, attribute, values[value], why)
+        else:
+            found.set(block, attribute, values[value], f"{_OWN}{key}")
+    for key in ("model_name", *(f"{_OWN}{one}" for one in rules["free"])):
+        found.value(key)
+    ties = "train.tie_embeddings"
+    if found.switch(ties):
+        found.set(block, "tied", "on", ties)
+    else:
+        found.assume(block, "tied", "off", f"{_VERSION}: the head has weights of its own")
 
 
 def _batch(found: SettingCollector) -> None:
