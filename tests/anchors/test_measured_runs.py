@@ -60,6 +60,13 @@ def test_lines_of_forks_of_megatron_are_read() -> None:
     }
 
 
+def test_lines_of_a_fork_with_seconds_are_read() -> None:
+    lines = [megatron(i, 0.4 + i * 1e-3).replace("(ms)", "(s)") for i in range(1, 4)]
+    found = values(read("\n".join(lines)))
+    assert found["step_time"].startswith("0.4025 s")
+    assert read_settings(found["settings"].strip('"')) == {"training.global_batch": "64 sequences"}
+
+
 def test_steps_that_are_no_measurement_are_named_by_line_and_reason() -> None:
     lines = [megatron(i, 400.0 + i) for i in range(1, 31)]
     lines[20] = megatron(21, 100.0, loss="nan")

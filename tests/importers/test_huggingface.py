@@ -241,6 +241,10 @@ def test_keys_that_depend_on_others(
             {"architectures": ["LlamaForSequenceClassification"]},
             "`LlamaForSequenceClassification`: a head of classes is not in the language yet",
         ),
+        (
+            {"architectures": ["LlamaForCausalLMEagle3"]},
+            "`LlamaForCausalLMEagle3`: a draft of speculative decoding is not in the language yet",
+        ),
         ({"model_type": "jamba"}, "`jamba`: Mamba layers are not in the language yet"),
         ({"hidden_size": "wide"}, "`hidden_size`: a whole number is expected"),
         ({"hidden_size": True}, "`hidden_size`: a whole number is expected"),
