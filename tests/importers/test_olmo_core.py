@@ -607,3 +607,9 @@ def test_a_data_set_has_the_length_that_it_states() -> None:
     data = "data = NumpyDatasetConfig(name=N.fsl, sequence_length=2048)\n    module ="
     text = JOB.replace("module =", data).replace("=length,", "=data.effective_sequence_length,")
     assert settings(OlmoCore().translate("train.py", text))["training.sequence"] == "2048"
+
+
+def test_a_program_without_a_job_says_what_is_read_in_its_place() -> None:
+    (problem,) = OlmoCore().translate("train.py", JOB.replace("-> ExperimentConfig", "")).problems
+    assert "no function that returns an `ExperimentConfig`" in problem.message
+    assert "parcost eval config.json" in problem.help

@@ -20,6 +20,14 @@ class Place(Protocol):
         """The offset behind its last character."""
 
 
+#: What a user may do with a file that is not read.
+BY_HAND = (
+    "evaluate the `config.json` of its model, and state the rest: `parcost eval config.json` "
+    "with --use catalog.devices, catalog.fabrics and catalog.precisions, --set layout.tp, "
+    "layout.zero, training.sequence and training.global_batch"
+)
+
+
 class FileError(ValueError):
     """A file that is not read, with the characters at fault; *help* says how to fix it."""
 

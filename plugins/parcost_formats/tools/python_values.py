@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from parcost import record
-from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.file_importer import BY_HAND, FileError
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _LARGEST = 10**18
@@ -49,6 +49,9 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 class PythonTextError(FileError):
     """A text is not Python, or its configuration is ambiguous; the error has the place."""
+
+    def __init__(self, message: str, start: int = 0, end: int = 0, help: str = BY_HAND) -> None:
+        super().__init__(message, start, end, help)
 
 
 class UnreadError(ValueError):

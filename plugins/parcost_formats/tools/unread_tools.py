@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
-from parcost_formats.tools.file_importer import error_at
-from parcost_formats.tools.finetuning.job_keys import BY_HAND
+from parcost_formats.tools.file_importer import BY_HAND, error_at
 from parcost_formats.tools.needs import NEEDS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import ScriptCall, read_script, read_script_file

@@ -13,10 +13,9 @@ from typing import Any
 from attrs import evolve
 
 from parcost import LOG_SUFFIXES, Importer, ImportFile, ImportProblem, Translation, hookimpl
-from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.file_importer import BY_HAND, FileError
 from parcost_formats.tools.finetuning.adapters import decides_adapters
 from parcost_formats.tools.finetuning.job_keys import (
-    BY_HAND,
     CONFIGURATIONS,
     JobKeys,
     read_job,

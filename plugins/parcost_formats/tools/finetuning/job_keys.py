@@ -11,7 +11,7 @@ from attrs import evolve
 
 from parcost import ImportFile, ImportProblem, record
 from parcost_formats.tools.collector import read_configuration, read_named_configuration
-from parcost_formats.tools.file_importer import FileError, error_at
+from parcost_formats.tools.file_importer import BY_HAND, FileError, error_at
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
@@ -81,13 +81,6 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
     script = script.start_from(found[0].written, found[0].folder)
     file = evolve(file, neighbor=script.neighbor(file.neighbor))
     return _of_launch(file, script, found[0], rules)
-
-
-BY_HAND = (
-    "evaluate the `config.json` of its model, and state the rest: `parcost eval config.json` "
-    "with --use catalog.devices, catalog.fabrics and catalog.precisions, --set layout.tp, "
-    "layout.zero, training.sequence and training.global_batch"
-)
 
 
 def reject_trainer(job: JobKeys, title: str) -> FileError:
