@@ -96,6 +96,11 @@ def checks(study: Study) -> Iterator[Check]:
         )
 
 
+#: Types of tensors in 32 bits, and attention kernels that have none.
+_WIDE_TYPES = ("fp32", "tf32")
+_NARROW_KERNELS = ("flash_1", "flash_2", "flash_3", "flash_4", "cudnn")
+
+
 def _attention_checks(study: Study) -> Iterator[Check]:
     """Require that the device has the chosen attention kernel, in its data type."""
     choice, device = study[KernelChoice], study[Cluster].device
@@ -109,6 +114,13 @@ def _attention_checks(study: Study) -> Iterator[Check]:
     if writes_scores(study) or all(share is not None for share in given):
         return
     precision, table = study[Training].precision, device.attention
+    yield RULES.check(
+        "attention-type",
+        precision.compute not in _WIDE_TYPES or kernel_name(study) not in _NARROW_KERNELS,
+        "kernels.attention",
+        kernel=kernel_name(study),
+        type=precision.compute,
+    )
     narrow_too = precision.narrow != "none" and precision.narrow_attention
     types = ("wide", "fp8") if narrow_too else ("wide",)
     name = kernel_name(study)
