@@ -11,7 +11,8 @@ A stage of psi parameters over N ranks, a bucket of k elements, gradients of e b
                 psi 4 / N   the same in fp32
 
 PyTorch's allocator finds no free block for tensors of these sizes. Those of the update may fit the
-bucket, a shard that was added up, or the copy for the norm.
+bucket, a shard that was added up, or the copy for the norm. ZeRO 3 makes its blocks ahead of the
+first step, and activations use them in between.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ def _update_copy(kind: StageKind, study: Study) -> Memory:
 
 
 def _update_of_group(kind: StageKind, study: Study) -> Memory:
-    """Return the same of the part of a shard that ZeRO 3 updates at a time, in new blocks."""
+    """Return the same of the part of a shard that ZeRO 3 updates at a time."""
     joined, wide = _widths(study)
     return _buffer(
         kind,
@@ -239,8 +240,10 @@ def _update_of_group(kind: StageKind, study: Study) -> Memory:
             e=(joined, "B"),
             g=(wide, "B"),
             o=study[Offload].optimizer,
-            source=f"{STAGE_3}_prepare_fp32_grad_for_sub_group",
+            source=f"{STAGE_3}_prepare_fp32_grad_for_sub_group; initialize_optimizer_states has a "
+            "gradient of that size before",
         ),
+        ("optimizer",),
     )
 
 
