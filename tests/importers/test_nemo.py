@@ -750,8 +750,9 @@ def test_a_file_that_starts_its_recipe_is_read_with_what_it_changes(start: str) 
     end = "if __name__ == '__main__':\n    main()\n"
     found = settings(recipe_of(text + main.format("nodes=4", start) + end))
     assert (found["cluster.devices"], found["training.micro_batch"]) == ("4 * 8", "2")
-    asked = recipe_of(text + main.format("nodes=read().nodes", start) + end).questions
-    assert [one.attribute for one in asked] == ["cluster.devices"]
+    asked = recipe_of(text + main.format("nodes=read().nodes", start) + end)
+    assert [one.attribute for one in asked.questions] == ["cluster.devices"]
+    assert "cluster.devices" not in {**settings(asked), **assumptions(asked)}  # nor 1 node
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,8 @@ class _NeMoReader:
             ask_for_devices(partial(self._found.ask, key=each), "all devices of a node", (), count)
             return
         devices = self._found.whole(each)
+        if any(key.endswith("num_nodes") for key in self._unread):
+            return  # asked for
         if devices is not None and nodes is None:
             why = "Lightning: num_nodes is 1"
             self._found.assume("cluster", "devices", f"1 * {devices}", why)
