@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import re
+import time
 
 import pytest
 
 from parcost import Importer
+from parcost.engine.session import Session
+from parcost_formats.imports.reader import importers_of
 from parcost_formats.tools.accelerate import Accelerate
 from parcost_formats.tools.automodel import Automodel
 from parcost_formats.tools.deepspeed import DeepSpeed
@@ -88,3 +91,15 @@ def test_a_broken_file_is_a_diagnostic(seed: int) -> None:
             for problem in found.problems:
                 assert problem.message
                 assert 0 <= problem.start <= problem.end <= len(broken) + 1
+
+
+@pytest.mark.parametrize("start", ["", "{", "ARGS:\n", "modules:\n"])
+@pytest.mark.parametrize("blanks", ["\n" * 100_000, f"{' ' * 200}\n" * 500])
+def test_blank_lines_take_time_in_proportion_to_their_number(start: str, blanks: str) -> None:
+    """Searches that begin anew at every blank line took minutes for each of these texts."""
+    importers = importers_of(Session()).values()
+    before = time.process_time()
+    for name in ("a.yaml", "a.json", "a.toml", "a.sh", "a.py", "a.conf"):
+        for one in importers:
+            one.recognizes(name, start + blanks)
+    assert time.process_time() - before < 10

@@ -33,13 +33,13 @@ _USUAL_TOKENIZER = "GPT2BPETokenizer"  # megatron/neox_arguments/neox_args.py
 _MODEL = "model neox"
 _SIGN = re.compile(r"(?<![\w-])(?:pipe|model)[-_]parallel[-_]size[\"']?\s*:")
 _OTHER = re.compile(
-    r"^\s*[\"']?(?:tensor|pipeline)_model_parallel_size[\"']?\s*:|_target_", re.MULTILINE
+    r"^[ \t]*[\"']?(?:tensor|pipeline)_model_parallel_size[\"']?\s*:|_target_", re.MULTILINE
 )
 _LAYERS = re.compile(r"(?<![\w-])num[-_]layers[\"']?\s*:")
 #: Keys of a file with a part of a run, which the launcher of GPT-NeoX merges with others.
 _PART = re.compile(
-    r"(?:^|[{,])\s*\"(?:(?:train|lr-decay|lr_decay)[-_]iters|vocab[-_]file|tokenizer[-_]type|data[-_]impl|"
-    r"(?:pipe|model)[-_]parallel[-_]size|"
+    r"(?:^|[{,])[ \t]*\"(?:(?:train|lr-decay|lr_decay)[-_]iters|vocab[-_]file|tokenizer[-_]type|"
+    r"data[-_]impl|(?:pipe|model)[-_]parallel[-_]size|"
     r"checkpoint[-_](?:activations|factor)|keep[-_]last[-_]n[-_]checkpoints|launcher)\"\s*:",
     re.MULTILINE,
 )

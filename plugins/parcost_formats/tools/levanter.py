@@ -24,11 +24,11 @@ _TRAINER = "trainer."
 _SIGNS = (
     re.compile(r"^trainer\s*:", re.MULTILINE),
     re.compile(
-        r"^\s+(?:train_batch_size|per_device_parallelism|num_train_steps)\s*:", re.MULTILINE
+        r"^[ \t]+(?:train_batch_size|per_device_parallelism|num_train_steps)\s*:", re.MULTILINE
     ),
     re.compile(
-        r"^\s+(?:mp\s*:\s*[\"']?(?:p=|f32|bf)|fsdp_axis\s*:|model_axis_size\s*:|axis_mapping\s*:|"
-        r"tensor_parallel_axes\s*:|mesh\s*:)",
+        r"^[ \t]+(?:mp\s*:\s*[\"']?(?:p=|f32|bf)|fsdp_axis\s*:|model_axis_size\s*:|"
+        r"axis_mapping\s*:|tensor_parallel_axes\s*:|mesh\s*:)",
         re.MULTILINE,
     ),
 )

@@ -18,8 +18,8 @@ _MODEL = "model lingua"
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp32")
 _SIGNS = (
     re.compile(r"^distributed\s*:", re.MULTILINE),
-    re.compile(r"^\s+fsdp_type\s*:", re.MULTILINE),
-    re.compile(r"^\s+(?:model_dtype|tp_size|dp_shard)\s*:", re.MULTILINE),
+    re.compile(r"^[ \t]+fsdp_type\s*:", re.MULTILINE),
+    re.compile(r"^[ \t]+(?:model_dtype|tp_size|dp_shard)\s*:", re.MULTILINE),
 )
 
 

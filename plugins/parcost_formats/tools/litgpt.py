@@ -31,7 +31,7 @@ _SIGNS = (
     r"^(?:out_dir|model_name)\s*:",
     r"^(?:tokenizer_dir|checkpoint_dir|logger_name)\s*:",
     r"^train\s*:",
-    r"^\s+(?:lr_warmup_steps|micro_batch_size|global_batch_size)\s*:",
+    r"^[ \t]+(?:lr_warmup_steps|micro_batch_size|global_batch_size)\s*:",
 )
 
 

@@ -35,9 +35,9 @@ _EXPERTS = {
 _NO_SIZES = ("torch_dtype", "dtype", "max_position_embeddings", "attn_implementation")
 _MODEL, _RECIPE = "model mpt", "precision composer extends bf16_fsdp"
 _BATCH = re.compile(
-    r"^\s*(?:device_train_microbatch_size|global_train_batch_size)\s*:", re.MULTILINE
+    r"^[ \t]*(?:device_train_microbatch_size|global_train_batch_size)\s*:", re.MULTILINE
 )
-_LOADER = re.compile(r"^\s*train_loader\s*:", re.MULTILINE)
+_LOADER = re.compile(r"^[ \t]*train_loader\s*:", re.MULTILINE)
 _JOB = "parameters."  # of a run of MosaicML's platform
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp8_torchao")
 

@@ -18,7 +18,7 @@ from parcost_formats.tools.tables import table
 from parcost_formats.tools.update_traffic import COUNTED, NORM_OF_CAST, count_update_traffic
 
 TOOL = "mlperf"
-_SIGNS = (r"^\s*export\s+DGXNNODES=", r"^\s*export\s+MINIBS=")
+_SIGNS = (r"^[ \t]*export\s+DGXNNODES=", r"^[ \t]*export\s+MINIBS=")
 _ADAPTERS = ("TP", "PP")  # of llama2_70b_lora
 _WORDS: Mapping[Any, Any] = {"True": True, "False": False, "null": None, "": None}
 

@@ -53,7 +53,7 @@ _SIZED = re.compile(r"\d[BM](?:_|$)")  # a class of NeMo 2 with the sizes of a m
 _SHAPE = ("num_layers", "hidden_size", "num_attention_heads")
 _ENCODERS = ("Bert", "T5", "ESM")
 _CLASSES = re.compile(r"_target_: ['\"]?nemo\.")
-_LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
+_LAYOUT = re.compile(r"^[ \t]*tensor_model_parallel_size:", re.MULTILINE)
 _TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
 #: Top keys of tools that have the same words.
 _OTHERS = re.compile(

@@ -22,7 +22,7 @@ _BATCH = re.compile(r"^device_train_microbatch_size\s*:", re.MULTILINE)
 _OTHERS = (
     r"save_interval_unsharded|save_num_unsharded_checkpoints_to_keep|sharded_checkpointer|mlp_ratio"
 )
-_OWN = re.compile(rf"^\s*(?:{_OTHERS}|embedding_size|max_sequence_length)\s*:", re.MULTILINE)
+_OWN = re.compile(rf"^[ \t]*(?:{_OTHERS}|embedding_size|max_sequence_length)\s*:", re.MULTILINE)
 _DROPOUTS = ("attention_dropout", "residual_dropout", "embedding_dropout")
 
 

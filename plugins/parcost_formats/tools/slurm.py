@@ -34,9 +34,9 @@ from parcost_formats.tools.tables import is_listed, table
 TOOL = "slurm"
 FABRIC = "slurm"
 _PLUGINS = {"SwitchName": "topology/tree", "BlockName": "topology/block"}
-_TOPOLOGY = re.compile(r"^\s*(?:SwitchName|BlockName)=", re.IGNORECASE | re.MULTILINE)
+_TOPOLOGY = re.compile(r"^[ \t]*(?:SwitchName|BlockName)=", re.IGNORECASE | re.MULTILINE)
 _VARIABLE = re.compile(r"^(?:export\s+)?(SLURM\w*)=(.*)$", re.MULTILINE)
-_HOST = re.compile(r"^\s*([\w.\-]+)(?:[ \t]+slots\s*=\s*(\d+)\b.*|:(\d+)|)[ \t]*$")
+_HOST = re.compile(r"^[ \t]*([\w.\-]+)(?:[ \t]+slots\s*=\s*(\d+)\b.*|:(\d+)|)[ \t]*$")
 
 
 class SlurmFile(FileImporter):
@@ -53,7 +53,7 @@ class SlurmFile(FileImporter):
         """
         if text.startswith("#!"):
             return False
-        slots = re.search(r"^\s*[\w.\-]+[ \t]+slots\s*=\s*\d", text, re.MULTILINE)
+        slots = re.search(r"^[ \t]*[\w.\-]+[ \t]+slots\s*=\s*\d", text, re.MULTILINE)
         return bool(_TOPOLOGY.search(text) or slots or _VARIABLE.search(text))
 
     def read_file(self, file: ImportFile) -> Translation:

@@ -181,7 +181,7 @@ def _mark_assumed(found: Translation, assumed: Mapping[str, str]) -> Translation
     return evolve(found, blocks=blocks)
 
 
-_KEY = re.compile(r"^([A-Za-z_][\w-]*):|^\s*\"([A-Za-z_]\w*)\"\s*:", re.MULTILINE)
+_KEY = re.compile(r"^([A-Za-z_][\w-]*):|^[ \t]*\"([A-Za-z_]\w*)\"\s*:", re.MULTILINE)
 
 
 def _top_keys(text: str) -> frozenset[str]:

@@ -75,10 +75,12 @@ _OTHER_COMMANDS = re.compile(r"^[^#\n]*\baxolotl(?:\s+train|\.cli\.train)\b", re
 _SIGNS_OF_YAML = (
     re.compile(r"^MODEL_ARGS:", re.MULTILINE),
     re.compile(
-        r"^(?:ARGS|megatron_args):\s*\n(?:[ #].*\n|\s*\n)*? +tensor_model_parallel_size:",
+        r"^(?:ARGS|megatron_args):[ \t\r]*\n(?:(?:[ #].*|\r)?\n)*? +tensor_model_parallel_size:",
         re.MULTILINE,
     ),
-    re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre|post|sft)_trainer:", re.MULTILINE),
+    re.compile(
+        r"^modules:[ \t\r]*\n(?:[ \t]*(?:#.*|\r)?\n)*[ \t]+(?:pre|post|sft)_trainer:", re.MULTILINE
+    ),
 )
 #: Of FlagScale: an experiment, and the file of its training; and of Megatron-LM's own YAML.
 _SIGNS_OF_FLAGSCALE = (
@@ -100,7 +102,7 @@ _SIGNS_OF_FLAGSCALE = (
 #: Sections of a ConfigContainer of Megatron-Bridge in YAML: a model and one that no other tool has.
 _SECTIONS_OF_BRIDGE = (
     re.compile(r"^model:", re.MULTILINE),
-    re.compile(r"^\s+tensor_model_parallel_size:", re.MULTILINE),
+    re.compile(r"^[ \t]+tensor_model_parallel_size:", re.MULTILINE),
     re.compile(r"^(?:mixed_precision|ddp|comm_overlap):", re.MULTILINE),
 )
 _CLASS_OF_NEMO = re.compile(r"_target_: ['\"]?nemo\.")
