@@ -103,3 +103,23 @@ def test_blank_lines_take_time_in_proportion_to_their_number(start: str, blanks:
         for one in importers:
             one.recognizes(name, start + blanks)
     assert time.process_time() - before < 10
+
+
+@pytest.mark.parametrize("digits", ["0x" + "f" * 4000, "0b" + "1" * 90_000])
+@pytest.mark.parametrize(
+    ("importer", "name", "text", "number"),
+    [
+        (Torchtitan(), "a.py", PYTHON, "steps=1000"),
+        (Torchtitan(), "a.toml", TOML, "seq_len = 8_192"),
+        (Nanotron(), "a.yaml", LLAMA, "micro_batch_size: 3"),
+    ],
+)
+def test_a_number_that_is_no_quantity_is_an_error_at_its_place(
+    importer: Importer, name: str, text: str, number: str, digits: str
+) -> None:
+    """Python writes no integer of more than 4300 digits, however it was read."""
+    assert number in text
+    broken = text.replace(number, re.sub(r"\d[\d_]*", digits, number))
+    (problem, *_) = importer.translate(name, broken).problems
+    assert digits in broken[problem.start : problem.end]
+    assert digits not in problem.message

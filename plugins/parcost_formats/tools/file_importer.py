@@ -28,6 +28,11 @@ BY_HAND = (
 )
 
 
+#: No quantity of a file is larger, and no float holds an integer beyond.
+LARGEST = 10**300
+TOO_LARGE = "a number has too many digits"
+
+
 class FileError(ValueError):
     """A file that is not read, with the characters at fault; *help* says how to fix it."""
 

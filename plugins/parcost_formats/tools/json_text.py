@@ -9,7 +9,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 from parcost import record
-from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.file_importer import TOO_LARGE, FileError
 
 MOST_KEYS = 20_000  # of a configuration
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -53,7 +53,7 @@ def read_object(text: str) -> Mapping[str, JsonEntry]:
         if isinstance(error, JsonTextError):
             raise
         digits = max(re.finditer(r"\d+", text), key=lambda found: found.end() - found.start())
-        raise JsonTextError("a number has too many digits", digits.start()) from None
+        raise JsonTextError(TOO_LARGE, digits.start()) from None
     except RecursionError:
         raise JsonTextError("it is nested too deeply", 0) from None
     return entries

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from parcost import record
-from parcost_formats.tools.file_importer import BY_HAND, FileError
+from parcost_formats.tools.file_importer import BY_HAND, LARGEST, TOO_LARGE, FileError
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _LARGEST = 10**18
@@ -72,7 +72,7 @@ class PythonText:
         """Parse the *text*.
 
         Raises:
-            PythonTextError: It is not Python.
+            PythonTextError: It is not Python, or has a number that is no quantity.
         """
         try:
             with warnings.catch_warnings():
@@ -87,6 +87,10 @@ class PythonText:
         self._starts = [0]
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line))
+        for node in ast.walk(self.tree):
+            number = node.value if isinstance(node, ast.Constant) else 0
+            if isinstance(number, int) and number > LARGEST:
+                raise PythonTextError(TOO_LARGE, *self.place(node))
 
     def place(self, node: ast.AST) -> tuple[int, int]:
         """Return the start and the end offset of a node."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.file_importer import LARGEST, FileError
 from parcost_formats.tools.json_text import JsonEntry
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ def _scalar(node: Node) -> Any:
         return text.lower() in _TRUE
     try:
         if kind == "int":
-            return int(text.replace("_", ""), 0)
+            found = int(text.replace("_", ""), 0)
+            return found if abs(found) <= LARGEST else text
         if kind == "float":
             return float(text.replace("_", ""))
     except ValueError:  # octal, sexagesimal, and infinity are not of configurations

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parcost import record
-from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.file_importer import LARGEST, TOO_LARGE, FileError
 from parcost_formats.tools.python_values import text_offset
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import LONGEST
@@ -70,10 +70,14 @@ def read_toml(text: str) -> Mapping[str, TomlEntry]:
         raise TomlTextError(f"not TOML: {message}", at, at + 1) from None
     except ValueError:  # Python reads no number of so many digits
         digits = max(re.finditer(r"\w+", text), key=lambda found: found.end() - found.start())
-        raise TomlTextError("a number has too many digits", *digits.span()) from None
+        raise TomlTextError(TOO_LARGE, *digits.span()) from None
     except RecursionError:
         raise TomlTextError("it is nested too deeply", 0, 1) from None
     places = dict(_places(text))
+    for key, value in values.items():
+        numbers = value if isinstance(value, list) else [value]
+        if any(isinstance(one, int) and abs(one) > LARGEST for one in numbers):
+            raise TomlTextError(TOO_LARGE, *places.get(key, (0, 1)))
     return {key: TomlEntry(value, *places.get(key, (0, 0))) for key, value in values.items()}
 
 
