@@ -258,6 +258,7 @@ def test_a_limit_of_no_figure_is_an_error(run_command: Run) -> None:
             "write `parcost diff a.par --set layout.tp=4`",
         ),
         (["nothing.par", "a.par"], "`nothing.par` is neither a file nor a git revision"),
+        (["a" * 20_000, "a.par"], "` is neither a file nor a git revision"),
         (["--upload-pack=x", "a.par"], "No such option"),
     ],
 )

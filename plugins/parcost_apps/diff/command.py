@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -111,8 +112,8 @@ def _sides(
     from parcost_apps.diff.studies import Side
 
     first, *rest = names
-    if Path(first).exists() and len(names) <= _SEVERAL:
-        if rest and values and Path(rest[0]).exists() and Path(first).samefile(rest[0]):
+    if os.path.exists(first) and len(names) <= _SEVERAL:
+        if rest and values and os.path.exists(rest[0]) and Path(first).samefile(rest[0]):
             given = " ".join(
                 f"--set {quote_word(f'{path}={text}')}" for path, text in values.items()
             )
@@ -137,7 +138,7 @@ def _sides(
         if not is_revision(revision):
             message = f"`{revision}` is neither a file nor a git revision of this repository"
             raise click.UsageError(message)
-    if rest and not dots and not Path(rest[0]).exists() and is_revision(rest[0]):
+    if rest and not dots and not os.path.exists(rest[0]) and is_revision(rest[0]):
         both = quote_word(f"{first}..{rest[0]}")
         raise click.UsageError(f"`{rest[0]}` is a revision too; two are one word, `{both}`")
     paths = repository_paths(rest or ["."])
