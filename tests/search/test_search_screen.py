@@ -146,6 +146,16 @@ def test_a_tight_layout_has_a_note(run: Run, limit: str, noted: bool) -> None:
     assert (TIGHT in out) is noted
 
 
+@pytest.mark.parametrize(("batch", "noted"), [("4 * layout.dp", True), ("128", False)])
+def test_a_batch_that_follows_from_the_layout_has_a_note(run: Run, batch: str, noted: bool) -> None:
+    """64 devices have 64 replicas at tp 1, and 256 sequences: tp 8 is no cure for a slow step."""
+    text = DENSE.replace("128 sequences", f"({batch}) sequences")
+    code, out, _ = run(text, "--axes", "tp", "--over", "tp=4,8")
+    assert code == 0
+    command = "--set 'training.global_batch=256 sequences'"
+    assert (command in " ".join(out.split())) == noted
+
+
 @pytest.mark.slow
 def test_simpler_layouts_come_first_among_those_that_are_nearly_as_fast(run: Run) -> None:
     """Chunks of the same stages differ by little here; a tolerance of 50 % makes all alike."""

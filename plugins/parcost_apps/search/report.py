@@ -281,11 +281,17 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
 
 
 def axis_notes(space: Space, shown: Sequence[RankedLayout]) -> Iterator[Line]:
-    """Yield the notes of axes whose values differ between layouts, or are texts."""
+    """Yield the notes of axes whose values differ between layouts, or are texts.
+
+    An attribute that follows from the axes may differ from that of the spec instead.
+    """
     layouts = [{**one.layout.values, **derived_values(space, one)} for one in shown]
+    stated = _derived_values(space, space.scenario.first)
     texts = {axis.attribute for axis in space.follows if axis.value is not None}
     for path, note in space.notes.items():
         values = {str(each.get(path, "")) for each in layouts}
+        if path in stated and path not in texts:
+            values.add(str(stated[path]))
         if len(values) > 1 or (path in texts and values != {""}):
             yield Line(f"{space.short.get(path, _short(path))}: {note}", "faint")
 
@@ -306,7 +312,10 @@ def order_note(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[L
 
 def derived_values(space: Space, entry: RankedLayout) -> dict[str, Any]:
     """Return the attributes derived from the axes, with their values for one layout."""
-    study = entry.result.study
+    return _derived_values(space, entry.result.study)
+
+
+def _derived_values(space: Space, study: Study) -> dict[str, Any]:
     return {a.attribute: plain_value(derived_value(a, study)) for a in space.follows}
 
 
