@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from parcost import Result, Study, Work
+from parcost import Once, Result, Study, Work
 from parcost_plugins.vocabulary import Gemm
+from parcost_plugins.vocabulary.causes import DATA
 
 from ..evaluation import result as evaluate
 from ..rows import try_each
@@ -323,3 +324,21 @@ def test_the_interval_says_that_no_measured_run_had_adapters() -> None:
         interval = result(adapters).interval("step_time")
         assert interval is not None
         assert ("none of them had adapters" in interval.basis) == said
+
+
+@try_each("zero", [0, 1, 2])
+def test_a_stage_without_adapters_sends_no_gradients(zero: int) -> None:
+    """Six layers on eight stages: the first has the embedding alone, and the last the head."""
+    found = result(
+        f"""{ALL}
+        model small extends llama3_8b {{ layers = 6 }}
+        schedule {{ kind = interleaved, chunks = 4, count_embedding = on, count_head = on }}
+        """,
+        layout=f"pp = 2, zero = {zero}",
+        training="model = small",
+    )
+    every = [term for _, term in found.study.contributions("terms")]
+    sent = [term for term in every if isinstance(term, (Once, Work)) and term.cause is DATA]
+    assert sent
+    for term in sent:
+        assert tuple(term.count) == (0.0, *[1.0] * 6, 0.0)

@@ -163,3 +163,29 @@ def test_nothing_that_is_listed_beats_the_front(seed: int, spaces: Callable[[int
         at = (one.seconds, one.bytes_)
         assert at in front or any(a <= at[0] and b <= at[1] for a, b in front)
         assert not any(at[0] < a and at[1] < b for a, b in front)
+
+
+@pytest.mark.parametrize("first", ["", ", first_bucket = 1 MB"])
+def test_stages_without_adapters_have_no_gradients_in_arrays_either(
+    first: str, compare: Compare
+) -> None:
+    """Embedding and head are stages of their own where 6 layers have 8 stages."""
+    text = (
+        REFERENCES
+        + f"""
+    model small extends llama3_8b {{ layers = 6 }}
+    adapters {{ rank = 16 }}
+    schedule {{ count_embedding = on, count_head = on }}
+    overlap {{ gradients = on{first} }}
+    """
+    )
+    axes = {
+        "layout.pp": [1, 2],
+        "schedule.chunks": [1, 3, 4],
+        "schedule.kind": ["one_f_one_b", "breadth_first"],
+        "layout.zero": [0, 1, 2, 3],
+        "layout.cp": [1, 4],
+    }
+    said, legal = compare(text.replace("training {", "training { model = small,"), axes)
+    assert not said
+    assert legal

@@ -256,7 +256,7 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
     """
     if study.has_structures:
         held = _linear_parameters(p for _, p in study.contributions_by_row("parameters"))
-        for slot in slots(study, tuple(p.count for p in held), empty=False):
+        for slot in slots(study, tuple(p.count for p in held), dense=False):
             yield f", kind {slot.number}", *_sizes(held, slot.counts), slot.row
         return
     held = _linear_parameters(study.parameters)

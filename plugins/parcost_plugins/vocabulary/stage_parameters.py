@@ -99,7 +99,7 @@ class StageKind:
 def stage_kinds(study: Study, holding: Holding | Literal[""] = "") -> Sequence[StageKind]:
     """Return the kinds of virtual stages in *study*: first stage first, experts last.
 
-    They count all parameters, or those of one *holding*.
+    They count all parameters, or those of one *holding*. Stages without any are of no kind.
     """
     return study.query(_stage_kinds, "" if trains_model(study) else holding)
 
@@ -164,7 +164,7 @@ def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[St
     group, replicas, shard = spread(study, expert=expert)
     kinds: dict[tuple[float, ...], list[int]] = {}
     for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
-        if any(counts) or not expert:
+        if any(counts):
             depth = max(counts) if expert else dealt[stage]
             kinds.setdefault((depth, *counts), []).append(stage)
     return [
@@ -216,7 +216,7 @@ def _of_structures(study: Study, holding: Holding | Literal[""]) -> Iterator[Sta
         own = [p for p in held if p.expert == expert]
         rows = tuple(p.count for p in own)
         group, replicas, shard = spread(study, expert=expert)
-        for slot in slots(study, rows, empty=not expert):
+        for slot in slots(study, rows, dense=not expert):
             yield StageKind(
                 stages=(slot.number,),
                 of=1 if slot.number == 0 else _SEVERAL,
@@ -239,7 +239,7 @@ class Slot:
     """Virtual stages with equal counts of everything, for each of several structures.
 
     Number 0 is for structures whose stages are all equal; other structures have further numbers.
-    *depth* is the number of layers of a stage, or the largest of *counts* if none is empty.
+    *depth* is the number of layers of a stage, or the largest of *counts* if not dense.
     *counts* is the count of each row on a stage. *row* is 1 on each of these stages.
     """
 
@@ -249,58 +249,57 @@ class Slot:
     row: StageCounts
 
 
-def slots(study: Study, rows: tuple[Any, ...], *, empty: bool) -> Iterator[Slot]:
-    """Yield the slots of stages by their counts of *rows*.
+def slots(study: Study, rows: tuple[Any, ...], *, dense: bool) -> Iterator[Slot]:
+    """Yield the slots of stages by their counts of *rows*; stages with none of them have no slot.
 
-    Without *empty*, slots whose counts are all zero are skipped.
+    The depth of *dense* parameters is the number of layers of a stage.
     """
-    for number in range(int(max_of(study.number(_most_slots, rows, empty)))):
-        depth, *counts = study.number(_slot, rows, empty, number)
+    for number in range(int(max_of(study.number(_most_slots, rows, dense)))):
+        depth, *counts = study.number(_slot, rows, dense, number)
         if any_of(depth >= 0):
             yield Slot(
                 number=number,
                 depth=maximum(depth, 0.0),
                 counts=counts,
-                row=StageCounts(1.0, _on_slot, rows, empty, number),
+                row=StageCounts(1.0, _on_slot, rows, dense, number),
             )
 
 
 def _of_stages(
-    study: Study, rows: tuple[Any, ...], empty: bool
+    study: Study, rows: tuple[Any, ...], dense: bool
 ) -> Sequence[tuple[float, ...] | None]:
     """Return the depth and the counts of each virtual stage, None for an empty one."""
     found: list[tuple[float, ...] | None] = []
     counts = [row.for_study(study) if isinstance(row, StageCounts) else row for row in rows]
     for depth, *own in zip(layers(study), *counts, strict=True):
-        some = empty or any(own)
-        found.append((depth if empty else max(own), *own) if some else None)
+        found.append((depth if dense else max(own), *own) if any(own) else None)
     return found
 
 
 def _kinds_of_stages(
-    study: Study, rows: tuple[Any, ...], empty: bool
+    study: Study, rows: tuple[Any, ...], dense: bool
 ) -> Sequence[tuple[float, ...] | None]:
     """Return the counts of stages of each slot, None for an unused slot."""
-    of_stages = study.query(_of_stages, rows, empty)
+    of_stages = study.query(_of_stages, rows, dense)
     kinds = list(dict.fromkeys(kind for kind in of_stages if kind is not None))
     alone = len(kinds) == 1 and None not in of_stages
     return kinds if alone else [None, *kinds]
 
 
-def _most_slots(study: Study, rows: tuple[Any, ...], empty: bool) -> float:
-    return float(len(study.query(_kinds_of_stages, rows, empty)))
+def _most_slots(study: Study, rows: tuple[Any, ...], dense: bool) -> float:
+    return float(len(study.query(_kinds_of_stages, rows, dense)))
 
 
-def _slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> tuple[float, ...]:
-    kinds = study.query(_kinds_of_stages, rows, empty)
+def _slot(study: Study, rows: tuple[Any, ...], dense: bool, number: int) -> tuple[float, ...]:
+    kinds = study.query(_kinds_of_stages, rows, dense)
     kind = kinds[number] if number < len(kinds) else None
     return (-1.0, *[0.0] * len(rows)) if kind is None else tuple(map(float, kind))
 
 
-def _on_slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> tuple[float, ...]:
-    kinds = study.query(_kinds_of_stages, rows, empty)
+def _on_slot(study: Study, rows: tuple[Any, ...], dense: bool, number: int) -> tuple[float, ...]:
+    kinds = study.query(_kinds_of_stages, rows, dense)
     kind = kinds[number] if number < len(kinds) else None
-    own = study.query(_of_stages, rows, empty)
+    own = study.query(_of_stages, rows, dense)
     return tuple(float(kind is not None and stage == kind) for stage in own)
 
 

@@ -59,7 +59,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
     buckets = wire.buckets(n - first, overlap)
     each = wire.reduce(operation, (n - first) / size / buckets)
     left = 1.0 - ratio(first, n)  # of backward, when the first bucket is full
-    some = where(n > first, 1.0, 0.0) if is_array(first) or first else 1.0
+    some = where(n > first, 1.0, 0.0)
     yield Once(
         name=kind.label(name),
         cause=DATA,

@@ -43,7 +43,7 @@ def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
     if study.has_structures:
         held = [p for _, p in study.contributions_by_row("parameters")]
         copied = [p for p in held if isinstance(p, Parameters) and _is_partial(p)]
-        for slot in slots(study, tuple(p.count for p in copied), empty=False):
+        for slot in slots(study, tuple(p.count for p in copied), dense=False):
             yield slot.number, _elements(copied, slot.counts), slot.row
         return
     copied = [p for p in study.parameters if isinstance(p, Parameters) and _is_partial(p)]
