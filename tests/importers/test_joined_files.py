@@ -310,3 +310,16 @@ def test_a_trainer_that_recomputes_by_default_does_so_under_fsdp(run_command: Ru
     launch = "accelerate launch --config_file fsdp.yaml src/train.py run.yaml\n"
     texts = {"run.yaml": JOB, "fsdp.yaml": ENGINES["fsdp"], "run.sh": launch}
     assert "recompute     = full" in run_command("import", "run.sh", files=texts).out
+
+
+@pytest.mark.parametrize(("nodes", "code"), [(2, 0), (4, 2)])
+def test_equal_numbers_of_devices_in_two_files_agree(
+    run_command: Run, nodes: int, code: int
+) -> None:
+    """Two hosts with 8 slots are 16 devices, as 2 nodes of 8 tasks are."""
+    launch = f"#!/bin/bash\n#SBATCH -N {nodes}\n#SBATCH --gpus-per-node=8\ntorchrun pretrain_gpt.py {SCRIPT}"
+    texts = {"hosts": "one slots=8\ntwo slots=8\n", "train.sh": launch.replace("\n--", " \\\n--")}
+    for names in (("hosts", "train.sh"), ("train.sh", "hosts")):
+        done = run_command("import", *names, files=texts)
+        assert done.code == code, done.err
+        assert ("import-conflict" in done.err) == bool(code)

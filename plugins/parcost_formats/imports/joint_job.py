@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from attrs import evolve
 
+from parcost.binding.values import Quantity, chain
 from parcost.contract.importers import (
     ImportedBlock,
     ImportedKey,
@@ -21,7 +22,10 @@ from parcost.contract.schema import block_type
 from parcost.engine.session import Session
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
+from parcost.language.parse import parse
+from parcost.language.syntax import Attribute, Chain, Number
 from parcost.language.text import Source, Span
+from parcost.language.units import ONE, Dimension, unit
 from parcost_formats.imports.spec_text import spec_lines
 from parcost_formats.imports.subjects import paths, without_assumed
 from parcost_formats.imports.translation import ImportedFile, ImportedJob
@@ -263,7 +267,7 @@ def _settings(
         before, stated = found.get(setting.name), not setting.assumption
         if before is None or (before[1].assumption and stated):
             found[setting.name] = source, setting
-        elif before[1].value != setting.value and stated:
+        elif stated and not _are_equal(before[1].value, setting.value):
             path = f"{kind}.{setting.name}" if kind else setting.name
             message = (
                 f"`{path}` is {before[1].value} in `{before[0].name}`, and "
@@ -271,6 +275,47 @@ def _settings(
             )
             raise SpecError([_conflict(message, before, (source, setting))])
     return tuple(setting for _, setting in found.values())
+
+
+def _are_equal(one: str, other: str) -> bool:
+    """Return whether two expressions are the same text, or constants of one value.
+
+    >>> _are_equal("8 * 8", "64"), _are_equal("1 KiB", "1024 B"), _are_equal("1 s", "1")
+    (True, True, False)
+    """
+    first, second = _constant(one), _constant(other)
+    return one == other or (first is not None and first == second)
+
+
+def _constant(text: str) -> tuple[float, Dimension] | None:
+    """Return the size and the dimension of an expression of numbers, None of another."""
+    tree, errors = parse(Source("", f"value = {text}"))
+    (item, *others) = tree.items or (None,)
+    if errors or others or not isinstance(item, Attribute) or item.qualifiers:
+        return None
+    try:
+        found = _value(item.value)
+    except (SpecError, ValueError, KeyError):  # which an evaluation reports
+        return None
+    return found.number, found.dimension
+
+
+def _value(node: object) -> Quantity:
+    """Return the value of a number or of a chain of numbers.
+
+    Raises:
+        SpecError: The result is not finite.
+        ValueError: The expression has names, or no number.
+        KeyError: A unit is unknown.
+    """
+    if isinstance(node, Number):
+        size, dimension = unit(node.unit) if node.unit else (1.0, ONE)
+        return Quantity(float(node.text) * size, dimension)
+    if isinstance(node, Chain):
+        found = chain(node, [_value(one) for one in node.operands], masked=False)
+        if isinstance(found, Quantity):
+            return found
+    raise ValueError("it is no constant")
 
 
 def _conflict(
