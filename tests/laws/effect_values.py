@@ -504,8 +504,8 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "bucket_copies": ("sharded", "", "bucket_copies = on", ""),
             "update_group": (
                 "sharded",
-                "update_gradients = 8 B",
-                "update_gradients = 8 B, update_group = 1_000_000",
+                "update_gradients = 1000 B",  # so that the optimizer needs the most memory
+                "update_gradients = 1000 B, update_group = 1_000_000_000",
                 "",
             ),
             "router_weights": ("experts", "", "router_weights = output", ""),
