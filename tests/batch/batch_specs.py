@@ -56,7 +56,7 @@ def spec_names() -> list[str]:
     return sorted(path.name for path in Path().iterdir())
 
 
-def cached(tmp_path: Path) -> list[Path]:
+def cache_entries(tmp_path: Path) -> list[Path]:
     """Return the entries of the cache; a name with a dot in front is still being written."""
     return [p for p in (tmp_path / "caches").glob("parcost/??/[!.]*") if p.is_file()]
 

@@ -33,7 +33,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list to which the path of every evaluation in this process is added."""
     from parcost.engine.scenario import Scenario
 

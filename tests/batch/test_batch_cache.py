@@ -22,7 +22,7 @@ from .batch_specs import (
     GOOD,
     USING,
     Run,
-    cached,
+    cache_entries,
     files,
     many_specs,
     process,
@@ -33,14 +33,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_cached_answer_is_printed_in_the_same_bytes(
-    run: Run, evaluated: list[str], format_: str
+    run: Run, evaluations: list[str], format_: str
 ) -> None:
     files(ALL)
     fresh = run("eval", "specs", "--format", format_, "--no-cache")
     first = run("eval", "specs", "--format", format_)
-    evaluated.clear()
+    evaluations.clear()
     again = run("eval", "specs", "--format", format_)
-    assert evaluated == []
+    assert evaluations == []
     assert fresh.out == first.out == again.out
     assert fresh.code == first.code == again.code == 2
     assert fresh.err == first.err
@@ -79,14 +79,14 @@ def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     assert set(eval(done.stderr.splitlines()[-1])) == modules | expected.keys()
 
 
-def test_only_what_changed_is_evaluated_again(run: Run, evaluated: list[str]) -> None:
+def test_only_what_changed_is_evaluated_again(run: Run, evaluations: list[str]) -> None:
     files({"a.par": GOOD, "b.par": GOOD, "g.par": USING, "lib/site.par": DEFINITIONS})
     run("eval", "specs", "--format", "csv")
 
     def again(*options: str) -> list[str]:
-        evaluated.clear()
+        evaluations.clear()
         run("eval", "specs", "--format", "csv", *options)
-        return [Path(path).name for path in evaluated]
+        return [Path(path).name for path in evaluations]
 
     assert again() == []
     files({"b.par": BIGGER})
@@ -107,18 +107,18 @@ def test_only_what_changed_is_evaluated_again(run: Run, evaluated: list[str]) ->
 
 
 def test_a_copy_of_a_tree_knows_its_own_imports(
-    run: Run, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, evaluations: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files({"g.par": USING, "lib/site.par": DEFINITIONS}, "one/specs")
     files({"g.par": USING, "lib/site.par": DEFINITIONS}, "two/specs")
     files({"lib/site.par": DEFINITIONS.replace("96 GB", "94 GB")}, "three/specs")
     files({"g.par": USING}, "three/specs")
     for folder, known in (("one", False), ("two", True), ("three", False)):
-        evaluated.clear()
+        evaluations.clear()
         with monkeypatch.context() as patch:
             patch.chdir(folder)
             run("eval", "specs")
-        assert (evaluated == []) is known, folder
+        assert (evaluations == []) is known, folder
 
 
 def test_a_missing_import_is_looked_for_again(run: Run) -> None:
@@ -160,35 +160,35 @@ def damage_empty(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [damage_cut, damage_flip, damage_empty])
 def test_a_damaged_answer_is_evaluated_again(
-    run: Run, evaluated: list[str], tmp_path: Path, damage: Callable[[Path], None]
+    run: Run, evaluations: list[str], tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     files(many_specs(3))
     first = run("eval", "specs", "--format", "jsonl")
-    assert len(cached(tmp_path)) == 3
-    for path in cached(tmp_path):
+    assert len(cache_entries(tmp_path)) == 3
+    for path in cache_entries(tmp_path):
         damage(path)
-    evaluated.clear()
+    evaluations.clear()
     again = run("eval", "specs", "--format", "jsonl")
-    assert (again.out, again.err, len(evaluated)) == (first.out, first.err, 3)
-    evaluated.clear()
+    assert (again.out, again.err, len(evaluations)) == (first.out, first.err, 3)
+    evaluations.clear()
     run("eval", "specs", "--format", "jsonl")
-    assert evaluated == []
+    assert evaluations == []
 
 
 def test_a_misplaced_answer_is_evaluated_again(
-    run: Run, evaluated: list[str], tmp_path: Path
+    run: Run, evaluations: list[str], tmp_path: Path
 ) -> None:
     files(many_specs(3))
     first = run("eval", "specs", "--format", "jsonl")
-    kept = [*cached(tmp_path), *(tmp_path / "caches").glob("parcost/facts/*")]
+    kept = [*cache_entries(tmp_path), *(tmp_path / "caches").glob("parcost/facts/*")]
     assert len(kept) > 3
     contents = [path.read_bytes() for path in kept]
     for path, content in zip(kept, contents[1:] + contents[:1], strict=True):
         path.write_bytes(content)
-    evaluated.clear()
+    evaluations.clear()
     again = run("eval", "specs", "--format", "jsonl")
     assert (again.code, again.out, again.err) == (0, first.out, first.err)
-    assert len(evaluated) == 3
+    assert len(evaluations) == 3
 
 
 def test_an_unusable_cache_is_one_warning_and_ignored(run: Run, tmp_path: Path) -> None:
@@ -218,24 +218,24 @@ def test_a_cache_on_a_full_disk_is_one_warning_and_ignored(
     assert done.code == 0
     assert done.err.count("cannot be written: No space left on device; results are") == 1
     assert len(Path("all.jsonl").read_text().splitlines()) == 3
-    assert cached(tmp_path) == []
+    assert cache_entries(tmp_path) == []
 
 
 def test_unused_answers_are_removed_after_a_month(run: Run, tmp_path: Path) -> None:
     files(many_specs(3))
     run("eval", "specs")
     old = time.time() - 40 * 86400
-    for path in [*cached(tmp_path), tmp_path / "caches" / "parcost" / "pruned"]:
+    for path in [*cache_entries(tmp_path), tmp_path / "caches" / "parcost" / "pruned"]:
         os.utime(path, (old, old))
     Path("specs/s002.par").unlink()
     run("eval", "specs")
-    assert len(cached(tmp_path)) == 2
+    assert len(cache_entries(tmp_path)) == 2
 
 
 def test_one_spec_is_evaluated_and_not_remembered(run: Run, tmp_path: Path) -> None:
     files({"a.par": GOOD})
     run("eval", "specs/a.par")
-    assert cached(tmp_path) == []
+    assert cache_entries(tmp_path) == []
     run("eval", "specs/a.par", "--cache", "here")
     assert len(list(Path("here").glob("??/*"))) == 1
 

@@ -174,11 +174,11 @@ def test_several_processes_give_the_same_to_the_bit(run: Run, format_: str) -> N
     assert (spread.code, spread.out, spread.err) == (alone.code, alone.out, alone.err)
 
 
-def test_answers_of_processes_are_cached(run: Run, evaluated: list[str]) -> None:
+def test_answers_of_processes_are_cached(run: Run, evaluations: list[str]) -> None:
     files({**ALL, **many_specs(20)})
     spread = run("eval", "specs", "--format", "jsonl", "--jobs", "2")
     again = run("eval", "specs", "--format", "jsonl")
-    assert evaluated == []
+    assert evaluations == []
     assert again.out == spread.out
 
 
@@ -206,15 +206,15 @@ def test_an_option_that_makes_no_sense_is_a_usage_error(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "table"])
 def test_a_full_disk_is_an_error_and_loses_nothing(
-    run: Run, evaluated: list[str], format_: str
+    run: Run, evaluations: list[str], format_: str
 ) -> None:
     files(many_specs(3))
     done = run("eval", "specs", "--format", format_, "--out", "/dev/full")
     assert done.code == 2
     assert "`/dev/full` cannot be written: No space left on device" in done.err
-    evaluated.clear()
+    evaluations.clear()
     assert run("eval", "specs", "--format", format_).code == 0
-    assert len(evaluated) <= 2
+    assert len(evaluations) <= 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from .batch_specs import GOOD, Run, cached, files, many_specs, process, spec_names
+from .batch_specs import GOOD, Run, cache_entries, files, many_specs, process, spec_names
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def is_alive(group: int) -> bool:
 
 
 def test_an_interrupted_batch_goes_on_where_it_stopped(
-    run: Run, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, evaluations: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from parcost.engine.scenario import Scenario
 
@@ -55,9 +55,9 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
     )
     assert Path("all.jsonl").read_text() == "of before"
     assert spec_names() == ["all.jsonl", "specs"]
-    evaluated.clear()
+    evaluations.clear()
     assert run(*arguments).code == 0
-    assert [Path(path).name for path in evaluated] == ["s003.par", "s004.par", "s005.par"]
+    assert [Path(path).name for path in evaluations] == ["s003.par", "s004.par", "s005.par"]
     resumed = Path("all.jsonl").read_text()
     run(*arguments, "--no-cache")
     assert resumed == Path("all.jsonl").read_text()
@@ -123,7 +123,9 @@ def wait_for(what: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def stopped(tmp_path: Path, *arguments: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def half_batch(
+    tmp_path: Path, *arguments: str, before: str = ""
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start a batch of 41 specs that stops at the last of them, and wait until it does."""
     files({**many_specs(40), "z.par": GOOD.replace("zero = 1", "zero = 2")})
     Path("stopping.py").write_text(STOPPING, encoding="utf-8")
@@ -139,7 +141,7 @@ def stopped(tmp_path: Path, *arguments: str, before: str = "") -> Iterator[subpr
         stack.callback(end, child)
         wait_for(stops)
         stack.callback(gate.unlink)
-        wait_for(lambda: cached(tmp_path))
+        wait_for(lambda: cache_entries(tmp_path))
         yield child
         wait_for(lambda: not is_alive(child.pid))
 
@@ -152,22 +154,22 @@ def end(child: subprocess.Popen[bytes]) -> None:
         child.communicate()
 
 
-def stopping(jobs: str) -> list[str]:
+def gate_command(jobs: str) -> list[str]:
     return ["eval", "specs", "--format", "jsonl", "--plugin", "stopping.py", "--jobs", jobs]
 
 
 @posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_loses_nothing_and_leaves_no_process(run: Run, tmp_path: Path, jobs: str) -> None:
-    with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
+    with half_batch(tmp_path, *gate_command(jobs), "--out", "all.jsonl") as child:
         os.killpg(child.pid, signal.SIGINT)  # as a terminal does
         _, said = child.communicate()
     assert b"Traceback" not in said
     assert child.returncode == 130
     assert b"the same command goes on from there" in said
     assert spec_names() == ["specs", "stopping.py"]
-    known = len(cached(tmp_path))
-    resumed = run(*stopping("1"))
+    known = len(cache_entries(tmp_path))
+    resumed = run(*gate_command("1"))
     assert f"{known} of them unchanged, from the cache" in resumed.err
     assert len(resumed.out.splitlines()) == 41
 
@@ -177,7 +179,7 @@ def test_ctrl_c_loses_nothing_and_leaves_no_process(run: Run, tmp_path: Path, jo
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.usefixtures("run")
 def test_other_signals_end_a_batch_like_ctrl_c(tmp_path: Path, jobs: str, name: str) -> None:
-    with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
+    with half_batch(tmp_path, *gate_command(jobs), "--out", "all.jsonl") as child:
         for _ in range(2):  # as `timeout` does
             child.send_signal(getattr(signal, name))
         _, said = child.communicate()
@@ -193,7 +195,7 @@ def test_other_signals_end_a_batch_like_ctrl_c(tmp_path: Path, jobs: str, name: 
 def test_a_second_signal_may_come_while_the_process_ends(tmp_path: Path, name: str) -> None:
     number = getattr(signal, name)
     again = f"import atexit, os; atexit.register(lambda: os.kill(os.getpid(), {int(number)}))"
-    with stopped(tmp_path, *stopping("1"), "--out", "all", before=again) as child:
+    with half_batch(tmp_path, *gate_command("1"), "--out", "all", before=again) as child:
         child.send_signal(number)
         child.communicate()
     assert child.returncode == 128 + number
@@ -202,7 +204,7 @@ def test_a_second_signal_may_come_while_the_process_ends(tmp_path: Path, name: s
 @posix
 @pytest.mark.usefixtures("run")
 def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
-    with stopped(tmp_path, *stopping("2"), "--out", "all") as child:
+    with half_batch(tmp_path, *gate_command("2"), "--out", "all") as child:
         child.kill()
         child.wait()
 
