@@ -534,7 +534,9 @@ def call_builtin(name: str, arguments: Sequence[Any]) -> Any:
         if cell is not None:
             return True if name == "hasattr" else cell.value
     elif name == "isinstance" and isinstance(first, str) and len(arguments) > 1:
-        return not isinstance(arguments[1], DottedName) or arguments[1].name == "str"
+        types = arguments[1] if isinstance(arguments[1], list) else [arguments[1]]
+        if all(isinstance(one, DottedName) for one in types):
+            return any(one.name == "str" for one in types)
     elif name in ("bool", "int", "float", "str") and isinstance(first, (bool, int, float, str)):
         with suppress(ValueError, OverflowError):  # no number, or none of that type: unknown
             return {"bool": bool, "int": int, "float": float, "str": str}[name](first)

@@ -33,8 +33,8 @@ from parcost_plugins.vocabulary.run_choices import (
 )
 from parcost_plugins.vocabulary.stage_parameters import StageKind
 
-SOURCE = "DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: "
-STAGE_3 = "DeepSpeed 0.17.0, runtime/zero/stage3.py: "
+_STAGE_1_AND_2 = "DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: "
+_STAGE_3 = "DeepSpeed 0.17.0, runtime/zero/stage3.py: "
 _BACKWARD: tuple[Moment, ...] = ("backward", "loss", "optimizer")
 
 
@@ -69,7 +69,7 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
                 "k e, k elements at a time",
                 k=k,
                 e=e,
-                source=f"{STAGE_3}__ipg_bucket_flat_buffer, allocated once",
+                source=f"{_STAGE_3}__ipg_bucket_flat_buffer, allocated once",
             ),
             ("forward", "gather", *_BACKWARD),
         )
@@ -94,7 +94,7 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
             k=k,
             e=e,
             d=1.0 if hides_gradients(study) else 0.0,
-            source=f"{SOURCE}backward_prologue allocates reduce_bucket_size elements",
+            source=f"{_STAGE_1_AND_2}backward_prologue allocates reduce_bucket_size elements",
         ),
     )
     several: Real = 1.0
@@ -110,7 +110,7 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
             N=kind.shards(True),
             c=several,
             o=study[Offload].optimizer,
-            source=f"{SOURCE}copy_grads_in_partition",
+            source=f"{_STAGE_1_AND_2}copy_grads_in_partition",
         ),
         count=kind.count,
         moments=_BACKWARD,
@@ -185,7 +185,7 @@ def _norm_copy(kind: StageKind, study: Study) -> Memory:
                 "w": (study[Training].framework.norm_copy, "B"),
                 **({} if shards_weights(study) else {"psi": kind.elements}),
             },
-            source=f"{SOURCE}get_grad_norm_direct takes norms of gradients in float64",
+            source=f"{_STAGE_1_AND_2}get_grad_norm_direct takes norms of gradients in float64",
         ),
     )
 
@@ -206,7 +206,7 @@ def _update_copy(kind: StageKind, study: Study) -> Memory:
     room = training.framework.norm_copy * minimum(largest, shard)
     in_bucket = shard <= bucket
     in_room = joined * shard <= room
-    left = where(in_bucket | (in_room ^ True), room, room - joined * shard)
+    left = room - where(in_bucket, 0.0, where(in_room, joined * shard, 0.0))
     return Memory(
         name=kind.label("gradients of the update"),
         cause=BUFFERS,
@@ -219,7 +219,7 @@ def _update_copy(kind: StageKind, study: Study) -> Memory:
             n=where(wide * shard <= left, 0.0, 1.0),
             g=(wide, "B"),
             o=study[Offload].optimizer,
-            source=f"{SOURCE}`step` flattens a partition",
+            source=f"{_STAGE_1_AND_2}`step` flattens a partition",
         ),
         count=kind.count,
         moments=_BACKWARD,
@@ -240,7 +240,7 @@ def _update_of_group(kind: StageKind, study: Study) -> Memory:
             e=(joined, "B"),
             g=(wide, "B"),
             o=study[Offload].optimizer,
-            source=f"{STAGE_3}_prepare_fp32_grad_for_sub_group; initialize_optimizer_states has a "
+            source=f"{_STAGE_3}_prepare_fp32_grad_for_sub_group; initialize_optimizer_states has a "
             "gradient of that size before",
         ),
         ("optimizer",),

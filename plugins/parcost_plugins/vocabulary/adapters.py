@@ -1,7 +1,7 @@
 """Adapters beside frozen weights: LoRA and QLoRA.
 
-Without the block every parameter is trained. It has the trained weights, and the bytes of the
-frozen ones.
+Without the block every parameter is trained. Functions here return which weights are trained, and
+the bytes of the frozen ones.
 """
 
 from __future__ import annotations
