@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp, log
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -216,6 +218,12 @@ def test_the_command_line_adds_anchors_and_is_part_of_the_command(tmp_path: Path
     assert found is not None
     assert [one.name for one in found.compared] == ["given_1", "given_2"]
     assert "--anchor 'step_time = 0.3 s'" in scenario.command()
+
+
+def test_a_text_that_is_too_long_for_a_name_is_no_file(run_command: Callable[..., Any]) -> None:
+    done = run_command("eval", "job.par", "--anchor", "a" * 20_000 + " = 3", job=STUDY)
+    assert done.code == 2
+    assert "`anchor` has no attribute" in done.err
 
 
 def test_a_session_reads_a_log_again_when_it_changes(tmp_path: Path) -> None:

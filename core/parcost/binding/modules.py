@@ -8,6 +8,7 @@ imports bring the one block that they name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -315,7 +316,7 @@ class Loader:
     def _merge_anchors(self, module: Module, root: Path | None) -> None:
         """Merge the measured runs that the command line adds, as blocks or as files of runs."""
         for number, given in enumerate(module.reading.anchors, 1):
-            if "=" in given and not Path(given).exists():
+            if "=" in given and not os.path.exists(given):
                 text = f"{_ANCHOR} given_{number} {{ {given} }}\n"
                 for item in _parse_whole(Source(f"--anchor {given}", text)).items:
                     self._item(item, module, root)
