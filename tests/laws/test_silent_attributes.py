@@ -21,6 +21,7 @@ OPERATORS: tuple[str, ...] = (
     "composite_",
     "complex_",
     "halves_",
+    "cast_",
 )
 OPERATORS += ("permuted_", "traced_", "strided_", "scattered_", "indexed_")
 #: Other attributes that may change nothing in a base, and why.

@@ -474,6 +474,9 @@ def space(
         _check_block(study, axis.attribute)
     written_out = [_axis_texts(scenario, study, axis) for axis in axes]
     apart = AxisKinds.sort(scenario, study, [axis for axis, _ in written_out])
+    chosen = {axis.attribute for axis in axes}
+    follows = [axis for axis in derived_axes(study) if axis.attribute not in chosen]
+    titled = [*known.values(), *follows]
     return Space(
         scenario=scenario,
         texts={axis.attribute: texts for axis, texts in written_out},
@@ -481,13 +484,9 @@ def space(
         cuts=apart.cuts,
         degrees=apart.degrees,
         choices=apart.choices,
-        follows=[
-            axis
-            for axis in derived_axes(study)
-            if axis.attribute not in {one.attribute for one in axes}
-        ],
-        short={axis.attribute: axis.short for axis in _axes(study) if axis.short},
-        notes={axis.attribute: axis.note for axis in _axes(study) if axis.note},
+        follows=follows,
+        short={axis.attribute: axis.short for axis in titled if axis.short},
+        notes={axis.attribute: axis.note for axis in titled if axis.note},
         unsearched=[
             known[path]
             for path in dict.fromkeys(wanted)

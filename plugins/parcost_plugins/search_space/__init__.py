@@ -67,11 +67,13 @@ def _axes(study: Study) -> Iterator[Axis]:
     note = "layers of each virtual stage; 16x3 is 16 stages of 3 layers"
     yield Axis(attribute="schedule.stages", short="cut", note=note, follows=True, value=_cut)
     batch = int(training.global_batch)
-    note = (
-        "it follows from the layout, and a step of fewer sequences is shorter; "
-        f"`--set 'training.global_batch={batch} sequences'` compares equal steps"
-    )
-    yield Axis(attribute="training.global_batch", short="gbs", note=note, follows=True)
+    origin = study.origin(training, "global_batch")
+    if origin is None or origin.word != "tokens":  # equal tokens are other sequences
+        note = (
+            "it follows from the layout, and a step of fewer sequences is shorter; "
+            f"`--set 'training.global_batch={batch} sequences'` compares equal steps"
+        )
+        yield Axis(attribute="training.global_batch", short="gbs", note=note, follows=True)
     sizes = _common_divisors(batch, batch, ends=64)
     yield Axis(attribute="training.micro_batch", short="mbs", values=sizes)
     if experts := int(getattr(model, "experts", 0) or 0):
