@@ -426,10 +426,46 @@ def test_a_configuration_made_of_another_one_is_read() -> None:
         "    config.loss = ChunkedCELoss.Config(num_chunks=16)\n"
         "    return config\n"
     )
-    found = values(read(text, "config.py"))
-    assert found["layout.tp"] == "4"
-    assert found["training.loss_chunks"] == "16"
-    assert found["training.model"] == "llama31_70b"
+    for made in (text, text.replace(") -> Trainer.Config:", "):")):  # with and without types
+        (problem,) = Torchtitan().translate("config.py", made).problems
+        assert problem.help == "choose one: --recipe llama3_70b | --recipe wider"
+        options = ImportOptions(recipe="wider")
+        found = values(Torchtitan().read(ImportFile("config.py", made, options)))
+        assert found["layout.tp"] == "4"
+        assert found["training.loss_chunks"] == "16"
+        assert found["training.model"] == "llama31_70b"
+
+
+def test_a_function_that_others_call_is_none_of_several_if_its_name_is_private() -> None:
+    text = PYTHON.replace("llama3_70b", "_start") + (
+        "\n\ndef job():\n    config = _start()\n"
+        "    config.parallelism.tensor_parallel_degree = 4\n    return config\n"
+        "\n\ndef count():\n    return _start().training.steps\n"
+    )
+    assert values(read(text, "config.py"))["layout.tp"] == "4"
+
+
+def test_the_name_of_the_only_configuration_is_no_option_without_effect(run_command: Run) -> None:
+    done = run_command("check", *MACHINE, "config.py:llama3_70b", files={"config.py": PYTHON})
+    assert "no effect" not in done.out
+    done = run_command("check", *MACHINE, "run.toml:llama3_70b", files={"run.toml": TOML})
+    assert "`--recipe llama3_70b` has no effect on `run.toml`" in done.out
+
+
+def test_a_decorator_may_change_a_configuration() -> None:
+    """The cache of Python returns the configuration as it is."""
+    name = "def llama3_70b"
+    found = read(PYTHON.replace(name, f"@faster(2)\n{name}"), "config.py")
+    assert reasons(found)["@faster"] == "it may change the configuration, and is code"
+    assert values(found)["layout.tp"] == "8"
+    assert not read(PYTHON.replace(name, f"@functools.cache\n{name}"), "config.py").unknown
+
+
+def test_a_loop_is_not_run_and_is_no_condition() -> None:
+    change = "for _ in range(2):\n        config.training.seq_len *= 2"
+    found = Torchtitan().translate("job.py", CHANGED.replace("CHANGE", change))
+    (question,) = [one for one in found.questions if one.attribute == "training.sequence"]
+    assert "set inside a loop, which parcost does not run" in question.reason
 
 
 def test_unknown_keys_are_listed(run_command: Run) -> None:
@@ -791,7 +827,7 @@ def test_the_family_of_2024_is_that_of_llama_2() -> None:
 CHANGED = """\
 from torchtitan.models.llama3 import model_registry
 
-def base() -> Trainer.Config:
+def _base() -> Trainer.Config:
     return Trainer.Config(
         model_spec=model_registry("8B"),
         training=TrainingConfig(local_batch_size=2, seq_len=8192),
@@ -801,7 +837,7 @@ def widen(one, degree):
     one.parallelism.tensor_parallel_degree = degree
 
 def job() -> Trainer.Config:
-    config = base()
+    config = _base()
     CHANGE
     return config
 """
@@ -860,8 +896,8 @@ def test_a_change_that_needs_a_run_is_a_question(change: str, attribute: str) ->
 @pytest.mark.parametrize(
     "text",
     [
-        CHANGED.replace("config = base()", "config = adapt(base())").replace("CHANGE", "pass"),
-        CHANGED.replace("return config", "return adapt(base())").replace("CHANGE", "pass"),
+        CHANGED.replace("config = _base()", "config = adapt(_base())").replace("CHANGE", "pass"),
+        CHANGED.replace("return config", "return adapt(_base())").replace("CHANGE", "pass"),
         CHANGED.replace("return Trainer.Config(", "return Other.Config(").replace("CHANGE", "pass"),
     ],
 )

@@ -58,8 +58,8 @@ class ImportOptions:
     ) -> Iterator[Diagnostic]:
         """Yield a warning for each option without effect on the files *names*.
 
-        *has_effect* receives all other options. It returns whether leaving one out changes the
-        translation of a file.
+        *has_effect* receives all other options. It returns whether leaving one out, or another
+        recipe, changes the translation of a file.
         """
         without = [
             (
@@ -68,8 +68,9 @@ class ImportOptions:
             )
             for name, _ in self.environment
         ]
-        options = {"recipe": f"--recipe {self.recipe}", "family": f"--as {self.family}"}
-        for name, option in {**options, "text_only": "--text-only"}.items():
+        if self.recipe:  # of the only recipe of a file, another name is an error
+            without.append((f"--recipe {self.recipe}", evolve(self, recipe=f"{self.recipe}?")))
+        for name, option in {"family": f"--as {self.family}", "text_only": "--text-only"}.items():
             if getattr(self, name):
                 without.append((option, evolve(self, **{name: getattr(PLAIN, name)})))
         for option, other in without:

@@ -33,6 +33,11 @@ IMPLIED = "object"
 BUILTINS = ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list")
 _CODE = "it is code, which parcost does not run"
 _CONDITION = "set inside a condition that the file does not decide"
+_RETURNED = "what it returns depends on a condition that the file does not decide"
+_LOOP = "set inside a loop, which parcost does not run"
+_RETURNED_IN_LOOP = "it returns inside a loop, which parcost does not run"
+#: Decorators that return the configuration of a function as it is.
+_PLAIN_DECORATORS = ("cache", "lru_cache", "factory", "entrypoint", "autoconvert", "deprecated")
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: lambda one, other: bool(one == other),
     ast.NotEq: lambda one, other: bool(one != other),
@@ -136,13 +141,18 @@ class Follower:
             names[function.args.kwarg.arg] = {}
         names.update(values)
         self._depth += 1
+        made = None
         try:
             self.run(function.body, names)
         except _Returned as returned:
-            return returned.value
+            made = returned.value
         finally:
             self._depth -= 1
-        return None
+        for one in reversed(function.decorator_list):
+            name = dotted_name(one.func if isinstance(one, ast.Call) else one)
+            if name.rpartition(".")[2] not in _PLAIN_DECORATORS:
+                made = self._library.decorate(made, f"@{name or 'decorator'}", one)
+        return made
 
     def make_follower(self, tree: ast.Module, library: CodeLibrary) -> Follower:
         """Return a follower of another file; its changes to objects count among those of this."""
@@ -163,9 +173,11 @@ class Follower:
             self._step()
             if isinstance(statement, ast.If):
                 self._branch(statement, names)
-            elif isinstance(statement, (ast.For, ast.While, ast.Match, ast.AsyncFor)):
-                bodies = list(_bodies(statement))
-                self._merge([*bodies, []], names)
+            elif isinstance(statement, (ast.For, ast.While, ast.AsyncFor)):
+                bodies = [*_bodies(statement), []]
+                self._merge(bodies, names, _LOOP, _RETURNED_IN_LOOP)
+            elif isinstance(statement, ast.Match):
+                self._merge([*_bodies(statement), []], names)
             elif isinstance(statement, ast.Try):
                 self.run(statement.body, names)
                 self._merge([[], *[one.body for one in statement.handlers]], names)
@@ -199,8 +211,17 @@ class Follower:
         else:
             self.run(statement.body if test else statement.orelse, names)
 
-    def _merge(self, bodies: Sequence[Sequence[ast.stmt]], names: dict[str, Any]) -> None:
-        """Interpret each of *bodies* from the current state; keep settings on which all agree."""
+    def _merge(
+        self,
+        bodies: Sequence[Sequence[ast.stmt]],
+        names: dict[str, Any],
+        why: str = _CONDITION,
+        of_result: str = _RETURNED,
+    ) -> None:
+        """Interpret each of *bodies* from the current state; keep settings on which all agree.
+
+        *why* is the reason why the others are unknown, *of_result* that of what is returned.
+        """
         outer = self._log
         ends: list[dict[tuple[int, str], tuple[dict[str, Any], Any]]] = []
         returned: list[Any] = []
@@ -226,14 +247,12 @@ class Follower:
             found = [end[where][1] if where in end else now for end in ends]
             last = next((one for one in reversed(found) if one is not None), None)
             same = all(_are_equal(one, last) for one in found)
-            self._set(place, key, last if same else _uncertain(last, found))
+            self._set(place, key, last if same else _uncertain(last, found, why))
         if returned:
             raise _Returned(
                 returned[0]
                 if len(returned) == len(bodies) and all(one is returned[0] for one in returned)
-                else UnreadValue(
-                    "what it returns depends on a condition that the file does not decide"
-                )
+                else UnreadValue(of_result)
             )
 
     def _assign(
@@ -463,6 +482,10 @@ class CodeLibrary:
         """Return the result of a method of an entity; by default it is unknown."""
         return UnreadValue(f"`{call.name}` is code, and none is run")
 
+    def decorate(self, made: Any, name: str, node: ast.expr) -> Any:  # noqa: ARG002
+        """Return the result of a function under an unknown decorator; by default it is unknown."""
+        return UnreadValue(f"`{name}` is code, and none is run")
+
     def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
         """Return an attribute of an entity; by default a missing one is an empty object."""
         cell = owner.cells.get(node.attr)
@@ -482,10 +505,10 @@ def _name_cells(entity: Entity, owner: str) -> None:
             entity.cells[name] = Cell(cell.value, cell.node, f"{owner}.{name}", cell.why)
 
 
-def _uncertain(last: Any, found: Sequence[Any]) -> Any:
-    """Return the unknown value that is one of *found*; *last* has its place."""
+def _uncertain(last: Any, found: Sequence[Any], why: str) -> Any:
+    """Return the value that is one of *found* and unknown for a reason; *last* has its place."""
     values = [one.value if isinstance(one, Cell) else one for one in found if one is not None]
-    unread = UnreadValue(_CONDITION, choices=values)
+    unread = UnreadValue(why, choices=values)
     return Cell(unread, last.node, last.key, last.why) if isinstance(last, Cell) else unread
 
 

@@ -115,7 +115,7 @@ def text_offset(text: str, line: int, column: int) -> int:
 def choose_function(
     python: PythonText, functions: Mapping[str, Function], tops: Sequence[str], recipe: str
 ) -> Function:
-    """Return the function that *recipe* names, or the only one of *tops*.
+    """Return the function that *recipe* names, or the only one of *tops*: those that users start.
 
     Raises:
         PythonTextError: There are several, or none of the name.
@@ -124,7 +124,7 @@ def choose_function(
         return functions[recipe]
     if not recipe and len(tops) == 1:
         return functions[tops[0]]
-    names = list(functions)
+    names = list(tops or functions)
     near = get_close_matches(recipe, names, 1, 0.5) if recipe else []
     start = python.place(functions[names[0]])[0] if names else 0
     listed = ", ".join(names)

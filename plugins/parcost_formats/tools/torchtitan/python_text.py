@@ -52,17 +52,13 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     """
     python = PythonText(text)
     functions = {one.name: one for one in python.tree.body if isinstance(one, ast.FunctionDef)}
-    makers = {name: one for name, one in functions.items() if _makes(one)}
+    makers = _makers(functions)
     if not makers:
         raise PythonTextError("the file has no function that returns a Trainer.Config", 0, 3)
-    called = {
-        dotted_name(node.func)
-        for one in makers.values()
-        for node in ast.walk(one)
-        if isinstance(node, ast.Call)
-    }
+    called = {name for one in makers.values() for name in _calls(one)}
     jobs = {name: one for name, one in makers.items() if not _needs_more(one)} or makers
-    function = choose_function(python, jobs, [name for name in jobs if name not in called], recipe)
+    tops = [name for name in jobs if not (name.startswith("_") and name in called)]
+    function = choose_function(python, jobs, tops, recipe)
     library = _TitanLibrary(python.tree)
     try:
         made = Follower(python.tree, library, {}).call_function(function, {})
@@ -79,13 +75,41 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     return TitanConfiguration(reader.options, reader.unread, function.name)
 
 
+def _makers(functions: Mapping[str, ast.FunctionDef]) -> Mapping[str, ast.FunctionDef]:
+    """Return the functions that make a configuration, their own or that of another function."""
+    makers = {name for name, one in functions.items() if _makes(one)}
+    callers: dict[str, list[str]] = {}
+    for name, one in functions.items():
+        if name not in makers and _returns_object(one):
+            for called in _calls(one):
+                callers.setdefault(called, []).append(name)
+    starts = {name for name in callers if name in table("torchtitan")["registry"]} - {*functions}
+    queue = [*makers, *starts]
+    while queue:
+        more = [name for name in callers.pop(queue.pop(), ()) if name not in makers]
+        makers.update(more)
+        queue += more
+    return {name: one for name, one in functions.items() if name in makers}
+
+
 def _makes(function: ast.FunctionDef) -> bool:
-    """Return whether a function makes a configuration."""
+    """Return whether a function makes a configuration of its own, by its type or its calls."""
     returned = function.returns
     if returned is not None and dotted_name(returned).endswith(_JOB):
         return True
+    return any(_is_job(name) for name in _calls(function))
+
+
+def _returns_object(function: ast.FunctionDef) -> bool:
+    """Return whether a function returns an object that it names or makes, not a part of one."""
+    found = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
+    return any(isinstance(one, (ast.Name, ast.Call)) for one in found)
+
+
+def _calls(function: ast.FunctionDef) -> set[str]:
+    """Return the names of the functions that a function calls."""
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return any(_is_job(dotted_name(one.func)) for one in calls)
+    return {dotted_name(one.func) for one in calls}
 
 
 def _needs_more(function: ast.FunctionDef) -> bool:
@@ -106,7 +130,7 @@ class _TitanLibrary(CodeLibrary):
 
     def __init__(self, tree: ast.Module) -> None:
         self.families = _families(tree.body)
-        self.changes: list[tuple[str, ast.Call]] = []
+        self.changes: list[tuple[str, ast.expr]] = []
 
     def call(self, follower: Follower, call: CodeCall) -> Any:  # noqa: ARG002
         """Return an object with the arguments of a call, or the result of a Python function."""
@@ -147,6 +171,11 @@ class _TitanLibrary(CodeLibrary):
         made.cells["model_spec"] = Cell(model, node, shown, why)
         for attribute, reason in table("torchtitan")["registry_differs"].items():
             made.cells[attribute] = Cell(UnreadValue(reason), node, shown)
+        return made
+
+    def decorate(self, made: Any, name: str, node: ast.expr) -> Any:
+        """Return a configuration as its function makes it; the decorator may change it."""
+        self.changes.append((name, node))
         return made
 
     def method(self, owner: Entity, call: CodeCall) -> Any:
