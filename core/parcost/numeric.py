@@ -154,7 +154,7 @@ def expm1(a: Real) -> Real:
 def ratio(part: Real, whole: Real) -> Real:
     """Return ``part / whole``; 0 / 0 is 0, and any other division by 0 is infinite.
 
-    A step takes no time when the plugins that model it are off.
+    A step takes 0 s if the plugins that model it are left out.
 
     >>> ratio(1.0, 4.0), ratio(0.0, 0.0), ratio(1e9, 0.0)
     (0.25, 0.0, inf)

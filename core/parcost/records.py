@@ -57,7 +57,7 @@ else:
 
 
 def _decorate(make: Callable[..., type], cls: type | None, options: Mapping[str, Any]) -> Any:
-    """Return *cls*, to be made later, or without one a decorator."""
+    """Return *cls* as a class that is made later; without *cls*, return a decorator."""
     if cls is None:
         return partial(_decorate, make, options=options)
     eq = options.get("eq", True)
@@ -98,7 +98,7 @@ class _LateClass:
         self.guards = guards  # members that attrs makes only for classes without them
 
     def finish(self) -> None:
-        """Make the class in place, whose members take the place of the placeholders."""
+        """Make the class in place: its members replace the placeholders."""
         with self.lock:
             make, self.make = self.make, None
             if make is not None:

@@ -335,7 +335,7 @@ def _apply_qualifier(
 
 
 def _qualified_ways(text: str, words: Iterable[str]) -> str:
-    """Return the help line for a value without one of *words*, or with the word inside the value.
+    """Return the help line for a missing qualifier, or for one of *words* written inside the value.
 
     >>> _qualified_ways("64 sequences * 4", ["sequences", "tokens"])
     'write the word after the whole value: `(64 * 4) sequences`'

@@ -59,7 +59,7 @@ def plain_default(schema: type, name: str) -> BoundValue | None:
 
 @cache
 def expression(kind: str, name: str, text: str) -> tuple[s.Attribute, Origin]:
-    """Return a default expression as a syntax node, as if a spec had set it."""
+    """Return the attribute node and the origin of a default expression, as if a spec had set it."""
     node = _parse_value(f"{kind}.{name}", text, f"default of {kind}.{name}")
     return node, Origin("default", expression=node.value.span.text)
 

@@ -25,7 +25,7 @@ _FILL = "write at least one value, or leave the attribute out to use its default
 
 @define(eq=False)
 class Expressions:
-    """Evaluates expressions, with the names and points of a binder."""
+    """Evaluates expressions, resolving names at the points of a binder."""
 
     binder: Binding
     names: NameResolver

@@ -29,7 +29,7 @@ def read(path: Path, name: str | None = None) -> Source:
 
 @contextmanager
 def call_files(folder: Path, title: str) -> Iterator[None]:
-    """Show files below *folder* as ``title:path`` in messages, inside this context."""
+    """Inside this context, show files below *folder* as ``title:path`` in messages."""
     _TITLES[folder] = title
     try:
         yield

@@ -67,7 +67,7 @@ Value = Quantity | Truth | Items | Symbol
 
 @record(eq=False)
 class BoundValue:
-    """The value of an attribute: as the language has it, and as the block's object stores it."""
+    """The value of an attribute: as a value of the language, and as stored in the block."""
 
     value: Value
     held: Any

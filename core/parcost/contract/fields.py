@@ -72,12 +72,12 @@ class Record:
 
 
 def plain_number(value: Real | Formula) -> Real:
-    """Return *value* unchanged; :func:`split_formula` splits it once its term exists."""
+    """Return a number or a formula unchanged; :func:`split_formula` separates them later."""
     return value  # type: ignore[return-value]
 
 
 def split_formula(term: Any, number: str, formula: str) -> None:
-    """If field *number* of *term* holds a formula, move it to field *formula*; keep its value."""
+    """Move a formula in field *number* of *term* to field *formula*, and keep its value."""
     value = getattr(term, number)
     if value.__class__ is Formula:
         object.__setattr__(term, formula, value)

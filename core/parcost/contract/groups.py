@@ -96,11 +96,11 @@ class Link(ABC):
         return False
 
     def explain_latency(self) -> Real | Formula:
-        """Return alpha in seconds, with its formula if it has one."""
+        """Return alpha in seconds, as a formula if it has one."""
         return self.latency
 
     def explain_bandwidth(self) -> Real | Formula:
-        """Return B in bytes per second, with its formula if it has one."""
+        """Return B in bytes per second, as a formula if it has one."""
         return self.bandwidth
 
     @property
@@ -124,7 +124,7 @@ class Link(ABC):
 
 
 def link_resources(link: Link) -> dict[str, Any]:
-    """Return the resources that a term over *link* keeps busy: ``Work(..., **busy(link))``.
+    """Return the busy resources of a term over *link*: ``Work(..., **link_resources(link))``.
 
     A ring over several levels runs at the rate of the slowest. The other levels are busy for a
     share of that time, without its latency, which the term gives as ``latency``. Other traffic on
@@ -216,7 +216,7 @@ class Group(Record):
 
 @record(eq=False)
 class Communication:
-    """A collective whose time a formula is: one call of *operation* over *bytes_* in *group*.
+    """The collective behind a formula of time: one call of *operation* over *bytes_* in *group*.
 
     *bytes_* are counted as a :class:`parcost.Collective` counts them. The formulas of
     ``study.collective`` have one. A plugin that computes such a time itself adds one, so that

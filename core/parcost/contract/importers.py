@@ -114,8 +114,8 @@ class ImportedValue:
 
     *value* is an expression of the language, with its unit. *key* is the name of the setting in the
     tool, as its users write it. A value that the file does not state has an *assumption*: the
-    reason for the value. *file* is the name of its file where several are joined. *remark* is what
-    a diagnostic about the value adds, such as a way of the tool that the language lacks.
+    reason for the value. *file* is the name of its file where several are joined. *remark* is added
+    to diagnostics about the value, such as a behaviour of the tool that the language lacks.
     """
 
     name: str
@@ -330,7 +330,7 @@ class FileReader(ABC):
 
     @abstractmethod
     def tool_of(self, name: str, kind: str, session: Any) -> str:
-        """Return the importer that reads blocks of *kind* from the file *name*.
+        """Return the name of the importer that reads blocks of *kind* from the file *name*.
 
         Raises:
             SpecError: No importer does.

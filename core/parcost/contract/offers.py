@@ -82,8 +82,8 @@ class Rulebook(Record):
         """Return the check of a rule whose severity, message and help are in its table.
 
         *values* are inputs, too. A *help* that is given replaces that of the table. The table is
-        parsed only if the rule fails. A check that holds has no use for it: its severity is
-        ``error`` and its message is the id, whatever the table says.
+        parsed only if the rule fails. A check that holds has the severity ``error`` and its id as
+        message, whatever the table says.
         """
         table: Mapping[str, Any] = {"severity": "error", "message": id}
         if not all_of(holds):

@@ -75,7 +75,7 @@ READS: ContextVar[Reads | None] = ContextVar("READS", default=None)
 
 
 class Answer:
-    """A leaf of the memo: a stored answer."""
+    """A leaf of the memo: a cached answer."""
 
     __slots__ = ("value",)
 
@@ -103,7 +103,7 @@ class Memo:
         self.clear = self._roots.clear
 
     def keep(self, key: Any, values: Mapping[Source, Any], value: Any) -> Answer:
-        """Store an answer under the values that it has read, in order."""
+        """Cache an answer under the values that it has read, in order."""
         if self._most is not None and len(self._roots) >= self._most:
             self._roots.clear()
         children, at = self._roots, key
@@ -159,7 +159,7 @@ PURE: set[Callable[..., Any]] = set()
 def pure_function(function: Callable[..., T]) -> Callable[..., T]:
     """Declare that a function depends on its arguments alone; as a query it gets no study.
 
-    Its answer must be plain data and outlives the study, so specs of a batch share it.
+    Its answer must be plain data. The answer outlives the study, so the specs of a batch share it.
     """
     PURE.add(function)
     return function

@@ -203,7 +203,7 @@ class Collective(ABC):
 
 
 class KernelModel(ABC):
-    """A model of kernel time: it estimates the operators of one rank on a device."""
+    """A model of kernel time: it estimates the time of each operator of a rank on a device."""
 
     name: str
 

@@ -124,7 +124,7 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
     def __new__(
         cls, total: float, function: Callable[..., tuple[Any, ...]], *arguments: Any
     ) -> Self:
-        """Make a count with its *total*; *function* returns the number on each stage."""
+        """Return a count with this *total*; *function* returns the number on each stage."""
         found = super().__new__(cls, (total,))
         found.function, found.arguments = function, arguments
         return found

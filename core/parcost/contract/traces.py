@@ -138,10 +138,10 @@ class StepTrace(ABC):
 
 
 def timed_communications(of: Formula) -> Sequence[tuple[Communication, float]]:
-    """Return the collectives in a time, in sequence, each with the seconds of one call.
+    """Return the collectives of a time, in sequence, each with the seconds of one call.
 
-    They are found in *of* itself, or in the formulas of its inputs. The number of occurrences is
-    ``of.value`` divided by the sum of the seconds.
+    They are found in the formula *of*, or in the formulas of its inputs. The number of occurrences
+    is ``of.value`` divided by the sum of the seconds.
     """
     if isinstance(of.communication, Communication):
         return [(of.communication, float(of.value))]

@@ -52,9 +52,9 @@ class WrittenAttribute:
 
 @contextmanager
 def record(study: SpecStudy) -> Iterator[SpecStudy]:
-    """Give *study*, in which attributes that may have no effect record that they are read.
+    """Yield *study* with blocks that record reads of its attributes that may have no effect.
 
-    Its blocks record for one thread at a time; in others they are read without a trace.
+    Its blocks record for one thread at a time; in other threads nothing is recorded.
     """
     names: dict[int, tuple[Any, type, set[str]]] = {}
     with study.recording:
@@ -81,8 +81,9 @@ def unread_checks(
 ) -> Iterator[Check]:
     """Yield a warning for the attributes that no plugin has read while *study* was evaluated.
 
-    *failed* are warnings of rules: what they are about is not reported again. *details* are figures
-    that are computed only on demand: here if anything is unread without.
+    *failed* are warnings of rules: attributes that they name are not reported again. *details*
+    returns the figures that are computed on demand; it is called if an attribute is unread without
+    them.
     """
     reported = {check.subject for check in failed}
     if not _unread_attributes(study, reported):
@@ -203,7 +204,7 @@ def _is_written(study: Study, block: object, name: str) -> bool:
 
 
 def _default(study: Study, block: object, name: str) -> Any:
-    """Return the value of an attribute that no spec writes: often another one, by its path."""
+    """Return the default of an attribute: a value, or the path of another attribute."""
     type_ = block_type(type(block))
     found = type_.defaults.get(name)
     if not isinstance(found, str) or type_.fields[name].kind != "quantity":
@@ -219,7 +220,7 @@ def _default(study: Study, block: object, name: str) -> Any:
 
 
 class _RecordedAttribute:
-    """An attribute of a block that notes when it is read."""
+    """An attribute of a block that records that it is read."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -236,7 +237,7 @@ class _RecordedAttribute:
 
 @cache
 def _recorder_class(schema: type, names: frozenset[str]) -> type:
-    """Return the class of blocks whose attributes *names* note when they are read."""
+    """Return the class of blocks whose attributes *names* record that they are read."""
     return type(schema.__name__, (schema,), {name: _RecordedAttribute(name) for name in names})
 
 

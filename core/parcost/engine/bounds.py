@@ -45,14 +45,14 @@ def lower_bound(
 
 
 def ends(plan: PipelinePlan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
-    """Return the earliest end of each device in seconds: first arrival plus its own work."""
+    """Return the earliest end of each device in seconds: the first arrival plus all of its work."""
     firsts = [min(order.first[d] for _, order in plan.orders) for d in range(len(plan.held))]
     own, before = device_seconds(plan, times, micro_batches), _so_far(times.F)
     return [before[first] + seconds for first, seconds in zip(firsts, own, strict=True)]
 
 
 def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
-    """Return the cumulative sums of *seconds*, beginning with 0."""
+    """Return the cumulative sums of *seconds*, from 0 on."""
     start: Real = 0.0
     return list(accumulate(seconds, initial=start))
 

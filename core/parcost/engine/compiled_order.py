@@ -98,9 +98,9 @@ def compile_order(
 
 
 class _OrderCompiler:
-    """Steps of an order in the making: for each, its dependencies and its duration.
+    """Builds the steps of an order; each has dependencies and a duration.
 
-    Values are numbered: slots that are given, then steps. A value is when a step is done.
+    Values are end times, numbered: first the initial slots, then one for each step.
     """
 
     __slots__ = (
@@ -146,7 +146,7 @@ class _OrderCompiler:
         self.carried: Sequence[tuple[int, int]] = ()
 
     def add(self, d: int, entry: Entry) -> tuple[int, int]:
-        """Add the steps of the next ops of device *d*: the value of the last, and its duration."""
+        """Add the steps of the next ops of device *d*; return the last value, and its duration."""
         home, virtual, done = self.home, self.virtual, self.done
         message, route, more = NEVER, -1, None
         if isinstance(entry, Pair):
@@ -272,7 +272,7 @@ class _OrderCompiler:
         )
 
     def _step(self, d: int, message: int, duration: int, route: int) -> int:
-        """Add a step of device *d*; return its value."""
+        """Add a step of device *d*; return the index of its value."""
         self.befores.append(self.clock[d])
         self.arrivals.append(message)
         self.takes.append(duration)

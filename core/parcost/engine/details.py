@@ -68,7 +68,7 @@ class Details:
         return self._every
 
     def _ask(self, only: int | None) -> _Figures:
-        """Return the valid figures of one plugin, or of all, and keep their faults apart."""
+        """Return the valid figures of one plugin, or of all, and their faults separately."""
         study, before = self.study, len(self.study.faults)
         with quiet():
             asked = study.plugins.ask(

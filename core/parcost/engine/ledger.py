@@ -34,8 +34,8 @@ def work_lines(
 ) -> list[LedgerLine]:
     """Return a line for each Work term, and one for the slowdown of compute that it causes.
 
-    *loads* are by copy of a virtual stage. Communication that *paired* passes hide under one
-    another counts as hidden.
+    *loads* are by copy of a virtual stage. Communication that *paired* passes hide counts as
+    hidden.
     """
     m = plan.pipeline.micro_batches
 

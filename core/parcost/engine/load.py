@@ -45,7 +45,7 @@ class Load:
 
     @property
     def kernel_seconds(self) -> Real:
-        """The seconds in which kernels run, longer by the slowdown of compute."""
+        """The seconds in which kernels run, including the slowdown of compute."""
         works = zip(self.works, self.exposed, strict=True)
         return self.total - total(t for work, t in works if work.resource not in KERNELS)
 

@@ -224,7 +224,7 @@ class DeviceMemory:
         return self._copies[d]
 
     def _places(self, d: int) -> Sequence[Sequence[int]]:
-        """Return the places among the copies of device *d* of those of each kind."""
+        """Return the positions of the copies of each kind among the copies of device *d*."""
         if d not in self._at:
             at = {k: i for i, k in enumerate(self.plan.held[d])}
             self._at[d] = [[at[k] for k in alike] for alike in self._alike_copies(d)]
@@ -272,7 +272,7 @@ class DeviceMemory:
         return self._peaks[d]
 
     def _counts(self, d: int, alive: AliveCounts) -> tuple[float, ...]:
-        """Return the counts of *alive* in use on device *d*, by field and kind of its copies."""
+        """Return the counts in use of *alive* on device *d*, by field and by kind of its copies."""
         places = self._places(d)
         if len(places) == 1:
             return tuple([float(sum(alive[i])) for i in self.fields])
@@ -342,7 +342,7 @@ def _sum_products(counts: Sequence[Real], weights: Sequence[Real]) -> Real:
 def _first_field(term: Memory, moment: Moment) -> int | None:
     """Return the first field of :class:`AliveCounts` that counts *term*, None if none does.
 
-    In the backward pass, memory of another moment is that of the other micro-batches.
+    In the backward pass, memory of another moment is held by the other micro-batches only.
     """
     return 0 if moment in term.moments else 2 if moment == "backward" else None
 

@@ -50,7 +50,7 @@ def shared_seconds(
 def hide(
     load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> None:
-    """Compute the covered and the exposed seconds of the overlapping works of one window."""
+    """Compute the covered and the exposed seconds of the works *overlapping* in one window."""
     outs: dict[str, Real] = {}  # what sticks out so far, by resource
     longest: Real = 0.0
     covered, beyond = _covered_seconds(load, guests, under, less)
@@ -75,9 +75,9 @@ def _covered_seconds(
 ) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
     """Return the seconds of each overlapping work that its hosts cover.
 
-    *under* are the hosts' seconds by resource. *less* is, for each resource, the time that other
-    hosts and windows keep it busy in that time. The second result is the time by which each work
-    needs further resources beyond its hosts.
+    *under* are the hosts' seconds by resource. *less* are the seconds of these in which other hosts
+    and windows keep the resource busy. The second result is, by work and further resource, the time
+    beyond the hosts.
     """
     works, took = load.works, _seconds_with_hosts(load, guests)
     covered: dict[int, Real] = {}
@@ -142,11 +142,11 @@ def _crowd(
     covered: dict[int, Real],
     idle_seconds: Callable[[str], Real],
 ) -> Mapping[int, Mapping[str, Real]]:
-    """Reduce *covered* for works that need a further resource which has no idle time left.
+    """Reduce *covered* for works whose further resources have no idle time left.
 
     Time on such a resource beyond its *idle_seconds* is exposed, even if the work's own resource is
     idle. Works with that resource as their own come first. *took* are the seconds of each work. The
-    result is the time by which each work needs each further resource beyond its hosts.
+    result is, by work and further resource, the time beyond the hosts.
     """
     works = load.works
     used: dict[str, Real] = {}
@@ -168,7 +168,7 @@ def _crowd(
 
 
 def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
-    """Return the part of each of *seconds* that fits its room; earlier ones use up room first."""
+    """Return the part of each of *seconds* within its limit; earlier ones use it up first."""
     used: Real = 0.0
     found: list[Real] = []
     for time, room in zip(seconds, rooms, strict=True):
@@ -181,7 +181,7 @@ def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
 def _fill_by_slowdown(
     seconds: Sequence[Real], rooms: Sequence[Real], slowdowns: Sequence[Real]
 ) -> Sequence[Real]:
-    """Fill rooms in descending order of slowdown, which may differ between candidates."""
+    """Fit seconds into limits by descending slowdown, which may differ between candidates."""
     import numpy as np
 
     n = len(seconds)

@@ -20,7 +20,10 @@ from parcost.records import record
 
 @record(kw_only=True, eq=False)
 class PairTimes:
-    """A pair: its *seconds*, the *exposed* seconds of its works apart, and the *gain* (s)."""
+    """The times of a pair: its *seconds*, and the *exposed* seconds of each work in each half.
+
+    *gain* is the time in seconds that the pair saves over both halves in sequence.
+    """
 
     seconds: Real
     exposed: Mapping[int, Real]

@@ -1,4 +1,4 @@
-"""A pipeline with its times: the plan, the replay and the activity of each device."""
+"""A pipeline with its times: the plan, the replay and the activities of each device."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def reduce(
     memory: Stamped = (),
     faults: list[Fault] | None = None,
 ) -> Outcome:
-    """Return the step time and memory that *terms* and *memory*, each with its plugin, add up to.
+    """Return the step time and memory as the sum of *terms* and *memory*, each with its plugin.
 
     An invalid term is left out and recorded in *faults*; without *faults*, it raises a
     :class:`PluginError`.

@@ -233,8 +233,8 @@ def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0
 def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
     """Return the longest time from the first to the last pass of one device, in seconds.
 
-    It is the step time without a barrier between steps: the next step fills the pipeline while this
-    one drains. The arguments are the same as in :func:`makespan`.
+    This is the step time if the next step fills the pipeline while this one drains, without a
+    barrier. The arguments are the same as in :func:`makespan`.
 
     Raises:
         SpecError: The schedule does not exist there.
@@ -368,7 +368,7 @@ def _distinct_candidates(columns: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _pick(value: Any, part: Any) -> Any:
-    """Return the elements *part* of an array; a plain number for a single element."""
+    """Return the elements of an array at *part*; a plain number for a single element."""
     if not is_array(value):
         return value
     return value[part] if len(part) > 1 else value[part].item()

@@ -211,7 +211,7 @@ class Scenario:
         """Return the diagnostics of :meth:`check`, including warnings that the spec switches off.
 
         If some point of a sweep is valid, the errors of invalid points are warnings. Claims are
-        checked against the step of the first point; its values are not compared.
+        checked against the step of the first point; values are not compared.
         """
         found = list(self.warnings)
         good, some = True, False
@@ -298,7 +298,7 @@ class Scenario:
         return study, binder
 
     def _most(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-        """Return the first errors, up to a limit, and the number of the others."""
+        """Return the first errors, up to a limit, and a note with the number of omitted ones."""
         if len(errors) <= MOST_ERRORS:
             return errors
         message = f"{len(errors) - MOST_ERRORS} further errors are not shown"
@@ -406,7 +406,7 @@ class Scenario:
 
 
 def _with_suppressions(result: Result, allowances: Sequence[Allowance]) -> Result:
-    """Return *result* with the warnings that the spec switches off in a separate list."""
+    """Return *result* with the warnings that the spec switches off moved to a list of their own."""
     kept, suppressed = suppress(result.diagnostics, allowances)
     return evolve(result, diagnostics=kept, suppressions=suppressed)
 

@@ -114,7 +114,7 @@ def spans(schedule: Schedule, case: Case) -> tuple[Sequence[Real], Sequence[Real
 
 
 def _call(schedule: Schedule, name: str, method: Callable[[A], T], argument: A) -> T:
-    """Return the result of a method of *schedule*.
+    """Return the result of a method of *schedule*, called with *argument*.
 
     Raises:
         OrderError: The method raises.

@@ -36,14 +36,14 @@ def occurs_anywhere(times: Real) -> bool:
 
 
 def times_of(seconds: Real, times: Real) -> Real:
-    """Return the seconds of so many occurrences; infinity, no times, is nothing."""
+    """Return the seconds of *times* occurrences; 0 for no occurrence of an infinite time."""
     if isinstance(times, (float, int)):
         return seconds * times if times and times != 1 else seconds if times else 0.0
     return where(times > 0, seconds * times, 0.0)
 
 
 def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
-    """Return the other resources that *term* keeps busy, and the share of its seconds.
+    """Return the other resources that *term* keeps busy, and for which share of its seconds.
 
     They are idle during its latency.
     """
@@ -55,7 +55,7 @@ def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
 
 
 def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
-    """Return, for each virtual stage, the first stage with equal counts of every term.
+    """Return for each virtual stage the first stage with equal counts of every term.
 
     >>> kinds([], 3)
     [0, 0, 0]
@@ -124,7 +124,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
 
 
 def _hide_under_pass(load: Load, guests: Sequence[int], members: Sequence[int]) -> None:
-    """Hide the *guests* of a whole pass under time that its *members* expose outside windows."""
+    """Hide the *overlapping* works of a whole pass under seconds that its *members* expose."""
     works, exposed, took = load.works, list(load.exposed), list(load.took)
     for i in guests:
         exposed[i] = took[i] = load.alone[i]

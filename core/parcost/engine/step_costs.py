@@ -50,8 +50,8 @@ WHENS: tuple[When, ...] = ("fill", "drain", "end")
 class GroupCost:
     """The seconds that a group adds to the step, by term, on the device that takes longest.
 
-    *under* are seconds hidden under compute, which each slow the compute by *slowdown*. *made_up*
-    are seconds of that slowdown that idle time absorbs.
+    *under* are the seconds hidden under compute, *slowdown* the seconds that these add to compute.
+    *made_up* are further seconds of slowdown, which idle time absorbs.
     """
 
     exposed: Sequence[Real]
@@ -69,9 +69,9 @@ NOTHING = GroupCost(exposed=(), hidden=(), times=(), under=(), slowdown=(), made
 class StageTimes:
     """A group on one virtual stage: the seconds of each term, and the part covered by compute.
 
-    *seconds* is the sum of all terms. *exposed* is less what is under compute, which takes longer
-    by the slowdown. *kernels* are seconds of kernels, with that slowdown. *busy* are seconds by
-    resource. *waits*: some of them wait for the last pass of the device.
+    *seconds* is the sum of all terms. *exposed* is the part that compute does not cover, plus the
+    slowdown of compute. *kernels* are the seconds of kernels, with the slowdown. *busy* are seconds
+    by resource. *waits*: some of them wait for the last pass of the device.
     """
 
     took: Sequence[Real]
@@ -176,11 +176,11 @@ class TermGroup:
         return _excess(self, fill, timeline)[0] if self.terms else 0.0
 
     def cost(self, exposed: Real, lateness: Sequence[Real]) -> GroupCost:
-        """Return the *exposed* seconds divided among the terms of the device with most *lateness*.
+        """Divide the *exposed* seconds among the terms, on the device with the most *lateness*.
 
-        If nothing is exposed, the device with the most seconds to hide is listed. Time under
-        compute is hidden first; then idle time of the device hides the terms that run first. The
-        rest of the idle time absorbs the slowdown of compute.
+        If nothing is exposed, it is the device with the most seconds to hide. Time under compute is
+        hidden first; then idle time of the device hides the terms that run first. The rest of the
+        idle time absorbs the slowdown of compute.
         """
         held = self.run.plan.held
         hidden = [total(self.stages[x].seconds for x in xs) for xs in held]
@@ -404,7 +404,7 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
 
 
 def _room(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
-    """Return the seconds of one micro-batch in which *resource* is idle and may hide *term*.
+    """Return the seconds of a micro-batch in which *resource* is idle, so that *term* may hide.
 
     Fill hides under the first forward pass. Gradients become ready during the last backward op,
     which is W alone where the schedule splits it from B.

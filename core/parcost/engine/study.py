@@ -259,7 +259,7 @@ class SpecStudy(Study):
 
 
 def _known_cut(study: SpecStudy) -> Pipeline | None:
-    """Return the pipeline of a structure, if its group knows it, or None."""
+    """Return the pipeline of a structure that its group has already computed, or None."""
     assert study._cut is not None  # noqa: SLF001
     cut = study._cut()  # noqa: SLF001
     if cut is None or shape_of(study):
@@ -423,7 +423,7 @@ def _empty_seconds(_: SpecStudy, one: Collective, operation: str, group: Group) 
 def _times(
     study: SpecStudy, operation: str, size: Real, group: Group, offered: Sequence[Collective]
 ) -> tuple[Sequence[Collective], Sequence[Real]]:
-    """Return the algorithms that have a time, and their times; those that fail are faults.
+    """Return the algorithms that return a time, and the times; algorithms that fail are faults.
 
     Raises:
         FaultError: No algorithm is left.

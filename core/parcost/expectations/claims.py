@@ -34,8 +34,8 @@ _MOST_ERRORS = 100
 class KnownFigures:
     """The figures that claims may name: *shown* ones, and *more* that are computed on demand.
 
-    *find* returns some of those, among them the ones with the given names. One that a claim names
-    is shown as well.
+    *find* returns the figures on demand with the given names, and may return more. A figure that a
+    claim names is printed too.
     """
 
     shown: list[tuple[Plugin, Figure]]
@@ -282,8 +282,8 @@ def _absolute_tolerance(
 ) -> Any:
     """Return the tolerance in the figure's unit.
 
-    A tolerance in percent is a share of the wanted value; only for a figure that is
-    itself in percent, such as MFU, it is in points.
+    A tolerance in percent is a share of the wanted value; only for a figure that is itself in
+    percent, such as MFU, it is in percentage points.
     """
     if slack is None:
         return 0.0

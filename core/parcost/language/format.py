@@ -119,7 +119,7 @@ class _Layout:
         return self.out
 
     def _open(self, at: int) -> int:
-        """Begin a block at the ``{`` at *at*; return the index of the last token taken."""
+        """Begin a block at the ``{`` at *at*; return the index of the last token read."""
         self.ended = True
         room = WIDEST - 2 * self.line.depth
         depth = 0
@@ -190,7 +190,7 @@ def _align(lines: list[_Line]) -> None:
 
 
 def _join_tokens(tokens: Sequence[_Token]) -> str:
-    """Return *tokens* joined with the canonical blanks."""
+    """Return *tokens* joined with the canonical spaces."""
     text, previous, tight = "", "", True
     for at, (kind, written) in enumerate(tokens):
         if kind == "_COMMA" and tokens[at + 1][0] in _CLOSERS:

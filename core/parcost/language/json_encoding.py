@@ -17,7 +17,7 @@ _encode = json.JSONEncoder(  # in ASCII, which takes two thirds of the time
 
 
 def encode(value: Any) -> Json:
-    """Return plain data as JSON without blanks."""
+    """Return plain data as JSON without spaces."""
     return Json(_encode(value))
 
 

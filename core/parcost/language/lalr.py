@@ -69,8 +69,8 @@ class ParserTables:
 class ParserState:
     """The state of a parser between two tokens.
 
-    *room* is the maximum number of symbols on the stack. Nesting needs at least one symbol per
-    level, so *room* limits the depth of a file.
+    *limit* is the maximum number of symbols on the stack. Nesting needs at least one symbol per
+    level, so *limit* bounds the depth of a file.
     """
 
     builder: Any

@@ -1,7 +1,7 @@
 """Common syntax mistakes: each is recognised, reported and, where the intention is clear, repaired.
 
-Every function gets a stop and returns the index of the next token to parse. It returns None if the
-mistake is another. They are called in the order of `MISTAKES`.
+Each function gets a `Stop`, the parser at an error, and returns the index of the next token to
+parse. It returns None for any other mistake. They are called in the order of `MISTAKES`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _unclosed_string(stop: Stop) -> int | None:
 
 
 def _unclosed_bracket(stop: Stop) -> int | None:
-    """A bracket that is still open at the next item, or at the end of the block."""
+    """Report a bracket that is still open at the next item, or at the end of the block."""
     bracket = stop.last_token("LPAR", "LSQB")
     if bracket is None:
         return None
@@ -118,7 +118,7 @@ def _unclosed_block(stop: Stop) -> int | None:
 
 
 def _brace_below(stop: Stop) -> int | None:
-    """A ``{`` on the line below the words of its block."""
+    """Report a ``{`` on the line below the words of its block."""
     at, values = stop.at, stop.machine.values
     if stop.kind == "_NL" and stop.kind_at(at + 1) == "LBRACE" and stop.machine.accepts("LBRACE"):
         newline = go_on = at
@@ -152,7 +152,7 @@ def _colon(stop: Stop) -> int | None:
 
 
 def _digit_first(stop: Stop) -> int | None:
-    """A name that starts with a digit, such as ``8b``, which is read as a quantity."""
+    """Report a name that starts with a digit, such as ``8b``, which is read as a quantity."""
     if stop.kind != "QUANTITY" or not begins_with_digit(stop.token[0]):
         return None
     after = stop.at + 1
@@ -183,7 +183,7 @@ def _no_equal(stop: Stop) -> int | None:
 
 
 def _no_separator(stop: Stop) -> int | None:
-    """An item on the line of another one, without a comma in between."""
+    """Report an item on the line of another one, without a comma in between."""
     tokens, at = stop.tokens, stop.at
     if stop.kind not in {"EQUAL", "LBRACE", "RELATION"} or not stop.machine.accepts("_NL"):
         return None

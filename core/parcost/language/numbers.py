@@ -117,7 +117,7 @@ def prefix_kinds(unit: str) -> Sequence[Mapping[str, float]]:
 
 @cache
 def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
-    """Return the base unit of a unit, and the prefixes of the kind that it uses."""
+    """Return the base unit of a unit, and its prefixes of one kind (binary or decimal)."""
     for base in sorted(PREFIXES, key=len, reverse=True):
         prefix = unit.removesuffix(base)
         kinds = [kind for kind in prefix_kinds(base) if prefix in kind]
@@ -146,7 +146,7 @@ def round_significant(value: float, digits: int = 4) -> str:
 
 
 def _scale(value: float, unit: str, prefixes: Mapping[str, float]) -> tuple[float, str]:
-    """Return the size and the name of the largest unit in which *value* is at least 1."""
+    """Return *value* in the largest unit in which it is at least 1, and the name of the unit."""
     if not prefixes or not math.isfinite(value) or value == 0:
         return 1.0, unit
     sizes = sorted((size, prefix) for prefix, size in {"": 1.0, **prefixes}.items())

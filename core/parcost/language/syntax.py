@@ -48,7 +48,7 @@ class Path:
 
     @cached_property
     def text(self) -> str:
-        """The path as written, without blanks."""
+        """The path as written, without spaces."""
         first, *rest = self.parts
         return ".".join([first.text, *(part.text for part in rest)]) if rest else first.text
 

@@ -11,7 +11,7 @@ _WIDEST = 32  # a value longer than this does not push the comments of others as
 
 
 class SpecAttribute(NamedTuple):
-    """An attribute to write; one that no spec sets is a comment, with the value in use if any."""
+    """An attribute to write: as a comment, with any value in use, if no spec sets it."""
 
     name: str
     value: str
@@ -52,7 +52,7 @@ def _text(one: SpecAttribute, width: int) -> str:
 
 
 def provenance(kind: str, source: str) -> str:
-    """Return a blank and the provenance of a value, "" without a *kind*.
+    """Return a space and the provenance of a value, "" without a *kind*.
 
     >>> provenance("vendor", 'the "DGX"  data sheet')
     ' @vendor("the \\'DGX\\' data sheet")'

@@ -63,7 +63,7 @@ class DeferredPart:
 
 @frozen(eq=False, slots=False)
 class Plugins:
-    """The plugins of one run."""
+    """The plugins of a run."""
 
     loaded: tuple[Plugin, ...]
     unloadable: tuple[Fault, ...] = ()
@@ -382,7 +382,7 @@ def _same(module: object) -> object:
 
 
 def _parts(module: object) -> tuple[Mapping[str, str], frozenset[str]]:
-    """Return the paths of the parts of a package, and the hooks that it lists as all of theirs.
+    """Return the paths of the parts of a package, and the hooks that it lists for all of them.
 
     Raises:
         TypeError: ``PARTS`` is no list of names, or ``OFFERS`` of hooks called without a study.

@@ -99,7 +99,7 @@ class ScheduleOfVersion2(Schedule):
 
 
 def _former(case: Case) -> Any:
-    """Return *case* in version 2; None for several pipelines, or for pairs that save time."""
+    """Return *case* in version 2; None for several pipelines, or for pairs that take less time."""
     if is_array(case.stages, case.chunks, *case.counts) or any_of(case.saved != 0):
         return None
     stages, chunks = int(case.stages), int(case.chunks)

@@ -305,7 +305,7 @@ def _count_required(method: Any) -> int:
 
 
 def _word(name: Any) -> str:
-    """Return *name* if a spec can spell it.
+    """Return *name* if it can be written in a spec.
 
     Raises:
         OfferError: It cannot.

@@ -107,5 +107,5 @@ def _is_enclosed(text: str) -> bool:
 
 
 def _depths(text: str) -> Iterator[tuple[str, int]]:
-    """Return each character with the number of brackets that are open behind it."""
+    """Yield each character with the number of brackets that are open after it."""
     return zip(text, accumulate((c == "(") - (c == ")") for c in text), strict=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @record(kw_only=True, eq=False, repr=False)
 class Plot:
-    """Pictures that a notebook shows, and that :meth:`save` writes."""
+    """Pictures for a notebook, or for a file written by :meth:`save`."""
 
     entry: Entry
     plugins: Plugins

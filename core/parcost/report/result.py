@@ -150,7 +150,7 @@ class Result:
 
 
 def missing_message(name: str, missing: Mapping[str, str]) -> str:
-    """Return why a study has no figure called *name*: what it needs, or that there is none.
+    """Return why a study has no figure called *name*: its requirement, or that no plugin has it.
 
     >>> missing_message("energy", {"energy": "a block `energy { }`"})
     'there is no figure `energy` here: it needs a block `energy { }`'

@@ -1,4 +1,4 @@
-"""A report point by point: the rows of a sweep's table, and rows as data frames."""
+"""A report point by point: the rows of a sweep's table, and of data frames."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _with_values(scenario: Scenario, study: SpecStudy, axis: Axis) -> Iterable[S
 
 
 def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bool]:
-    """Return whether other attributes depend on *axis*, and whether the virtual stages do."""
+    """Return whether other attributes, and whether the virtual stages, depend on *axis*."""
     block, attribute = find(study, axis.attribute)
     used = scenario.binder.is_used(block, attribute)
 

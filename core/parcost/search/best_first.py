@@ -197,8 +197,8 @@ class _Search:
     def _score_group(self, group: StructureGroup) -> bool:
         """Score the layouts of a group that may be in the ranking; return whether all have a bound.
 
-        Degrees that the bound by serial work excludes are not scored. The time limit may end it
-        early.
+        Combinations of degrees that the bound by serial work excludes are not scored. The time
+        limit may end it early.
         """
         scores = Scores(group)
         order = PointOrder(self._least_costs(scores))
@@ -282,7 +282,7 @@ class _Search:
         return LayoutBounds(bound, objective.cost(bound.seconds), left)
 
     def _that_fit(self, held: ScoredLayouts) -> NDArray[np.bool_]:
-        """Return which layouts may fit in memory, by their lower bound; count the others."""
+        """Return which layouts may fit in memory, by their lower bound, and count the others."""
         legal, rooms = held.legal, held.judge.rooms
         left: NDArray[np.bool_] = legal & reduce(and_, (held.bytes_ <= r for r in rooms), True)
         self.counts.totals["large"] += int(legal.sum()) - int(left.sum())
@@ -293,7 +293,7 @@ class _Search:
         return left
 
     def _that_end(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
-        """Return which layouts have a finite step time; count the others as evaluations do."""
+        """Return which layouts have a finite step time, and count the others like an evaluation."""
         ends: NDArray[np.bool_] = left & (seconds < inf)
         if never := int(left.sum()) - int(ends.sum()):
             self.counts.verdicts[_NEVER] += never
@@ -355,7 +355,7 @@ class _Search:
         return one.layout is not None
 
     def _thin(self) -> None:
-        """Replay the best queued layouts, and drop all that cannot be among the best any more."""
+        """Replay the best layouts in the queue, and drop those that cannot be among the best."""
         self.replay_some()
         while self.waiting and self.best.worst == inf:
             self.replay_some()
@@ -369,7 +369,7 @@ class _Search:
 
     @property
     def _crowd(self) -> int:
-        """The number of queued layouts."""
+        """The number of layouts in the queue."""
         return sum(entry.left for _, _, entry in self.waiting)
 
     def tally(self, *, interrupted: bool) -> Tally:

@@ -43,7 +43,7 @@ def _modules(module: Module, known: dict[int, Module]) -> list[Any]:
 
 
 def _nodes(found: list[Any]) -> Iterator[Any]:
-    """Yield every node of syntax trees."""
+    """Yield every node of the syntax trees."""
     while found:
         node = found.pop()
         if isinstance(node, tuple | list):

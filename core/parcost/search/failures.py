@@ -61,7 +61,7 @@ def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
 
 
 def _whatever(space: Space) -> Sequence[Diagnostic]:
-    """Return the errors that do not depend on the choices: those at the first and last values."""
+    """Return the errors that occur both at the first and at the last values of all choices."""
     first, last = (
         _errors(space, {axis.attribute: axis.values[i] for axis in space.axes}) for i in (0, -1)
     )

@@ -51,8 +51,8 @@ class ScoredLayouts:
     *seconds* is the step time or, where not *exact*, a lower bound; *least* is the first lower
     bound. If the schedule is a choice, it is value *index* of the choice at position *choice*.
     *place* is the position of the structure in its group. *points* are the indices of its points in
-    these arrays. *loads* and *hop*, the seconds of messages, are of the legal layouts alone;
-    *numbers* has the position of each of them. *terms* and *memory* return the terms.
+    these arrays. *loads* and *hop*, the seconds of messages, cover only legal layouts; *numbers*
+    has the position of each layout in them. *terms* and *memory* return the terms.
     """
 
     structure: Structure

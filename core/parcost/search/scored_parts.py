@@ -56,7 +56,7 @@ def count_key(term: Any) -> Any:
 def stage_kinds(
     part: ScoredPart, counts: Mapping[Any, Sequence[tuple[Any, Any]]]
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the kinds of the virtual stages of a structure, and the first stage of each kind."""
+    """Return the kind of each virtual stage of a structure, and the first stage of each kind."""
     stages = part.scored.pipeline.stages * part.scored.pipeline.chunks
     columns = [row for found in counts.values() for row, _ in found if isinstance(row, tuple)]
     keys = list(zip(*columns, strict=True)) if columns else [()] * stages
@@ -77,7 +77,7 @@ def count_occurrences(part: ScoredPart, counts: Sequence[tuple[Any, Any]], stage
 
 
 def concatenate_counts(values: Sequence[Any], parts: Sequence[ScoredPart]) -> Real:
-    """Return an array over layouts of a number by structure; None, of an absent kind, is 0."""
+    """Return a number by structure as an array over layouts; 0 for None (a kind that is absent)."""
     known = [value for value in values if value is not None]
     if all(value.__class__ is float and value == known[0] for value in known):
         common: float = known[0]

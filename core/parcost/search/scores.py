@@ -223,7 +223,7 @@ class Scores:
     def _memory_terms(
         self, place: int, index: int, points: NDArray[np.intp]
     ) -> Sequence[tuple[Plugin, Any]]:
-        """Return the same of memory."""
+        """Return the memory terms of a structure under one schedule, under all choices."""
         memory = self._memory.select_terms(place, points, self.group.places(place, points))
         return self._schedule_terms(place, index, "memory", memory, Windows())
 
@@ -395,7 +395,7 @@ class Scores:
         return self._schedules[place, index]
 
     def _where(self, index: int) -> tuple[int, ...]:
-        """Return a combination of choices with the schedule at position *index*."""
+        """Return the indices of a combination of choices with the schedule at position *index*."""
         combination = [0] * len(self._variants.shape)
         if self._choice is not None:
             combination[self._choice] = index
@@ -427,7 +427,7 @@ class Scores:
         return merge_terms(found, hosts)
 
     def _messages(self, plugin: Plugin, edge: Edge, stages: int) -> Sequence[tuple[Plugin, Edge]]:
-        """Return an edge between *stages* devices; it may have the boundaries of more."""
+        """Yield an edge for *stages* devices; it may have more boundaries."""
         return list(_between(plugin, edge, stages)) if self._variants.point else [(plugin, edge)]
 
     def _by_stage(
@@ -553,7 +553,7 @@ def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
 
 
 def _schedule_choice(variants: Variants, cuts: Sequence[PluginAnswers]) -> int | None:
-    """Return the position of the choice that selects the schedule: the one the pipeline reads."""
+    """Return the position of the choice that selects the schedule, or None."""
     read = {k for answers in cuts for k in answers.read}
     several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing
     variants.refuse(several[1:], "pipeline")

@@ -1,4 +1,4 @@
-"""Sketches of orders for a search: places of stages, and a lower bound of micro-batches in flight.
+"""Sketches of orders: devices of stages, and a lower bound of micro-batches in flight.
 
 An order is analysed once for each schedule and structure, up to its steady state. The sketch holds
 for any number of micro-batches. The micro-batches in flight are counted at one moment on each

@@ -207,7 +207,7 @@ class Space:
     def _batches(
         self, outer: Mapping[str, Any], numbers: Sequence[Axis]
     ) -> Iterator[Sequence[Structure]]:
-        """Yield the structures with the words *outer*, as many at a time as are judged at once."""
+        """Yield the structures with the words *outer*, in batches that are checked at once."""
         found: list[Structure] = []
         points = 0
         for inner in product(*(_middle_first(axis.values) for axis in numbers)):
@@ -330,7 +330,7 @@ def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
 
 
 def _larger_groups(groups: Iterable[StructureGroup]) -> Iterator[StructureGroup]:
-    """Yield *groups*, those together that fit together: fewer questions for plugins."""
+    """Yield *groups* merged as far as possible, so that plugins are called less often."""
     waiting: StructureGroup | None = None
     for group in groups:
         both = None if waiting is None else _join(waiting, group)
@@ -564,7 +564,7 @@ def derived_axes(study: SpecStudy) -> list[Axis]:
 
 
 def derived_value(axis: Axis, study: Study) -> Any:
-    """Return the value of a derived axis: a scalar, or one for each point."""
+    """Return the value of a derived axis: a scalar, or one value for each point."""
     if axis.value is not None:
         return axis.value(study)
     block, attribute = find(study, axis.attribute)

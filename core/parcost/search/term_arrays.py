@@ -129,7 +129,7 @@ def _of_one(
 
 
 class _AnswerIndex:
-    """The index of the answer that holds, as an array with a dimension for each choice."""
+    """The index of the valid answer, as an array with a dimension for each choice."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ def _type(term: Any) -> Any:
 
 
 def _several(term: Any) -> str:
-    """Return the attribute of *term* that holds a sequence of numbers, or ""."""
+    """Return the name of the attribute of *term* that holds a sequence of numbers, or ""."""
     series = declarations(_type(term)).series
     return series if series and getattr(term, series) else ""
 
@@ -273,7 +273,7 @@ def merge_terms(
 
 
 def _prices(term: Any) -> tuple[Any, ...] | None:
-    """Return the rates that must be equal for two terms to be added up, or None."""
+    """Return the rates, such as slowdown, that must be equal to add two terms up, or None."""
     if isinstance(term, Work):
         rates: tuple[Any, ...] = (term.slowdown, term.share, term.alone, *term.also_busy)
     elif isinstance(term, Memory) and not _is_nonzero(term.of_activations):
@@ -290,7 +290,7 @@ def _shapes(term: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _price(rate: Any) -> Any:
-    """Return a key for a rate; arrays are compared by identity."""
+    """Return a hash key for a rate; arrays are compared by identity."""
     return float(rate) if isinstance(rate, (float, int)) else id(rate)
 
 
@@ -388,7 +388,7 @@ def select_choice(
 
 
 def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:
-    """Return whether *term* is not zero with these *numbers* in place of its own."""
+    """Return whether *term* is not zero if these *numbers* replace its own."""
     if _several(term):
         return True
     amounts = (numbers.get(n, getattr(term, n)) for n in _numbers_of(_type(term)) if n in _AMOUNTS)

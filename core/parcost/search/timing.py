@@ -1,8 +1,8 @@
 """Step times of all layouts under one schedule: exact where a closed form is proven.
 
-Without a closed form, the step time is a lower bound: the bound of the schedule, plus the least
-that gathers and reductions add, plus the terms at the end. Memory follows from the schedule's
-order, with as many micro-batches as affect it.
+Without a closed form, the step time is a lower bound: the bound of the schedule, plus a lower bound
+of the time added by gathers and reductions, plus the terms at the end. Memory follows from the
+schedule's order, with as many micro-batches as affect it.
 """
 
 from __future__ import annotations
@@ -93,10 +93,9 @@ class ScheduleTimes:
         return seconds + self._group("end", run).duration(), exact
 
     def _between(self, run: PipelineRun) -> Real:
-        """Return a lower bound of the seconds of a pipeline without spans, with once terms.
+        """Return a lower bound of the seconds of a pipeline with once-per-step terms.
 
-        Once terms occur once per step. All passes wait for the first stage, and each device ends
-        with the terms of its last stage.
+        All passes wait for the first stage, and each device ends with the terms of its last stage.
         """
         seconds, terms = run.timeline.seconds, self._structure.stages.onces
         if terms["drain"]:

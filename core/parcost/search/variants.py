@@ -135,8 +135,8 @@ class Variants:
     ) -> tuple[Sequence[int], Mapping[Combination, T]]:
         """Return the choices that answers depend on, and the answers by the indices of these.
 
-        *ask* gets choices and their indices, and returns an answer and the choices that it read. It
-        is called again with the choices read so far until it reads no other.
+        *ask* takes choices and their indices, and returns an answer and the choices that it read.
+        It is called again with the choices read so far until it reads no other.
         """
         read: tuple[int, ...] = ()
         while True:
@@ -173,7 +173,7 @@ class Variants:
         return None
 
     def _undo(self) -> Callable[[], None]:
-        """Return a function that removes the faults recorded after this call."""
+        """Return a function that removes the faults recorded since this call."""
         plugins: Any = self.base.plugins
         noted, faults = plugins.noted, len(self.faults)
         known = dict(noted)
@@ -295,7 +295,7 @@ class Variants:
     ) -> Pipeline | None:
         """Return the pipeline of the part whose points *pick* selects, and record the reads.
 
-        It is None if only the part itself can tell.
+        It is None if the part itself must be queried.
         """
         if self._part_cuts is None:
             return None

@@ -17,7 +17,7 @@ _SPELLED = "backslashreplace"
 
 
 class WholeTarget(ABC):
-    """An output of a ``with`` block: moved into place at its end, removed after an error."""
+    """An output of a ``with`` block: moved to its path at the end, removed after an error."""
 
     def __enter__(self) -> Self:
         return self
