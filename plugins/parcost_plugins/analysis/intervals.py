@@ -87,7 +87,7 @@ def _kind(study: Study, training: Training) -> tuple[str, str, str]:
 
 
 def _spread(study: Study, accuracy: Accuracy) -> tuple[Real, str] | None:
-    """Return the spread of a device without measured runs, and its reason; None for others."""
+    """Return the log-spread of a device without measured runs, and the reason; else None."""
     device = study[Cluster].device
     name, family = block_name(device), device.family
     if accuracy.has_device(name):

@@ -68,7 +68,7 @@ def _latency(group: Group) -> Real:
 
 
 def _bytes(operation: str, n: Real, group: Group) -> Real:
-    """Return the seconds of the slowest unit to send or receive its bytes across its boundary."""
+    """Return the seconds in which the slowest unit sends or receives across its boundary."""
     P = group.ranks
     members: Real = 1.0  # of the unit, at most
     longest: Real = 0.0

@@ -24,8 +24,7 @@ _FORMULAS = {
 class RecursiveDoubling(PowersOfTwo):
     """Partners at distance 1, 2, 4, ... exchange all their data, and add or keep it.
 
-    In a reduce-scatter for non-commutative operations, they skip data that the partner's side no
-    longer needs.
+    In a reduce-scatter, they skip data that the partner's side no longer needs.
     """
 
     name = "recursive_doubling"

@@ -179,10 +179,10 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _attention(study: Study) -> tuple[float, float]:
-    """Return products and norms of attention that a layer as counted in the code lacks.
+    """Return the products and the norms of attention beyond those of the layer counted in the code.
 
-    Norms of queries and keys; or, of latent attention, both products of keys and values, those of
-    queries, and a norm between each two.
+    These are norms of queries and keys. For latent attention they are the two products of keys and
+    values, the products of queries, and a norm between the products of each pair.
     """
     training = study[Training]
     model = training.model
@@ -390,7 +390,7 @@ def _origins_of_waits(framework: Framework, choice: KernelChoice) -> dict[str, A
 def _compiled_seconds(
     issued: _Launches, framework: Framework, parts: float, *, apart: bool
 ) -> Formula:
-    """Return the issue time of a compiled layer; weight gradients (*apart*) need no other call."""
+    """Return the issue seconds of a compiled layer; weight gradients (*apart*) add no call."""
     symbols = {"tau": "issue"}
     if framework.compiled_issue is not None:
         symbols["u"] = "compiled_issue"

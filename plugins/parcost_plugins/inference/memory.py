@@ -17,7 +17,7 @@ class ServingMemory:
     """Bytes on one device, except *per_token* and *weights*, which are of the whole model.
 
     *sequence* is the cache of one sequence of maximum length on one device, *cache* that of all
-    sequences. *room* is the memory left by weights and overheads.
+    sequences. *available* is the memory left by weights and overheads.
     """
 
     per_token: Real
@@ -96,10 +96,7 @@ def cache_read(replica: Replica, tokens: Real) -> Real:
 
 
 def tokens_kept(replica: Replica, tokens: Real) -> Real:
-    """Return the tokens of one sequence of *tokens* in the cache, summed over the layers.
-
-    A layer with windowed attention keeps at most the tokens of its window.
-    """
+    """Return the cached tokens of a sequence of *tokens*, summed over the layers."""
     model, windowed = replica.serving.model, replica.windowed_layers
     inside = windowed * minimum(tokens, float(model.window)) if windowed else 0.0
     return (model.layers - windowed) * tokens + inside

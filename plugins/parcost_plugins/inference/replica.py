@@ -182,7 +182,7 @@ class Replica:
 
     @property
     def read_dense(self) -> Real:
-        """Dense parameters that a rank reads in one pass through all stages, its copies included.
+        """Dense parameters that a rank reads in one pass through all stages, including its copies.
 
         Of lookup tables it reads a row per token; a tied head reads the whole embedding.
         """
@@ -227,7 +227,7 @@ class Replica:
 
     @cached_property
     def flops(self) -> Real:
-        """FLOPs of one token in matrix products, the head included (2 G)."""
+        """FLOPs of the matrix products of one token, including the head (2 G)."""
         return self._flops("matmul")
 
     @property

@@ -123,7 +123,7 @@ def _communication(
 
 
 def _exchange(replica: Replica, n: Formula) -> Formula:
-    """Return the communication time of one MoE layer for *n* bytes of tokens per group."""
+    """Return the seconds of the all-to-alls of one MoE layer, for *n* bytes of tokens per group."""
     serving, study = replica.serving, replica.study
     sent = formula("n k / t", n=(n, "B"), k=serving.model.top_k, t=serving.tp)  # of every rank
     there = study.collective("all_to_all", sent, "ep").formula

@@ -22,7 +22,7 @@ STEPPED = f"{ROOFLINE}, with a ceiling of instructions"
 
 
 def core(operator: FusedAttention, study: Study) -> Formula:
-    """Estimate fused attention."""
+    """Return the seconds of fused attention."""
     rate = attention(operator, study)
     return formula(
         "p (1 + f / k) FLOPs / (peak eta), p for padding of heads, "
@@ -39,7 +39,7 @@ def core(operator: FusedAttention, study: Study) -> Formula:
 
 
 def stream(operator: Stream, study: Study) -> Formula:
-    """Estimate an operator bound by memory, or by work per element."""
+    """Return the seconds of an operator that is bound by memory, or by work per element."""
     choice, machine = study[KernelChoice], KernelMachine.from_study(study)
     bandwidth, share = streaming(operator, machine)
     symbols = {

@@ -83,7 +83,7 @@ class Sizes(NamedTuple):
 
 
 def runs_narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
-    """Return whether *operator* runs in the low precision of the recipe."""
+    """Return whether *operator* runs in low precision in this recipe."""
     if precision.narrow == "none" or operator.wide:
         return False
     if isinstance(operator, FusedAttention):

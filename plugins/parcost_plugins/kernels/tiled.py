@@ -214,9 +214,9 @@ def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine, *, vectors: bool)
 def _alignment(
     gemm: Gemm, width: Real, result: Real, machine: KernelMachine, *, vectors: bool
 ) -> Real:
-    """Return the fraction of its rate that a product with unaligned rows keeps.
+    """Return the fraction of its rate that a matrix product reaches with unaligned rows.
 
-    On *vectors* it has the peak of fp32 in place of that of its own type.
+    On *vectors* the product has the peak of fp32 instead of the peak of its own type.
 
     Operands are contiguous along K and results along N. Experts pad their own tokens, which are the
     K of a weight gradient. A thread copies at least four bytes at a time.

@@ -59,7 +59,7 @@ def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
-    """Yield the bucket, which is allocated whole on any number of ranks, and what leaves it."""
+    """Yield the bucket, which is allocated whole on any number of ranks, and reduced gradients."""
     k, e = staged_elements(study), (study[Training].precision.wide_gather, "B")
     if shards_weights(study):
         yield _buffer(
@@ -227,7 +227,7 @@ def _update_copy(kind: StageKind, study: Study) -> Memory:
 
 
 def _update_of_group(kind: StageKind, study: Study) -> Memory:
-    """Return the same of the part of a shard that ZeRO 3 updates at a time."""
+    """Return the copies of the part of a shard's gradients that ZeRO 3 updates at a time."""
     joined, wide = _widths(study)
     return _buffer(
         kind,
@@ -248,7 +248,7 @@ def _update_of_group(kind: StageKind, study: Study) -> Memory:
 
 
 def _widths(study: Study) -> tuple[Real, Real]:
-    """Return the bytes of a joined gradient, and of its wide copy; 0 without one.
+    """Return the bytes per gradient in the joined copy, and in its wide copy; 0 without one.
 
     Gradients that accumulate in a wider type than weights are in one buffer, which is not joined.
     """

@@ -64,7 +64,7 @@ LINK = "host"
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Yield the offloaded activations as negative memory of the device, and a buffer of sums."""
+    """Yield the offloaded activations as negative memory, and a buffer for gradient sums."""
     offload = study[Offload]
     if _copies_shards(study):
         for kind in trained_kinds(study):
@@ -320,10 +320,11 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work 
 
 
 def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> Iterator[Work | Once]:
-    """Yield the transfers of the gradients of *away* elements, and the sums of the host.
+    """Yield the transfers of gradients to the host, and of the sums that it keeps.
 
-    They run beside the reductions. One micro-batch of m adds nothing, but DeepSpeed's ZeRO 3 sends
-    its gradients to the buffer of sums and fetches them. Its total goes to the host in fp32.
+    They run beside the reductions. One micro-batch of m needs no addition, except that DeepSpeed's
+    ZeRO 3 sends its gradients to the buffer of sums and fetches them. The total goes to the host in
+    fp32.
     """
     offload, sums = study[Offload], host_sums(study)
     if sums == "none":

@@ -54,9 +54,10 @@ _SCALED = {
 class _Adapter:
     """An adapter with *reads* inputs and *writes* outputs per token, in the layers of *span*.
 
-    It is that of *target*, or of several that are fused.
+    It adapts *target*, or several fused targets.
 
-    Recomputation may leave out its output, as *outputs* says: backward reads only what is ahead.
+    *outputs* are the layers whose recomputation includes the output: backward reads only tensors
+    before it.
     """
 
     name: str
@@ -79,7 +80,7 @@ class _Adapter:
 
 @record(eq=False)
 class _Frozen:
-    """The frozen matrices of a part of a layer: their number, and their *elements* in all."""
+    """The frozen matrices of a part of a layer: their number, and their total *elements*."""
 
     name: str
     matrices: float
@@ -168,7 +169,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return what adapters keep for backward, and the dequantized matrix of a quantized base."""
+    """Return tensors of adapters saved for backward, and dequantized matrices."""
     adapters = study.get(Adapters)
     if adapters is None:
         return

@@ -20,7 +20,7 @@ FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
 
 
 def flops(rank: Rank) -> ModelFlops:
-    """Return the FLOPs of attention without the part masked by causality, windows and documents."""
+    """Return the FLOPs of attention, without scores masked by causality, windows and documents."""
     model = rank.model
     met = sum(sum(span.count) * rank.keys(windowed) for windowed, span in rank.attention_spans)
     return ModelFlops(

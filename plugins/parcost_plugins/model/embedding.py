@@ -1,8 +1,8 @@
 """The embedding: a row per token, with rows split over the tensor-parallel ranks.
 
 A rank looks up the tokens of its rows and writes zeros for the others. So it writes the whole
-micro-batch whatever its share of the rows. A framework may do without a lookup: it multiplies a
-row of zeros and a one by its share of the table.
+micro-batch whatever its share of the rows. A framework may multiply one-hot rows by its share of
+the table instead of a lookup.
 """
 
 from __future__ import annotations

@@ -75,10 +75,10 @@ class Rank:
         return trains_model(self.study)
 
     def keeps_input(self, *targets: str) -> bool:
-        """Return whether the input of these matrices is kept, for the gradient of a weight.
+        """Return whether the input of these matrices is saved, for a weight gradient.
 
-        A frozen matrix needs none for its input gradient. An adapter keeps it, unless a dropout
-        hands it another tensor.
+        The input gradient of a frozen matrix does not need it. An adapter saves it, unless dropout
+        makes another tensor of it.
         """
         adapters = self.study.get(Adapters)
         if adapters is None:
@@ -232,9 +232,10 @@ class Rank:
 
     @property
     def normed_element_text(self) -> str:
-        """The formula of what a norm within attention keeps of an element of its input, in symbols.
+        """The formula of the bytes that a norm within attention saves per element of its input.
 
-        A norm in operators of PyTorch keeps its input in fp32, and what its gain multiplies.
+        A norm in operators of PyTorch saves its input in fp32, and the tensor that its gain
+        multiplies.
         """
         composite = self.fusion.norm == "composite" and not self.remakes_outputs
         return "(4 + e)" if composite else "e"
@@ -268,7 +269,7 @@ class Rank:
     def reruns_down(self) -> bool:
         """Whether a layer that is recomputed as a whole runs its down projection again.
 
-        An adapter beside it runs after it, and backward reads what the adapter's matrix A returns.
+        An adapter beside it runs after it, and backward reads the output of the adapter's matrix A.
         """
         adapters = self.study.get(Adapters)
         is_last = adapters is None or not adapters.has("down")
@@ -331,7 +332,7 @@ class Rank:
             )
 
     def _input_copies(self, *targets: str) -> Real:
-        """Return the copies of the input of *targets* that their products keep: one, if shared."""
+        """Return how many copies of the input of *targets* their products save: one, if shared."""
         adapters = self.study.get(Adapters)
         here = [target for target in targets if target != "gate" or self.model.gated]
         if adapters is None:
@@ -391,7 +392,7 @@ class Rank:
 
 
 def _origins(rank: Rank, symbols: Sequence[str]) -> dict[str, Any]:
-    """Return the attributes behind *symbols*, those that are one attribute."""
+    """Return the attributes behind *symbols*, for each symbol that is one attribute."""
     found: dict[str, Any] = {}
     for symbol in symbols:
         if symbol == "s":

@@ -98,7 +98,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
-    """Return two pairs of equal products per layer, with the model's width, and attention.
+    """Return two pairs of equal products per layer, with the model's hidden size, and attention.
 
     Like attention and MLP, each pair is split by columns and then by rows.
     """

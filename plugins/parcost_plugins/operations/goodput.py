@@ -119,7 +119,7 @@ def goodput(study: Study) -> Iterator[Figure]:
 
 
 def losses(study: Study) -> Iterator[Figure]:
-    """Yield the losses of goodput."""
+    """Yield the mean time between failures, the checkpoint figures, and the losses of wall time."""
     reliability, checkpoint = study.get(Reliability), study.get(Checkpoint)
     mtbf = None if reliability is None else job_mtbf(study, reliability)
     if reliability is not None and mtbf is not None:

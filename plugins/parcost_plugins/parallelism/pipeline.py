@@ -410,7 +410,7 @@ def _written_attribute(study: Study) -> str:
 
 
 def _other_schedules(study: Study, micro_batches: int) -> str:
-    """Return the chunks or the schedules with which the stages run, as a help line."""
+    """Return the chunks or the schedules that support this number of stages, as a help line."""
     cut, offered = study.pipeline, study.plugins.offers("schedules")
     shape = PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
     found = [

@@ -47,8 +47,8 @@ def operands(study: Study) -> Iterator[Work]:
     """Yield the casts of activations in forward, and of gradients in backward.
 
     A weight gradient uses both as cast. A transposed copy for it is part of the cast's traffic, or
-    made with it (`columns`). A narrow attention core has casts of its own: its inputs and the
-    gradient of its output are wide.
+    made with it (`columns`). An attention core in low precision casts its inputs and the gradient
+    of its output itself.
     """
     precision, choice = study[Training].precision, study[KernelChoice]
     traffic = precision.cast_traffic(study[Cluster].device)
@@ -74,7 +74,7 @@ def operands(study: Study) -> Iterator[Work]:
 
 
 def columns(study: Study) -> Iterator[Work]:
-    """Yield the casts of both operands of a weight gradient along the dimension of the tokens.
+    """Yield the casts of both operands of a weight gradient, scaled along the token dimension.
 
     They include the kernel that multiplies its result by factors, if there is one.
     """
@@ -103,7 +103,7 @@ class _Steps(TypedDict):
 
 
 def _steps(elements: Real) -> _Steps:
-    """Return the arguments of a stream that makes *elements* one by one, if there are any."""
+    """Return the arguments of a stream that makes *elements* one after another, if any."""
     return {"steps": elements, "step_kind": "" if _is_zero(elements) else "cast"}
 
 
@@ -147,8 +147,9 @@ def weights(study: Study) -> Iterator[Work | Once]:
 def _read_weights(study: Study) -> Iterator[Work]:
     """Yield the casts of weights ahead of the products that read them.
 
-    If they are gathered narrow, a rank casts its shard ahead of each gather. Backward reads them
-    along the other dimension: from a cast of its own, or a transposed copy of what was gathered.
+    If they are gathered in low precision, a rank casts its shard ahead of each gather. Backward
+    reads them along the other dimension: from a cast of its own, or a transposed copy of the
+    gathered weights.
     """
     precision = study[Training].precision
     gathered = precision.gather < precision.wide_gather if shards_weights(study) else False
@@ -202,7 +203,7 @@ def _updated_weights(study: Study) -> Iterator[Once]:
 
 
 def maximum_agreement(study: Study) -> Iterator[Once]:
-    """Yield the amax all-reduce, for the stage with the most tensors."""
+    """Yield the amax all-reduce, for the stage with the most scaled tensors."""
     precision = study[Training].precision
     if precision.amax_group == "none":
         return
@@ -222,7 +223,7 @@ def maximum_agreement(study: Study) -> Iterator[Once]:
 
 
 def copies(study: Study) -> Iterator[Memory]:
-    """Yield low-precision copies of weights; ZeRO 3 holds none, as layers come and go."""
+    """Yield low-precision copies of weights; under ZeRO 3 none, as layers are freed after use."""
     each = study[Training].precision.copies(study[Cluster].device)
     if _is_zero(each) or shards_weights(study):
         return
@@ -276,7 +277,7 @@ def _linear_parameters(parameters: Iterable[Any]) -> Sequence[Parameters]:
 
 
 def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Real]:
-    """Return the parameters of a stage, and the matrices that they are."""
+    """Return the parameters of a stage, and the number of matrices that hold them."""
     elements: Real = 0.0
     matrices: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):

@@ -64,7 +64,7 @@ def recipe(study: Study) -> Iterator[Check]:
 
 
 def _without_narrow_type(precision: Precision) -> Iterator[Check]:
-    """Require that a recipe without a narrow type sets nothing that only such a type has."""
+    """Require that a recipe without a low-precision type sets no attribute of such a type."""
     name = block_name(precision)
     for attribute, complaint in _NEEDS.items():
         yield RULES.check(

@@ -39,7 +39,7 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def _power(study: Study, device: Device) -> Iterator[Check]:
-    """Require that a power cap leaves power for compute, and lies below the design power."""
+    """Require that a power cap leaves power for compute, and is below the design power."""
     kernels = study[KernelChoice]
     if has_law(device):
         power = device.power

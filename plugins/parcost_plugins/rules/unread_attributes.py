@@ -1,9 +1,9 @@
-"""Attributes of levels without an effect: without them all links, or all terms, are the same.
+"""Attributes of levels without an effect: links, or terms, are the same without them.
 
-Other attributes declare which attribute they need, and reads of them are recorded
-(``used_with`` of :func:`parcost.block`). Those of levels are read wherever a fabric is, so the
-groups of ranks are placed once more without each. Only attributes in the study's own file that
-differ from the default are reported, and no values with provenance.
+Other attributes declare which attribute they need, and reads of them are recorded (``used_with`` of
+:func:`parcost.block`). Those of levels are read wherever a fabric is, so the groups of ranks are
+placed once more without each. Only attributes in the study's own file that differ from the default
+are reported, and no values with provenance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, re
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Warn of attributes of levels without which all links are the same, and of pairs."""
+    """Warn of attributes of levels without which all links are the same, and of ``pairs``."""
     yield from _levels(study)
     choice = study[ScheduleChoice]
     if _is_written(study, choice, "overlap") and not choice.kind.startswith("dualpipe"):

@@ -108,7 +108,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _cut(study: Study) -> str:
-    """Return the layers of all stages as text, "" for one stage."""
+    """Return the number of layers of each stage as text, "" for one stage."""
     counts = layers(study)
     return cut_text(counts) if len(counts) > 1 else ""
 
@@ -144,7 +144,7 @@ def _schedules(study: Study) -> Axis:
 
 
 def _common_divisors(whole: int, also: int, ends: int | None = None) -> list[int]:
-    """Return the common divisors of both numbers, at most *ends*.
+    """Return the common divisors of both numbers that are at most *ends*.
 
     >>> _common_divisors(96, 1024)
     [1, 2, 4, 8, 16, 32]

@@ -51,7 +51,7 @@ class MeasuredLink(Link):
 
     @property
     def bandwidth(self) -> Real:
-        """The bandwidth of the longest measured message, in B/s."""
+        """The bandwidth at the largest measured message size, in B/s."""
         return longest_message_bandwidth(self.curve) * self.ports
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
@@ -98,7 +98,7 @@ class LinkSet(Link):
 
 
 def longest_message_bandwidth(curve: Curve) -> float:
-    """Return the bandwidth of the longest message of *curve*, in B/s."""
+    """Return the bandwidth at the largest measured message size of *curve*, in B/s."""
     bandwidth: float = curve.sizes[-1] / curve.seconds[-1]
     return bandwidth
 

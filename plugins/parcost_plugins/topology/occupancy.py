@@ -158,7 +158,7 @@ def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
 def _bounds(capacities: Sequence[int], axes: Sequence[tuple[int, int]]) -> tuple[float, ...]:
     """Return upper bounds of the units of each level that a group touches, and 1 for each.
 
-    They stand for the counts of groups with too many ranks.
+    They replace counts for groups with too many ranks.
     """
     size = prod(extent for _, extent in axes)
     span = axes[-1][0] * axes[-1][1]

@@ -1,7 +1,7 @@
 """Placement of a group of ranks on the fabric: its shape, and its share of the links.
 
-A plan is estimated for the moment when all ranks of the job communicate. Each does so in its own
-group of the same kind, because all ranks are in the same phase. Then
+Bandwidths are those of a job whose ranks all communicate at once. Each does so in its own group of
+the same kind, because all ranks are in the same phase. Then
 
 - a rank has ``ports / devices`` of a port for itself: half of one if two devices share a NIC,
   four if each device has four, over which it stripes;
@@ -79,8 +79,8 @@ def place(
 class _Crossing:
     """The *levels* that a group crosses, and their largest latency.
 
-    *unhindered* is infinite for levels that are not crossed, so that they limit no bandwidth. A
-    group of one rank counts as crossing the first.
+    *unhindered* is a factor on bandwidths: infinite for levels that are not crossed, so that they
+    limit nothing. A group of one rank counts as crossing the first.
     """
 
     levels: Sequence[Tier]

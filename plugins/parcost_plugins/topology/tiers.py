@@ -13,9 +13,9 @@ states otherwise. The usable bandwidth of a port depends on the kind of the leve
   may be oversubscribed, unless it first moves inside the node (PXN).
 
 Efficiency multiplies the bandwidth and collisions divide it. Oversubscription applies to traffic
-out of a unit: that of a level divides the bandwidth of every level further out, but not of the
-level itself. The outermost level has nothing further out: there it applies to the leaves of its own
-switches, and divides traffic from one leaf to another.
+out of a unit: it divides the bandwidth of every level further out, but not of the level itself. The
+outermost level has nothing further out: there it applies to the leaves of its own switches, and
+divides traffic from one leaf to another.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Tier:
 
     *below* and *capacity* are the devices of one unit of the level below and of this one; *ports*
     are the ports of the unit below per device. *share* is the share of ports usable after
-    oversubscription of the levels below. *rate* is the bandwidth of one port, of the longest
-    message if it was measured. *to_all* and *to_one* are the parts of a port usable by traffic to
-    all units, and to a single one. *latency* is the latency of the longest path through the level,
-    with *switches* switches.
+    oversubscription of the levels below. *rate* is the bandwidth of one port, at the largest
+    message size if it was measured. *to_all* and *to_one* are the parts of a port usable by traffic
+    to all units, and to a single one. *latency* is the latency of the longest path through the
+    level, with *switches* switches.
     """
 
     name: str
@@ -93,8 +93,8 @@ class Tier:
     def off_rail(self, axes: Axes) -> Tier:
         """Return the tier for messages between any two ranks of the group on *axes*.
 
-        If its members have different places in their units, messages leave their rails: two
-        switches more, and the uplinks of a leaf, which may be oversubscribed.
+        If its members have different indices in their units, messages leave their rails: two more
+        switches, and the uplinks of a leaf, which may be oversubscribed.
         """
         if not self.leaves_leaf:
             return self
@@ -203,7 +203,7 @@ def tiers(cluster: Cluster) -> tuple[Tier, ...]:
 
 
 def rate_of(level: Level) -> Real:
-    """Return the bandwidth of a port of *level*, of the longest message if it was measured."""
+    """Return the bandwidth of a port of *level* in B/s, at the largest message size if measured."""
     curve = level.bandwidth
     rate = longest_message_bandwidth(curve) if isinstance(curve, Curve) else curve
     return rate * level.efficiency / level.collisions

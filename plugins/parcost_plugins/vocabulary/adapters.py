@@ -42,12 +42,12 @@ class Quantization:
 
     @property
     def scales(self) -> Real:
-        """Bytes of an element's share of the scales."""
+        """Bytes per element of the scales."""
         return (self.scale + self.outer_scale / self.outer_block) / self.scale_block
 
     @property
     def bytes_(self) -> Real:
-        """Bytes of an element, with its share of the scales."""
+        """Bytes per element, including its share of the scales."""
         return self.element + self.scales
 
     @property
@@ -60,7 +60,7 @@ class Quantization:
 class Adapters:
     """LoRA: two thin matrices beside each target are trained, and the model is frozen.
 
-    The recipe of the job (`precision`) is that of the adapters.
+    The recipe of the job (`precision`) applies to the adapters.
     """
 
     rank: Real = integer(doc="inner width of an adapter (r)")
@@ -141,9 +141,9 @@ def holdings(study: Study) -> tuple[Holding, ...]:
 
 
 def weight_bytes(study: Study, holding: Holding) -> tuple[Real, Real]:
-    """Return the bytes of a weight by how it is held: in linear layers, and elsewhere.
+    """Return the bytes per weight of a *holding*: in linear layers, and elsewhere.
 
-    Scales that every rank holds are left out.
+    Scales that every rank holds are excluded.
     """
     adapters, precision = study.get(Adapters), study[Training].precision
     if adapters is None or holding == "trained":
@@ -155,7 +155,7 @@ def weight_bytes(study: Study, holding: Holding) -> tuple[Real, Real]:
 
 
 def whole_scales(study: Study) -> Real:
-    """Return the bytes of scales for a quantized weight that every rank holds."""
+    """Return the bytes per weight of the scales of quantized weights that every rank holds."""
     adapters = study.get(Adapters)
     base = None if adapters is None else adapters.base
     return 0.0 if base is None or base.shards_scales else base.scales
@@ -164,7 +164,7 @@ def whole_scales(study: Study) -> Real:
 def gathered_bytes(study: Study, parameters: Parameters) -> Real:
     """Return the bytes of one of *parameters* in an all-gather of sharded weights.
 
-    Frozen weights travel as they are stored, or cast if the recipe gathers narrower ones.
+    Frozen weights travel as they are stored, or cast if the recipe gathers them in a narrower type.
     """
     precision, holding = study[Training].precision, holding_of(study, parameters)
     if holding != "trained":

@@ -45,9 +45,10 @@ def attended_tokens_of_busiest(training: Training, ranks: Real, *, windowed: boo
 
 
 def attended_tokens_of_busiest_pair(training: Training, ranks: Real, *, windowed: bool) -> Real:
-    """Return the same with zigzag: each of *ranks* has two parts of a document, from both ends.
+    """Return the average number of keys per query on the busiest rank with zigzag sharding.
 
-    All ranks then have equal work, except with windows: the first tokens have fewer keys.
+    Each of *ranks* has two parts of a document, one from each end. All ranks then have equal work,
+    except with windows: the first tokens have fewer keys.
     """
     lengths = list(_documents(training))
     most: Real = 0.0
@@ -62,7 +63,7 @@ def attended_tokens_of_busiest_pair(training: Training, ranks: Real, *, windowed
 
 
 def blocks_met(training: Training, parts: Real, *, windowed: bool) -> Real:
-    """Return in how many of *parts* equal parts of the sequence the keys of a query are.
+    """Return the number of *parts* equal parts of the sequence that hold the keys of a query.
 
     A window that starts in one part reaches into the next.
     """
@@ -117,7 +118,7 @@ def _pairs_in_chunks(tokens: Real, width: Real) -> Real:
 
 
 def _documents(training: Training) -> Iterator[Real]:
-    """Yield the tokens of each document of a sequence; once if all are equal."""
+    """Yield the tokens of each document of a sequence; one number if all are equal."""
     if training.documents:
         yield from map(float, training.documents)
     else:

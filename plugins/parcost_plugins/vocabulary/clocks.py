@@ -29,9 +29,9 @@ _HALVINGS = {"fp32": -1, "tf32": -1, "fp16": 0, "bf16": 0, "fp8": 1, "fp4": 2}
 def clock(device: Device, choice: KernelChoice) -> Real:
     """Return the sustained clock of matrix units under the power cap, over that without a cap.
 
-    After static power a fraction x of the dynamic power remains. It is proportional to f V^2, and
-    the voltage V falls with the clock f. The lowest voltage is w of the nominal one. So f is the
-    cube root of x, or ``x / w^2`` at the lowest voltage.
+    Under the cap a fraction x of the dynamic power remains. It is proportional to f V^2, and the
+    voltage V falls with the clock f. The lowest voltage is w of the nominal one. So f is the cube
+    root of x, or ``x / w^2`` at the lowest voltage.
     """
     cap, power = device.power_cap, device.power
     if cap is None or power is None:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Context:
     """Context parallelism: how ranks with a share of the sequence get all keys and values.
 
-    ``ring`` passes blocks of keys and values round. ``all_gather`` collects them all at once.
-    ``ulysses`` exchanges the sequence for heads and back. ``hybrid`` does that within groups of
-    ``ulysses`` ranks and passes blocks between them.
+    ``ring`` sends blocks of keys and values around a ring. ``all_gather`` gathers them all at once.
+    ``ulysses`` runs an all-to-all from sequence shards to heads, and back. ``hybrid`` does so
+    within groups of ``ulysses`` ranks, with a ring between the groups.
     """
 
     algorithm: str | None = word(
@@ -85,7 +85,7 @@ def sink_algorithm(study: Study) -> str | None:
 
 
 def window_algorithm(study: Study) -> str | None:
-    """Return the default of a framework that passes no blocks round under windows, else None."""
+    """Return the default of a framework that does not use a ring for windows, else None."""
     training = study[Training]
     windows = any_of(training.model.window > 0) and not training.model.chunked
     return training.framework.window_context if windows else None
@@ -121,7 +121,7 @@ def all_to_all_degree(study: Study) -> Real:
 
 
 def blocks_of_keys(study: Study, *, windowed: bool) -> Real:
-    """Return the number of key blocks per query in ring attention, fully masked ones left out."""
+    """Return the number of key blocks per query in ring attention, except fully masked ones."""
     cp = study[Layout].cp
     if all_of(cp == 1) or algorithm(study) in ("all_gather", "ulysses"):
         return 1.0

@@ -48,11 +48,11 @@ class AlphaBeta(Link):
         return self.name if self.spans is None else self.spans
 
     def explain_latency(self) -> Real | Formula:
-        """Return the latency with its formula."""
+        """Return the latency as a formula if it has one."""
         return self.latency if self.explain is None else self.explain()[0]
 
     def explain_bandwidth(self) -> Real | Formula:
-        """Return the bandwidth with its formula."""
+        """Return the bandwidth as a formula if it has one."""
         return self.bandwidth if self.explain is None else self.explain()[1]
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
@@ -93,11 +93,11 @@ class SharedLink(Link):
         return self.link.measured
 
     def explain_latency(self) -> Real | Formula:
-        """Return the latency of a message with its formula."""
+        """Return the latency of a message, as a formula if it has one."""
         return self.link.explain_latency()
 
     def explain_bandwidth(self) -> Formula:
-        """Return the bandwidth of one rank with its formula."""
+        """Return the bandwidth of one rank as a formula."""
         link = (self.link.explain_bandwidth(), "B/s")
         return formula("B / f, a byte takes f times as long", B=link, f=self.factor)
 
@@ -144,7 +144,7 @@ class SlowestLink(Link):
 
 
 def exchange_links(group: Group) -> tuple[Link, ...]:
-    """Return the links between ranks at the same place of all units, per level."""
+    """Return the links between ranks with the same index in their units, per level."""
     return tuple(
         _shared_link(link, _torus_factor(group, i, link)) for i, link in enumerate(group.links)
     )
@@ -161,7 +161,7 @@ def direct_links(group: Group) -> tuple[Link, ...]:
 
 
 def partner_links(group: Group) -> tuple[Link, ...]:
-    """Return ``group.pairs`` for partners at growing distances, at the same place of units."""
+    """Return ``group.pairs`` for partners at growing distances, with equal indices in units."""
     return tuple(
         _shared_link(link, _port_factor(_torus_factor(group, i, link)))
         for i, link in enumerate(group.pairs)
@@ -169,7 +169,7 @@ def partner_links(group: Group) -> tuple[Link, ...]:
 
 
 def partner_link(group: Group) -> Link:
-    """Return ``group.pair`` for partners at any distance and any place of units."""
+    """Return ``group.pair`` for partners at any distance, with any indices in their units."""
     factors = [
         _port_factor(_larger_factor(_torus_factor(group, i, link), _rail_factor(group, i, link)))
         for i, link in enumerate(group.pairs)

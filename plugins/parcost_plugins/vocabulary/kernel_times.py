@@ -2,7 +2,7 @@
 
 The plugin ``kernels`` times the operators of the hook ``operators``. Work that depends on the
 sharding of gradients and weights is timed by its own plugin, in ``terms``. So the time of layers
-does not depend on ZeRO, and a search asks for it once.
+does not depend on ZeRO, and a search evaluates it once.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class MemoryLimits:
     """Limits of the memory of one device, in bytes.
 
     A job has *usable* bytes. A step with a prediction up to *roomy* bytes fits. Up to *most* it is
-    tight, as predictions have errors. Beyond, it does not fit.
+    tight, as predictions have errors. Above *most*, it does not fit.
     """
 
     usable: Real

@@ -87,7 +87,7 @@ def offers_of(framework: Framework, attribute: str) -> Sequence[Offer]:
 
 
 def active_offers(framework: Framework) -> Sequence[Offer]:
-    """Return the offers of *framework*; those without values are withdrawn and left out."""
+    """Return the offers of *framework* that have values; an offer without values is withdrawn."""
     return [offer for offer in framework.offers if value_texts(offer)]
 
 

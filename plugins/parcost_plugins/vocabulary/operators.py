@@ -71,7 +71,7 @@ class Gemm(Operator):
 
 @record(kw_only=True, eq=False)
 class FusedAttention(Operator):
-    """Fused attention in one kernel; *flops* are the executed ones.
+    """Fused attention in one kernel; *flops* are the executed FLOPs.
 
     *windowed* says whether a window of the model limits it. In low precision *operands* are cast
     ahead of it: the elements of queries, keys and values, or of the output's gradient.
@@ -153,8 +153,9 @@ class Parameters(ParameterGroup):
     every tensor-parallel rank holds all. *place* is their place in the model: before the first
     layer, in every layer, or after the last. *expert* parameters are split over expert-parallel
     ranks: their gradients are reduced over the group ``edp``, all others over ``dp_cp``. *linear*
-    ones are matrices of the dense linear layers. An *adapter* is trained where others are frozen.
-    *matrices* is the number of weight matrices on one rank, 0 for biases and norms.
+    parameters are matrices of the dense linear layers. The parameters of an *adapter* are trained,
+    while others are frozen. *matrices* is the number of weight matrices on one rank, 0 for biases
+    and norms.
     """
 
     name: str
@@ -184,8 +185,8 @@ class ModelFlops(FlopCount):
     """FLOPs of the forward pass per token by definition, for the whole model.
 
     *kind* ``matmul`` is 2 FLOPs per matrix parameter; ``attention`` is masked attention. Training
-    counts three times the forward pass, and twice for matrices that are frozen. Those of an
-    *adapter* are not.
+    counts three times the forward pass, or twice for frozen matrices. The matrices of an *adapter*
+    are not frozen.
     """
 
     name: str
@@ -199,7 +200,7 @@ def flops_per_token(study: Study) -> Real:
     """Return the model FLOPs of training on one token: three times the forward pass.
 
     MFU counts these, without recomputation. Frozen matrices have no weight gradient: they count
-    twice.
+    twice the forward pass.
     """
     if trains_model(study):
         return TRAINED_PASSES * sum((counted.per_token for counted in study.flops), 0.0)

@@ -133,29 +133,26 @@ def assignment(study: Study) -> str:
 
 
 def end_layers(study: Study) -> tuple[int, int]:
-    """Return how many layers embedding and head count as in the assignment."""
+    """Return how many layers the embedding and the head each count as in the assignment."""
     choice, both = study[ScheduleChoice], assignment(study) == "ends"
     return int(both or choice.count_embedding), int(both or choice.count_head)
 
 
 def must_divide(study: Study) -> bool:
-    """Return whether layers and counted ends must divide evenly by the stages.
-
-    Megatron-Core accepts uneven splits, but not together with ends that count as layers.
-    """
+    """Return whether the layers must divide evenly by the stages, including counted ends."""
     rule = assignment(study)
     return rule == "even" or (rule == "short_ends" and sum(end_layers(study)) > 0)
 
 
 def cuts_by_option(study: Study) -> bool:
-    """Return whether an uneven split needs an option of the framework that the spec lacks."""
+    """Return whether the spec lacks the framework's option that an uneven split needs."""
     choice = study[ScheduleChoice]
     stated = bool(choice.stages) or choice.assignment is not None
     return not stated and assignment(study) == "short_ends" and not must_divide(study)
 
 
 def cut_text(counts: Sequence[int]) -> str:
-    """Return the layers of each stage as text, equal neighbours once with their number.
+    """Return the layers of each stage as text; equal neighbours are merged with their count.
 
     >>> cut_text([3, *[4] * 14, 2]), cut_text([8] * 4), cut_text([1, 2])
     ('3 14x4 2', '4x8', '1 2')
@@ -165,10 +162,7 @@ def cut_text(counts: Sequence[int]) -> str:
 
 
 def most_empty_ends(study: Study) -> int:
-    """Return how many of the first and last stage may have no layer, if layers are uneven.
-
-    Such a stage holds only the embedding or the head.
-    """
+    """Return how many of the two end stages may have no layer, if layers are uneven."""
     return 2 if assignment(study) == "short_ends" else sum(end_layers(study))
 
 

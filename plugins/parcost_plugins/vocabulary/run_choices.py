@@ -98,8 +98,8 @@ def fuses_accumulation(study: Study) -> bool:
 def accumulating_share(study: Study) -> Real:
     """Return the share of micro-batches whose gradients are added to others by a kernel.
 
-    The first gradients are kept as they are, unless there is a buffer of sums. Products that add
-    to gradients have one, and so has a framework that zeroes it.
+    The first gradients are kept as they are, unless there is a buffer of sums. Matrix products that
+    add to gradients have such a buffer, and so have frameworks that zero it.
     """
     training = study[Training]
     if training.framework.zeroes_gradients or fuses_accumulation(study):
@@ -116,7 +116,7 @@ def runs_experts_apart(study: Study) -> Real:
 
 
 def recomputed_modules(study: Study) -> Recompute:
-    """Return which modules backward runs again, of layers that it does not run as a whole."""
+    """Return the modules that backward recomputes in layers that are not recomputed as a whole."""
     full, chosen = study[Training].recompute == "full", study.get(Recompute)
     if chosen is None or (full and chosen.every == 1 and chosen.layers == 0):
         return _NO_MODULES
@@ -211,7 +211,7 @@ def shards_gradients(study: Study) -> bool:
 
 
 def sums_of_host(study: Study) -> str:
-    """Return how the framework adds gradients up on a host that updates: a word such as ``fetch``.
+    """Return how gradients are added up on a host that runs the update: a word such as ``fetch``.
 
     It is ``none`` if no optimizer state is on the host.
     """
@@ -343,7 +343,7 @@ def heads_on_vectors(study: Study) -> bool:
 
 
 def kept_of_logits(study: Study) -> str:
-    """Return the tensors that cross entropy saves; a compiled eager loss saves the logits."""
+    """Return which tensors cross entropy saves; a compiled eager loss saves the logits."""
     training = study[Training]
     if training.loss is not None:
         return training.loss

@@ -38,7 +38,7 @@ class Shrinkage:
 
     *mean* is the mean of their ln(measured / predicted), *weight* its shrinkage weight. *deviation*
     is the standard deviation of the logarithm of another layout. *least* and *most* are the
-    extremes of the measured ones.
+    extremes of the measured layouts.
     """
 
     layouts: int
@@ -54,7 +54,7 @@ class Shrinkage:
         return self.weight * self.mean
 
     def ends(self, margin: float) -> tuple[float, float]:
-        """Return the factors on the prediction at the ends of the interval.
+        """Return the factors on the prediction at both ends of the interval.
 
         They are *margin* standard deviations from the correction, and include the farthest anchor.
         """
@@ -83,7 +83,7 @@ def shrink(residuals: Sequence[float], spread: Spread) -> Shrinkage:
 def outliers(residuals: Sequence[float], spread: Spread) -> list[int]:
     """Return the indices of residuals that contradict most others.
 
-    Fewer than three have no outliers: of two, either could be wrong.
+    Fewer than three residuals have no outliers: of two, either could be wrong.
     """
     if len(residuals) < 3:
         return []

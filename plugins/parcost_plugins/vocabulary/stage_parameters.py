@@ -39,14 +39,14 @@ class StageKind:
 
     A stage has *layers* of *layer* parameters each (their mean, if they differ). The largest matrix
     of a layer has *matrix* parameters. *before* and *after* are the parameters before the first
-    layer of the model and after its last. *elements* is the total, of which *linear* are in
-    linear layers and experts. All are counts on one rank.
+    layer of the model and after its last. *elements* is the total, of which *linear* are in linear
+    layers and experts. All are counts on one rank.
 
     The ranks of *group*, *replicas* of them, hold the same parameters. ZeRO shards their state over
     *shard* of these. If *shard* is less than *replicas*, the others hold copies of the shards.
 
-    *wire* is the bytes of a parameter on the wire where shards are gathered, by part: their mean,
-    if frozen weights and adapters differ.
+    *wire* is the bytes per parameter in messages that gather shards, by part: the mean, if frozen
+    weights and adapters differ.
     """
 
     stages: tuple[int, ...]
@@ -80,7 +80,7 @@ class StageKind:
     def bytes_text(self, each: Real, wide: Real) -> tuple[str, dict[str, Any]]:
         """Return the bytes of all parameters as a formula's text and symbols.
 
-        Those in linear layers have *each* bytes, others *wide*.
+        Parameters in linear layers have *each* bytes, others *wide*.
         """
         symbols: dict[str, Any] = {"psi": self.elements, "e": (each, "B")}
         if not is_array(each, wide) and each == wide:
@@ -99,7 +99,7 @@ class StageKind:
 def stage_kinds(study: Study, holding: Holding | Literal[""] = "") -> Sequence[StageKind]:
     """Return the kinds of virtual stages in *study*: first stage first, experts last.
 
-    They count all parameters, or those of one *holding*. Stages without any are of no kind.
+    They count all parameters, or those of one *holding*. Stages without parameters are left out.
     """
     return study.query(_stage_kinds, "" if trains_model(study) else holding)
 
@@ -148,7 +148,7 @@ def _stage_kinds(study: Study, holding: Holding | Literal[""]) -> Sequence[Stage
 
 
 def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
-    """Return the group with the same parameters, its size, and the size of a shard group."""
+    """Return the group that holds the same parameters, its size, and the size of a shard group."""
     layout = study[Layout]
     replicas: Real = layout.dp * layout.cp
     if not expert:
@@ -184,7 +184,7 @@ def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[St
 
 
 def _wire(study: Study, held: Sequence[Parameters], counts: Sequence[Real]) -> Mapping[str, Real]:
-    """Return the mean bytes per parameter on the wire of each part of a stage."""
+    """Return the mean bytes per parameter in messages, for each part of a stage."""
     parts = ("before", "layer", "after")
     if trains_model(study):
         precision = study[Training].precision
@@ -268,7 +268,7 @@ def slots(study: Study, rows: tuple[Any, ...], *, dense: bool) -> Iterator[Slot]
 def _of_stages(
     study: Study, rows: tuple[Any, ...], dense: bool
 ) -> Sequence[tuple[float, ...] | None]:
-    """Return the depth and the counts of each virtual stage, None for an empty one."""
+    """Return the depth and the counts of each virtual stage, None for an empty stage."""
     found: list[tuple[float, ...] | None] = []
     counts = [row.for_study(study) if isinstance(row, StageCounts) else row for row in rows]
     for depth, *own in zip(layers(study), *counts, strict=True):
@@ -320,7 +320,7 @@ def _sizes(depth: Real, counts: Sequence[Real], held: Sequence[Parameters]) -> d
 def _totals(
     sizes: Mapping[str, Real], counts: Sequence[Real], held: Sequence[Parameters]
 ) -> dict[str, Real]:
-    """Return the parameters of a stage, and those of them in linear layers and experts."""
+    """Return the parameters of a stage, and how many of them are in linear layers and experts."""
     linear: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):
         if parameters.in_linear_layer:

@@ -255,7 +255,7 @@ class Precision:
         return self.narrow_width + self.scale / self.scale_block
 
     def wide_shares(self, dealt: Sequence[int]) -> list[float]:
-        """Return the share of layers in 16 bits on each virtual stage, of layers *dealt*."""
+        """Return the share of layers in 16 bits on each virtual stage; *dealt* are its layers."""
         total, before, shares = sum(dealt), 0, []
         for here in dealt:
             after = before + here

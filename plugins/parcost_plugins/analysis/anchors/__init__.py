@@ -72,7 +72,10 @@ def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
 
 
 def _ends_of_anchors(found: Anchoring, causes: CauseFactors) -> tuple[float, float]:
-    """Return the smallest and largest measured / predicted of anchors, corrected by the factors."""
+    """Return the ratio measured / predicted of the anchor with the smallest and with the largest.
+
+    The predictions are corrected by the factors.
+    """
     ratios = [
         one.seconds / float(causes.seconds(one.parts))
         for one in found.compared
@@ -184,7 +187,7 @@ def _notes(found: Anchoring) -> Iterator[str]:
 
 
 def _without(outcome: Outcome, tags: tuple[str, ...]) -> Formula:
-    """Return the highest peak memory of a device without terms of these *tags*, in bytes."""
+    """Return the highest peak memory of a device without the terms with these *tags*, in bytes."""
     lost = {line.name: line.bytes_ for line in outcome.memory_lines if line.term.tag in tags}
     return formula(
         "M - sum(o)" if lost else "M",

@@ -92,7 +92,7 @@ def size(study: Study) -> Iterator[Figure]:
 
 
 def _flops_per_token(study: Study) -> Formula:
-    """Return the model FLOPs per token, by part: of the forward pass, and twice as many behind it.
+    """Return the model FLOPs per token, by part: forward, and backward with twice as many.
 
     Backward has as many as forward for frozen matrices.
     """

@@ -16,7 +16,7 @@ _OF_STAGES = tuple(f"{what}_{stage}" for stage in range(4) for what in ("memory"
 
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Section | Check]:
-    """Yield the figures of every such block."""
+    """Yield the figures of every block of these calculators."""
     if any(study.all(sketch) for sketch in (BucketSketch, ExchangeSketch, ZeroSketch, FsdpSketch)):
         yield from _calculate(study)
 

@@ -69,7 +69,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
 
 
 def _ends(network: Network) -> Formula:
-    """Return the total bandwidth of all ports; of a dragonfly, of all global links."""
+    """Return the total bandwidth of all ports, or of all global links of a dragonfly, in B/s."""
     groups, links = network.groups, global_links(network)
     if not network.kind.startswith("dragonfly") or groups is None or links is None:
         return formula("D B", D=network.devices, B=(network.port, "B/s"))

@@ -108,7 +108,7 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
 
 
 def _throughput(sheet: Sheet) -> Iterator[Figure]:
-    """Yield the throughput per device as a share of its port, if all send at once."""
+    """Yield the throughput per device as a share of its port, while all devices send."""
     sheet.symbols["r"] = sheet.formula("H B / (P / G B_port), what leaves a group, of what enters")
     for name, title, text, note in (
         (

@@ -1,4 +1,4 @@
-"""Attributes that a block lacks."""
+"""Rules for required attributes of a block."""
 
 from __future__ import annotations
 

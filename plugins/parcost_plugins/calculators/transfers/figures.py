@@ -23,7 +23,7 @@ def figures(study: Study, priced: TransferPrice) -> Iterator[Figure]:
 
 
 def _sheet(priced: TransferPrice) -> Sheet:
-    """Return the symbols of a transfer: n bytes over P ranks, sent s, in c calls of t seconds."""
+    """Return the symbols of a transfer: n bytes over P ranks, sent in c calls of t seconds each."""
     transfer, group = priced.transfer, priced.group
     link = group.hop if transfer.operation == "point_to_point" else group.links[0]
     return Sheet(

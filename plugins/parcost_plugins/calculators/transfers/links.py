@@ -29,7 +29,7 @@ class CurveLink(Link):
 
     @property
     def bandwidth(self) -> Real:
-        """The bandwidth of the longest measured message, in B/s."""
+        """The bandwidth at the largest measured message size, in B/s."""
         longest: Real = self.curve.sizes[-1] / self.curve.seconds[-1] * self.ports
         return longest
 

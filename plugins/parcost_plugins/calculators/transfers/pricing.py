@@ -17,7 +17,7 @@ DIVIDED = frozenset({"all_gather", "reduce_scatter", "scatter", "gather", "all_t
 
 @define(kw_only=True, eq=False)
 class Movement:
-    """The totals over the phases of an algorithm: rounds, bytes, and the seconds of each.
+    """The totals over the phases of an algorithm: rounds, bytes, and their seconds.
 
     *by_link* has the rounds and the bytes of each level, by name; *bytes_* is the maximum over
     levels.

@@ -204,7 +204,7 @@ def advice(study: Study, priced: TransferPrice) -> Section:
 
 
 def _fewer_starts(priced: TransferPrice, meets: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the seconds per message that fusing messages saves."""
+    """Yield a row with the seconds per message saved by fusing messages."""
     transfer, group = priced.transfer, priced.group
     many = ceil(meets)
     fused, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent * many, group)
@@ -223,7 +223,7 @@ def _fewer_bytes(priced: TransferPrice) -> Iterator[tuple[Any, ...]]:
 
 
 def _size_text(bytes_: Real) -> str:
-    """Return bytes as text for a sentence.
+    """Return bytes as text, for use in a sentence.
 
     >>> _size_text(179.2e6), _size_text(12.5)
     ('179.2 MB', '12.5 B')

@@ -86,7 +86,7 @@ def _library_release(study: Study) -> LibraryRelease | None:
 
 
 def _replays(study: Study) -> bool:
-    """Return whether calls are replayed in a CUDA graph of the whole step."""
+    """Return whether calls are replayed from a CUDA graph of the whole step."""
     training, kernels = study.get(Training), study.get(KernelChoice)
     if training is None:
         return False

@@ -107,7 +107,7 @@ class Machine:
 
     @property
     def start(self) -> Real:
-        """The start-up seconds of a call, which the library's own prediction does not count."""
+        """The start-up time of a call in seconds, which the library's own prediction ignores."""
         return 0.0
 
     def ring_channel(self, spread: RankSpread, operation: str = "") -> Real:  # noqa: ARG002

@@ -30,8 +30,7 @@ SIZES = "counted from the tensors that attention reads"
 class ContextExchange:
     """One rank of a context-parallel group with one micro-batch, at one layer.
 
-    Parts of *trading* ranks exchange sequence for heads (Ulysses), and *rounds* such parts form a
-    ring.
+    Groups of *trading* ranks run all-to-alls (Ulysses), and *rounds* such groups form a ring.
     """
 
     study: Study
@@ -91,12 +90,12 @@ class ContextExchange:
 
     @property
     def key_value(self) -> Real:
-        """Bytes of an element of keys and values on the wire; there is none for one rank."""
+        """Bytes per element of keys and values in messages; 0 for one rank."""
         return self.context.key_value if any_of(self.cp > 1) else self.element
 
     @property
     def gradients(self) -> Real:
-        """Bytes of an element of their gradients."""
+        """Bytes per element of the gradients of keys and values in messages."""
         return self.context.gradients if any_of(self.cp > 1) else self.element
 
     @property
@@ -139,7 +138,7 @@ class ContextExchange:
 
     @cached_property
     def outer(self) -> Group:
-        """The ring group: one rank of each part. All ranks of a part send at once."""
+        """The ring group: one rank of each Ulysses group, whose ranks all send at once."""
         group = self.all_ranks
         if not any_of(self.trading > 1):
             return group
@@ -225,6 +224,6 @@ def _within_parts(group: Group, ranks: Real) -> Sequence[Sequence[int]]:
 
 
 def _between_parts(group: Group, ranks: Real) -> Sequence[Sequence[int]]:
-    """Return the rank lists of the ring groups: the ranks at the same place of each part."""
+    """Return the rank lists of the ring groups: one rank of each Ulysses group."""
     each, lists = int(ranks), group.members() if group.members else ()
     return [row[at::each] for row in lists for at in range(each)]

@@ -28,7 +28,7 @@ _TWO_EACH = ": each of the cp ranks has two, one from either end"
 
 
 def words(study: Study) -> Iterator[Check]:
-    """Reject attributes of another algorithm or model."""
+    """Reject attributes that belong to another algorithm or model."""
     context, kind = study[Context], algorithm(study)
     yield RULES.check(
         "ulysses-without-hybrid",

@@ -27,7 +27,7 @@ PARTS = ("zero",)
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate the reduction of unsharded gradients, and other exchanges of replicas."""
+    """Estimate the reduction of unsharded gradients, and other communication between replicas."""
     if not shards_gradients(study):
         yield from replicas.step_reduction(study)
     yield from tied_embedding.reduction(study)

@@ -60,7 +60,7 @@ def _sum_exchange(study: Study, n: Formula, group: Group) -> Call:
     """Estimate the all-to-all after which every rank has its share of the sum.
 
     All ranks exchange at once, or level by level: a unit then sends only its own sum, quantised
-    again. The faster one counts. Rings and trees can do neither.
+    again. The faster one counts. Ring and tree algorithms can do neither.
     """
     whole = study.collective("all_to_all", n, group)
     flat = whole.formula

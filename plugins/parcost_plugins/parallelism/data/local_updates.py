@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary.stage_parameters import trained_kinds
 
 
 def outer_exchange(study: Study) -> Iterator[Once]:
-    """Estimate the communication time of an outer step, averaged over the steps of its period."""
+    """Estimate the communication time of an outer step, averaged over its H steps."""
     local = study[LocalUpdates]
     if not is_array(local.workers) and local.workers == 1:
         return

@@ -48,9 +48,9 @@ class ShardGroup:
     """The ranks that share the parameters of stages of one *kind*.
 
     State is sharded, and gradients reduced, over the group *inside*. Under hybrid sharding the
-    shards are then reduced over the group *across*, else "". *on* and *on_across* are the
-    attributes of terms for the links in use. *slowdown* is the compute time lost per second of
-    hidden communication: the multiprocessors that it occupies over those that it leaves.
+    shards are then reduced over the group *across*, which is "" otherwise. *on* and *on_across* are
+    the resources that a term on these groups keeps busy. *slowdown* is the compute time lost per
+    second of hidden communication: the multiprocessors that it occupies over those that it leaves.
     """
 
     study: Study
@@ -83,7 +83,7 @@ class ShardGroup:
 
     @property
     def bucket(self) -> Real:
-        """Bytes of gradients that leave together."""
+        """Bytes of gradients in one bucket."""
         return gradient_bucket(self.study)
 
     def buckets(self, n: Real, cut: bool = True) -> Real:
@@ -131,7 +131,7 @@ def shard_groups(study: Study) -> Sequence[ShardGroup]:
 
 
 def trained_groups(study: Study) -> Sequence[ShardGroup]:
-    """Return the same by the trained parameters, whose gradients and state are shared."""
+    """Return the shard groups for the trained parameters, whose gradients and state are sharded."""
     return tuple(_shard_groups(study, trained_kinds(study)))
 
 

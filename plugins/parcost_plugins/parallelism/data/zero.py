@@ -127,11 +127,11 @@ def _gather(study: Study) -> Iterator[Once]:
 
 
 def _share_in_turn(study: Study, kind: StageKind) -> Real:
-    """Return the share of the parameters of *kind* that a module waits for in turn.
+    """Return the share of the parameters of *kind* whose gather modules wait for in turn.
 
-    A module waits for all buckets of its parameters, and only the first of them is on its way.
-    Each expert has matrices of its own, which no bucket splits; those of a layer are in several
-    buckets. A fused MLP is one module; otherwise all up projections are one, and all down.
+    A module waits for all buckets of its parameters, and only the first of them is on its way. Each
+    expert has matrices of its own, which no bucket splits; those of a layer are in several buckets.
+    A fused MLP is one module; otherwise all up projections are one, and all down.
     """
     training = study[Training]
     framework, model = training.framework, training.model

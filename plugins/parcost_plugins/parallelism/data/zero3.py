@@ -227,7 +227,7 @@ def _reductions_across(wire: ShardGroup, hides: bool) -> Iterator[Once]:
 
 
 def _across(row: _PassTraffic) -> str:
-    """Return the name of the all-reduce of shards after a reduce-scatter."""
+    """Return the name of the all-reduce of shards that follows a reduce-scatter."""
     return row.name.replace("reduce-scatter", "shard all-reduce")
 
 

@@ -118,12 +118,13 @@ def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
 def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the gradients that are whole before their reduction.
 
-    In backward those of one layer at a time are, and their copy for the wire. The last copy lives
-    beside the next gradients: that of the head, at the last layer. If embedding and head are one
-    unit, gradients of the head wait for it, and are reduced behind the layers. At the loss only the
-    head's gradient can be whole: that is a tensor of the head. Gradients that are whole up to the
-    last of several micro-batches are none of these. A framework that reduces each matrix, or copies
-    each gradient into a bucket, has one whole at a time.
+    In backward these are the gradients of one layer at a time, and their copy in the type of the
+    message. The last copy lives beside the next gradients: at the last layer it is the copy of the
+    head's gradient. If embedding and head are one unit, gradients of the head wait for it, and are
+    reduced behind the layers. At the loss only the head's gradient can be whole, and it is counted
+    with the head. Gradients that stay whole up to the last of several micro-batches are not counted
+    here. A framework that reduces each matrix, or copies each gradient into a bucket, has one whole
+    at a time.
     """
     tied = is_tied(study)
     made, last = "k psi e + max(a, k psi) r", "b (e + r)"
@@ -159,7 +160,7 @@ def _buffer(
     moments: tuple[Moment, ...],
     tag: str = "",
 ) -> Memory:
-    """Return a buffer that several ranks need, with *more* symbols besides the parts of a stage."""
+    """Return a buffer that is needed with several ranks; *more* are symbols of its formula."""
     symbols = {
         "S": kind.shard,
         "psi": kind.layer,

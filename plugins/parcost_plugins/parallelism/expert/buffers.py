@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return the buffers of one layer's exchange; layers reuse them."""
+    """Return the buffers of received tokens and of results of one layer; layers reuse them."""
     exchange = exchange_of(study)
     if exchange is None:
         return

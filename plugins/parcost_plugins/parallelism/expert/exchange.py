@@ -200,7 +200,7 @@ class TokenExchange:
         return ranks_in_units(self.units_reached, self.group.shape[0], self.top)
 
     def price(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
-        """Return the seconds of an exchange with *bytes_* per copy, and the bytes.
+        """Return the seconds of one direction of the exchange, and its bytes; *bytes_* is per copy.
 
         *back* means from experts to the tokens' ranks: results, and gradients of tokens.
         """

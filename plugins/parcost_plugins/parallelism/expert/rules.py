@@ -185,7 +185,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
 
 
 def _pair_check(study: Study) -> Check:
-    """Return the rule that the schedule runs passes forward beside others backward."""
+    """Return the rule that the schedule pairs forward passes with backward passes."""
     schedule = study[ScheduleChoice].kind
     hides = schedule in _PAIRED
     return Check(

@@ -124,8 +124,8 @@ def pairs(
 ) -> dict[str, Sequence[float]]:
     """Return the number of pairs on each virtual stage, by kind: one per row-parallel product.
 
-    In the pass R these are the recomputed pairs. The first product of an MLP may run alone
-    there, and counts on the *side* of columns. Kinds without pairs are left out.
+    In the pass R these are the recomputed pairs. There the first product of an MLP may run alone;
+    it counts if *side* is ``columns``. Kinds without pairs are left out.
     """
     found: dict[str, Counts] = {}
     kinds = {rows: pair for pair, (_, rows) in HOSTS.items()}
