@@ -27,7 +27,7 @@ class Html(LiveExporter):
     reads: Part = "charts"
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
-        """Yield the page as it grows."""
+        """Yield the page piece by piece."""
         from parcost_formats.html.page import page
 
         yield from page(entries)
@@ -96,5 +96,5 @@ def exporters() -> list[Exporter | FileExporter]:
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Return the exporter of the pages of rules."""
+    """Return the rulebook of the exporters, with a page for each rule."""
     return [Rulebook(name="pictures", file=Path(__file__).with_name("rules.toml"))]

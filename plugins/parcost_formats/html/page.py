@@ -48,7 +48,7 @@ class Picture:
 
 @frozen(kw_only=True)
 class PageReport:
-    """A report on the page, or the error of a file without one."""
+    """A report on the page, or the error of a file without a report."""
 
     id: str
     title: str
@@ -76,7 +76,7 @@ def page(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def live_page(title: str) -> WebPage:
-    """Return the page of a server, which requests the form and the reports from the server.
+    """Return a page that requests its form and its reports from a server.
 
     Raises:
         MissingExtraError: The library that fills the template is not installed.

@@ -1,4 +1,4 @@
-"""Charts as whole specifications of Vega-Lite: with data, tooltips and the look of a page."""
+"""Charts as whole specifications of Vega-Lite: with data, tooltips and the style of a page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INK = {"light": ("#1b1f24", "#57606a", "#d8dee4"), "dark": ("#e6edf3", "#9da7b1
 
 
 def theme(name: str) -> dict[str, Any]:
-    """Return the look of pictures on a page that is ``light`` or ``dark``."""
+    """Return the style of pictures on a page that is ``light`` or ``dark``."""
     ink, faint, line = _INK[name]
     axis = {
         "labelColor": faint,
@@ -70,7 +70,7 @@ def legend_entry_width(chart: ChartData) -> int:
 
 
 def legend_look(entry_width: float, width: float) -> dict[str, Any]:
-    """Return the look of a legend that fits into *width* pixels without cutting an entry."""
+    """Return the style of a legend that fits into *width* pixels without cutting an entry."""
     columns = max(1, min(_MOST_COLUMNS, int(width // entry_width)))
     return {"columns": columns, "labelLimit": max(width - _SYMBOL, _SYMBOL)}
 

@@ -1,8 +1,8 @@
 """Files of other tools that describe one job, joined into one translation.
 
 One file describes a kind of block in full, and other files state parts of it. They are merged into
-one block. A value that differs is an error at both places. A value that a file leaves to a default
-of its tool is taken from the full block. A warning lists the defaults that differ.
+one block. A value that differs is an error at both places. A value for which a file relies on a
+default of its tool is taken from the full block. A warning lists the defaults that differ.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _value_text(value: object) -> str:
 
 
 def _merge(pairs: Iterable[tuple[Source, ImportedBlock]]) -> list[ImportedBlock]:
-    """Return the blocks with those of equal kind and label merged."""
+    """Return the blocks, with blocks of equal kind and label merged."""
     groups: dict[tuple[str, str], list[tuple[Source, ImportedBlock]]] = {}
     for source, block in pairs:
         groups.setdefault((block.kind, block.label), []).append((source, block))
@@ -288,7 +288,7 @@ def _are_equal(one: str, other: str) -> bool:
 
 
 def _constant(text: str) -> tuple[float, Dimension] | None:
-    """Return the size and the dimension of an expression of numbers, None of another."""
+    """Return the size and dimension of an expression of numbers, None for any other expression."""
     tree, errors = parse(Source("", f"value = {text}"))
     (item, *others) = tree.items or (None,)
     if errors or others or not isinstance(item, Attribute) or item.qualifiers:
@@ -321,7 +321,7 @@ def _value(node: object) -> Quantity:
 def _conflict(
     message: str, first: tuple[Source, ImportedValue], second: tuple[Source, ImportedValue]
 ) -> Diagnostic:
-    """Return an error that points at both values, or at the one whose place is known."""
+    """Return an error that points at both values, or at the value whose place is known."""
     places = [
         (Span(source, one.start, one.end), f"`{one.key}`" if one.key else "")
         for source, one in (first, second)
@@ -364,7 +364,7 @@ def _stated_names(file: ImportedFile, session: Session) -> set[str]:
 def _part(
     file: ImportedFile, blocks: Iterable[ImportedBlock], known: Collection[str]
 ) -> ImportedFile:
-    """Return a file with its part of the joint job, without keys that other files set (*known*)."""
+    """Return a file with its part of the joint job, without the *known* keys of other files."""
     used = list(paths(blocks))
     translation = file.translation
 

@@ -1,7 +1,7 @@
 """Misspelled keys: keys that a tool does not have, and that resemble one of its keys.
 
-The file is read a second time with the correct name. The import asks for each value that this would
-set. So a misspelled key never leaves a setting at its default.
+The file is read a second time with the correct name. The import asks for each value that the
+corrected file would set. So a misspelled key never leaves a setting at its default.
 """
 
 from __future__ import annotations

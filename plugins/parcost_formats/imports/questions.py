@@ -68,7 +68,8 @@ class ToolSource(ForeignSource):
     ) -> SpecError:
         """Return *error* with one diagnostic for all missing attributes, not one for each.
 
-        Beside questions, it lists the attributes that they leave out: one round is enough.
+        If there are questions, it also lists the missing attributes that no question asks for, so
+        that one round is enough.
         """
         if not any(one.id in (*_LACKING, _QUESTION) for one in error.diagnostics):
             return error
@@ -100,7 +101,7 @@ class ToolSource(ForeignSource):
         return SpecError([*rest, found])
 
     def _explain_part(self, error: SpecError) -> SpecError:
-        """Return *error* with the option that adds this file, of a format without jobs, to one."""
+        """Return *error* with the option that adds this file, which describes no job, to a job."""
         kinds = list(dict.fromkeys(block.partition(" ")[0] for block, _ in self.settings))
         if not kinds or _QUESTION in {one.id for one in error.diagnostics}:
             return error
@@ -117,9 +118,10 @@ class ToolSource(ForeignSource):
 
 
 def _exact(question: ImportQuestion, source: ToolSource) -> ImportQuestion:
-    """Return a question that an entry of a catalogue in a spec does not answer silently.
+    """Return a question that a catalogue entry in a spec does not answer silently.
 
-    So the spec states the value. For an entry of the command line, it is assumed and listed.
+    So the spec states the value. An entry on the command line does answer it: the value is assumed
+    and listed.
     """
     is_need = question.attribute in source.needs and bool(question.end)
     return evolve(question, partial=question.partial or is_need)

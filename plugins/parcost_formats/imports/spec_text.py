@@ -95,7 +95,7 @@ def _assumptions(translation: Translation) -> Iterator[tuple[str, str, str]]:
 
 
 def spec_lines(translation: Translation) -> Iterator[SpecLine]:
-    """Yield the lines of the spec that a translation is written as."""
+    """Yield the lines of a translation as a spec."""
     for use in translation.uses:
         why = ": ".join(" ".join(text.split()) for text in (use.key, use.assumption) if text)
         comment = f"  # {why}" if why else ""

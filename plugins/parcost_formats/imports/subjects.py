@@ -32,11 +32,7 @@ _LONGEST = 200  # characters of a key that is compared
 
 
 def with_questions(importer: Importer, translation: Translation) -> Translation:
-    """Return a translation that asks for each subject that is not stated but a key may decide.
-
-    Each such key gets the attribute of the subject. So a value of that attribute from elsewhere
-    answers the question, and no warning lists the key as unknown.
-    """
+    """Return a translation with a question for each subject that only an unknown key may decide."""
     outside = _outside(importer, translation.ignored)
     if not importer.subjects or not (outside or translation.unknown or translation.missing):
         return translation
@@ -66,7 +62,7 @@ def with_questions(importer: Importer, translation: Translation) -> Translation:
 def with_doubts(importer: Importer, translation: Translation) -> Translation:
     """Return a translation in which values that its importer asks for are marked as assumed.
 
-    So an answer of the user replaces them. This concerns entries of catalogues and their blocks.
+    So an answer of the user replaces them. The values are entries of catalogues and their blocks.
     """
     reasons: dict[str, str] = {}
     for question in translation.questions:
@@ -99,8 +95,8 @@ def with_doubts(importer: Importer, translation: Translation) -> Translation:
 def with_references(importer: Importer, translation: Translation) -> Translation:
     """Return a translation whose blocks refer to the catalogue entries that it assumes.
 
-    A reference such as ``training.precision`` keeps the reason in a written spec; the `use` line of
-    an import has none. The folder of a catalogue is the plural of the reference.
+    In a written spec a reference such as ``training.precision`` holds the reason, which a `use`
+    line cannot. The folder of a catalogue is the plural of the reference.
     """
     stated = {path for path, _ in paths(translation.blocks)}
     blocks = list(translation.blocks)
@@ -119,10 +115,7 @@ def with_references(importer: Importer, translation: Translation) -> Translation
 
 
 def _outside(importer: Importer, ignored: Iterable[ImportedKey]) -> Sequence[ImportedKey]:
-    """Return the ignored keys that the tool does not have and that may decide a subject.
-
-    Only a pattern ignores them, so they are handled like unknown keys.
-    """
+    """Return the ignored keys that are not in the tool's list and that may decide a subject."""
     if not importer.subjects or not importer.keys:
         return ()
     keys = frozenset(importer.keys)
@@ -154,9 +147,9 @@ def is_key(name: str, keys: Collection[str]) -> bool:
 def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
     """Return whether the *given* attributes, or kinds of blocks, answer a question.
 
-    Any attribute of a block answers a question about the whole block. It does not where only
-    entries of a catalogue are answers: a model of another shape differs in more attributes.
-    A given block has all of its attributes, unless the file states a part of the value.
+    Any attribute of a block answers a question about the whole block. It does not answer if only
+    catalogue entries are answers: a model of another shape differs in more attributes. A given
+    block has all of its attributes, unless the file states a part of the value.
     """
     kind = "" if question.partial else question.attribute.partition(".")[0]
     if {question.attribute, *question.also, kind} & set(given):
@@ -169,11 +162,7 @@ def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
 def without_asked(
     translation: Translation, subjects: Iterable[ImportSubject], given: Collection[str]
 ) -> Translation:
-    """Return a translation without the recipes of a file that it asks for and the user gives.
-
-    An example is ``--bf16`` beside an optimizer whose state no recipe has. *given* are kinds of
-    blocks and attributes.
-    """
+    """Return a translation without recipes that the importer asks for and the user gives."""
     asked = {one.attribute for one in translation.questions if not one.partial} & set(given)
     names = {name for one in subjects if asked & set(one.attributes) for name in one.attributes}
     if not names:
@@ -227,12 +216,7 @@ def with_added_values(
     added: Mapping[str, AddedBlock],
     given: Collection[str],
 ) -> Translation:
-    """Return a translation in which a value of an added block is assumed for one that is unknown.
-
-    A key of the file decides it, such as ``torchrun --nproc_per_node $N`` the devices of the
-    cluster. *needs* are attributes that no file of the tool has, *given* those that
-    the command line sets.
-    """
+    """Return a translation with values of the added blocks assumed in place of unknown values."""
     keys = (*translation.missing, *translation.unknown)
     unknown: list[tuple[ImportQuestion | ImportedKey, str]] = [
         *((one, one.reason) for one in translation.questions if not one.partial),
@@ -418,5 +402,5 @@ def _singular(word: str) -> str:
 
 @cache
 def _sections(keys: frozenset[str]) -> re.Pattern[str]:
-    """Return a regular expression for the keys with a wildcard, which stand for whole sections."""
+    """Return a regular expression for the keys with a wildcard, which match whole sections."""
     return re.compile("|".join(translate(one) for one in sorted(keys) if "*" in one) or "(?!)")

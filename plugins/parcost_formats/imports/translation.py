@@ -1,4 +1,4 @@
-"""The importer of a file, and the translation that it returns, with all that it asks for."""
+"""The importer of a file, and its complete translation, including questions."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def is_read_differently(file: ImportedFile, options: ImportOptions, without: Imp
 
 
 def list_names(names: Iterable[str]) -> str:
-    """Return names in quotes, each once; of many, the first and the number of the others."""
+    """Return names in quotes, each once; a long list is cut, with the number of omitted names."""
     listed = list(dict.fromkeys(names))
     more = f" and {len(listed) - MOST_NAMES} more" if len(listed) > MOST_NAMES else ""
     return ", ".join(f"`{name}`" for name in listed[:MOST_NAMES]) + more

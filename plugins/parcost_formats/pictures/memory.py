@@ -45,7 +45,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:
 
 
 def _contents(outcome: Outcome) -> Iterator[dict[str, Any]]:
-    """Yield what each stage holds at each moment, by cause; the largest causes come first."""
+    """Yield the memory of each stage at each moment, by cause; the largest causes come first."""
     ranked = sorted(outcome.memory_by_cause.items(), key=lambda pair: -pair[1])
     order = {cause: n for n, (cause, _) in enumerate(ranked)}
     for stage, moments in enumerate(outcome.memory_by_moment()[:_MOST_STAGES]):

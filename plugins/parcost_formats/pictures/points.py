@@ -299,7 +299,7 @@ def _best(
 ) -> Mapping[str, Any] | None:
     """Return the best feasible row, else an infeasible one.
 
-    Rows with a lower bound only are evaluated, lowest bound first, until none can be better.
+    Rows that have only a lower bound are evaluated, lowest bound first, until none can be better.
     """
     sign = -1.0 if figure.largest else 1.0
     refused = next((row for row in rows if not row.get("feasible")), None)

@@ -100,7 +100,7 @@ def assumed_section(result: Result) -> Iterator[Item]:
 
 
 def _all_blocks(study: Study) -> Iterator[tuple[Any, str]]:
-    """Yield every block of the study with its label, or its kind, inner blocks too."""
+    """Yield every block of the study, including inner blocks, with its label or else its kind."""
     from parcost.contract.schema import block_name, with_inner_blocks
 
     for blocks in study.blocks.values():
@@ -109,7 +109,7 @@ def _all_blocks(study: Study) -> Iterator[tuple[Any, str]]:
 
 
 def _spec_text(origin: Origin) -> str:
-    """Return a value as the file has it, such as ``2.50 USD/h``; "" for one of another tool."""
+    """Return a value as written in the file, such as ``2.50 USD/h``; "" for foreign files."""
     from parcost.contract.importers import ForeignSource
 
     span = origin.span

@@ -72,7 +72,7 @@ def runs(result: Result) -> bool:
 
 
 def approval(result: Result) -> str:
-    """Return the verdict of a valid step, or the plugins whose failure makes it incomplete."""
+    """Return the verdict of a valid step, or the failed plugins that make it incomplete."""
     if failure := step_failure(result):
         return failure
     named = deciding_check(result)
@@ -94,7 +94,7 @@ def refusal(result: Result) -> str:
 
 
 def refusal_word(result: Result) -> str:
-    """Return the reason for which a point is invalid in a word or two, for tables."""
+    """Return in a word or two why a point is invalid, for tables."""
     if not problems(result) and judgment_failure(result):
         return "not checked"
     return _named_failure(result) or INVALID

@@ -1,4 +1,4 @@
-"""What a page says beside a verdict: claims, rules about the outcome, and plugins that failed."""
+"""Parts of a page beside a verdict: claims, rules about the outcome, and plugins that failed."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def resolved(study: Study) -> str:
 
 @frozen
 class AttributeText:
-    """An attribute as a spec writes it, and the origin of its value.
+    """An attribute as written in a spec, and the origin of its value.
 
     *text* ends in the *provenance*, if it has one. If the attribute has no value, *implied* is the
     value in use, if there is any.
@@ -113,7 +113,7 @@ def block_texts(study: Study) -> Mapping[str, Sequence[BlockText]]:
 
 @frozen
 class SpecBlock:
-    """A block as a spec writes it; *references* are (kind, label) of other blocks, by attribute.
+    """A block as written in a spec; *references* are (kind, label) of other blocks, by attribute.
 
     It *is_referred* to if another block of the study names it, and *is_given* if the study's own
     file has it.

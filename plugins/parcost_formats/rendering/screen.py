@@ -64,7 +64,7 @@ def page(report: Report, view: View) -> Sequence[Item]:
 
     With figures in *view*, the page has only the verdict and these figures. The tables of causes
     fill the remaining lines, with at least a few rows; if space is short, warnings are counted
-    instead of printed. Those about keys of a file that are not read are always printed.
+    instead of printed. Warnings about unread keys of a file are always printed.
     """
     if not view.hints:
         whole = [_result(result, view, None, None) for result in report.results]
@@ -136,7 +136,7 @@ def warning_lines(
 ) -> Iterator[Item]:
     """Yield the first *shown* warnings, by descending cost, and the number of the others.
 
-    With None, yield all. Those about keys of a file that are not read are always among them.
+    With None, yield all. Warnings about unread keys of a file are always included.
     """
     found = [one for one in diagnostics if one.severity is not Severity.ERROR]
     unread = [one for one in found if one.id.startswith(_UNREAD)]
@@ -291,7 +291,7 @@ def _bar(amount: Any, longest: Any) -> str:
 
 
 def _first_rows(section: Section) -> Iterator[Item]:
-    """Yield the first rows of a section; if it has a command, with the head of the table."""
+    """Yield the first rows of a section; if it has a command, with the header of the table."""
     yield Heading(section.title, 3)
     spelled = [cells(column) for column in zip(*section.rows[: section.lead], strict=True)]
     heads = section.columns if section.command else [""] * len(spelled)
@@ -339,7 +339,7 @@ def _answers(shown: Sequence[Figure]) -> Iterator[Item]:
 
 
 def _wide_enough(rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
-    """Return the columns and rows of answers: notes follow titles if space is short."""
+    """Return the columns and rows of figures; notes are appended to titles if space is short."""
     right = Column(align="right")
     longest = [max(map(len, column)) for column in zip(*(row.cells for row in rows), strict=True)]
     if sum(longest) <= _ROOM:

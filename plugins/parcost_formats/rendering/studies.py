@@ -1,9 +1,9 @@
 """Several studies on one page: a line for each, or one column for each.
 
 A page of one study is made where the study is evaluated, maybe in another process; the pages are
-then joined. A *line* is a table of one row, and tables with the same head become one. A
-*comparison* is tables of two columns, and those under one heading become one with a column for each
-study. Errors come last.
+then joined. A *line* is a table of one row, and tables with the same header are merged. A
+*comparison* is tables of two columns; the tables under one heading are merged into one with a
+column for each study. Errors come last.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def headline_figures(result: Result, names: Sequence[str]) -> Sequence[Figure]:
 
 
 def head(figure: Figure) -> str:
-    """Return the title of a column: short, with few words to wrap."""
+    """Return the header of a column: short, and in few words to limit wrapping."""
     return figure.name.replace("_per_second", "/s").replace("_per_", " /").replace("_", " ")
 
 
@@ -219,7 +219,7 @@ def _common_start(entries: Sequence[Entry]) -> str:
 
 
 def _join_tables(pages: Sequence[Sequence[Item]]) -> list[Item]:
-    """Return the tables of *pages*, with tables of the same head joined."""
+    """Return the tables of *pages*, with tables of the same header joined."""
     found: dict[tuple[str, ...], tuple[Table, list[Row]]] = {}
     for page in pages:
         for table in page:

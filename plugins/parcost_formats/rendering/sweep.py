@@ -59,7 +59,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
 
 
 def _verdict(report: Report, points: Sequence[Point], *, trains: bool) -> Line:
-    """Return how many points run, or why that is not known."""
+    """Return a line with the number of valid points, or why that number is not known."""
     chosen = plugin_note(report.results[0].study.plugins)
     run = sum(bool(point["feasible"]) for point in points)
     fit = "are valid and fit in memory" if trains or not run else "are valid"
@@ -74,7 +74,7 @@ def _verdict(report: Report, points: Sequence[Point], *, trains: bool) -> Line:
 
 
 def _messages(report: Report, view: View) -> Iterator[Item]:
-    """Yield faults of plugins, warnings of all points, assumptions, and what is suppressed."""
+    """Yield faults of plugins, warnings of all points, assumptions, and suppressed warnings."""
     short = _is_short(view)
     faults = {fault.line for result in report.results for fault in result.faults}
     yield from (Line(text, "bad") for text in sorted(faults))
@@ -87,7 +87,7 @@ def _messages(report: Report, view: View) -> Iterator[Item]:
 
 
 def _results(report: Report, view: View, run: Sequence[Point], *, trains: bool) -> Iterator[Item]:
-    """Yield the figures of the points that *run*: those that vary by point, then the others."""
+    """Yield the figures of the valid points *run*: first the figures that vary, then the others."""
     figures, headlines = _figures(report, view), _is_short(view) and not view.figures
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
@@ -108,7 +108,7 @@ def _results(report: Report, view: View, run: Sequence[Point], *, trains: bool) 
 
 
 def _invalid(report: Report, view: View, refused: Sequence[Point]) -> Iterator[Item]:
-    """Yield the points that cannot run, and why."""
+    """Yield the invalid points, and why each is rejected."""
     yield Heading("Excluded points")
     shown = refused[:_REFUSED] if _is_short(view) else refused
     rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in shown]
@@ -140,7 +140,7 @@ def _remainder(left: int, *, hints: bool) -> Iterator[Item]:
 
 
 def _sections(report: Report) -> Iterator[Item]:
-    """Yield the tables of calculations that are equal at every point; of others, the title."""
+    """Yield the tables of calculations that are equal at every point, and titles of others."""
     made: dict[str, list[Section]] = {}
     for result in report.results:
         for _, section in result.sections:

@@ -224,9 +224,9 @@ def _cells(
 
 
 def widths(table: Table, room: int, gap: int = _GAP) -> list[int]:
-    """Return the width of each column in characters, with *gap* between them within *room*.
+    """Return the widths of columns in characters, with *gap* between them, within *room*.
 
-    If the room is too small, heads are wrapped first, then flexible columns: the widest first, down
+    If *room* is too small, headers are wrapped first, then flexible columns: the widest first, down
     to its longest word, and if necessary down to a dozen characters.
     """
     found, least, narrowest = [], [], []

@@ -3,8 +3,8 @@
 There is a line for each point: the file, the study, the swept values, and every figure in the base
 unit that its column names. Further columns have whether the point runs and fits, the reason if not,
 and plugins left out. A column without a value for a point is empty. A text that a spreadsheet would
-evaluate as a formula has an apostrophe in front. The head has the columns of all points together,
-so they are spooled until the last is known.
+evaluate as a formula has an apostrophe in front. The header has the columns of all points together,
+so points are spooled until the last is known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Csv(Exporter):
     reads: Part = "points"
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
-        """Yield the head, and then the lines."""
+        """Yield the header, and then the lines."""
         columns = dict.fromkeys(_FIRST)
         with SpooledTemporaryFile(
             _MOST_IN_MEMORY_BYTES, mode="w+", encoding="utf-8", errors="surrogatepass", newline="\n"

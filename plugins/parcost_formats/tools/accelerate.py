@@ -100,7 +100,7 @@ def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
 
 
 def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
-    """Read whether layers are gathered ahead in backward: by FSDP 2 always, by FSDP 1 if asked."""
+    """Read whether layers are gathered ahead in backward: FSDP 2 always does, FSDP 1 by a key."""
     version, name = found.whole(f"{_FSDP}version"), f"{_FSDP}backward_prefetch"
     key = next((one for one in (name, f"{name}_policy") if one in found), "")
     order = str(found.value(key, "NO_PREFETCH")).upper()
@@ -129,9 +129,9 @@ def read_reduction(found: SettingCollector) -> None:
 
 
 def assume_fsdp_types(found: SettingCollector, block: str) -> None:
-    """Set the narrow type of messages, and of gradients that are kept whole before they are sent.
+    """Set the low-precision type of messages, and of gradients that are sent whole.
 
-    Gradients that are sharded have the type of the parameters.
+    Sharded gradients have the type of the parameters.
     """
     for name in ("reduction", "whole_gradients"):
         found.assume(block, name, "2 B", _FSDP_TYPES)

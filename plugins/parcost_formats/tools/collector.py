@@ -38,8 +38,8 @@ OFF: tuple[Any, ...] = (None, False, 0, "", "none", "None", "null", {}, [])
 def cost_of(key: str, value: Any, rules: Mapping[str, Any]) -> str:
     """Return why the value of a key decides the cost, by the first pattern of *rules* that matches.
 
-    A rule is the reason, for every value but those of a key that is off; or a table of the reason,
-    ``why``, and of all values that change nothing, ``keep``.
+    A rule is the reason, which applies unless the key is off; or a table with the reason, ``why``,
+    and all values without effect, ``keep``.
 
     >>> rules = {"mode": {"keep": ["default"], "why": "graphs"}, "sparse_*": "zeros"}
     >>> cost_of("mode", "default", rules), cost_of("mode", "tuned", rules)

@@ -1,7 +1,7 @@
 """The keys of DeepSpeed as settings, from any file that holds them.
 
-DeepSpeed's configuration uses their own names, Accelerate's renames some: *names* are the names in
-the file by DeepSpeed key.
+A configuration of Accelerate renames some of them: *names* are the names in the file by DeepSpeed
+key.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Draft:
     def recipe(self, base: str, label: str, option: Option | None, why: str) -> None:
         """Set the precision to *base*, or to a block *label* that extends it if the file has one.
 
-        It is that of *option*; without it, it is assumed for the reason *why*.
+        *option* sets it; without an option, it is assumed for the reason *why*.
         """
         name = base
         if self.has("precision."):

@@ -64,7 +64,8 @@ class GptNeoX(JobImporter):
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with the keys of the other files of its run.
 
-        The file with the model has the settings of all; a part of the run has none of its own.
+        The file with the model returns the settings of all files; another part of the run returns
+        none.
         """
         if is_command(file.name, file.text):
             return _translate_command(read_command(file))
@@ -271,7 +272,7 @@ def _feed_forward(found: SettingCollector) -> None:
 def _experts(found: SettingCollector) -> None:
     """Read the experts of dropless layers, which have no biases.
 
-    The model-parallel ranks share them out, so that those of one rank alone can be written.
+    The model-parallel ranks share the experts, so only the experts of a single rank can be written.
     """
     key, every = "moe_num_experts", found.whole("moe_expert_interval") or 1
     count, chosen = found.whole(key, least=0) or 0, found.whole("moe_top_k")
@@ -398,7 +399,7 @@ def _layout(found: SettingCollector) -> None:
 
 
 def _devices_of_batch(found: SettingCollector, stages: int) -> None:
-    """Set the devices that a batch needs whose parts are all stated."""
+    """Set the device count that follows from a batch whose parts are all stated."""
     keys = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     if not all(key in found for key in keys):
         return

@@ -101,12 +101,12 @@ def read_command(file: ImportFile) -> NeoxFiles:
 
 
 def _takes_value(flag: str) -> bool:
-    """Return whether the word behind an option is its value: of ``deepy.py``, or of a fork."""
+    """Return whether the word after an option is its value, for ``deepy.py`` or for a fork."""
     return flag in _OPTIONS or (flag.startswith("--") and "=" not in flag)
 
 
 def _keys(launch: ScriptLaunch) -> Iterator[tuple[str, JsonEntry]]:
-    """Yield the keys that options set which ``deepy.py`` does not have: they are of a fork."""
+    """Yield the keys set by options that ``deepy.py`` does not have: these belong to a fork."""
     words = launch.arguments
     for word, following in pairwise(words):
         name, equals, value = word.text.partition("=")

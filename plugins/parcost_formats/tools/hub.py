@@ -112,7 +112,7 @@ def vocabulary_of(name: str) -> int | None:
 def read_attention(
     found: SettingCollector, key: str, unfused: Collection[str] = ("eager",)
 ) -> None:
-    """Read the attention of a model of transformers; the *unfused* ones write their scores."""
+    """Read the attention of a model of transformers; *unfused* kinds write scores to memory."""
     kind = str(found.value(key, "")).lower()
     version = _FLASH.search(kind)
     if kind in unfused:

@@ -1,4 +1,4 @@
-"""Launch scripts of tools whose configurations have the whole job: a script adds its devices."""
+"""Launch scripts of tools whose configurations hold the whole job, except the devices."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _flatten(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
 
 
 def _framework(found: SettingCollector) -> None:
-    """Use the framework of the release: up to 0.6 attention may be the kernel of Triton."""
+    """Use the framework of the release: up to 0.6 attention may run in a Triton kernel."""
     key = "model.attn_config.attn_impl"
     if found.value(key) == "triton":
         found.use("frameworks.fsdp_composer_2023", key)
@@ -231,7 +231,7 @@ def _batch(found: SettingCollector) -> None:
 
 
 def _set_micro_batch(found: SettingCollector, key: str, size: int, batch: int | None) -> None:
-    """Set the micro-batch; *batch* sequences of a device are in as many as they need, if known."""
+    """Set the micro-batch; *batch* sequences per device run in as many micro-batches as needed."""
     found.set("training", "micro_batch", digits(min(size, batch or size)), key, _UNEVEN)
     if batch is None or size >= batch or batch % size == 0:
         return

@@ -33,7 +33,7 @@ class MlPerf(JobImporter):
         return name.endswith(".sh") and all(re.search(sign, text, re.MULTILINE) for sign in _SIGNS)
 
     def read_file(self, file: ImportFile) -> Translation:
-        """Return the settings of the variables; files that it sources may be beside it."""
+        """Return the settings of the variables; sourced files may be beside the script."""
         script = read_script_file(file)
         found = SettingCollector(_entries(script), table(TOOL))
         is_whole = not script.lacking
@@ -232,7 +232,7 @@ def _read_averaging(found: SettingCollector) -> None:
 
 
 def _recompute(found: SettingCollector, *, known: bool) -> None:
-    """Read which activations are recomputed; without a variable it is *known* to be none."""
+    """Read which activations are recomputed; without a variable none are if that is *known*."""
     kind, modules = "ACT_CKPT_GRANULARITY", "RECOMPUTE_MODULES"
     granularity = found.word(kind, {"full": "full", "selective": "selective"})
     names = re.split(r"[\s,]+", str(found.value(modules, "")).strip())

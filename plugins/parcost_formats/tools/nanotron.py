@@ -156,7 +156,7 @@ def _parallelism(found: SettingCollector) -> None:
 
 
 def _rows(found: SettingCollector) -> None:
-    """Read how many rows the tables of the vocabulary have: a multiple of the key and tp."""
+    """Read the number of rows of the embedding tables: a multiple of the key and tp."""
     key, name = "model.make_vocab_size_divisible_by", "vocabulary_multiple"
     multiple, ranks = found.whole(key) or 1, found.whole("parallelism.tp") or 1
     words = found.whole("model.model_config.vocab_size") or 0

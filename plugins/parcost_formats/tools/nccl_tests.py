@@ -80,7 +80,7 @@ class CollectiveLog(FileImporter):
 
 
 def _place(one: Timings, text: str) -> tuple[int, int]:
-    """Return the span of a table in the text; in JSON, the key ``results``."""
+    """Return the span of a table in the text; in JSON, of the key ``results``."""
     if one.end:
         return one.start, one.end
     at = max(text.find('"results"'), 0)
@@ -118,7 +118,7 @@ def _problems(one: Timings, text: str) -> list[FileError]:
 
 
 def _second_tables(tables: Sequence[Timings], text: str) -> list[FileError]:
-    """Return errors for further tables of one level; a fabric has one within nodes, one between."""
+    """Return errors for further tables of one level; a fabric has one in nodes, one between."""
     problems: list[FileError] = []
     levels: set[bool] = set()
     for one in tables:

@@ -43,7 +43,7 @@ def ask_for_devices(
 ) -> None:
     """Ask for the devices by the function *ask* of a draft; *nodes* is None if it is unknown.
 
-    The devices of a system of the catalogue are no answer for several nodes.
+    The device count of a catalogue system is not offered as an answer for several nodes.
     """
     several = nodes is not None and nodes > 1
     count = (nodes or 1) * _USUAL
@@ -70,7 +70,8 @@ class IncompleteJobImporter(FileImporter):
     def option_for(self, attribute: str, names: Collection[str]) -> str:
         """Return the option for an attribute; the fabric follows from the device of the job.
 
-        If its device has none, or several have others, a placeholder stands for the name.
+        If its device has no fabric, or several devices have different fabrics, the name is a
+        placeholder.
         """
         fabrics = [name.removeprefix("fabric.") for name in names if name.startswith("fabric.")]
         known = any(name.startswith("device.") for name in names)

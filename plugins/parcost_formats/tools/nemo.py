@@ -261,7 +261,7 @@ class _NeMoReader:
         self._transfers()
 
     def _transfers(self) -> None:
-        """Read whether stages with several chunks wait for messages; others do in any case.
+        """Read whether stages with several chunks wait for messages; other stages always do.
 
         A callback of NeMo 2 replaces the key of its model, and by default overlaps.
         """
@@ -280,7 +280,7 @@ class _NeMoReader:
             found.assume("schedule", "transfers", "blocking", f"NeMo 1: {name} is False")
 
     def _loss(self) -> None:
-        """Read the cross entropy: Transformer Engine's keeps a gradient, others a softmax."""
+        """Read the cross entropy: Transformer Engine's saves a gradient, others a softmax."""
         found, name = self._found, "cross_entropy_loss_fusion"
         kind, fused = self._key("cross_entropy_fusion_impl", _MODELS), self._key(name, _MODELS)
         is_fused = None if fused is None else found.switch(fused)
@@ -519,7 +519,7 @@ class _NeMoReader:
     def _attention(self) -> None:
         """Read whether NeMo 1 uses its own layers, whose attention writes scores to memory.
 
-        `use_flash_attention` affects them only in releases before Megatron-Core.
+        `use_flash_attention` affects these layers only in releases before Megatron-Core.
         """
         found = self._found
         own = found.switch("model.transformer_engine")

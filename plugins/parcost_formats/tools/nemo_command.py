@@ -95,7 +95,7 @@ def _add_configuration(
     name: ShellField | None,
     folders: Sequence[str],
 ) -> None:
-    """Add the keys of the configuration called *name* that the command leaves."""
+    """Add the keys of the configuration *name* that the command does not set."""
     place, is_launcher = launch.program, launch.name.endswith("main.py")
     plain = (name.text if name is not None else _NAME).removesuffix(".yaml")
     names = [f"{one}{plain}.yaml" for one in (*folders, "conf/", "")]

@@ -1,6 +1,7 @@
-"""Variables of NCCL in a script, which decide the way that messages take.
+"""Variables of NCCL in a script, which select the path of messages.
 
-A fabric has the bandwidth of one way. A script that closes it is listed with what to choose.
+A fabric has the bandwidth of one path. A variable that disables the path is listed, with the fabric
+to choose.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _SOURCED = re.compile(r"^[ \t]*(?:source|\.)[ \t]+[\"']?([^\s\"';&|]+)", re.MULT
 def list_network_variables(
     file: ImportFile, found: Translation, *, small_nodes: bool
 ) -> Iterator[ImportedKey]:
-    """Yield the variables in a script that close a way of the messages of a job.
+    """Yield the variables in a script that disable a path of the messages of a job.
 
     *small_nodes* says that the job has several nodes with fewer devices than most have. A variable
-    of a file that the script sources has the place of that line.
+    of a sourced file has the place of the line that sources it.
     """
     text = file.text
     if not file.name.endswith(SCRIPT_ENDINGS) and not text.startswith("#!"):

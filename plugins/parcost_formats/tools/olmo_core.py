@@ -84,7 +84,7 @@ class DefaultNumber(int):
         return found
 
     def __add__(self, other: Any) -> Any:
-        """Return a sum; like other results, it is assumed as this number is."""
+        """Return a sum; it is assumed for the same reason as this number."""
         return _derive(self, super().__add__(other))
 
     def __sub__(self, other: Any) -> Any:
@@ -132,7 +132,7 @@ class DefaultWord(str):
 
 
 def _derive(number: DefaultNumber, found: Any) -> Any:
-    """Return a result of arithmetic on a default with its reason, if it is a whole number."""
+    """Return a result of arithmetic on a default, with its reason if it is a whole number."""
     whole = isinstance(found, int) or (isinstance(found, float) and found.is_integer())
     return DefaultNumber(int(found), number.why) if whole else found
 
@@ -563,7 +563,7 @@ def _count_layers(found: SettingCollector, own: Mapping[str, Any]) -> int | None
 
 
 def _read_width(found: SettingCollector, own: Mapping[str, Any]) -> int | None:
-    """Return the width of an MLP that two arguments make of two thirds of 4 x d_model."""
+    """Return the MLP width computed from two arguments and two thirds of 4 x d_model."""
     hidden = own.get("hidden") or own.get("sizes", {}).get("hidden")
     factor, multiple = found.value(f"model.{_WIDTH[0]}"), found.whole(f"model.{_WIDTH[1]}")
     if not isinstance(factor, int | float) or not multiple or hidden is None:

@@ -1,7 +1,7 @@
-"""Python code that builds a configuration, interpreted as far as constants decide; none is run.
+"""Python code that builds a configuration: constants are evaluated, and nothing is run.
 
-A value is a constant, a list or a dictionary. A ``DottedName`` is of another module, and a call
-makes an ``Entity``. ``UnreadValue`` carries why a value is not known.
+A value is a constant, a list or a dictionary. A ``DottedName`` belongs to another module, and a
+call makes an ``Entity``. ``UnreadValue`` has the reason why a value is not known.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class CodeCall(NamedTuple):
 
     @property
     def last(self) -> str:
-        """The name without the module or the object that it is of."""
+        """The name without the module or the object in front."""
         return self.name.rpartition(".")[2]
 
 
@@ -117,7 +117,7 @@ class Follower:
         self._log: list[tuple[dict[str, Any], str, Any]] | None = None
 
     def follow_globals(self, body: Sequence[ast.stmt]) -> None:
-        """Give the names of a module that calls make their objects, too; the first one holds."""
+        """Name objects that calls at module level make after their variables; the first wins."""
         for one in (one for one in body if isinstance(one, ast.Assign)):
             target = one.targets[0]
             if isinstance(target, ast.Name) and target.id not in self.globals:
@@ -155,7 +155,7 @@ class Follower:
         return made
 
     def make_follower(self, tree: ast.Module, library: CodeLibrary) -> Follower:
-        """Return a follower of another file; its changes to objects count among those of this."""
+        """Return a follower of another file; its changes to objects count as changes of this."""
         made = Follower(tree, library, {})
         made._log, made._depth = self._log, self._depth + 1
         return made
@@ -521,7 +521,7 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 
 def _key(value: Any) -> Any:
-    """Return a key of a dictionary: a constant, or a tuple of constants; None for other values.
+    """Return the constant, or tuple of constants, that is a dictionary key; None for other values.
 
     >>> _key([4, 1]), _key("a"), _key([None])
     ((4, 1), 'a', None)
@@ -571,7 +571,7 @@ def call_builtin(name: str, arguments: Sequence[Any]) -> Any:
 
 
 def doubt_cells(follower: Follower, entity: Entity, why: str, sure: str = "") -> None:
-    """Mark all attributes set in an entity so far as uncertain, but for those of a kind *sure*."""
+    """Mark all attributes set in an entity so far as uncertain, except those of a kind *sure*."""
     for name, cell in list(entity.cells.items()):
         if isinstance(cell.value, Entity):
             if cell.value.kind != sure:

@@ -107,7 +107,7 @@ class PythonText:
 
 
 def text_offset(text: str, line: int, column: int) -> int:
-    """Return the offset of a line and a column, which count from 1, at most that of the end."""
+    """Return the offset of a line and a column, which count from 1; at most the end of the text."""
     before = sum(map(len, text.splitlines(keepends=True)[: line - 1]))
     return min(before + column - 1, max(len(text) - 1, 0))
 
@@ -153,7 +153,7 @@ def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def dotted_name(node: ast.expr) -> str:
-    """Return the dotted name that an expression spells, "" for another expression."""
+    """Return the dotted name that an expression consists of, "" for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -49,7 +49,7 @@ class SlurmFile(FileImporter):
     def recognizes(self, name: str, text: str) -> bool:  # noqa: ARG002
         """Return whether the text has switches, blocks, slots, or variables of Slurm.
 
-        A script that uses such variables is none of these.
+        A script that uses such variables is not such a file.
         """
         if text.startswith("#!"):
             return False

@@ -151,7 +151,7 @@ class _MatrixReader:
 
 
 def _begins_matrix(words: Sequence[Word]) -> bool:
-    """Return whether a line is the header of a matrix, such as that of `topo -p2p`."""
+    """Return whether a line is the header of a matrix, such as the matrix of `topo -p2p`."""
     names = [word.text for word in words if _NAME.match(word.text)]
     return len(words) > 1 and names[:1] == ["GPU0"] and not _CODE.match(words[1].text)
 
@@ -193,7 +193,7 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _words(line: str, at: int) -> Iterator[Word]:
-    """Yield the words of a line; escape codes of a terminal count as blanks."""
+    """Yield the words of a line; escape codes of a terminal count as spaces."""
     plain = _ANSI.sub(lambda match: " " * len(match[0]), line)
     for match in re.finditer(r"\S+", plain):
         yield Word(match[0], at + match.start(), at + match.end())

@@ -79,7 +79,7 @@ class UnreadTools(Importer):
         return [ImportFile(path, text) for path, text in texts.items()]
 
     def explain(self, file: ImportFile) -> ImportProblem | None:
-        """Return an error with the program that a script starts, or is, which is of no tool."""
+        """Return an error with the program that a script starts or is, if it belongs to no tool."""
         if file.name.endswith(_PROGRAMS):
             message = f"`{file.name}` is a program, and no recipe of a tool that parcost reads"
             help = f"name the script that starts it or the file of its settings, or {BY_HAND}"
@@ -145,7 +145,7 @@ def _is_distributed(launch: ScriptLaunch) -> bool:
 
 
 def _words(call: ScriptCall) -> Sequence[str]:
-    """Return the words of a command, and the assignments ahead of it behind them."""
+    """Return the words of a command, followed by the assignments ahead of it."""
     ahead = [f"{name}={value.text}" for name, value in call.environment.items()]
     return [*(word.text for word in call.words), *ahead]
 
@@ -153,7 +153,7 @@ def _words(call: ScriptCall) -> Sequence[str]:
 def _configurations(words: Sequence[str]) -> Iterator[str]:
     """Yield the files in a command that may have the keys of a job.
 
-    Data, and configurations of an engine or a launcher, have none of them.
+    Data files, and configurations of an engine or a launcher, have none of these keys.
 
     >>> list(_configurations("ds train.py a.yaml --deepspeed ds.json --config=b.json".split()))
     ['a.yaml', 'b.json']

@@ -65,7 +65,7 @@ def unsupported_message(part: str) -> str:
 
 
 def unsupported_help(part: str) -> str:
-    """Return what to do about a feature that is not supported, "" if nothing is known."""
+    """Return the help for an unsupported feature, "" if there is none."""
     return str(table("unsupported")["help"].get(part, ""))
 
 

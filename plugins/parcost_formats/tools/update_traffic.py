@@ -13,8 +13,8 @@ def count_update_traffic(
 ) -> float:
     """Return the bytes per parameter that an update reads and writes.
 
-    It reads *gradients* and *states*, and writes states and *weights*; weights beside a *master*
-    copy are copied from it, which reads its 4 bytes. A *cast* of gradients of 2 bytes to fp32
+    It reads *gradients* and *states*, and writes states and *weights*. With a *master* copy,
+    weights are copied from it, which reads its 4 bytes. A *cast* of gradients of 2 bytes to fp32
     moves 6 bytes, and Adam reads 2 more.
 
     >>> count_update_traffic(4, 12, 2), count_update_traffic(2, 12, 2, cast=True)

@@ -174,7 +174,7 @@ def _scalar(node: Node) -> Any:
 
 
 def read_value(text: str) -> Any:
-    """Return a text as a YAML value; the text itself if it is none.
+    """Return a text as a YAML value, or unchanged if it is not YAML.
 
     >>> read_value("512"), read_value("bf16-mixed"), read_value("null"), read_value("")
     (512, 'bf16-mixed', None, None)

@@ -20,5 +20,5 @@ PARTS = (
 
 @hookimpl
 def rulebooks() -> list[Rulebook]:
-    """Return the exporters of the rules as pages."""
+    """Return the rulebook of the exporters, with a page for each rule."""
     return [Rulebook(name="traces", file=Path(__file__).with_name("rules.toml"))]

@@ -32,7 +32,7 @@ _KEY = {
 
 
 def page(trace: StepTrace, width: int) -> Iterator[Item]:
-    """Yield the timeline of *trace* under its title, for a page *width* in characters."""
+    """Return the messages of Chakra execution traces."""
     at = ", ".join(f"{key} = {cell(value)}" for key, value in trace.at.items())
     part = f": {trace.part}" if trace.part else ""
     yield Heading(f"{trace.name}{part}, {at}" if at else f"{trace.name}{part}", 1, aside=trace.path)
@@ -96,7 +96,7 @@ def _rows(devices: Sequence[Sequence[Activity]]) -> tuple[int, list[str]]:
 
 
 def _column(devices: Sequence[Sequence[Activity]]) -> float:
-    """Return the seconds per character, so that the shortest pass has room for its name."""
+    """Return the seconds per character, so that the name of the shortest pass fits."""
     taken = [a.end - a.start for device in devices for a in device if a.end > a.start]
     if not taken:
         return 1.0

@@ -106,10 +106,10 @@ class TuningTool(IncompleteJobImporter):
         return _name_files(_mark_assumed(reader(file, job), job.assumed), job.entries)
 
     def _with_strange_keys(self, job: JobKeys) -> JobKeys:
-        """Return the job with unread keys that the tool does not have among its entries.
+        """Return the job with unread keys that the tool does not have added to its entries.
 
-        They are unknown keys, whatever their value: those whose name may decide a cost are asked
-        for.
+        They are unknown keys, whatever their value: the import asks for keys whose name may decide
+        a cost.
         """
         strange = {
             key: JsonEntry(word.text, word.start, word.end)
@@ -143,9 +143,9 @@ class TuningTool(IncompleteJobImporter):
 
 
 def _name_files(found: Translation, entries: Mapping[str, JsonEntry]) -> Translation:
-    """Add to errors in a file of an engine, whose place is the key that names it, the file.
+    """Name the file of an engine in its errors, whose place is the key that names the file.
 
-    Keys of two files that contradict each other have one message, at both places.
+    Two contradicting keys of two files have one message, at both places.
     """
     messages = [one.message for one in found.problems]
     files = {

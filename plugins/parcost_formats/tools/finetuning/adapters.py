@@ -103,7 +103,7 @@ def reject_quantized_model(found: SettingCollector, model: str) -> None:
 
 
 def _names() -> Mapping[str, str]:
-    """Return how models are stored, by patterns of their names."""
+    """Return the storage types of models, by patterns of their names."""
     names: Mapping[str, str] = table("unsupported")["quantized_names"]
     return names
 
@@ -113,7 +113,7 @@ def _is_fused(model: str) -> bool:
 
 
 def _find_base(found: SettingCollector, key: str, forms: Mapping[str, str]) -> str | None:
-    """Return how the value of a key says that frozen weights are stored, by patterns of values.
+    """Return the storage of frozen weights that the value of a key states, by patterns of values.
 
     "" is a type that is not read, and None is a base in 16 or 32 bits.
     """

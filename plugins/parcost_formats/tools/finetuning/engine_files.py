@@ -135,7 +135,7 @@ class EngineFiles:
         return True
 
     def _doubt_file(self, key: str, name: str) -> None:
-        """Ask for the sharding, as the file *name* of *key* is not there or not known."""
+        """Ask for the sharding, because the file *name* of *key* is missing or unknown."""
         script = self._job.script
         changed = script.find_reason(name) if script is not None else ""
         why = f"and {changed}" if changed else "which is not beside the file"
@@ -145,9 +145,7 @@ class EngineFiles:
         self.doubts.append(("layout.zero", f"`{key}` names `{name}`, {why}", key))
 
     def _known_parts(self, name: str) -> dict[str, Any]:
-        """Return the values of a file that the script writes, if those that are not known decide
-        nothing; no values otherwise.
-        """
+        """Return known values of a file that the script writes, if unknown ones decide nothing."""
         script = self._job.script
         text = script.find_partial(name) if script is not None else None
         if script is None or text is None:

@@ -154,7 +154,7 @@ def is_launch(launch: ScriptLaunch, rules: Mapping[str, Any]) -> bool:
 
 
 def _key_of(text: str) -> str:
-    """Return the key of ``--key=value`` or ``key=value``; "" for another word.
+    """Return the key of ``--key=value`` or ``key=value``; "" for any other word.
 
     >>> _key_of("--a-b=4"), _key_of("+x.y=1"), _key_of("train.yaml")
     ('a_b', 'x.y', '')

@@ -123,7 +123,7 @@ def _frozen_keys(entries: Mapping[str, JsonEntry]) -> Iterator[ImportedKey]:
 
 
 def _replace(block: ImportedBlock, values: Sequence[ImportedValue]) -> ImportedBlock:
-    """Return a block with some values in place of those of their names."""
+    """Return a block in which some values replace the values of the same names."""
     names = {one.name for one in values}
     return evolve(
         block, settings=[*(one for one in block.settings if one.name not in names), *values]

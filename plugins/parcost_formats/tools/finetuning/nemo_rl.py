@@ -39,7 +39,7 @@ _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16
 
 
 def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
-    """Return the job of `run_sft.py`, over the configurations that its own one extends."""
+    """Return the job of `run_sft.py`, with all configurations that its configuration extends."""
     entries = dict(job.entries)
     if PROGRAM in entries and "config" not in entries:
         place = entries[PROGRAM]
@@ -76,7 +76,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def _add_lengths(read: Translation, entries: Mapping[str, JsonEntry]) -> Translation:
-    """Return a job with a note on the lengths of its sequences, which the data decides."""
+    """Return a job with a note that the data decides the lengths of its sequences."""
     packed = [key for key in _PACKING if key in entries and entries[key].value is True]
     reason = "policy.max_total_sequence_length is the longest sequence: batches may be shorter"
     if packed:
@@ -88,7 +88,7 @@ def _add_lengths(read: Translation, entries: Mapping[str, JsonEntry]) -> Transla
 def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> None:
     """Add the keys of the configurations that `defaults` names.
 
-    Those that NeMo RL ships have the values of its table, which are assumed.
+    For configurations that NeMo RL ships, the values of its table are assumed.
 
     Raises:
         FileError: One is missing, or the chain is too long.
@@ -197,7 +197,7 @@ def _read_dtensor(found: SettingCollector) -> None:
 
 
 def _read_reduction(found: SettingCollector) -> None:
-    """Read whether gradients are reduced in the last of several micro-batches alone."""
+    """Read whether gradients are reduced only in the last of several micro-batches."""
     key = f"{_DTENSOR}defer_fsdp_grad_sync"
     if found.switch(key) is False:
         found.set("sharding", "accumulate", "shard", key)

@@ -147,7 +147,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def _read_plugins(keys: TrainerKeys) -> None:
-    """Read the plugins of axolotl: losses in chunks, of which Liger's has to be switched on."""
+    """Read the plugins of axolotl: losses in chunks; the one of Liger has to be switched on."""
     found, key = keys.found, "plugins"
     value = found.value(key) or []
     names = [str(one).lower() for one in (value if isinstance(value, list) else [value])]

@@ -351,7 +351,7 @@ class TrainerKeys:
         """Read the options of checkpoints: reentrant ones do not stop early.
 
         *usual* replaces the default of the table: whether they are reentrant, and why. *forced*
-        holds whatever the file says.
+        overrides the file.
         """
         found, key = self.found, self.key("reentrant")
         stated = found.switch(key)
@@ -374,7 +374,7 @@ class TrainerKeys:
     def ulysses(self, key: str, mode: str, *, brought: bool = False) -> None:
         """Read the degree of sequence parallelism from *key*; *mode* names the algorithm.
 
-        A trainer that has *brought* its own Ulysses can run a ring over groups of it, which
+        A trainer with its own Ulysses (*brought*) can run a ring over Ulysses groups, which
         DeepSpeed cannot.
         """
         degree = self.found.whole(key)
@@ -393,7 +393,7 @@ class TrainerKeys:
                 self.found.assume("training", "framework", name, why)
 
     def ask_for_narrow(self, key: str, backend: str) -> None:
-        """Ask for the FP8 recipe of matrix products; *backend* is the library that does them."""
+        """Ask for the FP8 recipe of matrix products; *backend* is the library that runs them."""
         answers = ["--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed"]
         if backend.lower() in ("te", "transformer_engine"):
             answers.reverse()
@@ -530,7 +530,7 @@ class TrainerKeys:
         """Add the data types that the file of DeepSpeed leaves out, or leaves to the trainer.
 
         Trainer fills in ``auto`` from its own arguments if it starts DeepSpeed, else Accelerate
-        does, from its mixed precision. Types that are missing are on in mixed precision.
+        does, from its mixed precision. Missing types are on in mixed precision.
         """
         entries = self._entries
         stated = {one: entries.get(f"{one}.enabled") for one in ("bf16", "bfloat16", "fp16")}
@@ -636,7 +636,7 @@ class TrainerKeys:
 
 
 def list_optimizer(found: SettingCollector, key: str) -> None:
-    """List an optimizer other than AdamW in fp32, which is the one that is taken."""
+    """List an optimizer other than AdamW in fp32, because AdamW is assumed."""
     name = str(found.value(key, "AdamW"))
     if name.lower() not in ("adam", "adamw", "fused_adam", "fusedadam"):
         found.leave_open(key, f"AdamW with states in fp32 is taken, not {name}")

@@ -80,7 +80,7 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
 
 
 def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
-    """Read the batch sizes; those of devices are counted in *tokens* unless that is off."""
+    """Read the batch sizes; per-device sizes are in *tokens*, unless that is off."""
     dynamic, most = "data.use_dynamic_bsz", "data.max_token_len_per_gpu"
     tokens = tokens and found.switch(dynamic) is not False
     _read_micro_batch_of_all(found)
@@ -96,7 +96,7 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
 
 
 def _read_micro_batch_of_all(found: SettingCollector) -> None:
-    """Read the key of the first releases: the sequences of a micro-batch on all replicas."""
+    """Read the micro-batch key of the first releases: sequences over all replicas."""
     value = found.value(_MICRO_OF_ALL)
     if value is None:
         return
@@ -114,7 +114,7 @@ def _read_micro_batch_of_all(found: SettingCollector) -> None:
 
 
 def _read_tokens(found: SettingCollector, key: str, most: str) -> None:
-    """Read the tokens of a micro-batch as sequences of the greatest length."""
+    """Read the tokens of a micro-batch as a number of sequences of the maximum length."""
     length = found.whole("data.max_length") or _BATCHES["data.max_length"][1]
     limit = (found.whole(most) or _TOKENS) * (found.whole(_ULYSSES) or 1)
     batch = found.whole("data.train_batch_size") or _BATCHES["data.train_batch_size"][1]

@@ -40,7 +40,7 @@ def is_set(keys: Mapping[str, JsonEntry], key: str) -> bool:
 
 
 class ModelFamily:
-    """A row of the table, completed from the row that it is `like`."""
+    """A row of the table, completed from the row named by `like`."""
 
     def __init__(self, name: str) -> None:
         row = TABLE["families"][name]

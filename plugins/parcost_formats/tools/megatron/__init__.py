@@ -241,7 +241,7 @@ def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> No
 
 
 def _is_stated(option: Option, line: CommandLine) -> bool:
-    """Return whether a flag set in some branches has the same value outside of them."""
+    """Return whether a flag that is set in some branches has the same value outside of them."""
     stated = line.options.get(option.name)
     return stated is not None and stated.texts == option.texts
 
@@ -336,7 +336,7 @@ def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
 
 
 def _is_configuration(option: Option) -> bool:
-    """Return whether a flag of a fork names a file that may have other flags."""
+    """Return whether a flag of a fork names a file that may contain other flags."""
     tables = table(TOOL)
     known = is_known(option.name) or option.name in known_flags() or is_ignored(TOOL, option.name)
     listed = option.name in tables["unread"] or option.name in tables["reasons"]

@@ -158,7 +158,7 @@ def read_sections(
     """Return the settings of a YAML configuration, by ``section.attribute`` of a ConfigContainer.
 
     *start* is the library recipe that it modifies, "" if none. *names* are the keys of the file
-    where they are others; those of *assumed* have a reason in place of a line.
+    where they differ; keys in *assumed* have a reason instead of a line.
     """
     places: dict[ast.AST, tuple[int, int]] = {}
 
@@ -403,7 +403,7 @@ class _BridgeLibrary(CodeLibrary):
         return made
 
     def _help(self, follower: Follower, name: str, node: ast.AST, arguments: Sequence[Any]) -> Any:
-        """Modify a configuration as the library function *name* does."""
+        """Modify a configuration like the library function *name*."""
         helper = _TABLE["helpers"][name]
         made = arguments[0] if arguments else None
         if not isinstance(made, Entity):
@@ -643,7 +643,7 @@ class _RecipeReader:
                 )
 
     def _pad_vocabulary(self) -> None:
-        """Remove the padding of a vocabulary that the model states: that of a tokenizer has it."""
+        """Remove the padding of a stated vocabulary size: only a tokenizer's is padded."""
         options, multiple = self._found.options, "make_vocab_size_divisible_by"
         size = options.get("vocab_size")
         if size is None and self._found.model is None:
@@ -809,7 +809,7 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
 
 
 def _stage_letters(stages: Sequence[Sequence[Any]]) -> str:
-    """Return lists of the modules of each stage in the letters of Megatron-LM.
+    """Return lists of the modules of each stage in the notation of Megatron-LM.
 
     >>> _stage_letters([["embedding", "decoder"], ["decoder", "mtp", "loss"]])
     'Et|tmL'

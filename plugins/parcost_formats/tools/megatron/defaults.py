@@ -1,4 +1,4 @@
-"""Defaults of a tool: assumed if all keys of a file are known, asked for otherwise."""
+"""Defaults of a tool: assumed if all keys of a file are known; otherwise the import asks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ToolOptions(OptionSet):
     """The options of a file, and which of its settings are uncertain.
 
     *tool* is the tool with its version, as written in assumptions. *has_engine* says that the
-    configuration of DeepSpeed is read; *recipe* is the precision of its bf16 jobs, "" for that of
-    Megatron-LM. *reasons* are those for which a file that an option names is not read. A default is
-    assumed only for attributes that no key makes uncertain.
+    configuration of DeepSpeed is read; *recipe* is the precision of its bf16 jobs, "" for
+    Megatron-LM's. *reasons* say why files named by options are not read. A default is assumed only
+    for attributes that no key makes uncertain.
     """
 
     def __init__(self, draft: Draft, options: Mapping[str, Option], tool: str) -> None:

@@ -48,7 +48,7 @@ def _count_nodes(line: CommandLine, nodes: Option | None) -> int | None:
 
 
 def _unknown_counts(line: CommandLine, nodes: Option | None) -> Iterator[Option]:
-    """Yield the counts of the launcher, and else of variables, whose values are not known."""
+    """Yield the counts of the launcher, or else of variables, whose values are not known."""
     ranks, total = (_first(line.launcher, names) for names in (_RANKS, _TOTALS))
     stated = [one for one in (ranks, nodes, total) if one is not None]
     yield from (one for one in stated if one.unread)

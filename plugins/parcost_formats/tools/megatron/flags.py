@@ -104,7 +104,7 @@ def command_line(file: ImportFile) -> CommandLine:
 
 
 def _stored_flags(script: Script, names: Iterable[str]) -> Sequence[ShellField]:
-    """Return the flags in variables, with the words that follow each; repeated ones once."""
+    """Return the flags in variables, each with the words after it; repeated flags once."""
     found: list[ShellField] = []
     seen: set[tuple[int, int, str]] = set()
     for name in names:
@@ -214,7 +214,7 @@ def switch_names() -> frozenset[str]:
 
 
 def list_unread(draft: Draft, option: Option, rule: str | Mapping[str, Any]) -> None:
-    """List a flag that is not read; a *rule* may have the values that change nothing, ``keep``."""
+    """List a flag that is not read; a *rule* may list the values without effect, ``keep``."""
     if isinstance(rule, str):
         draft.leave(option, rule)
     elif option.text in rule["keep"]:
@@ -328,7 +328,7 @@ def _read(
     """Return the flags of *words*; the last of repeated flags wins, as in Megatron-LM.
 
     Words that are not *ordered* come from several variables, so no flag is the last. Switches that
-    are *valued* have a word behind them.
+    are *valued* are followed by a word.
     """
     launcher = read_launcher(ahead)
     flags, strays = _flags(words, _name, valued=valued)
@@ -389,7 +389,7 @@ def _flags(
 ) -> tuple[Sequence[Option], Sequence[Option]]:
     """Return the flags with their values, and the words that belong to no flag.
 
-    Switches that are *valued*, as those of ms-swift, have a word behind them, known or not.
+    Switches that are *valued*, as in ms-swift, are followed by a word, known or not.
     """
     switches = switch_names()
     flags: list[Option] = []
@@ -427,7 +427,7 @@ def _flags(
 
 
 def _is_truth(word: ShellField, *, valued: bool) -> bool:
-    """Return whether a word behind a switch is its value."""
+    """Return whether the word after a switch is its value."""
     return word.text in ("true", "false") or (
         valued and (bool(word.unread) or word.text.lower() in TRUTHS)
     )

@@ -45,7 +45,7 @@ def _integer(text: str) -> int | None:
 
 
 class _MindSpeed:
-    """The flags of a script, which its methods turn into flags of Megatron-LM."""
+    """Converts the flags of a script into flags of Megatron-LM."""
 
     def __init__(self, draft: Draft, options: Mapping[str, Option]) -> None:
         self._draft = draft
@@ -62,7 +62,7 @@ class _MindSpeed:
                 draft.problem(option, shown, "keep only one of them")
 
     def job(self) -> ToolJob:
-        """Return the job with all flags; values that no flag has are in the draft."""
+        """Return the job with all flags; values without a flag are in the draft."""
         chunks = self._chunks()
         self._layers(chunks)
         self._experts()
@@ -105,7 +105,7 @@ class _MindSpeed:
         return layers // (pp * each) if layers and each and pp and each > 0 and pp > 0 else None
 
     def _layers(self, chunks: int | None) -> None:
-        """Leave out layers that do nothing; read which layers have experts, and the stages."""
+        """Leave out no-op layers; read which layers have experts, and the stages."""
         layers = self._number("num_layers")
         listed = {"noop_layers", "first_k_dense_replace"} & self._options.keys()
         if listed and layers is not None and layers > MOST_LAYERS:
@@ -142,7 +142,7 @@ class _MindSpeed:
             self._draft.ignore(counts, f"it has no effect beside {option.key}")
 
     def _idle_layers(self, layers: int | None) -> frozenset[int]:
-        """Return the places of layers that do nothing."""
+        """Return the indices of no-op layers."""
         option = self._options.get("noop_layers")
         if option is None or option.unread:
             return frozenset()
@@ -280,7 +280,7 @@ class _MindSpeed:
             self._draft.problem(sizes, f"it does not divide context-parallel-size, which is {cp}")
 
     def _repeated_heads(self, word: str, algorithm: Option) -> None:
-        """Name the copies of keys and values for an all-to-all, which are made by default."""
+        """Report the copies of keys and values for an all-to-all, which are made by default."""
         flag = self._options.pop("kv_head_repeat_before_uly_alltoall", None)
         if word.startswith("a2a") and "group_query_attention" in self._options:
             why = f"{_VERSION} repeats keys and values for all heads before the all-to-all"
@@ -356,7 +356,7 @@ class _MindSpeed:
             )
 
     def _optimizer(self) -> None:
-        """Name optimizer state that is kept twice, and optimizers with further state."""
+        """Report optimizer state that is kept twice, and optimizers with further state."""
         twice = self._options.pop("enable_high_availability", None)
         single = "distributed_optimizer_no_replica" in self._options
         if twice is not None and single:

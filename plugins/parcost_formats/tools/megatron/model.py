@@ -168,7 +168,7 @@ def _vocabulary(options: ToolOptions) -> None:
 
 
 def _own_tokens(options: ToolOptions, tokenizer: Option | None) -> str:
-    """Return why the vocabulary is not that of Llama 2: the file of tokens is of another model."""
+    """Return why the vocabulary is not Llama 2's: the tokenizer file is of another model."""
     files = options.lookup("tokenizer_model")
     if tokenizer is None or tokenizer.text != "Llama2Tokenizer" or files is None:
         return ""

@@ -193,7 +193,7 @@ def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
 
 
 def _stages_without_first(options: ToolOptions, pp: int, chunks: int) -> None:
-    """Read the layers of stages whose first one has the embedding alone."""
+    """Read the layers of stages whose first stage has only the embedding."""
     option = options.get(_ALONE)
     layers = options.whole("num_layers", 1)
     if option is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def stage_text(layers: Sequence[int], predict: int = 0) -> str:
-    """Return the layout of stages with so many *layers* each; *predict* MTP layers join the head.
+    """Return the layout of stages with these *layers* each; *predict* MTP layers join the head.
 
     >>> stage_text([3, 4, 4, 2])
     'Et*3|t*4|t*4|t*2L'

@@ -244,7 +244,7 @@ def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
 
 
 def _widen(job: ToolJob) -> None:
-    """Compute the FFN hidden size as FlagScale does, from two keys of its own."""
+    """Compute the FFN hidden size as FlagScale does, from two of its own keys."""
     keys = ("multiple_of", "hidden_dim_multiplier", "hidden_size")
     found = [job.options.get(key) for key in keys]
     multiple, factor, hidden = (float(one.text) if one and one.value else 0.0 for one in found)

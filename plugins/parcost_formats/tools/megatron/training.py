@@ -62,7 +62,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
 
 
 def _framework(options: ToolOptions, framework: str) -> tuple[str, str]:
-    """Return the framework, or that of an earlier release whose flags the file has; and why."""
+    """Return the framework, or an earlier release of it if the file has its flags; and why."""
     found = [one for name in _EARLY if (one := options.lookup(name)) is not None]
     if framework != "megatron_core" or not found or any(map(options.has, _RELEASES["core"])):
         return framework, "the framework of this file"

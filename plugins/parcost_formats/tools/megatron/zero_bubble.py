@@ -16,7 +16,7 @@ _ANSWERS = ("--set schedule.kind=zb_h1", "--set schedule.kind=zb_h2")
 
 
 def is_zero_bubble(options: ToolOptions) -> bool:
-    """Return whether a job takes its schedule from such a fork."""
+    """Return whether a job takes its schedule from one of these forks."""
     if any(options.on(one) for one in (_PRIMUS, _PATCH)):
         return True
     if options.tool.startswith(_OF_PRIMUS):
@@ -72,7 +72,7 @@ def _algorithm(options: ToolOptions, chunks: int | None) -> None:
 
 
 def _plain(options: ToolOptions, option: Option, pp: int) -> None:
-    """Read zero bubble without a V, whose order its own search finds within a limit of memory."""
+    """Read zero bubble without a V; its own search finds the order within a memory limit."""
     limit = options.get(_LIMIT)
     text = limit.text if limit and not limit.unread else ""
     kind = {str(pp): "zb_h1", str(2 * pp): "zb_h2"}.get(text)

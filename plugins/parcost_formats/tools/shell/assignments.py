@@ -137,7 +137,7 @@ class VariableAssigner(WordExpander):
         return Piece("", *self.source.place(node.start, node.end), "", why)
 
     def _answer(self, name: str, value: list[Piece]) -> None:
-        """Suggest the option that sets *name*, if its value is unknown and has no suggestion."""
+        """Set the option for *name* as its answer, if the value is unknown and has no answer."""
         positional = value and re.match(r"--set-env \d", "".join(value[0].answers[:1]))
         if len(value) == 1 and value[0].unread and (positional or not value[0].answers):
             value[0] = value[0]._replace(answers=(f"--set-env {name}=VALUE",))
@@ -333,7 +333,7 @@ class VariableAssigner(WordExpander):
             yield text
 
     def _mark_declared(self, key: str, options: str, name: str) -> None:
-        """Give a variable what options of its declaration say: exported, fixed, changed."""
+        """Mark a variable by the options of its declaration: exported, fixed, changed."""
         special = "".join(sorted(set(options) & set("iul"))) if key != "export" else ""
         if special:
             self._attributed[name] = special

@@ -255,7 +255,7 @@ class CommandReader(FileEditor):
         fields: Sequence[ShellValue],
         files: Mapping[str, Variable | None],
     ) -> None:
-        """Mark *files* that a command may change; a text that it has just written is known."""
+        """Mark *files* that a command may change; a text that it has just written stays known."""
         self._mark_targets(node.redirections, files)
         key = text_of(fields[0])
         if key in self._functions or key in WRAPPERS:
@@ -417,7 +417,7 @@ class CommandReader(FileEditor):
 
 
 def _find_wrapper(key: str, fields: Sequence[list[Piece]]) -> list[Piece] | None:
-    """Return the option whose value is a command line: of ``sbatch``, and of programs that submit.
+    """Return the option whose value is a command line, of ``sbatch`` and similar programs.
 
     ``--command`` is of xpk, gcluster and ``gcloud ... ssh``. Its value has several words.
     """

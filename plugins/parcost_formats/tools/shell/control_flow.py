@@ -552,7 +552,7 @@ class ControlFlow(FileWriter):
         return texts if filter_text(texts, "") is not None else None
 
     def _print_filtered(self, pieces: Sequence[Piece], filters: Sequence[Sequence[str]]) -> bool:
-        """Print *pieces* as commands change them; return whether that is read."""
+        """Print *pieces* as changed by *filters*; return whether all filters are supported."""
         unread = unread_piece(pieces)
         if unread is not None:
             self._print([unread])

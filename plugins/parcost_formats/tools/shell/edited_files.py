@@ -150,7 +150,7 @@ class FileEditor(ControlFlow):
     def _is_read(
         self, target: ShellValue, words: Sequence[str], inputs: Sequence[Redirection]
     ) -> bool:
-        """Return whether a command reads the file that it writes: the shell empties it first."""
+        """Return whether a command reads the file that it writes, which the shell empties first."""
         read = (*words, *(text_of(self.value(one.target.parts)) for one in inputs))
         return posixpath.normpath(text_of(target)) in map(posixpath.normpath, read)
 
@@ -165,7 +165,7 @@ class FileEditor(ControlFlow):
         return self._text_on_disk(words[-1]), words[:-1]
 
     def _filter(self, key: str, words: Sequence[str], before: _FileText | None) -> _FileText | None:
-        """Return what a command prints of the text that it reads, None if it is not known."""
+        """Return the output of a command for the text that it reads, None if it is not known."""
         if before is None:
             return None
         if key == "cat":
@@ -184,8 +184,9 @@ class FileEditor(ControlFlow):
         return Decision(True) if self._pipe(node.commands) else super()._pipeline(node)
 
     def _pipe(self, commands: Sequence[ShellNode]) -> bool:
-        """Store the text that filters such as ``sed s/A/1/ a | sed s/B/2/ > b`` write into a file;
-        return False for other pipelines.
+        """Store the text written by filters such as ``sed s/A/1/ a
+
+        sed s/B/2/ > b``; return False for other pipelines.
         """
         *_, last = commands
         outputs = last.redirections if isinstance(last, SimpleCommand) else ()

@@ -119,7 +119,7 @@ class WordExpander:
         return found
 
     def _place_word(self, value: list[Piece], token: ShellToken) -> list[Piece]:
-        """Join the pieces of a word into one, unless the word has blanks."""
+        """Join the pieces of a word into one, unless the word has spaces."""
         start, end = self.source.place(token.start, token.end)
         if len(value) == 1 and value[0].alternatives:
             return [value[0]._replace(start=start, end=end)]
@@ -189,7 +189,7 @@ class WordExpander:
         return "" if variable.unread else text_of(variable.values[0])
 
     def _join_elements(self, values: Sequence[ShellValue], *, star: bool) -> list[Piece]:
-        """Return the elements of an array joined with a blank, or the first ``IFS`` character."""
+        """Return the elements of an array joined with a space, or the first ``IFS`` character."""
         separators = self._separators() if star else None
         return _join(values, " " if separators is None else separators[:1])
 
@@ -402,7 +402,7 @@ class WordExpander:
         return [self._change(value, part, reference)]
 
     def _at_part(self, value: ShellValue, part: WordPart) -> Sequence[Piece]:
-        """Return a value whose pieces from the environment, which no text has, stand at *part*."""
+        """Return a value whose pieces from the environment get the place of *part*."""
         start, end = self.source.place(part.start, part.end)
         return [one if one.end else one._replace(start=start, end=end) for one in value]
 
@@ -413,7 +413,7 @@ class WordExpander:
         operator: str,
         value: ShellValue | None,
     ) -> Sequence[Piece]:
-        """Return ``${NAME-text}``, ``=``, ``+`` or ``?``: a *value*, or what stands for none."""
+        """Return ``${NAME-text}``, or with ``=``, ``+`` or ``?``: *value*, or its replacement."""
         name, colon = reference.name, reference.rest[:1] == ":"
         at = reference.at + (2 if colon else 1)
         first = unread_piece(value) if value is not None else None
@@ -738,9 +738,9 @@ class WordExpander:
             raise ArithmeticTextError from None
 
     def _answers_in(self, text: str, first: Sequence[str]) -> tuple[str, ...]:
-        """Return the options that set an expression, *first* those of its first unknown variable.
+        """Return the options that set an expression; *first* are for its first unknown variable.
 
-        Those of several variables are one answer: each of them is needed.
+        The options of several variables are one answer, because each is needed.
         """
         found = dict.fromkeys(first[:1])
         for name in dict.fromkeys(_NAME.findall(text)):

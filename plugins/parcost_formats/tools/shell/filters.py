@@ -1,4 +1,4 @@
-"""Commands that read a text and print another, as far as scripts count devices with them."""
+"""Filter commands that scripts use to count devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIELDS = re.compile(r"\s*\{\s*print\s+NF;?\s*\}\s*")
 
 
 def filter_text(words: Sequence[str], text: str) -> str | None:
-    """Return what a command prints that reads *text*; None where it is not read.
+    """Return the output of a filter command for *text*; None for an unsupported command.
 
     >>> filter_text(["grep", "-o", ","], "0,1,2\\n")
     ',\\n,\\n'
@@ -69,7 +69,7 @@ def _count_fields(arguments: Sequence[str], text: str) -> str | None:
 
 
 def _option(arguments: Sequence[str], name: str) -> tuple[str, str | None]:
-    """Return the value of an option, beside it or joined to it, and the one word behind it."""
+    """Return the value of an option, separate or joined to it, and the single word after it."""
     words = list(arguments)
     value = ""
     if words and words[0].startswith(name):

@@ -117,7 +117,7 @@ def _merge(
 ) -> Variable | None:
     """Return the value of a variable after branches, whose values are *found*; None if unset.
 
-    Branches that differ make it a text or an array with a choice in it, if all are of that kind.
+    If branches differ, it is a text or an array with alternatives, provided all are of that kind.
     """
     known = [one for one in found if one is not None]
     if not known:
@@ -135,7 +135,7 @@ def _merge(
 def _choice(
     name: str, found: Sequence[Variable | None], decision: Decision, why: str
 ) -> Variable | None:
-    """Return texts or arrays of branches as one; None for what cannot be merged."""
+    """Return the texts or arrays of branches as one value; None if they cannot be merged."""
     known = [one for one in found if one is not None]
     kinds = {one.kind for one in known}
     if len(kinds) > 1 or any(one.unread for one in known):

@@ -10,7 +10,7 @@ class WordPart(NamedTuple):
     """A part of a word, at characters *start* to *end* of the text.
 
     *kind* is ``text``, ``variable``, ``arithmetic``, ``command`` or ``process``. The text of a
-    variable is the text between the braces. A *quoted* part is never split at blanks. *commands*
+    variable is the text between the braces. A *quoted* part is never split at spaces. *commands*
     are the commands of a command substitution.
     """
 
@@ -63,7 +63,7 @@ class Redirection(NamedTuple):
 
 
 class SimpleCommand(NamedTuple):
-    """Assignments and words. Words of ``export`` and its like may be assignments too."""
+    """Assignments and words. Words of ``export`` and similar commands may be assignments too."""
 
     assignments: Sequence[Assignment]
     words: Sequence[ShellToken | Assignment]

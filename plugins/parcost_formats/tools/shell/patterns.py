@@ -27,7 +27,7 @@ def matches(pattern: PatternText, text: str) -> bool:
 
 
 def _regex(pattern: PatternText) -> str:
-    """Return a pattern as a regular expression; what a ``*`` skips is never tried again."""
+    """Return a pattern as a regular expression that never backtracks into the text of a ``*``."""
     sections = [""]
     at = 0
     while at < len(pattern):

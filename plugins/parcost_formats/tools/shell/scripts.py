@@ -83,7 +83,7 @@ class Script(NamedTuple):
         return self._replace(written=written, folder=folder, substitutes=set())
 
     def neighbor(self, other: Callable[[str], str | None]) -> Callable[[str], str | None]:
-        """Return a function that returns texts of written files, and those of *other* files.
+        """Return a function that returns texts of written files, and of *other* files.
 
         A file in the folder of the launch comes before one of its name beside the script. Without
         the first, `assumption` names the second. In a folder that is not known, none is read.
@@ -113,8 +113,8 @@ class Script(NamedTuple):
     def find_written(self, path: str) -> ShellField | None:
         """Return the text that the script writes into a file, None if it does not write the file.
 
-        A plain name is also one of another folder, if the text of that file is not known; so is
-        one that a pattern matches.
+        A plain name also matches a file of another folder whose text is not known, and a file that
+        matches a pattern.
         """
         unread = (
             one
@@ -159,7 +159,7 @@ class Script(NamedTuple):
         return split_fields(self._words(name)).certain
 
     def environment_of(self, own: Mapping[str, ShellField]) -> dict[str, ShellField]:
-        """Return the variables in the environment of a program; those of its *own* command win."""
+        """Return the variables in the environment of a program; its *own* assignments win."""
         exported = [name for name, one in self.variables.items() if one.exported]
         found = {name: fields[0] for name in exported if len(fields := self.fields(name)) == 1}
         return {**found, **own}
@@ -241,7 +241,7 @@ def count_at_end(field: ShellField | None) -> int | None:
 
 
 def split_words(field: ShellField) -> Sequence[ShellField]:
-    """Split a word at blanks, as a shell does."""
+    """Split a word at white space, as a shell does."""
     return [field_of(value) for value in split([(piece, False) for piece in field.pieces])]
 
 

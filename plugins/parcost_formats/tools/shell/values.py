@@ -153,7 +153,7 @@ def field_of(value: ShellValue) -> ShellField:
 
 
 def split(pieces: Iterable[tuple[Piece, bool]]) -> list[list[Piece]]:
-    """Split pieces into words at blanks; *solid* (quoted) pieces are not split."""
+    """Split pieces into words at white space; *solid* (quoted) pieces are not split."""
     listed = list(pieces)
     found: list[list[Piece]] = []
     run: list[Piece] = []

@@ -153,7 +153,7 @@ class _WordReader:
         return ShellToken(tuple(parts), first, self.at) if parts else None
 
     def all_parts(self, at: int) -> list[WordPart]:
-        """Return the parts of all text from *at* on; blanks are plain text."""
+        """Return the parts of all text from *at* on; white space is plain text."""
         parts: list[WordPart] = []
         self.at = at
         while self.at < self.stop:
@@ -597,7 +597,7 @@ class _ScriptParser(_WordReader):
                 words.append(token)
 
     def _expression(self) -> ShellToken:
-        """Return a regular expression, up to the first blank outside of brackets."""
+        """Return a regular expression, up to the first white space outside of brackets."""
         depth, at = 0, self.at
         while at < self.stop and self.text[at] in " \t":
             at += 1

@@ -109,9 +109,7 @@ class FileWriter(VariableAssigner):
                     self._mark_file(name, files, one.target.start, one.target.end)
 
     def _mark_on_disk(self, path: str, start: int, end: int) -> None:
-        """Mark a file that decides a job, or a folder of files, as not known, if the script has no
-        text of it.
-        """
+        """Mark a file that decides a job, or a folder, as unknown, if the script lacks its text."""
         name = self._file_name(path) + ("/" if path.endswith("/") else "")
         if path.endswith((*DECIDING, "/")) and self.layer.get(name) is None:
             self._files.setdefault(name, ())
@@ -143,9 +141,9 @@ class FileWriter(VariableAssigner):
 
 
 def holds(place: str, path: str) -> bool:
-    """Return whether a pattern matches a path, or a folder that ends with a slash has it.
+    """Return whether a pattern matches a path, or a folder (with a final slash) contains it.
 
-    A pattern is also of a plain name in another folder.
+    A pattern also matches a plain name in another folder.
 
     >>> holds("*.json", "conf/ds.json"), holds("conf/*.json", "ds.json"), holds("a/", "a/b/ds.json")
     (True, True, True)

@@ -141,7 +141,7 @@ def _translation(
 
 
 def _is_switch_beside(draft: Draft, option: Option, path: str) -> bool:
-    """Return whether a field is on or off, and the file states the attribute it may decide."""
+    """Return whether a field is a switch, and the file states the attribute that it may set."""
     stated = draft.value_of(path) if path.startswith(_STATED) else None
     return stated is not None and not stated.assumption and option.texts in _SWITCHES
 

@@ -78,7 +78,7 @@ def read_command(file: ImportFile) -> TitanCommand:
 
 
 def set_devices(draft: Draft, line: CommandLine) -> None:
-    """Set the device count of the launcher, which must be that of the degrees."""
+    """Set the device count of the launcher, which must equal the product of the degrees."""
     if not draft.has("cluster.devices"):
         read_devices(draft, line)
         return
@@ -139,7 +139,7 @@ def _arguments(words: Sequence[ShellField]) -> Iterator[Option]:
 
 
 def _field(run: Sequence[ShellField]) -> Option:
-    """Return the field of a flag with the words behind it; a flag alone is on, or off by `no-`."""
+    """Return the field of a flag with the words after it; a bare flag is on, or off with `no-`."""
     first, *rest = run
     key, equals, value = first.text.partition("=")
     plain = key.lstrip("-").replace("-", "_")

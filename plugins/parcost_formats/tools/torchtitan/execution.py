@@ -1,4 +1,4 @@
-"""How the job runs: recomputation, precision, compilation, graphs and offloading."""
+"""Execution of the job: recomputation, precision, compilation, graphs and offloading."""
 
 from __future__ import annotations
 

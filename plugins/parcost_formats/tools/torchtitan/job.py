@@ -101,7 +101,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
 
 
 def _family_of(place: str, known: Iterable[str], flavor: str = "") -> str:
-    """Return the family that a folder of a path has as its name, or a file or function begins with.
+    """Return the family that is named by a folder of a path, or by the start of a file or function.
 
     >>> _family_of("models/llama3/config_registry.py/job", ["llama3", "llama4"])
     'llama3'
@@ -123,7 +123,7 @@ def _family_of(place: str, known: Iterable[str], flavor: str = "") -> str:
 
 
 def _similar(family: str, flavor: str) -> str:
-    """Return the entry of the catalogue whose name a flavor begins with, or a file of its sizes.
+    """Return an option with the catalogue entry whose name a flavor begins with, or with a file.
 
     >>> _similar("deepseek_v3", "kimi_k2"), _similar("qwen3", "30B-A3B-deepep")
     ('catalog.models.kimi_k2', 'catalog.models.qwen3_30b_a3b')

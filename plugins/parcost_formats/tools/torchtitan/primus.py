@@ -41,7 +41,7 @@ class _JobReader:
         self._files: dict[str, Mapping[str, Option] | None] = {}  # None while one is read
 
     def read(self, entries: Mapping[str, JsonEntry]) -> dict[str, Option]:
-        """Return the fields of a job; keys without an effect, and unknown ones, go to the draft."""
+        """Return the fields of a job; keys without effect, and unknown keys, go to the draft."""
         named: dict[str, Option] = {}
         for key, entry in entries.items():
             option = _option(key.removeprefix(_OVERRIDES), entry)
@@ -69,7 +69,7 @@ class _JobReader:
         return found
 
     def _add(self, options: Iterable[Option]) -> None:
-        """Add fields that earlier files lack; null hides fields of later files."""
+        """Add fields that earlier files do not set; null hides fields of later files."""
         for option in options:
             found, empty = substitute(option, self._environment)
             self._fields.setdefault(found.name, found.evolve(value=None) if empty else found)
@@ -124,8 +124,8 @@ class _JobReader:
     def _read_file(self, place: Option, name: str) -> Mapping[str, Option] | None:
         """Return the options of a file beside the job, with those of the files it builds on.
 
-        A section of the file replaces that of a file it includes, and is merged with that of a
-        file it extends. None is returned if there is no such file.
+        A section of the file replaces the same section of included files, and is merged with the
+        same section of extended files. Return None if there is no such file.
         """
         text = self._file.neighbor(name) or self._file.neighbor(f"models/{name}")
         if not text:

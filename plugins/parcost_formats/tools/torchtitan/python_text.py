@@ -1,4 +1,4 @@
-"""Configurations of torchtitan in Python, interpreted as far as constants decide and not run."""
+"""Configurations of torchtitan in Python: constants are evaluated, and nothing is run."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _unread_reasons(value: Any) -> Iterator[str]:
-    """Yield why a value is not known."""
+    """Yield the reasons why a value is not known."""
     if isinstance(value, UnreadValue):
         yield value.why
     elif isinstance(value, list):

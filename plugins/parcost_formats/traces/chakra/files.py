@@ -215,7 +215,7 @@ def _peer(node: TraceNode, rank: int, places: _RankPlaces, groups: _GroupNumbers
 
 
 def _micros(seconds: float) -> int:
-    """Return microseconds rounded up to an integer, so that only zero gives zero.
+    """Return the time in microseconds, rounded up to an integer, so that only zero gives zero.
 
     >>> _micros(0.0), _micros(1e-9), _micros(2e-6), _micros(2.5e-6)
     (0, 1, 2, 3)

@@ -186,7 +186,7 @@ class _DeviceNodes:
         return [self._add(name, COMPUTE, after, seconds, flops=flops, bytes_=bytes_)]
 
     def _calls(self, one: Slice, after: Sequence[int]) -> Sequence[int]:
-        """Add the calls of a slice, with equal seconds, and the equal bytes of all of the term."""
+        """Add the calls of a slice, each with equal seconds and the equal bytes of its term."""
         assert one.term is not None
         found = timed_communications(one.term.formula)
         each = sum(seconds for _, seconds in found)
@@ -278,7 +278,7 @@ def _has_calls(one: Slice) -> bool:
 def _occurrences(slices: Iterable[Slice]) -> Mapping[int, int]:
     """Return the calls of each slice of a pass, by its ``id``, exposed ones first.
 
-    The slices of one term have as many calls together as the term has, and some may have none.
+    The calls of the slices of one term add up to the calls of the term; some slices may have none.
     """
     own: dict[int, list[Slice]] = {}
     for one in sorted(slices, key=attrgetter("beside")):
