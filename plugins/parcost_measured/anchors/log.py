@@ -135,7 +135,7 @@ def read_log(label: str, name: str, text: str) -> Translation:
 
 
 def _lines(text: str) -> Iterator[LogLine]:
-    """Yield the lines of a text that may say something; each redraw of a progress bar is one."""
+    """Yield the lines of a text that may hold a fact; each redraw of a progress bar is one line."""
     number, at = 1, 0
     for match in _LINE.finditer(text):
         number += text.count("\n", at, match.start())
@@ -242,7 +242,7 @@ def _summaries(lines: Sequence[LogLine]) -> list[LoggedStep]:
 
 
 def _judge(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedStep]:
-    """Return the steps; those that are not valid measurements have a reason."""
+    """Return the steps; steps that are not valid measurements get a reason."""
     tool = Counter(one.tool for one in steps).most_common(1)[0][0]
     whole = Counter(one.total for one in steps).most_common(1)[0][0]
     batch = Counter(one.batch for one in steps if not one.reason).most_common(1)
@@ -264,7 +264,7 @@ def _judge(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedSte
 
 
 def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
-    """Yield the steps; the warm-up steps after each start have a reason."""
+    """Yield the steps; the warm-up steps after each start get a reason."""
     starts: list[list[LoggedStep]] = [[]]
     for one in steps:
         before = next((other for other in reversed(starts[-1]) if not other.reason), None)

@@ -191,7 +191,7 @@ def command(
 
 
 def _write_messages(work: _Calibration, report: CalibrationReport) -> None:
-    """Print flaws of rows, warnings of networks, and constants that no row carries."""
+    """Print flaws of rows, warnings of networks, and constants that no row measures."""
     for flaw in work.flaws[:_MOST_REPORTED]:
         write_message(f"error[{flaw.kind}-row]: {flaw.text}")
     if len(work.flaws) > _MOST_REPORTED:
@@ -350,7 +350,7 @@ class _Calibration:
         return evolve(report, text="\n".join(text for text in texts if text))
 
     def _networks(self, files: Sequence[Input], asked: Options) -> Sequence[NetworkLink]:
-        """Return the levels of logs and tables of collectives."""
+        """Return the fabric levels measured by logs and tables of collectives."""
         from parcost_measured.calibration import inputs, logs
 
         found: list[logs.Log] = []
@@ -368,7 +368,7 @@ class _Calibration:
         return logs.levels(found, asked.form)
 
     def _host(self, files: Sequence[Input], framework: str) -> Sequence[FrameworkConstant]:
-        """Return the constants of a framework that rows of its host time carry."""
+        """Return the constants of a framework that are measured by rows of its host time."""
         from parcost_measured.calibration import host, inputs
 
         rows = [row for one in files if one.content == "host" for row in inputs.objects(one)]
@@ -382,7 +382,7 @@ class _Calibration:
         return measured.constants
 
     def _allocator(self, files: Sequence[Input], framework: str) -> Sequence[FrameworkConstant]:
-        """Return the constants of a framework that logs of its allocator carry."""
+        """Return the constants of a framework that logs of its allocator measure."""
         from parcost_measured.calibration import allocator, host
 
         memory = {one.name: one.path for one in files if one.content == "memory"}

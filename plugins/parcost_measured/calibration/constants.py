@@ -23,7 +23,7 @@ SCALES = {"%": 0.01, "us": 1e-6, "": 1.0}
 
 @frozen(kw_only=True)
 class ConstantKind:
-    """A row of the table: an attribute of a kind of block, its bounds, what measures it."""
+    """A row of the table: an attribute of a kind of block, its bounds, and its measurement."""
 
     block: str
     attribute: str
@@ -40,7 +40,7 @@ class ConstantKind:
     mode: str = ""
 
     def holds(self, label: str) -> bool:
-        """Return whether the row is about the block called *label*."""
+        """Return whether the row applies to the block called *label*."""
         return any(fnmatchcase(label, pattern) for pattern in self.only.split("|"))
 
 

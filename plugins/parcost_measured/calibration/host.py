@@ -25,7 +25,7 @@ _FEWEST = 3  # rows of one constant
 
 @frozen(kw_only=True)
 class HostMeasurements:
-    """The constants measured on the host, and the rows that give none.
+    """The constants measured on the host, and counts of rows that measure none.
 
     *refused* are reasons why constants are not fitted; *passed* counts rows that measure no
     constant, by the operation that they time.

@@ -69,7 +69,7 @@ _OPERATORS = ("norms", "gated", "rotary", "softmax", "loss")
 
 
 class SkippedRowError(ValueError):
-    """A row is valid, but measures no constant; the message is the reason."""
+    """A row is valid, but measures no constant; the message has the reason."""
 
 
 @define(eq=False)

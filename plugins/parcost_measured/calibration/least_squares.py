@@ -42,7 +42,7 @@ def fit(
     rounds: Sequence[float],
     bytes_: Sequence[float],
 ) -> FittedLine:
-    """Return the line of least squares in the relative error.
+    """Return the link that minimises the squared relative error.
 
     Raises:
         ValueError: There are fewer than two sizes, or time does not grow with them.

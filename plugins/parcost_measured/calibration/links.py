@@ -19,7 +19,7 @@ from parcost_measured.calibration.least_squares import FittedLine, fit
 
 @frozen(kw_only=True, eq=False)
 class _CountingLink(Link):
-    """A link on which either each round or each byte takes one second, to count them."""
+    """A link on which each round, or each byte, takes one second, in order to count them."""
 
     name: str
     latency: float

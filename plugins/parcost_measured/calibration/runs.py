@@ -38,7 +38,7 @@ class Signature:
 
 @frozen(kw_only=True, eq=False)
 class Studies:
-    """The studies of rows; *constants* of each by the id of the row, and the path that sets one."""
+    """The studies of rows; by row id its constants, and the path that sets each constant."""
 
     cases: Sequence[tuple[RowResult, Path]]
     constants: Mapping[str, Mapping[str, Constant]]
@@ -133,7 +133,7 @@ def _constants(
 
 
 def _value_of(study: Study, value: object, attribute: str) -> tuple[object, str]:
-    """Return the value of an attribute, and the attribute from which it is derived.
+    """Return the value of an attribute, and the name of the attribute from which it is derived.
 
     The sustained rate of a device that states none is derived from its power limit.
     """
@@ -180,7 +180,7 @@ def grids(
     session: Session,
     progress: Callable[[int], None],
 ) -> tuple[list[TimeGrid], list[Flaw], list[Flaw]]:
-    """Return grids of rows, rows that fail to evaluate, and implausible rows."""
+    """Return the rows as grids, the rows that fail to evaluate, and the implausible rows."""
     places = {c.name: i for i, c in enumerate(constants)}
     groups: dict[tuple[tuple[str, int], ...], list[tuple[RowResult, Path]]] = {}
     for case, path in found.cases:

@@ -238,7 +238,7 @@ def _drop_wide(
     free: Sequence[int],
     values: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], list[Refusal]]:
-    """Drop constants whose confidence interval is wider than their bounds."""
+    """Remove constants whose confidence interval is wider than their bounds from the fit."""
     import numpy as np
 
     refused: list[Refusal] = []
@@ -401,7 +401,7 @@ def _deviations(
 def _twins(
     task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[int, int, float] | None:
-    """Return two constants that the rows cannot distinguish, the one to keep first; or None."""
+    """Return two constants that the rows cannot distinguish, the one to fit first; or None."""
     columns, _, _ = _normal(task, free, slopes, values)
     for one, other, correlation in _pairs(columns):
         if abs(correlation) > _ALIKE:
@@ -507,7 +507,7 @@ def _value(
 def parts_of(groups: Sequence[Hashable], folds: int) -> list[int]:
     """Return the fold that leaves out each row; a group is in one fold.
 
-    Groups go to the smallest fold, the largest group first, so that folds are of like size.
+    Groups go to the smallest fold, the largest group first, so that folds are of similar size.
 
     >>> parts_of(["a", "b", "a", "c"], 2)
     [0, 1, 0, 1]

@@ -53,7 +53,7 @@ class MeasuredJobs:
 
 
 def jobs_of(rows: Sequence[ScoredRow]) -> Mapping[tuple[str, ...], Sequence[float]]:
-    """Return ln(measured / predicted) for the layouts of each job, as the median of repeats."""
+    """Return ln(measured / predicted) of the layouts of each job, the median for repeats."""
     found = {}
     for key, members in group_by(rows, _job).items():
         repeats = group_by(members, lambda one: one.row.configuration)

@@ -98,7 +98,9 @@ class Ranges:
 
 
 def coverage_of(held: Sequence[bool], half_widths: Sequence[float]) -> Coverage | None:
-    """Return the share of runs inside their intervals, and half the median width; None if no runs.
+    """Return the coverage of runs by their intervals; None without runs.
+
+    It is the share of runs inside their intervals, and half the median relative width.
 
     >>> coverage_of([True, True, False, True], [0.1, 0.2, 0.1, 0.4])
     Coverage(n=4, share=0.75, half_width=0.15000000000000002)
@@ -164,7 +166,7 @@ def _samples(ratios: Sequence[Ratio], levels: Levels) -> list[_Sample]:
 
 
 def _sample(kind: Kind, members: Sequence[Ratio], around: _Sample | None) -> _Sample:
-    """Return the runs of a kind with weights; small samples shrink to the broader kind *around*."""
+    """Return the runs of a kind with weights; small samples shrink to the kind *around* them."""
     models = len({one.model for one in members})
     own = 1.0 if around is None else models / (models + BORROWED)
     weighed = [(log(one.value), own / len(members)) for one in members]
@@ -247,7 +249,7 @@ def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
 
 
 def _coverage_error(held: Coverage) -> float:
-    """Return the distance of a coverage from the claimed one."""
+    """Return the difference between the coverage and the claimed coverage."""
     return abs(held.share - COVERAGE)
 
 

@@ -118,7 +118,7 @@ def price(
     overrides: Mapping[str, str],
     progress: Callable[[int], None],
 ) -> Iterator[RowResult]:
-    """Yield the cases with their predictions; *progress* gets the number of finished cases."""
+    """Yield the cases with their predictions; *progress* receives the number of finished cases."""
     from attrs import evolve
 
     from parcost_apps.batch.files import Spec

@@ -59,7 +59,7 @@ def recipe_of(row: RunRow, profile: Profile) -> Recipe:
 
 
 def _narrow_attention(row: RunRow) -> bool:
-    """Return whether the attention core ran in fp8, by `extra.fp8_dpa` or the words of the row."""
+    """Return whether the attention core ran in fp8, by `extra.fp8_dpa` or the text of the row."""
     said = row.extra.get("fp8_dpa")
     if isinstance(said, bool):
         return said

@@ -177,7 +177,7 @@ class RunRow:
 
     @property
     def numbers(self) -> str | None:
-        """The class of precision, stated or derived from the words of the row."""
+        """The class of precision, stated in the row or derived from its text."""
         said = (self.precision or "").lower().replace("bfloat", "bf").replace("float", "fp")
         return self.precision_class or next((name for name in PRECISIONS if name in said), None)
 

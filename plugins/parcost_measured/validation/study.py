@@ -89,7 +89,7 @@ class Facts:
     def ends(self) -> int:
         """How many of embedding and head count as a layer if layers do not divide by the stages.
 
-        Megatron-LM assigns such layers only by options, which count the ends if the sum then
+        Megatron-LM supports such a split only by options, which count the ends if the sum then
         divides.
         """
         said = str(self.row.extra.get("pp_partition") or self.row.extra.get("pp_layout") or "")
@@ -290,7 +290,7 @@ def _assignment(facts: Facts) -> Value:
 
 
 def _end_layers(least: int, what: str) -> Callable[[Facts], Value]:
-    """Return a function that counts *what* as a layer if at least *least* ends are counted."""
+    """Return a function that counts *what* as a layer, if at least *least* ends count as layers."""
 
     def value(facts: Facts) -> Value:
         if facts.ends < least:
@@ -365,7 +365,7 @@ _WHOLE_GRAPHS = 2026
 def _cuda_graphs(facts: Facts) -> Value:
     """Return the scope of CUDA graphs, if the row states it.
 
-    A scope without attention covers the router alone, and the host still launches the layer.
+    A scope without attention covers only the router, and the host still launches the layer.
     """
     kind, scope = (
         str(facts.row.extra.get(f"cuda_graph_{part}") or "") for part in ("impl", "scope")

@@ -379,7 +379,7 @@ def excess(case: RowResult) -> str:
 
 
 def _with_baseline(cases: Sequence[RowResult]) -> list[ScoredRow]:
-    """Return the rows with the baseline: one constant rate per class of device and precision."""
+    """Return the rows with the prediction of a constant rate per class of device and precision."""
     classes: list[Hashable] = [
         (device_class(case.placed.row), case.placed.row.numbers) for case in cases
     ]
@@ -427,7 +427,7 @@ def _group(dimension: str, name: str, rows: Sequence[ScoredRow]) -> SummaryGroup
 def _coverage(
     judged: Iterable[tuple[bool | None, tuple[float, float] | None, float]],
 ) -> Coverage | None:
-    """Return how many values lie in their intervals, and the half widths of these."""
+    """Return the share of values in their intervals, and half their median width, if any."""
     found = [
         (held, half_width(ends, predicted))
         for held, ends, predicted in judged
