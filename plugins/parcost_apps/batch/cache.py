@@ -70,7 +70,7 @@ class CachedResult:
 
 @define(eq=False)
 class Cache:
-    """The cached results in *folder*; *say* prints one warning if the cache is unusable."""
+    """The cached results in *folder*; *say* is called with one warning if the cache is unusable."""
 
     folder: Path
     environment: Environment

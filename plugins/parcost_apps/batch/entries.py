@@ -133,7 +133,7 @@ def _shown_on(part: Part, view: View) -> bool:
 
 
 def _first(report: Report, code: int, on_page: bool) -> Iterator[Problem]:
-    """Yield the first problems of *report*: a sweep may have one for each point."""
+    """Yield the first problems of *report*, up to a limit: a sweep may have one for each point."""
     found = report.diagnostics
     shown = [d for result in report.results for d in verdicts(result)] if on_page else []
     yield from _problems(found[:_MOST_PROBLEMS], code, shown)

@@ -62,12 +62,12 @@ class WatchedExecutor(Protocol):
     """Optional interface of an executor that can detect the loss of its workers."""
 
     def failure(self) -> str:
-        """Return why no result can arrive any more; "" while one still can."""
+        """Return why no result can arrive any more; "" while results can arrive."""
 
 
 @frozen(eq=False)
 class Engine:
-    """How to start executors: *start* returns a new one, also after the last one broke.
+    """How to start executors: *start* returns a new executor, also after one broke.
 
     *workers* is how many tasks run at once, as far as known. *stop* ends running tasks, if the
     engine can. *name* is used in messages.
@@ -81,7 +81,7 @@ class Engine:
 
 @define(eq=False)
 class Pool:
-    """The executor of an engine: started by the first task, and started again after it broke."""
+    """The executor of an engine: started by the first task, and restarted after it broke."""
 
     engine: Engine
     executor: Executor | None = None

@@ -118,7 +118,7 @@ class Environment:
 
 
 def _imported_plugin(plugin: Plugin, load: Callable[[], Any], part: str) -> Plugin | None:
-    """Return *plugin* with its module, or None if the import fails (as loading all reports)."""
+    """Return *plugin* with its module, or None if the import fails."""
     try:
         module = call(load)
         if part:

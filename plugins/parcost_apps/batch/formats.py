@@ -229,7 +229,7 @@ class Watch:
     def _name_slow_files(self, ended: Event) -> None:
         """Print the files that are evaluated if no result came for a while, once for each.
 
-        A plugin may never return. Nothing but the user can know whether it will.
+        A plugin may never return, which only the user can judge.
         """
         named = ""
         while not ended.wait(_LONG_SECONDS / 10):

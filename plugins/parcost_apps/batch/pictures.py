@@ -32,7 +32,7 @@ def unknown_format(what: str, name: str, others: Iterable[str], plugins: Plugins
 
 
 def write_entries(entries: Iterable[Entry], format_: Format, out: str | None) -> None:
-    """Write entries with pictures in a format."""
+    """Write *entries* with pictures in a format."""
     from parcost_formats.rendering.view import View
 
     format_.check(out)

@@ -86,7 +86,7 @@ class BatchRun:
             yield from self._spread(files, self.engine)
 
     def _find_answer(self, file: Spec | Rejection) -> Sequence[Entry] | None:
-        """Return the entries of a rejected file or those in the cache, or None to evaluate it."""
+        """Return the entries of a rejected or cached file, or None if it must be evaluated."""
         if isinstance(file, Rejection):
             from parcost_apps.batch.entries import entry_of
 
@@ -166,7 +166,7 @@ class BatchRun:
     def _one_by_one(
         self, group: _Group, error: BaseException, waiting: Sequence[_Group], pool: Pool
     ) -> list[CachedResult]:
-        """Repeat the files of a failed group one at a time; reject each that fails again."""
+        """Repeat the files of a failed group one at a time; reject each file that fails again."""
         from concurrent.futures import BrokenExecutor
 
         from parcost_apps.batch.executors import ExecutorError

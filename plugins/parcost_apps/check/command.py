@@ -144,7 +144,7 @@ def _merge_warnings(by_path: Mapping[str, Sequence[Diagnostic]]) -> Iterable[Dia
 
 
 def _rule(page: RulePage) -> dict[str, Any]:
-    """Return the properties of a rule in SARIF, with the texts that a viewer shows."""
+    """Return the properties of a rule in SARIF, including the texts that a viewer shows."""
     from parcost_apps.documentation.rule_pages import markdown
 
     return {

@@ -1,6 +1,6 @@
 """Messages on stderr: diagnostics and progress.
 
-The progress bars of click were tried and left: they leave no room for messages (`docs/runtime.md`).
+The progress bars of click were tried and left: messages do not fit beside them (`docs/runtime.md`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_PATHS = 3  # that the note of a warning names
 def write_message(text: str, *, remarks: bool = False) -> None:
     """Write a message to stderr, with terminal control characters removed.
 
-    On a terminal all lines of *remarks* are wrapped, and of other messages the sentences.
+    On a terminal all lines are wrapped if *remarks* is set, otherwise only sentences.
     """
     _write_message(wrap_sentences(escape_lines(text), sys.stderr, remarks=remarks))
 

@@ -29,7 +29,7 @@ class OutputFile(WholeTarget):
     """The output: stdout, or a file that is replaced only when the new content is complete.
 
     A target that is not a regular file, such as a pipe, is written directly. *interrupts* are
-    deferred while a piece is written to stdout. One that was lost is raised at the end.
+    deferred while a piece is written to stdout. An interrupt that was lost is raised at the end.
     """
 
     def __init__(self, name: str | None, interrupts: Interrupts | None = None) -> None:
@@ -118,7 +118,7 @@ class OutputFolder(WholeTarget):
 
 
 def _check_no_input(name: str) -> None:
-    """Reject an output file that the command reads: an argument of its own names it."""
+    """Reject an output file that is also an input of the command."""
     context = click.get_current_context(silent=True)
     given = {} if context is None else {n: v for n, v in context.params.items() if n != "out"}
     for value in given.values():

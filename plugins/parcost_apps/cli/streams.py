@@ -55,7 +55,7 @@ def _writing_to_stdout() -> Iterator[None]:
 def _put_whole(text: str, interrupts: Interrupts) -> None:
     """Write to stdout without its buffer, which loses its content when it is interrupted.
 
-    After an interrupt, do not wait for a reader that reads nothing for a while.
+    After an interrupt, do not wait long for a reader that reads nothing.
     """
     stream = results()
     try:

@@ -1,8 +1,7 @@
 """Failures of threads that plugins start: a warning line instead of a traceback.
 
 The plugin still returned an answer, or has a fault of its own. So the failed thread is not a fault
-of a report, but it is printed. The hook is the hook of the standard library; no other library is
-needed.
+of a report, but it is printed. The hook is ``threading.excepthook`` of the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _told: set[str] = set()
 
 
 def print_failures() -> None:
-    """Print a warning line for each thread of this process that fails from now on, once."""
+    """Print a warning line, once, for each thread of this process that fails from now on."""
     threading.excepthook = _print_failure
 
 

@@ -161,7 +161,7 @@ def _below(path: str, root: str) -> str:
 
 
 def _title(key: Key) -> str:
-    """Return the title of a study: its file, and its name if that differs."""
+    """Return the title of a study: its file, and its name if the name differs."""
     file, name = key
     stem = PurePosixPath(file).with_suffix("") if file else None
     return name if stem is None else str(stem) if stem.name == name else f"{stem}:{name}"

@@ -225,7 +225,7 @@ def _values(analysis: Analysis, study: BoundStudy, cursor: Cursor) -> Iterator[P
 
 
 def _after(field: Field | None, cursor: Cursor, last: str) -> Iterator[Proposal]:
-    """Yield what may follow an operand: its unit, and the keywords that the attribute accepts."""
+    """Yield completions after an operand: its unit, and the keywords that the attribute accepts."""
     if field is not None:
         for word in field.qualifiers:
             yield Proposal(word, "qualifier", cursor.start, word, "qualifier", rank=0)

@@ -1,4 +1,4 @@
-"""The tokens ahead of the cursor in a text that cannot be parsed yet.
+"""The tokens before the cursor in a text that cannot be parsed yet.
 
     cluster {
       device = h1|        inside of `cluster`, of the attribute `device`, `h1` typed of a word
@@ -94,7 +94,7 @@ class _Reader:
 
 
 def cursor_at(text: str, offset: int) -> Cursor:
-    """Return the blocks, the item and the word ahead of *offset*."""
+    """Return the blocks, the item and the word before *offset*."""
     ignored = tables().ignored
     reader = _Reader()
     for match in tables().tokens.finditer(text, 0, offset):

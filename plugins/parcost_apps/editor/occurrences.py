@@ -363,7 +363,7 @@ def block_referent(definition: Definition, module: Module) -> Referent | None:
 
 
 def alias_span(module: Module, name: str) -> Span | None:
-    """Return where an import of *module*, or of a file merged into it, gives *name*."""
+    """Return the span where *name* is defined by an import of *module*, or of a merged file."""
     for one in module.scope:
         for item in one.tree.items if one.tree is not None else ():
             match item:

@@ -44,13 +44,13 @@ class Lines:
         self._starts.extend(match.end() for match in _END.finditer(text))
 
     def position(self, offset: int) -> Position:
-        """Return the position of an offset, which may lie beyond the text."""
+        """Return the position of an offset, which may be after the end of the text."""
         offset = max(0, min(offset, len(self.text)))
         line = bisect_right(self._starts, offset) - 1
         return Position(line, self._units(self.text[self._starts[line] : offset]))
 
     def offset(self, position: Position) -> int:
-        """Return the offset of a position; one beyond its line, or the text, is at the end."""
+        """Return the offset of a position; one after its line, or the text, is at the end."""
         line, column = position
         if line >= len(self._starts):
             return len(self.text)

@@ -40,8 +40,8 @@ def text_of(diagnostic: Diagnostic) -> str:
 def pending(before: Sequence[Diagnostic], analysis: Analysis, old: Source) -> Iterator[Diagnostic]:
     """Yield the diagnostics of rules that stay valid until the rules run again.
 
-    *before* are the diagnostics of the *old* text. Those before or after the change move with the
-    text; those that overlap it are dropped. If the analysis has errors, all are dropped.
+    *before* are the diagnostics of the *old* text. Diagnostics before or after the change move with
+    the text; diagnostics that overlap it are dropped. If the analysis has errors, all are dropped.
     """
     known = {key(d) for d in analysis.diagnostics}
     new = analysis.source

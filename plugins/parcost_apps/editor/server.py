@@ -175,7 +175,7 @@ class Server(LanguageServer):
         self._analyze_later(path)
 
     def file_changed(self, uri: str) -> None:
-        """Note that a file, which need not be open, has changed on disk."""
+        """Mark a file, which need not be open, as changed on disk."""
         self._analyze_later(self.path(uri))
 
     def state(self, uri: str) -> DocumentState | None:
@@ -229,7 +229,7 @@ class Server(LanguageServer):
             self._refresh()
 
     def _give_up(self, job: EvaluationJob) -> None:
-        """Stop a job that takes too long; a thread that does not stop is abandoned and replaced."""
+        """Stop a job that takes too long; a thread that does not stop is replaced."""
         state = self.documents.state(job.path)
         if job.stop.is_set() or state is None or state.job is not job or state.current:
             return

@@ -251,7 +251,7 @@ def _memory(line: MemoryLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Ite
 
 
 def _base(line: MemoryLine) -> str:
-    """Return the bytes that a share is taken of, "" for a term that is no share."""
+    """Return the base of a share, in bytes, as text; "" for a term that is not a share."""
     part, own = line.term.of_activations, line.term.bytes_
     if not all_of(part > 0) or any_of(own != 0):
         return ""
@@ -411,7 +411,7 @@ def _times(count: float) -> str:
 
 
 def _without_rounding(hidden: Real, exposed: Real) -> Real:
-    """Return *hidden* seconds, 0 where they are the rounding of *exposed* ones."""
+    """Return *hidden* seconds, or 0 if they are only a rounding error of the *exposed* seconds."""
     return where(hidden > _ROUNDING * exposed, hidden, 0.0)
 
 

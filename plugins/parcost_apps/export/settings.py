@@ -207,10 +207,7 @@ def _complete(
     stand_in: Mapping[str, str],
     own: Mapping[str, str],
 ) -> ImportedBlock:
-    """Return a block with the references and attributes added that the tool has no setting for.
-
-    A reference points to the block of its kind in *stand_in*, if the tool has one.
-    """
+    """Return a block completed with references and attributes for which the tool has no setting."""
     if block.label:
         return block
     found = {

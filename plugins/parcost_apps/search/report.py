@@ -39,7 +39,7 @@ _LEAST_REASON = 1e-6  # of the best step, by which a term is longer elsewhere
 
 @frozen(kw_only=True, eq=False)
 class RankedLayout:
-    """A layout and its evaluation; *lost_by* are the seconds lost against the best, by term."""
+    """A layout and its evaluation; *lost_by* are the seconds lost to the best layout, by term."""
 
     layout: SearchedLayout
     result: Result

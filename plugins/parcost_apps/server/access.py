@@ -50,7 +50,7 @@ class Address:
 
     @property
     def url(self) -> str:
-        """The address to open, with its token."""
+        """The address to open, including its token."""
         return f"http://{self.hosts[0]}/?token={self.token}"
 
     @property

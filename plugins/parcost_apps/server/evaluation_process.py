@@ -32,7 +32,7 @@ _PROGRESS_SECONDS = 0.1  # between two messages
 
 
 class OutOfTimeError(ParcostError):
-    """An answer took longer than its limit."""
+    """An answer took longer than its time limit."""
 
 
 class EndedError(ParcostError):

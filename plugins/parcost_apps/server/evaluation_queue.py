@@ -1,4 +1,4 @@
-"""The queue of evaluations: one runs at a time, and of each page only the newest request waits.
+"""The queue of evaluations: one runs at a time, and only the newest request of each page waits.
 
 A page sends a request at every change. While one evaluation runs, the newest request of each page
 waits; older ones are answered at once. An evaluation whose page has sent a newer request gets a

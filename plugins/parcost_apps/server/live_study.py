@@ -252,7 +252,7 @@ class LiveStudy:
 
 
 def _long_budget(scenario: Scenario, order: SearchOrder, seconds: float) -> Diagnostic:
-    """Return the diagnostic that the page allows no search of so many *seconds*."""
+    """Return the diagnostic that the page allows no search as long as *seconds*."""
     most = f"{LONGEST_SEARCH_SECONDS:,.0f} s"
     subject = "" if order.budget_seconds is not None else goal_of(scenario.first).subject
     span = scenario.first.where(f"{subject}.budget") if subject else None

@@ -24,9 +24,9 @@ _PATIENCE_SECONDS = 1  # with requests that go on when the server ends
 
 
 class HeaderLimit(H11Protocol):
-    """A connection that is closed if the head of a request takes longer than *head_seconds*.
+    """A connection that is closed if the header of a request takes longer than *head_seconds*.
 
-    Otherwise a few clients that send half a head could occupy all connections.
+    Otherwise a few clients that send half a header could occupy all connections.
     """
 
     head_seconds = 10.0
@@ -45,7 +45,7 @@ class HeaderLimit(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Start the timer when a head is awaited, and stop it when one is complete."""
+        """Start the timer when a header is awaited, and stop it when a header is complete."""
         if self.conn.their_state is not h11.IDLE:
             self._discard()
         elif self._limit is None:

@@ -96,7 +96,7 @@ class PluginContract:
                 assert field.doc.strip(), f"`{block_type(schema).kind}.{name}` has no doc"
 
     def test_it_imports_what_is_public(self) -> None:
-        """Only public modules of the core are imported, and of plugins only the vocabulary."""
+        """Only public modules of the core are imported, and only the vocabulary of plugins."""
         for path in _files(self.plugin):
             for name in imports_of(path):
                 parts = name.split(".")

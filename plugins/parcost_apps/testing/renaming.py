@@ -86,7 +86,7 @@ def silent_answers(importer: Importer, source: Source, spoil: Spoiling) -> Itera
 def _is_silent(
     importer: Importer, path: str, written: str, before: Translation, after: Translation
 ) -> bool:
-    """Return whether the setting at *path* is missing or changed without any report."""
+    """Return whether the setting at *path* is missing or changed without a report."""
     if any(one not in before.questions for one in after.questions):
         return False
     name, _, value = written.partition(" ")

@@ -293,7 +293,7 @@ def _messages(
 
 
 def _release(counts: Sequence[int], at: int, op: Op) -> list[int]:
-    """Return *counts* without a micro-batch, at W or BW; the part freed at B is removed at B."""
+    """Return *counts* after *op*: W or BW frees a micro-batch, and B frees its part."""
     left = list(counts)
     left[at] -= op.kind != "B"
     left[len(left) // 2 + at] -= op.kind != "W"
