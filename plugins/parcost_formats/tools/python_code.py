@@ -218,9 +218,9 @@ class Follower:
         why: str = _CONDITION,
         of_result: str = _RETURNED,
     ) -> None:
-        """Interpret each of *bodies* from the current state; keep settings on which all agree.
+        """Interpret each of *bodies* from the current state; keep settings that all agree on.
 
-        *why* is the reason why the others are unknown, *of_result* that of what is returned.
+        *why* is the reason why the others are unknown, *of_result* why the returned value is.
         """
         outer = self._log
         ends: list[dict[tuple[int, str], tuple[dict[str, Any], Any]]] = []
@@ -506,7 +506,7 @@ def _name_cells(entity: Entity, owner: str) -> None:
 
 
 def _uncertain(last: Any, found: Sequence[Any], why: str) -> Any:
-    """Return the value that is one of *found* and unknown for a reason; *last* has its place."""
+    """Return an unknown value that is one of *found*, with the reason; *last* has its place."""
     values = [one.value if isinstance(one, Cell) else one for one in found if one is not None]
     unread = UnreadValue(why, choices=values)
     return Cell(unread, last.node, last.key, last.why) if isinstance(last, Cell) else unread
