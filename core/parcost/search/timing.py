@@ -1,8 +1,8 @@
 """Step times of all layouts under one schedule: exact where a closed form is proven.
 
-Without a closed form, the step time is a lower bound: the bound of the schedule, plus a lower bound
-of the time added by gathers and reductions, plus the terms at the end. Memory follows from the
-schedule's order, with as many micro-batches as affect it.
+Without a closed form, the step time is a lower bound: the sum of the schedule's bound, a bound for
+gathers and reductions, and the terms at the end. Memory follows from the schedule's order, with as
+many micro-batches as affect it.
 """
 
 from __future__ import annotations

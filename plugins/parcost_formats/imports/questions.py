@@ -68,8 +68,8 @@ class ToolSource(ForeignSource):
     ) -> SpecError:
         """Return *error* with one diagnostic for all missing attributes, not one for each.
 
-        If there are questions, it also lists the missing attributes that no question asks for, so
-        that one round is enough.
+        Beside questions, it lists missing attributes that no question asks for: one round is
+        enough.
         """
         if not any(one.id in (*_LACKING, _QUESTION) for one in error.diagnostics):
             return error

@@ -349,8 +349,7 @@ def distinct_groups(experts: Real, top: Real, groups: Real) -> Real:
 def ranks_in_units(units: Real, inside: Real, top: Real) -> Real:
     """Return the expected number of ranks with the *top* experts, in *units* of *inside* ranks.
 
-    With a limit of units, the experts are spread evenly over the units, and each is on any rank of
-    its unit.
+    With a limit of units, the experts are spread evenly over these, each on any rank of its unit.
 
     >>> ranks_in_units(4.0, 8.0, 8.0)
     7.5

@@ -113,8 +113,7 @@ class Script(NamedTuple):
     def find_written(self, path: str) -> ShellField | None:
         """Return the text that the script writes into a file, None if it does not write the file.
 
-        A plain name also matches a file of another folder whose text is not known, and a file that
-        matches a pattern.
+        A plain name also matches a file of another folder whose text is not known, and a pattern.
         """
         unread = (
             one
