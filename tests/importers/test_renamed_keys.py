@@ -15,6 +15,8 @@ from parcost_apps.testing.renaming import renamings, silent_answers, strange_val
 from parcost_formats.imports.translation import translate
 from parcost_formats.tools.keys import keys_of, releases
 
+Run = Callable[..., Any]
+
 FILES = {
     "megatron": (
         "train.sh",
@@ -237,6 +239,39 @@ def test_a_misspelled_key_asks_with_the_value_that_it_has(
     assert old in text
     found = translate(_IMPORTERS[tool], Source(name, text.replace(old, new, 1)))
     assert answer in [one for question in found.questions for one in question.answers]
+
+
+def test_a_misspelled_key_of_a_file_that_a_command_names_asks(run_command: Run) -> None:
+    """The `auto` of bf16 in that file stays an argument of the trainer."""
+    zero = (
+        '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stge": 3, "overlap_comm": true},\n'
+        ' "train_micro_batch_size_per_gpu": "auto"}\n'
+    )
+    job = (
+        "torchrun --nnodes 1 --nproc_per_node 8 run_clm.py --model_name_or_path Qwen/Qwen3-8B"
+        " --block_size 4096 --per_device_train_batch_size 1 --bf16 True --deepspeed zero.json\n"
+    )
+    machine = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    done = run_command("check", *machine, "run.sh", files={"run.sh": job, "zero.json": zero})
+    assert "not known: `layout.zero`, `overlap.gradients`" in done.out
+    assert done.out.count("`zero_optimization.stage` was probably meant") == 1
+    assert "--set layout.zero=3 --set overlap.gradients=on" in done.out
+    files = {"run.sh": job, "zero.json": zero.replace("stge", "stage")}
+    assert run_command("check", *machine, "run.sh", files=files).code == 0
+
+
+def test_an_abbreviation_is_a_misspelled_key() -> None:
+    """The rank that is missing is asked for where it stands, once."""
+    text = (
+        "base_model: Qwen/Qwen3-4B\nadapter: lora\nlora_rank: 32\nlora_target_linear: true\n"
+        "sequence_len: 4096\nsample_packing: true\nmicro_batch_size: 2\n"
+        "gradient_accumulation_steps: 4\nbf16: true\n"
+    )
+    found = translate(_IMPORTERS["axolotl"], Source("job.yml", text))
+    (question,) = [one for one in found.questions if one.attribute == "adapters.rank"]
+    assert question.answers == ("--set adapters.rank=32",)
+    assert "`lora_r` was probably meant" in question.reason
+    assert text[question.start :].startswith("lora_rank")
 
 
 @pytest.mark.parametrize(

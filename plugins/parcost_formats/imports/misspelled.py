@@ -45,25 +45,31 @@ def with_corrections(
         return translation
     questions = list(translation.questions)
     unknown, ignored = list(translation.unknown), list(translation.ignored)
-    tried: set[str] = set()
+    tried: set[tuple[str, str]] = set()
     now = _values(translation)
     stated = {_letters(one.key) for _, one in paths(translation.blocks) if one.end}
     strange = [one for one in unknown if not is_key(one.name, keys)]
     for key in [*strange, *plain][:_MOST_KEYS]:
         found: list[ImportQuestion] = []
         for name in nearest_keys(key.name, keys)[:_MOST_READINGS]:
-            text = _correct(file.text, key, name) if _letters(name) not in stated else None
-            if found or text is None or text in tried or len(text) > left:
+            change = (key.name, name)
+            size = len(file.text)
+            if found or change in tried or _letters(name) in stated or size > left:
                 continue
-            tried.add(text)
-            left -= len(text)
-            other = read(evolve(file, text=text))
+            tried.add(change)
+            left -= size
+            other = read(_correct_file(file, key, name))
             if not other.problems:
                 found = list(_questions(importer, key, name, now, _values(other)))
         if not found:
             continue
         here = (key.start, key.end)  # what the words of the key ask for is less sure
-        questions = [one for one in questions if (one.start, one.end) != here]
+        named = {one.attribute for one in found}
+        questions = [
+            one
+            for one in questions
+            if (one.start, one.end) != here and (one.end or one.attribute not in named)
+        ]
         asked = {one.attribute for one in questions}
         questions += (one for one in found if not _is_asked(one.attribute, asked))
         if key in unknown:
@@ -87,6 +93,8 @@ def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
     ['global_batch_size']
     >>> nearest_keys("my_optimizer", frozenset({"optimizer", "seq_len"}))
     ['optimizer']
+    >>> nearest_keys("lora_rank", frozenset({"lora_r", "lora_alpha"}))
+    ['lora_r']
     """
     letters = _letters(name[:_LONGEST])
     parts = name.count(".")
@@ -96,8 +104,24 @@ def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
     turned = sorted(letters)
     found += sorted(within, key=len, reverse=True)[:1]
     found += [one for one in known if len(one) == len(letters) and sorted(one) == turned]
+    found += [at for at, one in known.items() if _is_abbreviation(name, one)]
     found += get_close_matches(letters, known, n=2, cutoff=_CLOSE)
     return [known[one] for one in dict.fromkeys(found)]
+
+
+def _is_abbreviation(name: str, other: str) -> bool:
+    """Return whether each word of a name begins with that of the other, or the other way round.
+
+    >>> _is_abbreviation("seq_length", "sequence_len"), _is_abbreviation("n_s", "num_steps")
+    (True, False)
+    """
+    words, others = (re.findall(r"[a-z0-9]+", one.lower()) for one in (name[:_LONGEST], other))
+    pairs = [sorted(pair, key=len) for pair in zip(words, others, strict=False)]
+    return (
+        len(words) == len(others)
+        and all(longer.startswith(shorter) for shorter, longer in pairs)
+        and sum(len(shorter) for shorter, _ in pairs) >= _LONG
+    )
 
 
 def _letters(name: str) -> str:
@@ -109,13 +133,28 @@ def _by_letters(keys: frozenset[str]) -> Mapping[str, str]:
     return {_letters(one): one for one in sorted(keys) if "*" not in one}
 
 
-def _correct(text: str, key: ImportedKey, name: str) -> str | None:
-    """Return the text of a file with *name* in place of a key, or None if the key is not found."""
+def _correct_file(file: ImportFile, key: ImportedKey, name: str) -> ImportFile:
+    """Return a file with *name* in place of a key: in itself, or in the files that it names."""
+    text = _correct(file.text, key, name, key.end)
+    if text is not None:
+        return evolve(file, text=text)
+
+    def neighbor(path: str) -> str | None:
+        found = file.neighbor(path)
+        return found and (_correct(found, key, name, len(found)) or found)
+
+    others = {
+        path: _correct(other, key, name, len(other)) or other for path, other in file.others.items()
+    }
+    return evolve(file, neighbor=neighbor, others=others)
+
+
+def _correct(text: str, key: ImportedKey, name: str, end: int) -> str | None:
+    """Return a text with *name* in place of a key ahead of *end*, or None if it is not found."""
     written = key.name.lstrip("-").split(".")
     parts = name.split(".")
     if len(written) != len(parts):
         return None
-    end = key.end
     for old, new in reversed(list(zip(written, parts, strict=True))):
         if old == new:
             continue

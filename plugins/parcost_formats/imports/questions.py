@@ -203,9 +203,10 @@ def _ask_all(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnos
     for one, _ in questions:
         first.setdefault(one.attribute, one)
     groups: dict[str, list[ImportQuestion]] = {}
-    for name, one in first.items():  # one note for each variable of a script
+    for name, one in first.items():  # one note for each variable of a script, and for each reason
         answer = next(iter(one.answers), "")
-        groups.setdefault(answer if answer.startswith("--set-env") else name, []).append(one)
+        group = one.reason if len(one.answers) == 1 else name
+        groups.setdefault(answer if answer.startswith("--set-env") else group, []).append(one)
     notes: list[str] = []
     options: list[str] = []
     for group in groups.values():
@@ -213,7 +214,7 @@ def _ask_all(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnos
         shared = [way for way in one.answers if all(way in other.answers for other in group)]
         ways = f"; choose one: {' | '.join(shared)}" if len(shared) > 1 else ""
         notes.append(f"{', '.join(f'`{o.attribute}`' for o in group)}: {one.reason}{ways}")
-        options += shared[:1]
+        options += shared[:1] or [way for other in group for way in other.answers[:1]]
     message = f"not known: {', '.join(f'`{name}`' for name in names)}"
     labels = [(span, f"`{one.attribute}`") for span, (one, _) in zip(spans, questions, strict=True)]
     return [

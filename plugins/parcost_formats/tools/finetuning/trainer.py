@@ -510,14 +510,9 @@ class TrainerKeys:
         keys = DeepSpeedKeys(
             found, own if "deepspeed_config.zero_stage" in found else None, self._files.bucket
         )
-        if not any(
-            key in found for key in ("zero_optimization.stage", "deepspeed_config.zero_stage")
-        ):
-            self._engine_precision()
-            if not self._files.doubts:
-                keys.zero(default=0 if self.has("deepspeed") else 2)
-            return
-        keys.zero()
+        stages = ("zero_optimization.stage", "deepspeed_config.zero_stage")
+        if not self._files.doubts or any(key in found for key in stages):
+            keys.zero(default=0 if self.has("deepspeed") else 2)
         if "bf16.enabled" in found or "fp16.enabled" in found:
             keys.precision()
         else:
