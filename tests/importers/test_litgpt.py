@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import parcost
 from parcost import ImportFile
 from parcost_formats.tools.litgpt import LitGpt
 
@@ -218,6 +220,40 @@ def test_a_model_of_other_parts_raises_a_question(old: str, new: str) -> None:
     text = PRETRAIN.replace("model_name: Llama-3.2-1B\n", OWN.replace(old, new))
     questions = LitGpt().translate("run.yaml", text).questions
     assert "model" in {one.attribute for one in questions}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("Llama-3-8B", 8_030_261_248),  # meta-llama/Meta-Llama-3-8B
+        ("pythia-70m", 70_426_624),  # table 1 of the paper of Pythia, and its README
+        ("pythia-1b", 1_011_781_632),
+        ("EleutherAI/pythia-12b-deduped", 11_846_072_320),
+        ("open_llama_3b", 3_426_473_600),  # openlm-research/open_llama_3b
+    ],
+)
+def test_a_name_of_litgpt_has_its_published_parameters(
+    name: str, parameters: int, tmp_path: Path
+) -> None:
+    text = PRETRAIN.replace("Llama-3.2-1B", name)
+    found = LitGpt().translate("run.yaml", text)
+    assert "models" not in assumptions(found)
+    (tmp_path / "run.yaml").write_text(text, encoding="utf-8")
+    machine = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+    (study,) = parcost.load_text(f'use "run.yaml"\n{machine}', str(tmp_path / "job.par"))
+    assert study.evaluate().result.figure("parameters") == parameters
+
+
+def test_a_model_config_and_a_batch_are_enough_to_recognize_a_file() -> None:
+    text = OWN + "train: {micro_batch_size: 4, max_seq_length: 2048}\n"
+    assert LitGpt().recognizes("run.yaml", text)
+    assert not LitGpt().recognizes("run.yaml", text.replace("n_embd", "hidden"))
+
+
+def test_an_unknown_name_is_asked_for_as_it_is_written() -> None:
+    found = LitGpt().translate("run.yaml", PRETRAIN.replace("Llama-3.2-1B", "Llama-3-9B"))
+    (question,) = found.questions
+    assert question.reason == "`Llama-3-9B` is not in parcost's table"
 
 
 def test_a_model_of_neox_has_four_times_its_width() -> None:

@@ -205,8 +205,8 @@ def _ask_all(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnos
     groups: dict[str, list[ImportQuestion]] = {}
     for name, one in first.items():  # one note for each variable of a script, and for each reason
         answer = next(iter(one.answers), "")
-        group = one.reason if len(one.answers) == 1 else name
-        groups.setdefault(answer if answer.startswith("--set-env") else group, []).append(one)
+        same = one.reason if len(one.answers) == 1 else name
+        groups.setdefault(answer if answer.startswith("--set-env") else same, []).append(one)
     notes: list[str] = []
     options: list[str] = []
     for group in groups.values():

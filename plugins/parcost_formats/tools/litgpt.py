@@ -6,7 +6,7 @@ A model is named, and its sizes come from the catalogue, or a dense one is given
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from parcost import Importer, ImportFile, Translation, hookimpl
@@ -15,6 +15,7 @@ from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.litgpt_command import is_command, read_command
 from parcost_formats.tools.needs import ask_for_devices
 from parcost_formats.tools.tables import is_listed, table
@@ -27,11 +28,14 @@ _USUAL_MLP, _USUAL_NORM = "GptNeoxMLP", "LayerNorm"
 _USUAL_WORDS, _USUAL_MULTIPLE = 50254, 512
 _RECIPE = "precision fabric extends"
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
-_SIGNS = (
-    r"^(?:out_dir|model_name)\s*:",
-    r"^(?:tokenizer_dir|checkpoint_dir|logger_name)\s*:",
+_TRAIN = (
     r"^train\s*:",
-    r"^[ \t]+(?:lr_warmup_steps|micro_batch_size|global_batch_size)\s*:",
+    r"(?:^[ \t]+|[{,][ \t]*)(?:lr_warmup_steps|micro_batch_size|global_batch_size)\s*:",
+)
+#: Patterns of a text; all of one line are in each file.
+_SIGNS = (
+    (r"^(?:out_dir|model_name)\s*:", r"^(?:tokenizer_dir|checkpoint_dir|logger_name)\s*:", *_TRAIN),
+    (r"^model_config\s*:", r"(?:^[ \t]+|[{,][ \t]*)n_embd\s*:", *_TRAIN),
 )
 
 
@@ -46,13 +50,13 @@ class LitGpt(JobImporter):
             return is_command(text)
         if not name.endswith((".yaml", ".yml")) or "trainer:" in text:
             return False
-        return all(re.search(sign, text, re.MULTILINE) for sign in _SIGNS)
+        return any(all(re.search(s, text, re.MULTILINE) for s in signs) for signs in _SIGNS)
 
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, or of the command in a script."""
         is_yaml = file.name.endswith((".yaml", ".yml"))
         read = CommandKeys(dict(read_mapping(file.text))) if is_yaml else read_command(file)
-        found = SettingCollector(read.entries, table(TOOL), read.assumed)
+        found = SettingCollector(_with_sizes(read.entries), table(TOOL), read.assumed)
         for pattern, why in table(TOOL)["rejected"].items():
             for key in read.entries:
                 if is_listed(key, [pattern]) and found.value(key) is not None:
@@ -68,6 +72,24 @@ class LitGpt(JobImporter):
         _precision(found)
         found.read_table()
         return found.translation()
+
+
+def _with_sizes(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
+    """Return the entries of a job with the `model_config` of a model that its name stands for."""
+    stated = (entries[key] for key in ("model_name", "checkpoint_dir") if key in entries)
+    name = next((one for one in stated if one.value is not None), None)
+    own = (one for key, one in entries.items() if f"{key}.".startswith(_OWN))
+    if name is None or any(one.value is not None for one in own):
+        return entries
+    last = str(name.value).rstrip("/").rpartition("/")[2].lower()
+    for family in table(TOOL)["families"].values():
+        usual = {key: value for key, value in family.items() if key != "models"}
+        for names, sizes in family["models"].items():
+            if last in names.split():
+                added = {**usual, **sizes}.items()
+                more = {f"{_OWN}{k}": JsonEntry(v, name.start, name.end) for k, v in added}
+                return {**entries, **more}
+    return entries
 
 
 def _is_pretraining(found: SettingCollector) -> bool:
@@ -91,11 +113,10 @@ def _model(found: SettingCollector) -> None:
     name = str(found.value(key)).rstrip("/")
     last = name.rpartition("/")[2].lower()
     entry, why = table(TOOL)["names"].get(last, ""), ""
-    value = name if find_entry(name)[0] or "/" in name else f"litgpt/{name}"
     if not entry:
-        entry, why = find_entry(value)
+        entry, why = find_entry(name) if "/" in name else (find_entry(f"litgpt/{name}")[0], "")
     if not entry:
-        read_hub_model(found, key, value)
+        read_hub_model(found, key, name)
         return
     found.use(f"models.{entry}", key, why)
     found.set("training", "model", TOOL, key)
@@ -152,7 +173,7 @@ def _sizes(found: SettingCollector) -> None:
             found.assume(block, attribute, values[value], why)
         else:
             found.set(block, attribute, values[value], f"{_OWN}{key}")
-    for key in ("model_name", *(f"{_OWN}{one}" for one in rules["free"])):
+    for key in ("model_name", "checkpoint_dir", *(f"{_OWN}{one}" for one in rules["free"])):
         found.value(key)
     ties = "train.tie_embeddings"
     if found.switch(ties):
