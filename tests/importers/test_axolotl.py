@@ -14,6 +14,12 @@ from .translations import names, settings, uses
 Run = Callable[..., Any]
 
 
+def test_a_file_without_a_model_asks_for_it(run_command: Run) -> None:
+    text = "sequence_len: 4096\nmicro_batch_size: 2\nnum_epochs: 1\nbf16: true\n"
+    done = run_command("check", "job.yml", files={"job.yml": text})
+    assert "`model` is not known: the file has no `base_model`" in done.out
+
+
 FUSED = "liger_fused_linear_cross_entropy"
 
 

@@ -250,7 +250,7 @@ def test_a_model_config_and_a_batch_are_enough_to_recognize_a_file() -> None:
     assert not LitGpt().recognizes("run.yaml", text.replace("n_embd", "hidden"))
 
 
-def test_an_unknown_name_is_asked_for_as_it_is_written() -> None:
+def test_the_question_of_an_unknown_name_quotes_it() -> None:
     found = LitGpt().translate("run.yaml", PRETRAIN.replace("Llama-3.2-1B", "Llama-3-9B"))
     (question,) = found.questions
     assert question.reason == "`Llama-3-9B` is not in parcost's table"

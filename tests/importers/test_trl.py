@@ -18,6 +18,15 @@ from .translations import assumptions, settings, uses
 Run = Callable[..., Any]
 
 
+def test_a_command_of_trainer_without_a_model_asks_for_it(run_command: Run) -> None:
+    script = (
+        "torchrun --nproc_per_node 8 run_clm.py --dataset_name d --block_size 4096 --bf16"
+        " --per_device_train_batch_size 2 --output_dir out\n"
+    )
+    done = run_command("check", "run.sh", files={"run.sh": script})
+    assert "`model` is not known: the file has no `model_name_or_path`" in done.out
+
+
 @pytest.mark.slow
 def test_a_variable_that_decides_adapters_raises_an_error(run_command: Run) -> None:
     files = {"run.sh": TRL.replace("--bf16", "--bf16 --use_peft $PEFT")}
