@@ -260,6 +260,24 @@ def test_a_misspelled_key_of_a_file_that_a_command_names_asks(run_command: Run) 
     assert run_command("check", *machine, "run.sh", files=files).code == 0
 
 
+def test_a_misspelled_key_with_the_usual_value_asks_nothing(run_command: Run) -> None:
+    """Without `overlap_comm` ZeRO 3 overlaps, so only the other value is a question."""
+    text = (
+        '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},\n'
+        ' "zero_optimization": {"stage": 3, "overlap_com": true}}\n'
+    )
+    files = {"zero.json": text}
+    job = "--set training.sequence=4096 --set cluster.devices=8"
+    parts = "devices.h100_sxm fabrics.hgx_h100 models.llama31_8b"
+    given = [*job.split(), *(w for one in parts.split() for w in ("--use", f"catalog.{one}"))]
+    done = run_command("check", "zero.json", *given, files=files)
+    assert done.code == 0
+    assert "`zero_optimization.overlap_comm` was probably meant" in " ".join(done.out.split())
+    files["zero.json"] = text.replace("true}}", "false}}")
+    done = run_command("check", "zero.json", *given, files=files)
+    assert "`overlap.gradients` is not known" in done.out
+
+
 def test_an_abbreviation_is_a_misspelled_key() -> None:
     """The rank that is missing is asked for where it stands, once."""
     text = (

@@ -24,7 +24,7 @@ def test_a_command_of_trainer_without_a_model_asks_for_it(run_command: Run) -> N
         " --per_device_train_batch_size 2 --output_dir out\n"
     )
     done = run_command("check", "run.sh", files={"run.sh": script})
-    assert "`model` is not known: the file has no `model_name_or_path`" in done.out
+    assert "the file has no `model_name_or_path`" in done.out
 
 
 @pytest.mark.slow

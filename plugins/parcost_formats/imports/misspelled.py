@@ -51,6 +51,7 @@ def with_corrections(
     strange = [one for one in unknown if not is_key(one.name, keys)]
     for key in [*strange, *plain][:_MOST_KEYS]:
         found: list[ImportQuestion] = []
+        usual = ""  # the key that was meant, if its value is the one that is taken without it
         for name in nearest_keys(key.name, keys)[:_MOST_READINGS]:
             change = (key.name, name)
             size = len(file.text)
@@ -60,8 +61,10 @@ def with_corrections(
             left -= size
             other = read(_correct_file(file, key, name))
             if not other.problems:
-                found = list(_questions(importer, key, name, now, _values(other)))
-        if not found:
+                then = _values(other)
+                found = list(_questions(importer, key, name, now, then))
+                usual = usual or (name if not found and _states_more(now, then) else "")
+        if not found and not usual:
             continue
         here = (key.start, key.end)  # what the words of the key ask for is less sure
         named = {one.attribute for one in found}
@@ -76,7 +79,11 @@ def with_corrections(
             unknown.remove(key)
         else:
             ignored.remove(key)
-        unknown.append(evolve(key, attribute=found[0].attribute))
+        if found:
+            unknown.append(evolve(key, attribute=found[0].attribute))
+        else:
+            why = f"`{usual}` was probably meant, and has this value by default"
+            unknown.append(evolve(key, attribute="", reason=why))
     return evolve(translation, questions=questions, unknown=unknown, ignored=ignored)
 
 
@@ -180,6 +187,12 @@ def _values(translation: Translation) -> _Values:
     for path, one in paths(translation.blocks):
         found[path] = (one.value, not one.assumption)
     return found
+
+
+def _states_more(now: _Values, then: _Values) -> bool:
+    """Return whether a correction states a value that is assumed without it, and changes none."""
+    same = all(now.get(path, ("", False))[0] == value for path, (value, _) in then.items())
+    return same and any(is_stated and not now[path][1] for path, (_, is_stated) in then.items())
 
 
 def _folder(use: ImportedValue) -> str:
