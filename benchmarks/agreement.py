@@ -187,7 +187,7 @@ def _result(whole: Space, request: SearchRequest, points: Points | None = None) 
         [(one.values, one.cost, one.seconds, one.bytes_) for one in layouts]
         for layouts in (found.best, found.front)
     ]
-    return [found.legal, found.refused, found.gap, found.proven, list(found.faults), listed]
+    return [found.legal, found.rejected, found.gap, found.proven, list(found.faults), listed]
 
 
 def _different_layouts(

@@ -25,7 +25,7 @@ from parcost import Session
 from parcost.plugins.discovery import load as load_plugins
 from parcost.plugins.selection import PluginSelection
 from parcost_measured.validation.anchors import MeasuredJobs
-from parcost_measured.validation.pricing import price, write_studies
+from parcost_measured.validation.evaluation import price, write_studies
 from parcost_measured.validation.rows import read_files, shipped_runs
 from parcost_measured.validation.scores import group_by, quantile
 from parcost_measured.validation.summary import ScoredRow, device_of, summarize

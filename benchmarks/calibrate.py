@@ -57,7 +57,7 @@ def page(fit: dict[str, Any]) -> str:
             f"| `{name}` | {value(name, one['before'])} | {value(name, one['value'])}{ends} "
             f"| {low} to {high} | {least} to {most} | {one['configurations']:,} |"
         )
-    lines += [f"| `{one['name']}` | kept | {one['reason']} | | | |" for one in fit["refused"]]
+    lines += [f"| `{one['name']}` | kept | {one['reason']} | | | |" for one in fit["rejected"]]
     lines += [
         "",
         "| step time of the open rows | n | MAPE | median | signed mean | p90 |",

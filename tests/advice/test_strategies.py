@@ -171,10 +171,14 @@ def test_a_strategy_is_legal_unless_an_error_says_otherwise() -> None:
     found = plan._evaluate(study, STRATEGY, {"a": 1}, recomputed=True)
     assert study.asked == [{"layout.tp": 2, "a": 1}]
     assert found.outcome is not None
-    assert (found.room, found.recomputed, found.fits) == (40.0, True, True)  # half of 80
+    assert (found.memory_limit, found.recomputed, found.fits) == (40.0, True, True)  # half of 80
     study.checks.append(check("{n} x {m} of {k}", holds=False, n=4.0, m=2.5, k="heads"))
-    refused = plan._evaluate(study, STRATEGY, {})
-    assert (refused.outcome, refused.room, refused.why) == (None, 40.0, "4 x 2.5 of heads")
+    rejected = plan._evaluate(study, STRATEGY, {})
+    assert (rejected.outcome, rejected.memory_limit, rejected.why) == (
+        None,
+        40.0,
+        "4 x 2.5 of heads",
+    )
 
 
 def test_the_simplest_and_the_fastest_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

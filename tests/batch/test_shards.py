@@ -46,9 +46,9 @@ def test_shards_of_points_are_joined_in_any_format_of_points(run: Run) -> None:
     assert (
         run("merge", *names, "--format", "csv").out == run("eval", "specs", "--format", "csv").out
     )
-    refused = run("merge", *names, "--format", "json")
-    assert (refused.code, refused.out) == (2, "")
-    assert "`--format json` needs shards that hold `full`, and these hold `points`" in refused.err
+    rejected = run("merge", *names, "--format", "json")
+    assert (rejected.code, rejected.out) == (2, "")
+    assert "`--format json` needs shards that hold `full`, and these hold `points`" in rejected.err
 
 
 def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> None:

@@ -25,7 +25,7 @@ from parcost_apps.batch.executors import Engine, ExecutorError, UnknownExecutorE
 from parcost_apps.batch.files import Spec
 from parcost_apps.batch.fingerprints import Environment, Question
 from parcost_apps.batch.run import BatchRun
-from parcost_apps.batch.worker import StrangerError, Task, Worker, answers
+from parcost_apps.batch.worker import Task, VersionMismatchError, Worker, answers
 from parcost_apps.cli import main
 
 pytestmark = pytest.mark.slow
@@ -158,7 +158,7 @@ def test_workers_of_another_version_are_refused(specs: list[Spec], tmp_path: Pat
         folder=str(tmp_path),
         keep=False,
     )
-    with pytest.raises(StrangerError, match="another version"):
+    with pytest.raises(VersionMismatchError, match="another version"):
         answers(task, specs)
 
 

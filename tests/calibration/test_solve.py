@@ -139,7 +139,7 @@ def test_constants_not_determined_by_rows_are_refused(
     truth = [w / 0.7 for w in WORK[:rows]]
     found = solve_grids([RATE], grid([RATE], WORK[:rows], truth, **more))
     assert not found.values
-    assert reason in found.refused[0].reason
+    assert reason in found.rejected[0].reason
     assert found.after == found.before
 
 
@@ -151,7 +151,7 @@ def test_a_constant_that_no_row_feels_is_refused_with_its_sensitivity() -> None:
     assert [v.constant.name for v in found.values] == ["x.rate"]
     assert (
         "no row depends on it: a change of 1 % changes the step time by at most 0.0"
-        in found.refused[0].reason
+        in found.rejected[0].reason
     )
 
 
@@ -164,7 +164,7 @@ def test_two_constants_that_are_one_are_not_both_fitted() -> None:
     both = TimeGrid(rows=rows, axes=[0, 1], points=[np.log(p) for p in points], logs=logs)
     found = solve_grids([RATE, other], both)
     assert len(found.values) == 1
-    assert "cannot tell it from" in found.refused[0].reason
+    assert "cannot tell it from" in found.rejected[0].reason
     product = found.values[0].value * 0.9
     assert product == pytest.approx(0.6, rel=0.01)
 
@@ -226,5 +226,5 @@ def test_a_constant_that_folds_disagree_on_all_over_is_refused() -> None:
     halves = {f"r{i}": i < 10 for i in range(20)}
     found = fit(problem([RATE], [rows]), lambda one: halves[one.id], 2)
     assert not found.values
-    assert "its interval" in found.refused[0].reason
+    assert "its interval" in found.rejected[0].reason
     assert found.after == found.before

@@ -19,9 +19,9 @@ def test_a_sweep_shows_a_row_for_each_point_and_why_some_cannot_run(run: Run) ->
     done = run("eval", "a.par", a=SWEPT)
     assert done.code == 0
     assert "3 of 4 points are valid and fit in memory." in done.out
-    costs, _, refused = done.out.partition("Excluded points")
+    costs, _, rejected = done.out.partition("Excluded points")
     assert re.findall(r"^ +([124])  +[\d.]+ s ", costs, re.MULTILINE) == ["1", "2", "4"]
-    assert re.search(r"^ +3  .*divisible", refused, re.MULTILINE)
+    assert re.search(r"^ +3  .*divisible", rejected, re.MULTILINE)
     assert "error" not in done.err
 
 

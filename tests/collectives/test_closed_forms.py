@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from parcost import Collective, Group, Real
-from parcost.contract.prices import explain
+from parcost.contract.collective_formulas import explain
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Level
 from parcost_plugins.vocabulary.exchange import AlphaBeta

@@ -218,7 +218,7 @@ def test_formatting_is_that_of_the_command(editor: Editor) -> None:
 
 @pytest.mark.slow
 def test_a_refusal_to_rename_is_a_message(editor: Editor) -> None:
-    uri = editor.open("refused.par", SPEC)
+    uri = editor.open("rejected.par", SPEC)
     with pytest.raises(JsonRpcException, match="a name of the catalogue"):
         editor.request("rename", uri, locate(SPEC, "h100_sxm"), "mine")
     with pytest.raises(JsonRpcException, match="no name here"):

@@ -260,16 +260,16 @@ def test_two_stages_have_a_boundary_and_a_bubble_that_chunks_shorten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "refused"),
+    ("more", "rejected"),
     [
         ("target = 100 %", True),
         ("target = 99 %", False),
         ("target = 100 %, target_of = busy", False),
     ],
 )
-def test_a_target_leaves_time_to_work(more: str, refused: bool) -> None:
+def test_a_target_leaves_time_to_work(more: str, rejected: bool) -> None:
     result = faultless_result(f"pipeline p {{ stages = 4, micro_batches = 8, {more} }}")
-    assert ("pipeline-target" in {d.id for d in result.diagnostics}) is refused
+    assert ("pipeline-target" in {d.id for d in result.diagnostics}) is rejected
 
 
 def test_a_bubble_without_an_end_needs_one_micro_batch() -> None:

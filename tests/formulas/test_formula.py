@@ -27,7 +27,7 @@ from parcost import (
     formula,
     quantity,
 )
-from parcost.contract.formulas import in_numbers
+from parcost.contract.formulas import with_numbers
 from parcost.report.formulas import substitute
 
 
@@ -210,7 +210,7 @@ def test_any_expression_computes(tree: tuple[str, float]) -> None:
     if math.isnan(expected):
         return
     assert found.value == pytest.approx(expected, rel=1e-12, nan_ok=True)
-    in_numbers(found, lambda number, unit: f"{number}{unit}")
+    with_numbers(found, lambda number, unit: f"{number}{unit}")
 
 
 @given(st.text("ab(2)+-*/^,?:<=> .[]'max", max_size=30))

@@ -344,9 +344,9 @@ def test_an_unsupported_feature_of_a_framework_is_refused() -> None:
 def test_gradients_of_weights_take_no_more_kernels_than_the_backward_pass() -> None:
     study = scenario().replace({"ours.weight_kernels": 21})
     (result,) = study.evaluate().results
-    (refused,) = [d for d in result.diagnostics if d.id == "too-many-weight-kernels"]
-    assert refused.message == "`weight_kernels` 21 is more than `backward_kernels` 20"
-    assert refused.help == "write at most 20"
+    (rejected,) = [d for d in result.diagnostics if d.id == "too-many-weight-kernels"]
+    assert rejected.message == "`weight_kernels` 21 is more than `backward_kernels` 20"
+    assert rejected.help == "write at most 20"
     assert not result.faults
 
 

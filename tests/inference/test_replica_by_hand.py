@@ -198,7 +198,7 @@ def memory(**bytes_: float) -> ServingMemory:
 
 def test_room_is_what_weights_and_overheads_leave() -> None:
     found = memory(held=30.0, cache=20.0, overhead=7.0, usable=100.0)
-    assert (found.total, found.room) == (57.0, 63.0)
+    assert (found.total, found.available) == (57.0, 63.0)
     assert found.largest_batch(2.0) == 5.0
     assert memory(held=30.0, cache=20.0, overhead=7.0, usable=30.0).largest_batch(2.0) == 0.0
 

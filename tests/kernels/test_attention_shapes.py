@@ -69,7 +69,7 @@ def core_seconds(study: Study, pass_: str = "F", name: str = "attention core") -
     (term,) = [
         term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "kernels.pricing" and term.name == name and term.pass_ == pass_
+        if plugin.name == "kernels.operator_times" and term.name == name and term.pass_ == pass_
     ]
     return term.seconds
 
@@ -273,7 +273,7 @@ def test_unfused_attention_is_products_and_passes_over_the_scores() -> None:
         {
             (term.name, term.pass_): term.seconds
             for plugin, term in study.contributions("terms")
-            if plugin.name == "kernels.pricing"
+            if plugin.name == "kernels.operator_times"
         }
         for study in (off, named)
     ]

@@ -60,7 +60,7 @@ def test_a_layer_and_the_head_of_llama_3_70b() -> None:
     works = [
         (plugin.name, term)
         for plugin, term in scenario.studies()[0].contributions("terms")
-        if isinstance(term, Work) and plugin.name == "kernels.pricing"
+        if isinstance(term, Work) and plugin.name == "kernels.operator_times"
     ]
 
     def layer(passes: str, *, core: bool) -> float:

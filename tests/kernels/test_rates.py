@@ -123,7 +123,7 @@ def test_the_outer_layers_may_stay_wide(study_with: StudyWith) -> None:
     found = {
         (t.name, t.pass_): t
         for p, t in study.contributions("terms")
-        if p.name == "kernels.pricing" and t.name.startswith("QKV")
+        if p.name == "kernels.operator_times" and t.name.startswith("QKV")
     }
     assert found["QKV projection", "F"].count[0] == pytest.approx(29)
     assert found["QKV projection in bf16", "F"].count[0] == pytest.approx(3)
@@ -137,7 +137,7 @@ def test_either_end_may_stay_wide_by_itself(study_with: StudyWith, recipe: str, 
     counts = {
         t.name: t.count[0]
         for p, t in study.contributions("terms")
-        if p.name == "kernels.pricing" and t.name.startswith("QKV") and t.pass_ == "F"
+        if p.name == "kernels.operator_times" and t.name.startswith("QKV") and t.pass_ == "F"
     }
     assert counts.pop("QKV projection") == pytest.approx(32 - wide)
     assert counts == ({"QKV projection in bf16": pytest.approx(wide)} if wide else {})

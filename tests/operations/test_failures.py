@@ -10,8 +10,8 @@ import pytest
 import parcost
 from parcost_plugins.operations.failures import (
     daly,
-    lasting_share,
-    lasting_share_without_failures,
+    useful_fraction,
+    useful_fraction_without_failures,
     young,
 )
 
@@ -40,7 +40,7 @@ def test_young_and_daly_on_the_fleet_of_llama_3() -> None:
 
 
 def test_the_exact_share_at_a_given_interval() -> None:
-    assert lasting_share(798.0, 30.0, 11135.08, 600.0) == pytest.approx(0.87968, abs=5e-6)
+    assert useful_fraction(798.0, 30.0, 11135.08, 600.0) == pytest.approx(0.87968, abs=5e-6)
     found = result(JOB.format(more=", interval = 798 s"))
     assert found.figure("goodput") == pytest.approx(0.8797, abs=5e-5)
 
@@ -52,7 +52,7 @@ def test_the_chosen_optimum_is_used() -> None:
 
 def test_daly_is_the_best_interval_within_a_second() -> None:
     intervals = np.arange(600.0, 1000.0, 0.1)
-    best = intervals[np.argmax(lasting_share(intervals, 30.0, M, 600.0))]
+    best = intervals[np.argmax(useful_fraction(intervals, 30.0, M, 600.0))]
     assert abs(best - daly(30.0, M)) < 1.0
 
 
@@ -72,34 +72,34 @@ def test_the_exact_share_is_that_of_a_simulated_job() -> None:
                 clock += again
             clock += R
         clock, worked = clock + tau + C, worked + tau
-    assert worked / clock == pytest.approx(lasting_share(tau, C, mtbf, R), rel=0.01)
+    assert worked / clock == pytest.approx(useful_fraction(tau, C, mtbf, R), rel=0.01)
 
 
 def test_the_first_order_holds_where_everything_is_short() -> None:
     first_order = 1 - 5 / 1000 - 1000 / (2 * 1e6) - 20 / 1e6
-    assert lasting_share(1000.0, 5.0, 1e6, 20.0) == pytest.approx(first_order, abs=5e-5)
+    assert useful_fraction(1000.0, 5.0, 1e6, 20.0) == pytest.approx(first_order, abs=5e-5)
     found = result(JOB.format(more=", interval = 800 s"))
     by_hand = 1 - 30 / 800 - 800 / (2 * M) - 600 / M
     assert found.figure("goodput_first_order") == pytest.approx(by_hand, rel=1e-12)
 
 
 def test_a_job_that_hardly_ever_fails_pays_for_its_checkpoints_only() -> None:
-    assert lasting_share(1000.0, 10.0, 1e15, 600.0) == pytest.approx(
-        lasting_share_without_failures(1000.0, 10.0)
+    assert useful_fraction(1000.0, 10.0, 1e15, 600.0) == pytest.approx(
+        useful_fraction_without_failures(1000.0, 10.0)
     )
-    assert lasting_share_without_failures(990.0, 10.0) == 0.99
+    assert useful_fraction_without_failures(990.0, 10.0) == 0.99
     found = result("checkpoint { blocking = 10 s, interval = 990 s }")
     assert found.figure("goodput") == pytest.approx(0.99)
 
 
 def test_a_job_that_fails_all_the_time_gets_nowhere() -> None:
-    assert lasting_share(1e6, 30.0, 10.0, 600.0) == pytest.approx(0.0, abs=1e-300)
+    assert useful_fraction(1e6, 30.0, 10.0, 600.0) == pytest.approx(0.0, abs=1e-300)
 
 
 def test_arrays_and_plain_numbers_agree() -> None:
     blocking = np.array([1.0, 30.0, 300.0])
-    swept = lasting_share(daly(blocking, M), blocking, M, 600.0)
-    alone = [lasting_share(daly(c, M), c, M, 600.0) for c in blocking.tolist()]
+    swept = useful_fraction(daly(blocking, M), blocking, M, 600.0)
+    alone = [useful_fraction(daly(c, M), c, M, 600.0) for c in blocking.tolist()]
     assert swept == pytest.approx(alone, rel=1e-14)
     assert young(blocking, M) == pytest.approx([young(c, M) for c in blocking.tolist()])
 
@@ -107,7 +107,7 @@ def test_arrays_and_plain_numbers_agree() -> None:
 def test_a_sweep_of_the_restart_gives_what_each_point_gives_alone() -> None:
     text = JOB.format(more="").replace("restart = 600 s", "restart = [60 s, 600 s]")
     rows = parcost.load_text(text)[0].evaluate().rows()
-    by_hand = [lasting_share(daly(30.0, M), 30.0, M, r) for r in (60.0, 600.0)]
+    by_hand = [useful_fraction(daly(30.0, M), 30.0, M, r) for r in (60.0, 600.0)]
     assert [row["goodput"] for row in rows] == pytest.approx(by_hand)
 
 

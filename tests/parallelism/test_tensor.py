@@ -268,7 +268,7 @@ def test_a_layer_of_llama_3_70b_forward_and_backward() -> None:
     (collective,) = {t.seconds for name, t in works if name == "tensor_parallel"}
     assert collective == pytest.approx(0.34122e-3, abs=5e-9)
 
-    priced = ("kernels.pricing", "tensor_parallel")
+    priced = ("kernels.operator_times", "tensor_parallel")
 
     def layer(passes: str) -> float:
         return sum(

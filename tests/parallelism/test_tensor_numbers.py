@@ -29,7 +29,7 @@ from parcost import (
 )
 from parcost.engine.evaluation import diagnose
 from parcost.plugins.discovery import load
-from parcost_plugins.parallelism.tensor.weight_gradients import puts_off_weight_gradients
+from parcost_plugins.parallelism.tensor.weight_gradients import defers_weight_gradients
 from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.operators import (
     ATTENTION_COLUMNS,
@@ -400,7 +400,7 @@ def test_an_order_of_twice_to_six_times_the_stages_tells(
 ) -> None:
     values = {"layout.pp": 2, "schedule.kind": "limited"}
     of = bind(values, schedules=[Limited(only)])
-    assert puts_off_weight_gradients(of) == found
+    assert defers_weight_gradients(of) == found
 
 
 # --- rules --------------------------------------------------------------------------------

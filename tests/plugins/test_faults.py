@@ -191,7 +191,7 @@ def test_every_answer_is_stamped_with_plugin_and_distribution() -> None:
 
 def test_a_step_that_is_faster_than_the_peak_is_not_believed() -> None:
     session = parcost.Session(
-        load(without=["kernels.pricing", "tensor_parallel", "frameworks.host"])
+        load(without=["kernels.operator_times", "tensor_parallel", "frameworks.host"])
     )
     report = session.load_text(SPEC)[0].evaluate()
     (fast,) = (d for d in report.diagnostics if d.id == "faster-than-peak")

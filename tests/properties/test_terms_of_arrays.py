@@ -126,11 +126,11 @@ def legal_points(
         shape = [len(values) for values in points.values()]
         held = np.broadcast_to(np.asarray(study.legal()), (int(np.prod(shape)),))
         names = [name for name, _ in study.axes]
-        refused = ~held.reshape([len(points[name]) for name in names])
-        if not refused.any():
+        rejected = ~held.reshape([len(points[name]) for name in names])
+        if not rejected.any():
             return points
         worst = [
-            (int(refused.take(i, axis).sum()), name, i)
+            (int(rejected.take(i, axis).sum()), name, i)
             for axis, name in enumerate(names)
             for i in range(len(points[name]))
             if len(points[name]) > 1

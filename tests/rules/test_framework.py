@@ -67,17 +67,17 @@ def test_a_stage_of_zero_that_pipelines_of_deepspeed_lack() -> None:
         found = refusals(spec("deepspeed", f"tp = 2, pp = 4, zero = {zero}"))
         assert (not found) == legal, zero
     assert not refusals(spec("deepspeed", "tp = 2, zero = 3"))
-    (refused,) = refusals(spec("deepspeed", "tp = 2, pp = 4, zero = 3"))
-    assert "with pp above 1" in refused.message
-    assert refused.help is not None
-    assert refused.help.startswith("use 1,")
+    (rejected,) = refusals(spec("deepspeed", "tp = 2, pp = 4, zero = 3"))
+    assert "with pp above 1" in rejected.message
+    assert rejected.help is not None
+    assert rejected.help.startswith("use 1,")
 
 
 @pytest.mark.parametrize("framework", ["torchtitan", "pytorch_fsdp", "fsdp_composer"])
 def test_fsdp_that_keeps_parameters_is_no_stage_2(framework: str) -> None:
     """Whole parameters between steps, as ZeRO 2 has them, exist under no strategy of FSDP."""
-    (refused,) = refusals(spec(framework, "zero = 2"))
-    assert "`sharding { reshard = off }`" in "\n".join(refused.notes)
+    (rejected,) = refusals(spec(framework, "zero = 2"))
+    assert "`sharding { reshard = off }`" in "\n".join(rejected.notes)
     assert not refusals(spec(framework, "zero = 3", more="sharding { reshard = off }"))
 
 

@@ -22,7 +22,7 @@ from parcost_apps.rule import command
 ROOT = Path(__file__).parents[2]
 PAGES = rule_pages(load()).pages
 _MAKERS = {"Diagnostic", "problem", "error_at", "failure", "Check", "reject"}
-_SERVER_MAKERS = {"refuse", "BodyError"}  # of answers to requests
+_SERVER_MAKERS = {"error_response", "BodyError"}  # of answers to requests
 _CALLS = re.compile(rf"\b(?:{'|'.join(_MAKERS | _SERVER_MAKERS)}|RULES\.check)\(")
 #: Words of statements, of plugins and of other tools that pages quote.
 ELSEWHERE = {"as", "use", "requires", "include", "import", "topology"}

@@ -235,7 +235,7 @@ def test_what_never_ends_is_counted_as_an_evaluation_calls_it(where: str) -> Non
         return
     result = run_search(axes, terms=hookimpl(terms))
     assert {one.values["layout.tp"] for one in result.best} == {2, 8}
-    assert result.refused == {"cannot-run": 2}
+    assert result.rejected == {"cannot-run": 2}
 
 
 def test_a_cost_below_zero_is_proven_like_any_other() -> None:

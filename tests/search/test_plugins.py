@@ -97,7 +97,7 @@ def test_a_layout_refused_by_a_verdict_excludes_no_other(keep: int) -> None:
     )
     assert [layout.seconds for layout in result_.best] == sorted(by_degree.values())[:keep]
     assert result_.proven
-    assert result_.refused["too-good"] >= 1
+    assert result_.rejected["too-good"] >= 1
 
 
 def test_where_a_verdict_refuses_everything_it_is_named() -> None:

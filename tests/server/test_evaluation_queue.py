@@ -120,9 +120,9 @@ def test_a_search_tells_its_progress_and_ends_with_what_it_has(site: Any) -> Non
     while b"12 legal" not in head:
         head += response.read1()
     for page, help in (("one", "stop it first"), ("two", "stop it there, or wait")):
-        refused = site.ask("POST", "/search", {"page": page})
-        assert problem_of(refused) == (409, "search-runs")
-        assert help in refused[1]["diagnostics"][0]["help"]
+        rejected = site.ask("POST", "/search", {"page": page})
+        assert problem_of(rejected) == (409, "search-runs")
+        assert help in rejected[1]["diagnostics"][0]["help"]
     for body in ({"page": "two"}, {}):  # another page stops nothing
         assert site.ask("POST", "/stop", body) == (204, None)
     assert not site.searches.stopped.is_set()

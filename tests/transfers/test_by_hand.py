@@ -12,16 +12,16 @@ import parcost
 from parcost import Curve, Group, formula
 from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
+from parcost_plugins.calculators.transfers.estimate import (
+    bisection,
+    bus_factor,
+    estimate_transfer,
+    fastest_algorithm,
+    limit,
+)
 from parcost_plugins.calculators.transfers.figures import SENT
 from parcost_plugins.calculators.transfers.links import CurveLink, TransferLinks
 from parcost_plugins.calculators.transfers.place import place
-from parcost_plugins.calculators.transfers.pricing import (
-    bisection,
-    bus_factor,
-    fastest_algorithm,
-    limit,
-    price,
-)
 from parcost_plugins.calculators.transfers.tables import _size_text
 from parcost_plugins.collectives import in_network, naive, ring
 from parcost_plugins.collectives.bounds import LowerBound
@@ -343,9 +343,9 @@ def test_a_launch_is_added_where_the_study_says_one_and_the_transfer_asks_for_it
     ):
         study = SpecStudy("test", {CollectiveChoice: choice}, PLUGINS)
         transfer = Transfer(operation="all_reduce", size=40.0, algorithm="ring", launched=launched)
-        priced = price(study, transfer, group, 40.0)
-        assert (priced.extra, priced.whole, priced.n) == (extra, 24, 40)
-        assert limit(study, priced) == 0  # where nothing offers a bound
+        estimate = estimate_transfer(study, transfer, group, 40.0)
+        assert (estimate.extra, estimate.whole, estimate.n) == (extra, 24, 40)
+        assert limit(study, estimate) == 0  # where nothing offers a bound
 
 
 def test_of_two_algorithms_the_faster_moves_and_of_equals_the_first() -> None:

@@ -163,7 +163,7 @@ def test_how_far_and_how_fast_is_shown(
 
     monkeypatch.setattr(command, "monotonic", lambda: next(times))
     monkeypatch.setattr(command, "Progress", lambda **_: progress)
-    monkeypatch.setattr("parcost_measured.validation.pricing.price", price)
+    monkeypatch.setattr("parcost_measured.validation.evaluation.price", price)
     cases: Any = [(None, None)] * 1200
     assert command._price_cases(cases, None, None, {}, elsewhere=True) == cases  # type: ignore[arg-type]
     assert shown == ["4 of 1,200 rows, 8.0 a second", "8 of 1,200 rows, 1.0 a second", "clear"]

@@ -12,8 +12,8 @@ from attrs import evolve
 import parcost
 from parcost.contract.page import Heading, Table
 from parcost_measured.validation import documents, pages
+from parcost_measured.validation.evaluation import Prediction, RowResult
 from parcost_measured.validation.intervals import Coverage, Range, Ranges
-from parcost_measured.validation.pricing import Prediction, RowResult
 from parcost_measured.validation.rows import Flaw, PlacedRow, RunRow
 from parcost_measured.validation.scores import chance, quantile
 from parcost_measured.validation.study import StudyText

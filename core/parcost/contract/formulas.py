@@ -227,11 +227,11 @@ def plain_of(value: Real | Formula) -> Real:
     return found
 
 
-def in_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
+def with_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
     """Return the expression with each symbol replaced by its number, as *write* formats it.
 
     >>> f = formula("2 (P - 1) n / sum(g)", P=8.0, n=4.0, g={"a": 1.0, "b": 2.0})
-    >>> in_numbers(f, lambda number, unit: f"{number:g}{unit}")
+    >>> with_numbers(f, lambda number, unit: f"{number:g}{unit}")
     '2 (8 - 1) x 4 / (1 + 2)'
     """
     return _Numbers(of, write).text()

@@ -375,7 +375,7 @@ def change_values(
         if id(block) not in made:
             held = vars(block)
             new = {name: v for name, v in change(block).items() if v is not held[name]}
-            for name in holding_attributes(block.__class__):
+            for name in block_attributes(block.__class__):
                 value = held.get(name)
                 if value.__class__ is tuple:
                     items = tuple(map(change_one, value))
@@ -390,7 +390,7 @@ def change_values(
 
 
 @cache
-def holding_attributes(schema: type) -> Sequence[str]:
+def block_attributes(schema: type) -> Sequence[str]:
     """Return the names of the attributes that hold other blocks: references, and inner blocks."""
     fields = block_type(schema).fields.items()
     return [name for name, field in fields if field.kind in ("children", "reference")]

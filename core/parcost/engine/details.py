@@ -42,7 +42,7 @@ class Details:
 
     def figures_called(self, names: Collection[str]) -> _Figures:
         """Return figures that include those called *names*, as far as there are any."""
-        givers = self.study.query(_givers)
+        givers = self.study.query(_plugins_by_figure)
         found = self._every
         if found is None:
             likely = {plugin for name in names for plugin in givers.get(name, ())}
@@ -86,6 +86,6 @@ class Details:
 
 
 @pure_function
-def _givers() -> dict[str, set[str]]:
+def _plugins_by_figure() -> dict[str, set[str]]:
     """Return the plugins that gave figures so far, by name of the figure; studies add to it."""
     return {}

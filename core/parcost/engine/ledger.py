@@ -41,7 +41,9 @@ def work_lines(
 
     def on_device(row: Callable[[Load], Sequence[Real]]) -> Sequence[Real]:
         held = plan.held
-        return device.row(lambda d: columns([_of_all(plan, k, row(loads[k])) for k in held[d]]))
+        return device.row(
+            lambda d: columns([_scale_by_share(plan, k, row(loads[k])) for k in held[d]])
+        )
 
     times = on_device(lambda load: load.counts)
     at_once = device.row(paired.hidden_seconds) if plan.pairs else [0.0] * len(works)
@@ -70,7 +72,7 @@ def work_lines(
     return lines
 
 
-def _of_all(plan: PipelinePlan, k: int, row: Sequence[Real]) -> Sequence[Real]:
+def _scale_by_share(plan: PipelinePlan, k: int, row: Sequence[Real]) -> Sequence[Real]:
     """Return *row* multiplied by the share of the micro-batches that pass through copy *k*."""
     share = plan.shares[k]
     return row if share is ALL else [share * value for value in row]
@@ -128,7 +130,7 @@ def _replay_formula(plan: PipelinePlan, makespan: Real) -> Formula:
     return Formula(text="replay of the order of the schedule", inputs=inputs, value=makespan)
 
 
-def hop_lines(
+def send_recv_lines(
     edges: Sequence[tuple[Plugin, Edge]],
     plan: PipelinePlan,
     device: MaximumChoice,

@@ -48,13 +48,13 @@ def shared_seconds(
 
 
 def hide(
-    load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
+    load: Load, overlapping: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> None:
     """Compute the covered and the exposed seconds of the works *overlapping* in one window."""
     outs: dict[str, Real] = {}  # what sticks out so far, by resource
     longest: Real = 0.0
-    covered, beyond = _covered_seconds(load, guests, under, less)
-    for i in guests:
+    covered, beyond = _covered_seconds(load, overlapping, under, less)
+    for i in overlapping:
         work, time, cover = load.works[i], load.took[i] - load.alone[i], covered[i]
         before, out = outs.get(work.resource, 0.0), time - cover
         exposed = maximum(out - (longest - before), 0.0)
@@ -71,7 +71,7 @@ def hide(
 
 
 def _covered_seconds(
-    load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
+    load: Load, overlapping: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
     """Return the seconds of each overlapping work that its hosts cover.
 
@@ -79,9 +79,9 @@ def _covered_seconds(
     and windows keep the resource busy. The second result is, by work and further resource, the time
     beyond the hosts.
     """
-    works, took = load.works, _seconds_with_hosts(load, guests)
+    works, took = load.works, _seconds_with_hosts(load, overlapping)
     covered: dict[int, Real] = {}
-    slows = _slows_hosts(load, guests)
+    slows = _slows_hosts(load, overlapping)
     longer: Real = 0.0  # by which those slow their hosts, for the others to hide under
 
     known: dict[str, Real] = {}
@@ -96,7 +96,7 @@ def _covered_seconds(
         return known[resource]
 
     def covers(resource: str, cover: Real) -> Iterator[tuple[int, Real]]:
-        own = [i for i in guests if works[i].resource == resource]
+        own = [i for i in overlapping if works[i].resource == resource]
         slowdowns = [works[i].slowdown for i in own]
         if is_array(*slowdowns) and any(s is not slowdowns[0] for s in slowdowns):
             found = _fill_by_slowdown(
@@ -117,27 +117,29 @@ def _covered_seconds(
         if not all_of(slow):
             for i, part in covers(resource, idle_seconds(resource) + longer):
                 covered[i] = where(slow, covered.get(i, 0.0), part)
-    crowded = any(works[i].also for i in guests)
-    return covered, _crowd(load, guests, took, covered, idle_seconds) if crowded else {}
+    crowded = any(works[i].also for i in overlapping)
+    return covered, _limit_by_shared_resources(
+        load, overlapping, took, covered, idle_seconds
+    ) if crowded else {}
 
 
-def _seconds_with_hosts(load: Load, guests: Sequence[int]) -> Mapping[int, Real]:
+def _seconds_with_hosts(load: Load, overlapping: Sequence[int]) -> Mapping[int, Real]:
     """Return the seconds of each overlapping work that may hide under other work."""
-    return {i: load.took[i] - load.alone[i] for i in guests}
+    return {i: load.took[i] - load.alone[i] for i in overlapping}
 
 
-def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
+def _slows_hosts(load: Load, overlapping: Sequence[int]) -> dict[str, Mask]:
     """Return, by resource, where transfers on it slow down the work that they overlap."""
     slows: dict[str, Mask] = {}
-    for i in guests:
+    for i in overlapping:
         work = load.works[i]
         slows[work.resource] = slows.get(work.resource, False) | (work.slowdown > 0)
     return slows
 
 
-def _crowd(
+def _limit_by_shared_resources(
     load: Load,
-    guests: Sequence[int],
+    overlapping: Sequence[int],
     took: Mapping[int, Real],
     covered: dict[int, Real],
     idle_seconds: Callable[[str], Real],
@@ -151,9 +153,9 @@ def _crowd(
     works = load.works
     used: dict[str, Real] = {}
     beyond: dict[int, Mapping[str, Real]] = {}
-    for i in guests:
+    for i in overlapping:
         used[works[i].resource] = used.get(works[i].resource, 0.0) + covered[i]
-    for i in guests:
+    for i in overlapping:
         over: dict[str, Real] = {}
         needs = [(other, part, part * took[i]) for other, part in load.shares[i]]
         for other, _, time in needs:
@@ -167,11 +169,11 @@ def _crowd(
     return beyond
 
 
-def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
+def _fill(seconds: Sequence[Real], limits: Sequence[Real]) -> Sequence[Real]:
     """Return the part of each of *seconds* within its limit; earlier ones use it up first."""
     used: Real = 0.0
     found: list[Real] = []
-    for time, room in zip(seconds, rooms, strict=True):
+    for time, room in zip(seconds, limits, strict=True):
         fits = minimum(time, maximum(room - used, 0.0))
         used = used + fits
         found.append(fits)
@@ -179,13 +181,13 @@ def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
 
 
 def _fill_by_slowdown(
-    seconds: Sequence[Real], rooms: Sequence[Real], slowdowns: Sequence[Real]
+    seconds: Sequence[Real], limits: Sequence[Real], slowdowns: Sequence[Real]
 ) -> Sequence[Real]:
     """Fit seconds into limits by descending slowdown, which may differ between candidates."""
     import numpy as np
 
     n = len(seconds)
-    columns = np.stack(np.broadcast_arrays(*seconds, *rooms, *slowdowns))
+    columns = np.stack(np.broadcast_arrays(*seconds, *limits, *slowdowns))
     order = np.argsort(-columns[2 * n :], axis=0, kind="stable")
     found = _fill(
         np.take_along_axis(columns[:n], order, axis=0),  # type: ignore[arg-type]

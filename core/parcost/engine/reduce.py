@@ -28,7 +28,7 @@ from parcost.contract.plugin import Fault
 from parcost.contract.study import Schedule
 from parcost.contract.terms import MOMENTS, Edge, Memory, Once, StageCounts, Work
 from parcost.engine.bounds import device_seconds as busy_devices
-from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
+from parcost.engine.ledger import bubble_line, once_lines, send_recv_lines, work_lines
 from parcost.engine.load import Load
 from parcost.engine.maxima import find_maximum, total
 from parcost.engine.memory import peak_memory
@@ -87,7 +87,7 @@ def reduce(
     if pipeline.stages > 1:
         ledger.append(bubble_line(plan, timelines[0].seconds, busy))
         seconds = [timeline.seconds for timeline in timelines]
-        ledger += hop_lines(whole.edges, plan, device, seconds)
+        ledger += send_recv_lines(whole.edges, plan, device, seconds)
     ledger += once_lines(whole.onces, whole)
     ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
     full = peak_memory(whole.memory, plan)

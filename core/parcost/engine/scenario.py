@@ -205,9 +205,9 @@ class Scenario:
 
         Warnings that the spec switches off are omitted.
         """
-        return suppress(self.judge(), self.module.all_allowances())[0]
+        return suppress(self.check_all(), self.module.all_allowances())[0]
 
-    def judge(self) -> Sequence[Diagnostic]:
+    def check_all(self) -> Sequence[Diagnostic]:
         """Return the diagnostics of :meth:`check`, including warnings that the spec switches off.
 
         If some point of a sweep is valid, the errors of invalid points are warnings. Claims are
@@ -280,7 +280,7 @@ class Scenario:
         blocks = binder.bind()
         errors = [d for d in binder.diagnostics if d.severity is Severity.ERROR]
         if errors:
-            raise SpecError(self._most(_without_echoes(errors)))
+            raise SpecError(self._first_errors(_without_echoes(errors)))
         swept = {k: index for k, index in points.items() if not isinstance(index, int)}
         study = SpecStudy(
             self.name,
@@ -297,7 +297,7 @@ class Scenario:
         )
         return study, binder
 
-    def _most(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
+    def _first_errors(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
         """Return the first errors, up to a limit, and a note with the number of omitted ones."""
         if len(errors) <= MOST_ERRORS:
             return errors
@@ -354,7 +354,7 @@ class Scenario:
         with quiet():
             rules = evaluation.rules(study)
         if not any_of(rules.holds):
-            yield evaluation.refuse(study, rules.failed, at)
+            yield evaluation.reject(study, rules.failed, at)
             return
         infeasible = self._infeasible(points, rules)
         for part in _points_by_levels(study, rules.holds):
@@ -379,7 +379,7 @@ class Scenario:
         """Return the result of a *study* of which all points may run, or none."""
         rules = evaluation.rules(study)
         if not any_of(rules.holds):
-            return evaluation.refuse(study, rules.failed, at)
+            return evaluation.reject(study, rules.failed, at)
         warnings = [check for check in rules.failed if check.severity == "warning"]
         result = evaluation.evaluate(self._claims, study, warnings, at)
         found = [d for d in self.warnings if d.severity is Severity.WARNING]

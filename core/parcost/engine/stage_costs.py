@@ -80,7 +80,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     shares: list[Iterable[tuple[str, Real]]] = [()] * len(works)
     seconds: dict[Pass, Real] = dict.fromkeys(PASSES, 0.0)
     members: dict[Pass, list[int]] = {}  # by whole pass
-    guests: dict[tuple[Pass, str], list[int]] = {}
+    overlapping: dict[tuple[Pass, str], list[int]] = {}
     hosts: dict[tuple[Pass, str], list[int]] = {}
     flops: Real = 0.0
     for i, (work, times) in enumerate(zip(works, counts, strict=True)):
@@ -100,7 +100,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
             if any_of(work.alone > 0):
                 alone[i] = work.alone * time
                 seconds[pass_] = seconds[pass_] + alone[i]
-            guests.setdefault((pass_ if window else whole_pass[pass_], window), []).append(i)
+            overlapping.setdefault((pass_ if window else whole_pass[pass_], window), []).append(i)
     load = Load(
         works=works,
         counts=counts,
@@ -113,20 +113,20 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         seconds=seconds,
         flops=flops,
     )
-    for key in sorted(guests, key=lambda key: not key[1]):
+    for key in sorted(overlapping, key=lambda key: not key[1]):
         if key[1]:
             own = hosts.get(key, ())
             under = seconds_by_resource(works, took, own)
-            hide(load, guests[key], under, shared_seconds(shares, took, own))
+            hide(load, overlapping[key], under, shared_seconds(shares, took, own))
         else:
-            _hide_under_pass(load, guests[key], members[key[0]])
+            _hide_under_pass(load, overlapping[key], members[key[0]])
     return load
 
 
-def _hide_under_pass(load: Load, guests: Sequence[int], members: Sequence[int]) -> None:
+def _hide_under_pass(load: Load, overlapping: Sequence[int], members: Sequence[int]) -> None:
     """Hide the *overlapping* works of a whole pass under seconds that its *members* expose."""
     works, exposed, took = load.works, list(load.exposed), list(load.took)
-    for i in guests:
+    for i in overlapping:
         exposed[i] = took[i] = load.alone[i]
     whole = [i for i in members if works[i].window != "" or any_of(works[i].alone > 0)]
     windows = [i for i in whole if works[i].window]
@@ -135,7 +135,7 @@ def _hide_under_pass(load: Load, guests: Sequence[int], members: Sequence[int]) 
     less = seconds_by_resource(works, load.hidden, windows)
     for other, time in shared_seconds(load.shares, took, whole).items():
         less[other] = less.get(other, 0.0) + time
-    hide(load, guests, under, less)
+    hide(load, overlapping, under, less)
 
 
 def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:

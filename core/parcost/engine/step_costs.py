@@ -230,7 +230,7 @@ def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When,
 def added_seconds(fill: TermGroup, drain: TermGroup, end: TermGroup) -> Real:
     """Return the step time of a run with all terms of the groups, in seconds."""
     run = fill.run
-    timeline = _hold_back(fill, run)[2] if fill.terms else run.timeline
+    timeline = _delay_pipeline(fill, run)[2] if fill.terms else run.timeline
     return timeline.seconds + drain.outlasts(fill, timeline) + end.duration()
 
 
@@ -255,11 +255,11 @@ def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
     """Return the cost of the group, and the timeline of the pipeline that it delays."""
     if not group.terms:
         return NOTHING, run.timeline
-    later, lateness, after = _hold_back(group, run)
+    later, lateness, after = _delay_pipeline(group, run)
     return group.cost(later, lateness), after
 
 
-def _hold_back(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real], Timeline]:
+def _delay_pipeline(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real], Timeline]:
     """Return the delay of the pipeline by the group, in total and per device, in seconds.
 
     The third result is the delayed timeline.
@@ -376,12 +376,14 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
         if term.after_device:  # of many layouts, those that have it
             waits = waits | (seconds > 0)
         busy[term.resource] = busy.get(term.resource, 0.0) + seconds
-        room = _room(term, term.resource, load, ends_in_w) - used.get(term.resource, 0.0)
+        room = _hiding_seconds(term, term.resource, load, ends_in_w) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         over: dict[str, tuple[Real, Real]] = {}  # what it needs of others beyond the room there
         for other, share in shared_resources(term):
             busy[other] = busy.get(other, 0.0) + share * seconds
-            room = maximum(_room(term, other, load, ends_in_w) - used.get(other, 0.0), 0.0)
+            room = maximum(
+                _hiding_seconds(term, other, load, ends_in_w) - used.get(other, 0.0), 0.0
+            )
             over[other] = share, maximum(share * seconds - room, 0.0)
             hides = minimum(hides, seconds - over[other][1])
         used[term.resource] = used.get(term.resource, 0.0) + hides
@@ -403,7 +405,7 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
     )
 
 
-def _room(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
+def _hiding_seconds(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
     """Return the seconds of a micro-batch in which *resource* is idle, so that *term* may hide.
 
     Fill hides under the first forward pass. Gradients become ready during the last backward op,

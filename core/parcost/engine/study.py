@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.collective_formulas import fastest_formula
 from parcost.contract.formulas import Formula, plain_of
 from parcost.contract.groups import Group
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Fault, Plugin
-from parcost.contract.prices import price
 from parcost.contract.queries import (
     PLAIN,
     PURE,
@@ -223,7 +223,7 @@ class SpecStudy(Study):
     ) -> Call:
         placed = group if isinstance(group, Group) else self.group(group)
         known = plain_of(n) if self._point else n  # a search prints no formula
-        return self.query(_price, operation, known, placed, algorithm)
+        return self.query(_estimate_call, operation, known, placed, algorithm)
 
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
         return self.query(_algorithms_named, operation, algorithm)
@@ -376,7 +376,7 @@ def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[P
     return tuple(found)
 
 
-def _price(
+def _estimate_call(
     study: SpecStudy, operation: str, n: Real | Formula, group: Group, algorithm: str
 ) -> Call:
     size = plain_of(n)
@@ -389,7 +389,7 @@ def _price(
         best = minimum(best, time)
     chosen = _fastest_algorithms(offered, times, best)
     used = [times[offered.index(algorithm)] for algorithm in chosen]
-    found = price(operation, n, group, chosen, used, best)
+    found = fastest_formula(operation, n, group, chosen, used, best)
     return Call(
         seconds=best,
         algorithm=" or ".join([a.name for a in chosen]),

@@ -76,11 +76,11 @@ class ParserState:
     builder: Any
     states: list[State]
     values: list[Any] = field(factory=list)
-    room: int = _SHALLOW
+    limit: int = _SHALLOW
 
     def run(self, tokens: Sequence[Token], start: int) -> int:
         """Read *tokens* from *start*; return the index of the first token that is not accepted."""
-        states, values, builder, room = self.states, self.values, self.builder, self.room
+        states, values, builder, limit = self.states, self.values, self.builder, self.limit
         for index in range(start, len(tokens)):
             token = tokens[index]
             kind = token.lastgroup
@@ -102,7 +102,7 @@ class ParserState:
                 state = states[-1][origin]
                 states.append(state)
                 action = state.get(kind)
-            if len(states) > room:
+            if len(states) > limit:
                 return index
             states.append(action)
             values.append(token)

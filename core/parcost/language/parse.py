@@ -31,7 +31,7 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
     """
     tokens = read_tokens(source.text)
     if len(tokens) > MOST_TOKENS:
-        return _refuse(source, tokens[MOST_TOKENS])
+        return _reject(source, tokens[MOST_TOKENS])
     builder = Builder(source)
     machine = ParserState(builder, [tables().start])
     at = machine.run(tokens, 0)
@@ -73,7 +73,7 @@ def read_tokens(text: str) -> list[Token]:
     return tokens
 
 
-def _refuse(source: Source, beyond: Token) -> tuple[s.Block, list[Diagnostic]]:
+def _reject(source: Source, beyond: Token) -> tuple[s.Block, list[Diagnostic]]:
     """Return an empty tree and an error for a file that is too large."""
     nowhere = Span(source, 0, 0)
     nothing = s.Block(s.Name("", nowhere), (), (), (), nowhere)

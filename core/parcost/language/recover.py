@@ -22,7 +22,7 @@ from parcost.language.wording import describe_expected, describe_token, syntax_h
 
 MOST_ERRORS = 100
 DEEPEST = 100
-_ROOM = 10 * DEEPEST  # a level of nesting takes one to five symbols
+_DEEP = 10 * DEEPEST  # a level of nesting takes one to five symbols
 _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL", "_NL"}
 
 
@@ -31,10 +31,10 @@ def recover(machine: ParserState, tokens: list[Token], at: int) -> None:
 
     The tree is then the value of *machine*; its builder has the errors.
     """
-    shallow = machine.room
+    shallow = machine.limit
     while at < len(tokens):
         at = machine.run(tokens, _resume(Stop(machine, tokens, at)))
-    if machine.room > shallow:
+    if machine.limit > shallow:
         machine.values[0] = _cut(machine.values[0], tokens, machine.builder)
     machine.builder.diagnostics.sort(key=lambda found: found.labels[0].span.start)
 
@@ -42,9 +42,9 @@ def recover(machine: ParserState, tokens: list[Token], at: int) -> None:
 def _resume(stop: Stop) -> int:
     """Report the error, if it is one; return the index of the token to continue with."""
     machine = stop.machine
-    if len(machine.states) > machine.room:
-        if machine.room < _ROOM:
-            machine.room = _ROOM
+    if len(machine.states) > machine.limit:
+        if machine.limit < _DEEP:
+            machine.limit = _DEEP
             return stop.at
         _report_depth(stop.builder, stop.span(stop.token))
         return _give_up(stop)
@@ -71,7 +71,7 @@ def _resume(stop: Stop) -> int:
 def _give_up(stop: Stop) -> int:
     """Close all open blocks, and read no further."""
     stop.unwind()
-    stop.machine.room = 2 * _ROOM
+    stop.machine.limit = 2 * _DEEP
     end = stop.tokens[-1]
     closers = [InsertedToken("RBRACE", stop.token.start())] * len(stop.open_blocks())
     stop.tokens[stop.at :] = [*closers, end]

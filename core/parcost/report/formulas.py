@@ -9,7 +9,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.formulas import Formula, compute_text, in_numbers
+from parcost.contract.formulas import Formula, compute_text, with_numbers
 from parcost.language.numbers import quantity
 from parcost.language.units import unit
 from parcost.numeric import is_array
@@ -37,7 +37,7 @@ def substitute(of: Formula, write: Callable[..., str] = quantity) -> str:
     """
     if of.is_expression and (digits := _digits(of, write)) > _DIGITS[0]:
         write = partial(write, digits=digits)
-    return fractions(in_numbers(of, write), _NUMBER) if of.is_expression else of.text
+    return fractions(with_numbers(of, write), _NUMBER) if of.is_expression else of.text
 
 
 def _digits(of: Formula, write: Callable[..., str]) -> int:

@@ -40,7 +40,7 @@ def rows(
 def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:
     reasons = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
     if not result.legal:
-        failed = _refusal(reasons)
+        failed = _reason_columns(reasons)
         if not result.study.axes:
             return [{**result.at, **failed}]
         return [{**_point(result, i), **failed} for i in range(point_count(result))]
@@ -54,11 +54,13 @@ def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:
         row["feasible"] = feasible
         row["reason"] = "" if feasible else _reasons(result, i)
         found.append(row)
-    found += [{**result.at, **point.at, **_refusal(point.reasons)} for point in result.infeasible]
+    found += [
+        {**result.at, **point.at, **_reason_columns(point.reasons)} for point in result.infeasible
+    ]
     return found
 
 
-def _refusal(reasons: Sequence[str]) -> dict[str, Any]:
+def _reason_columns(reasons: Sequence[str]) -> dict[str, Any]:
     return {"verdict": INVALID, "feasible": False, "reason": "; ".join(reasons)}
 
 

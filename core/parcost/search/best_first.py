@@ -133,7 +133,7 @@ def _tally(
 class _Counts:
     """Counts of the excluded layouts by reason, and the least memory or cost among them."""
 
-    refused: Counter[str] = field(factory=Counter)
+    rejected: Counter[str] = field(factory=Counter)
     limits: Counter[str] = field(factory=Counter)
     broken: Counter[str] = field(factory=Counter)  # limits, beyond what first bounds tell
     verdicts: Counter[str] = field(factory=Counter)  # rules about outcomes
@@ -181,7 +181,7 @@ class _Search:
     def score(self) -> None:
         """Score every layout that may be in the ranking or on the front."""
         for group in self.space.groups():
-            self.counts.refused.update(group.refused)
+            self.counts.rejected.update(group.rejected)
             self.counts.totals["legal"] += group.points
             self.on_progress(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
@@ -189,7 +189,7 @@ class _Search:
                 whole = self._score_group(group)
                 group.release()
             self.looked += group.looked if whole else 0
-            if self._crowd > self.crowded or len(self.waiting) > self.many:
+            if self._queue_length > self.crowded or len(self.waiting) > self.many:
                 self._thin()
             if self._ends_early:
                 return
@@ -220,11 +220,11 @@ class _Search:
         """
         found: dict[int, NDArray[np.float64]] = {}
         for place, structure in enumerate(scores.group.structures):
-            judge = scores.judge(place)
+            criteria = scores.criteria(place)
             found[place] = whole = np.full(len(structure.kept), -inf)
-            if self.points is None and not judge.limits:
+            if self.points is None and not criteria.limits:
                 seconds = scores.least_seconds(place)
-                cost = judge.objective(self.request.objective).cost(seconds)
+                cost = criteria.objective(self.request.objective).cost(seconds)
                 found[place] = np.where(seconds > -inf, cost, whole)
         return found
 
@@ -272,7 +272,7 @@ class _Search:
     def _apply_bound(self, bound: ScoredLayouts) -> LayoutBounds:
         """Return the layouts that *bound* does not exclude, and count the excluded ones."""
         objective, limits = self._judged_by(bound)
-        left = self._that_end(self._that_fit(bound), bound.seconds)
+        left = self._select_finite(self._select_fitting(bound), bound.seconds)
         for limit in limits:
             here = left & limit.holds(bound.seconds, bound.bytes_)
             self.counts.limits[limit.says] += int(left.sum()) - int(here.sum())
@@ -281,9 +281,9 @@ class _Search:
             left = bound.legal
         return LayoutBounds(bound, objective.cost(bound.seconds), left)
 
-    def _that_fit(self, held: ScoredLayouts) -> NDArray[np.bool_]:
+    def _select_fitting(self, held: ScoredLayouts) -> NDArray[np.bool_]:
         """Return which layouts may fit in memory, by their lower bound, and count the others."""
-        legal, rooms = held.legal, held.judge.rooms
+        legal, rooms = held.legal, held.criteria.capacities
         left: NDArray[np.bool_] = legal & reduce(and_, (held.bytes_ <= r for r in rooms), True)
         self.counts.totals["large"] += int(legal.sum()) - int(left.sum())
         if not left.any():
@@ -292,7 +292,7 @@ class _Search:
             self.counts.least["needed"] = min(self.counts.least.get("needed", inf), needed)
         return left
 
-    def _that_end(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
+    def _select_finite(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
         """Return which layouts have a finite step time, and count the others like an evaluation."""
         ends: NDArray[np.bool_] = left & (seconds < inf)
         if never := int(left.sum()) - int(ends.sum()):
@@ -304,14 +304,14 @@ class _Search:
         objective, limits = self._judged_by(scored)
         if self.points is not None:
             self.points(scored)
-        rooms = scored.judge.rooms
+        rooms = scored.criteria.capacities
         left = scored.legal & reduce(and_, (scored.bytes_ <= room for room in rooms), True)
         for limit in limits:
             bounded = left & limit.holds(scored.least, scored.bytes_)
             here = bounded & limit.holds(scored.seconds, scored.bytes_)
             self.counts.broken[limit.says] += int(bounded.sum()) - int(here.sum())
             left = here
-        left = self._that_end(left, scored.seconds)
+        left = self._select_finite(left, scored.seconds)
         cost = np.where(left, objective.cost(scored.seconds), inf)
         if self.front is not None:
             self.front.offer(scored, left)
@@ -351,7 +351,7 @@ class _Search:
         if layout.cost > self.best.worst:
             return False
         one = evaluate_layout(self.space.scenario, layout.values, self.request.objective)
-        self.counts.verdicts.update(one.refused)
+        self.counts.verdicts.update(one.rejected)
         return one.layout is not None
 
     def _thin(self) -> None:
@@ -364,11 +364,11 @@ class _Search:
             entry.drop(self.best.worst)
         self.waiting = [(e.lowest, next(self.tie), e) for e in entries if e.left]
         heapq.heapify(self.waiting)
-        self.crowded = max(_CROWDED, 2 * self._crowd)
+        self.crowded = max(_CROWDED, 2 * self._queue_length)
         self.many = max(_MANY, 2 * len(self.waiting))
 
     @property
-    def _crowd(self) -> int:
+    def _queue_length(self) -> int:
         """The number of layouts in the queue."""
         return sum(entry.left for _, _, entry in self.waiting)
 
@@ -378,7 +378,7 @@ class _Search:
         return Tally(
             best=self.best,
             front=self.front.candidates() if self.front is not None else (),
-            refused=dict(self.counts.refused),
+            rejected=dict(self.counts.rejected),
             limits=dict(self.counts.limits),
             legal=totals["legal"],
             large=totals["large"],
@@ -394,4 +394,4 @@ class _Search:
         )
 
     def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
-        return scored.judge.objective(self.request.objective), scored.judge.limits
+        return scored.criteria.objective(self.request.objective), scored.criteria.limits

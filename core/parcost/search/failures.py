@@ -41,9 +41,9 @@ def objective_of(study: Study, name: str) -> Objective:
     raise SpecError([Diagnostic("unknown-objective", message, help=help, place=study.path)])
 
 
-def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
+def empty(space: Space, rejected: Mapping[str, int]) -> Sequence[Diagnostic]:
     """Return the diagnostics of a search without a legal layout, common errors first."""
-    worst = Counter(refused).most_common(3)
+    worst = Counter(rejected).most_common(3)
     total = [rule for rule, n in worst if n >= space.size]
     if total:
         rules = " and ".join(f"`{rule}`" for rule in total)
@@ -51,8 +51,8 @@ def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
     else:
         said = "rules reject " + ", ".join(f"`{rule}` {n:,}" for rule, n in worst)
     message = f"none of {space.size:,} layouts is legal: {said}"
-    own = [d for d in _whatever(space) if d.id in total]
-    help = "; ".join(_ways_out(space))
+    own = [d for d in _common_errors(space) if d.id in total]
+    help = "; ".join(_axis_hints(space))
     if not own:
         help = help or "no other value of a single axis helps: change several"
     notes = () if own else tuple(_example(space, total or [rule for rule, _ in worst]))
@@ -60,7 +60,7 @@ def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
     return [*own, Diagnostic("empty-space", message, (), notes, help or None, place=place)]
 
 
-def _whatever(space: Space) -> Sequence[Diagnostic]:
+def _common_errors(space: Space) -> Sequence[Diagnostic]:
     """Return the errors that occur both at the first and at the last values of all choices."""
     first, last = (
         _errors(space, {axis.attribute: axis.values[i] for axis in space.axes}) for i in (0, -1)
@@ -139,7 +139,7 @@ def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
     yield from (f"at {at}: {d.message}" for d in errors[:1])
 
 
-def _ways_out(space: Space) -> Iterator[str]:
+def _axis_hints(space: Space) -> Iterator[str]:
     """Yield hints: axes for which another value would make some layout legal."""
     scenario = space.scenario
     here = {axis.attribute: list(axis.values) for axis in space.axes}

@@ -23,9 +23,11 @@ class FastestLayouts:
 
     def __call__(self, scored: ScoredLayouts) -> None:
         """Add the layouts of *scored* that fit and are within the limits."""
-        shape, judge = scored.legal.shape, scored.judge
-        left = scored.legal & reduce(and_, (scored.bytes_ <= room for room in judge.rooms), True)
-        for limit in judge.limits:
+        shape, criteria = scored.legal.shape, scored.criteria
+        left = scored.legal & reduce(
+            and_, (scored.bytes_ <= room for room in criteria.capacities), True
+        )
+        for limit in criteria.limits:
             left = left & limit.holds(scored.seconds, scored.bytes_)
         seconds = np.where(left, scored.seconds, inf).reshape(-1, shape[-1])
         best = seconds.argmin(axis=0)

@@ -98,12 +98,12 @@ def _select_hop(hop: Hop, layouts: NDArray[np.intp]) -> Hop:
 
 def memory_limit_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
     """Return the memory limit of layouts in bytes."""
-    return _least(scored.judge.rooms, where)
+    return _least(scored.criteria.capacities, where)
 
 
 def usable_memory_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
     """Return the usable memory of a device in bytes, by layout."""
-    return _least(scored.judge.usable, where)
+    return _least(scored.criteria.usable, where)
 
 
 def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:

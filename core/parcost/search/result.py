@@ -61,7 +61,7 @@ class SearchResult:
     *gap* is the optimality gap: how far a layout without a replay may be below the best, as a
     fraction. It is None if some layouts were not visited. The ranking is *proven* if no other
     layout can be on the list, and every plugin answered. *faults* are the plugins that failed.
-    *refused* counts layouts by the rule that rejects them. *large* counts those that do not fit,
+    *rejected* counts layouts by the rule that rejects them. *large* counts those that do not fit,
     *limits* those beyond a limit. *looked* is the number of visited structures out of *structures*.
     *sampled* is the number of layouts drawn at random, if any; *cut_short* means fewer than
     requested. The *axes* of *scenario* were searched. *fastest* has a layout for each combination
@@ -76,7 +76,7 @@ class SearchResult:
     size: int
     legal: int
     large: int
-    refused: Mapping[str, int]
+    rejected: Mapping[str, int]
     limits: Mapping[str, int]
     replayed: int
     gap: float | None = None

@@ -41,7 +41,7 @@ def sample(
     """
     start, rng = time.monotonic(), random.Random(seed)  # noqa: S311  nothing is secret
     best, layouts = Best(request.found), []
-    refused: Counter[str] = Counter()
+    rejected: Counter[str] = Counter()
     limits: Counter[str] = Counter()
     faults: dict[str, None] = {}  # in order, each once
     legal = large = drawn = 0
@@ -57,7 +57,7 @@ def sample(
             faults |= dict.fromkeys(fault.line for fault in one.result.faults)
             if one.result.outcome is None:
                 found = [d.id for d in one.result.diagnostics if d.severity is Severity.ERROR]
-                refused.update(set(found))
+                rejected.update(set(found))
                 continue
             legal += 1
             large += one.large
@@ -72,7 +72,7 @@ def sample(
     if not ranked:
         if interrupted:
             raise KeyboardInterrupt
-        why = _no_layout(space, drawn, legal, large, refused, late=legal < count)
+        why = _no_layout(space, drawn, legal, large, rejected, late=legal < count)
         raise SpecError([why, *plugins_failed(space, list(faults))])
     front = pareto(layouts)
     found_layouts = SearchResult(
@@ -84,7 +84,7 @@ def sample(
         size=space.size,
         legal=legal,
         large=large,
-        refused=dict(refused),
+        rejected=dict(rejected),
         limits=dict(limits),
         replayed=legal,
         faults=list(faults),
@@ -99,9 +99,9 @@ def sample(
 
 
 def _no_layout(
-    space: Space, drawn: int, legal: int, large: int, refused: Counter[str], *, late: bool
+    space: Space, drawn: int, legal: int, large: int, rejected: Counter[str], *, late: bool
 ) -> Diagnostic:
-    worst = ", ".join(f"`{rule}` {n:,}" for rule, n in refused.most_common(3))
+    worst = ", ".join(f"`{rule}` {n:,}" for rule, n in rejected.most_common(3))
     when = " before time ran out" if late else ""
     message = f"{legal:,} of {drawn:,} random layouts{when} are legal, and none fits the limits"
     notes = [f"{large:,} do not fit"] if large else []

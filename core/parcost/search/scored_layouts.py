@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True, eq=False)
-class Judge:
+class LayoutCriteria:
     """The limits and objectives for the layouts of a structure; sizes are in bytes."""
 
-    rooms: Sequence[Any]
+    capacities: Sequence[Any]
     usable: Sequence[Any]
     limits: Sequence[Limit]
     objectives: Mapping[str, Objective]
@@ -58,7 +58,7 @@ class ScoredLayouts:
     structure: Structure
     place: int
     points: NDArray[np.intp]
-    judge: Judge
+    criteria: LayoutCriteria
     schedule: Schedule
     choice: int | None
     index: int

@@ -28,7 +28,7 @@ from parcost.search.axis_kinds import PROBES
 from parcost.search.group_terms import GroupAnswers, PluginAnswers, TermTable, release_each
 from parcost.search.mesh import Places, join_places
 from parcost.search.scored_layouts import (
-    Judge,
+    LayoutCriteria,
     ScoredLayouts,
     report_missing_bound,
 )
@@ -96,9 +96,9 @@ class Scores:
         """The positions of the schedules among the values of their axis."""
         return range(self._variants.shape[self._choice] if self._choice is not None else 1)
 
-    def judge(self, place: int) -> Judge:
+    def criteria(self, place: int) -> LayoutCriteria:
         """Return the limits and objectives for the layouts of a structure."""
-        return self._judge(self.group.structures[place], self.group.places(place))
+        return self._criteria(self.group.structures[place], self.group.places(place))
 
     def least_seconds(self, place: int) -> NDArray[np.float64]:
         """Return a lower bound of the step time in seconds at each point of a structure.
@@ -313,7 +313,7 @@ class Scores:
         place, index = part.scored.place, part.scored.index
         counts, problems = self._row_counts(place, index, row)
         for plugin, term in terms:
-            self._note_problems(place, index, "terms", plugin, term, problems)
+            self._record_problems(place, index, "terms", plugin, term, problems)
         return counts
 
     def _layouts(
@@ -324,7 +324,7 @@ class Scores:
             self.group.structures[place].select_points(points),
             self.group.places(place, points),
         )
-        judge = self._judge(structure, places)
+        criteria = self._criteria(structure, places)
         for index, which in wanted.items():
             legal = self._select_schedule(structure.legal, index) & which
             if not legal.any():
@@ -333,7 +333,7 @@ class Scores:
                 structure=structure,
                 place=place,
                 points=points,
-                judge=judge,
+                criteria=criteria,
                 schedule=self._schedule(place, index),
                 choice=self._choice,
                 index=index,
@@ -351,10 +351,10 @@ class Scores:
             for reads, by_part in one.every:
                 several = {key_of(PROBES[hook](x)) for a in by_part.values() for _, x in a}
                 differ = len(several) > max(len(a) for a in by_part.values())
-                self._variants.refuse(reads if differ else (), hook)
+                self._variants.require_equal(reads if differ else (), hook)
         return found
 
-    def _judge(self, structure: Structure, places: Places) -> Judge:
+    def _criteria(self, structure: Structure, places: Places) -> LayoutCriteria:
         """Return the limits and objectives for layouts of a structure at mesh indices *places*."""
         found: dict[str, list[Any]] = {}
         for hook, asked in self._answers.items():
@@ -370,8 +370,8 @@ class Scores:
             elif hook in _SIZES:
                 items = [places.pick(x) for x in items]
             found[hook] = items
-        return Judge(
-            rooms=found["capacities"],
+        return LayoutCriteria(
+            capacities=found["capacities"],
             usable=found["usable_memory"],
             limits=[limit for goal in found["search_goals"] for limit in goal.limits],
             objectives={o.name: o for o in found["objectives"]},
@@ -390,7 +390,7 @@ class Scores:
         if (place, index) not in self._schedules:
             variants = self.group.structures[place].variants
             schedule, reads = variants.schedule(self._where(index))
-            self._variants.refuse(reads - {self._choice}, "schedule")
+            self._variants.require_equal(reads - {self._choice}, "schedule")
             self._schedules[place, index] = schedule
         return self._schedules[place, index]
 
@@ -435,7 +435,7 @@ class Scores:
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield a term with counts by virtual stage, once for each set of counts."""
         counts, problems = self._row_counts(place, index, term.count)
-        self._note_problems(place, index, hook, plugin, term, problems)
+        self._record_problems(place, index, hook, plugin, term, problems)
         for count, mask in counts:
             if mask is None:
                 yield plugin, replace_values(term, {"count": count})
@@ -444,7 +444,7 @@ class Scores:
                 amounts = {name: np.where(mask, getattr(term, name), 0.0) for name in names}
                 yield plugin, replace_values(term, {"count": count, **amounts})
 
-    def _note_problems(
+    def _record_problems(
         self,
         place: int,
         index: int,
@@ -556,5 +556,5 @@ def _schedule_choice(variants: Variants, cuts: Sequence[PluginAnswers]) -> int |
     """Return the position of the choice that selects the schedule, or None."""
     read = {k for answers in cuts for k in answers.read}
     several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing
-    variants.refuse(several[1:], "pipeline")
+    variants.require_equal(several[1:], "pipeline")
     return several[0] if several else None

@@ -41,7 +41,7 @@ class SerialWork:
         self._endless: list[Any] = []
         for _, term in terms:
             if isinstance(term, (Work, Once, Edge)):
-                self._note_endless(term)
+                self._record_infinite(term)
         for work in _serial(terms):
             key = (_PASS_OF[work.pass_], work.resource in KERNELS, work.count)
             sums[key] = sums.get(key, 0.0) + self._least(work.seconds)
@@ -52,7 +52,7 @@ class SerialWork:
         axes = tuple(k for k in self._minor if np.ndim(value) and value.shape[k] > 1)
         return value.min(axis=axes, keepdims=True) if axes else value
 
-    def _note_endless(self, term: Work | Once | Edge) -> None:
+    def _record_infinite(self, term: Work | Once | Edge) -> None:
         times = (term.seconds, *(term.boundaries if isinstance(term, Edge) else ()))
         for seconds in times:
             finite = np.isfinite(seconds)

@@ -94,14 +94,14 @@ class Structure:
 class StructureGroup:
     """Structures that are evaluated together as arrays on a *mesh*; none of them is empty.
 
-    *refused* counts the points that each rule rejects, and *looked* the structures behind these
+    *rejected* counts the points that each rule rejects, and *looked* the structures behind these
     counts.
     """
 
     structures: Sequence[Structure]
     mesh: Mesh
     variants: Variants
-    refused: Mapping[str, int] = {}
+    rejected: Mapping[str, int] = {}
     looked: int = 0
 
     @property
@@ -317,16 +317,16 @@ def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
         for structure in structures:
             yield from _legal_groups([structure])
         return
-    refused: Counter[str] = Counter()
-    legal = list(_legal_structures(together, refused))
+    rejected: Counter[str] = Counter()
+    legal = list(_legal_structures(together, rejected))
     together.release()
     if legal:
         mesh = together.mesh.restrict([structure.kept for structure in legal])
         found = _group(legal, mesh, legal=True)
         assert found is not None  # they fit together before
-        yield evolve(found, refused=refused, looked=len(structures))
+        yield evolve(found, rejected=rejected, looked=len(structures))
     else:
-        yield evolve(together, structures=[], refused=refused, looked=len(structures))
+        yield evolve(together, structures=[], rejected=rejected, looked=len(structures))
 
 
 def _larger_groups(groups: Iterable[StructureGroup]) -> Iterator[StructureGroup]:
@@ -344,22 +344,22 @@ def _larger_groups(groups: Iterable[StructureGroup]) -> Iterator[StructureGroup]
 def _join(one: StructureGroup, other: StructureGroup) -> StructureGroup | None:
     """Return two groups as one, None where they are too large or too different."""
     structures = [*one.structures, *other.structures]
-    refused = Counter(one.refused) + Counter(other.refused)
+    rejected = Counter(one.rejected) + Counter(other.rejected)
     looked = one.looked + other.looked
     if not (one.structures and other.structures):
-        return evolve(other if other.structures else one, refused=refused, looked=looked)
+        return evolve(other if other.structures else one, rejected=rejected, looked=looked)
     whole = Mesh.from_axes(structures[0].whole.axes)
     mesh = whole.restrict([structure.kept for structure in structures])
     if len(structures) * prod(map(len, mesh.used)) > MOST_TOGETHER // 2:  # memory
         return None
     found = _group(structures, mesh, legal=True)
-    return None if found is None else evolve(found, refused=refused, looked=looked)
+    return None if found is None else evolve(found, rejected=rejected, looked=looked)
 
 
-def _legal_structures(group: StructureGroup, refused: Counter[str]) -> Iterator[Structure]:
+def _legal_structures(group: StructureGroup, rejected: Counter[str]) -> Iterator[Structure]:
     """Yield structures with a legal layout, at the points that are legal under some choice.
 
-    *refused* receives the number of points that each rule rejects.
+    *rejected* receives the number of points that each rule rejects.
     """
     variants = group.variants
     with np.errstate(all="ignore"):
@@ -381,7 +381,7 @@ def _legal_structures(group: StructureGroup, refused: Counter[str]) -> Iterator[
                     holds = _of_structure(whole, len(variants.shape), place, sizes)
                     broken = int(holds.size - np.count_nonzero(holds))
                     if broken:
-                        refused[id_] += broken * (structure.legal.size // holds.size)
+                        rejected[id_] += broken * (structure.legal.size // holds.size)
                         before = holding.get(holds.shape)
                         holding[holds.shape] = holds if before is None else before & holds
             choices = tuple(range(len(variants.shape)))

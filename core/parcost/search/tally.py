@@ -44,7 +44,7 @@ class Tally:
 
     best: Best
     front: Sequence[Candidate] = ()
-    refused: Mapping[str, int] = {}
+    rejected: Mapping[str, int] = {}
     limits: Mapping[str, int] = {}
     legal: int = 0
     large: int = 0
@@ -92,9 +92,9 @@ def result_of(
         if not _agree(layout, one):
             failed = plugins_failed(space, faults)
             raise SpecError(failed or [disagreement(space, layout.values)])
-    if any(one.refused for one in evaluated) and not (careful or tally.interrupted):
+    if any(one.rejected for one in evaluated) and not (careful or tally.interrupted):
         raise RejectedLayoutError
-    verdicts.update(rule for one in evaluated for rule in one.refused)
+    verdicts.update(rule for one in evaluated for rule in one.rejected)
     exact = [one.layout for one in evaluated if one.layout is not None]
     if not exact:
         if tally.interrupted:
@@ -112,7 +112,7 @@ def result_of(
         size=space.size,
         legal=tally.legal,
         large=tally.large,
-        refused=dict(Counter(tally.refused) + verdicts),
+        rejected=dict(Counter(tally.rejected) + verdicts),
         limits=dict(+Counter(tally.limits)),
         replayed=tally.replayed,
         gap=_gap(exact[0].cost, tally.left) if whole else None,
@@ -130,7 +130,7 @@ def _reasons(space: Space, tally: Tally, verdicts: Counter[str]) -> Sequence[Dia
     if tally.looked < space.count() or tally.left < inf:
         return [time_limit_error(space, tally.legal)]
     if not tally.legal:
-        return empty(space, +Counter(tally.refused))
+        return empty(space, +Counter(tally.rejected))
     limits = Counter(tally.limits) + Counter(tally.broken)
     limits.update({f"{OUTCOME} `{rule}` accepts": n for rule, n in verdicts.items()})
     large = tally.large + tally.unfit
@@ -150,8 +150,8 @@ def _agree(layout: SearchedLayout, one: LayoutEvaluation) -> bool:
     if one.layout is not None:
         return isclose(one.layout.cost, layout.cost, rel_tol=ALIKE)
     outcome = one.result.outcome
-    if outcome is None or not one.refused:
-        return bool(one.refused)
+    if outcome is None or not one.rejected:
+        return bool(one.rejected)
     found = (float(outcome.step_seconds), float(outcome.memory_bytes))
     known = (layout.seconds, layout.bytes_)
     return all(isclose(a, b, rel_tol=ALIKE) for a, b in zip(found, known, strict=True))

@@ -69,23 +69,23 @@ def windows(asked: Iterable[VariantAnswers]) -> Windows:
     with the largest slowdown hide first, and only the sum of the others counts. Nor does the order
     of works on different resources, as long as none keeps further ones busy.
     """
-    prices: dict[str, dict[Any, set[Any]]] = {}
+    by_window: dict[str, dict[Any, set[Any]]] = {}
     shared: set[str] = set()
     for _, by_part in asked:
         for answer in {id(a): a for a in by_part.values()}.values():
             for _, term in answer:
                 if isinstance(term, Work) and term.window is not None:
-                    rates = (_price(term.share), *term.also, *map(_price, term.also_busy))
-                    by_resource = prices.setdefault(term.window, {})
+                    rates = (_rate_key(term.share), *term.also, *map(_rate_key, term.also_busy))
+                    by_resource = by_window.setdefault(term.window, {})
                     by_resource.setdefault(str(term.resource), set()).add(rates)
                     if term.also:
                         shared.add(term.window)
     ordered = (
         window
-        for window, found in prices.items()
+        for window, found in by_window.items()
         if any(len(rates) > 1 for rates in found.values()) or (window in shared and len(found) > 1)
     )
-    return Windows(frozenset(prices), frozenset(ordered))
+    return Windows(frozenset(by_window), frozenset(ordered))
 
 
 def stack_terms(
@@ -250,10 +250,10 @@ def merge_terms(
     """
     sums: dict[Any, tuple[Plugin, Any, list[Any]]] = {}
     for number, (plugin, term) in enumerate(stamped):
-        prices = None if windows.sorts(term) else _prices(term)
+        rates = None if windows.sorts(term) else _rates(term)
         key: Any = number
-        if prices is not None:
-            key = (_kind(term, windows), prices, _shapes(term) if by_shape else ())
+        if rates is not None:
+            key = (_kind(term, windows), rates, _shapes(term) if by_shape else ())
         if key in sums:
             sums[key][2].append(term)
         else:
@@ -272,7 +272,7 @@ def merge_terms(
     return found
 
 
-def _prices(term: Any) -> tuple[Any, ...] | None:
+def _rates(term: Any) -> tuple[Any, ...] | None:
     """Return the rates, such as slowdown, that must be equal to add two terms up, or None."""
     if isinstance(term, Work):
         rates: tuple[Any, ...] = (term.slowdown, term.share, term.alone, *term.also_busy)
@@ -280,7 +280,7 @@ def _prices(term: Any) -> tuple[Any, ...] | None:
         rates = (term.freed_at_b,)
     else:
         return None
-    return tuple(map(_price, rates))
+    return tuple(map(_rate_key, rates))
 
 
 def _shapes(term: Any) -> tuple[tuple[int, ...], ...]:
@@ -289,7 +289,7 @@ def _shapes(term: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(np.shape(getattr(term, name, 0.0)) for name in names)
 
 
-def _price(rate: Any) -> Any:
+def _rate_key(rate: Any) -> Any:
     """Return a hash key for a rate; arrays are compared by identity."""
     return float(rate) if isinstance(rate, (float, int)) else id(rate)
 

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 
 from parcost.contract.fields import LEGAL
 from parcost.contract.queries import READS, Memo, Reads
-from parcost.contract.schema import holding_attributes, on_axes
+from parcost.contract.schema import block_attributes, on_axes
 from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.shapes import shape_of, shape_problem
@@ -199,7 +199,7 @@ class Variants:
             )
         )
 
-    def refuse(self, reads: Iterable[int], what: str) -> None:
+    def require_equal(self, reads: Iterable[int], what: str) -> None:
         """Raise if *reads* contains a choice: *what* must be equal for all layouts.
 
         Raises:
@@ -359,7 +359,7 @@ class Variants:
 
     def _recording_block(self, value: Any, combination: Combination) -> Any:
         held = vars(value)
-        names = holding_attributes(value.__class__)
+        names = block_attributes(value.__class__)
         values = {name: self._observe(held[name], combination) for name in names if name in held}
         axes: dict[str, tuple[str, int]] = {}
         for attribute, k in self._chosen.get(id(value), {}).items():
@@ -381,7 +381,7 @@ class Variants:
     def _inner_choices(self, block: Any) -> tuple[int, ...]:
         if id(block) not in self._inside:
             own = list(self._chosen.get(id(block), {}).values())
-            for name in holding_attributes(block.__class__):
+            for name in block_attributes(block.__class__):
                 held = vars(block).get(name)
                 for inner in held if isinstance(held, tuple) else [held] if held else []:
                     own += self._inner_choices(inner)

@@ -41,7 +41,7 @@ _STRANGER = (
 )
 
 
-class StrangerError(ParcostError):
+class VersionMismatchError(ParcostError):
     """A worker runs another version of parcost, or other plugins."""
 
 
@@ -111,14 +111,14 @@ class Worker:
                     _break_cycles(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
             return CachedResult(entries)
-        return self._answer_to_keep(spec, question, first, entries)
+        return self._cached_result(spec, question, first, entries)
 
     def _release(self) -> None:
         """Start a new session if the loader holds too many imported files."""
         if len(self.session.loader) > _MOST_FILES:
             self._initialize_worker(self.session.plugins)
 
-    def _answer_to_keep(
+    def _cached_result(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
     ) -> CachedResult:
         """Return the result in its cached form; without a key if its imports cannot be listed."""
@@ -162,7 +162,7 @@ def answers(task: Task, files: Sequence[Spec]) -> list[CachedResult]:
     """Evaluate files in a worker process; its session is reused by later tasks.
 
     Raises:
-        StrangerError: This process runs other code than the caller.
+        VersionMismatchError: This process runs other code than the caller.
     """
     selection = task.selection
     with _one_at_a_time, _working_in(task.folder):
@@ -171,7 +171,7 @@ def answers(task: Task, files: Sequence[Spec]) -> list[CachedResult]:
             del _workers[selection]  # a file may have been edited, and is read anew
             worker = _worker(selection)
         if worker.environment.digest != task.expected:
-            raise StrangerError(_STRANGER)
+            raise VersionMismatchError(_STRANGER)
         return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
 
 
@@ -186,7 +186,7 @@ def _worker(selection: PluginSelection) -> Worker:
         _ = worker.environment.digest  # of the code that has just been imported
         installed = Environment().digest
         if _imported.setdefault("installed", installed) != installed:
-            raise StrangerError(_STRANGER)
+            raise VersionMismatchError(_STRANGER)
         _workers[selection] = worker
         collect_rarely()  # for good: a worker does nothing else
     return _workers[selection]

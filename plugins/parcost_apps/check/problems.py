@@ -50,7 +50,7 @@ def _problems(
 
 def _check_study(scenario: Scenario) -> Sequence[Diagnostic]:
     """Return the problems of a bound study, and errors in its search block."""
-    found = scenario.judge()
+    found = scenario.check_all()
     study = scenario.first
     if any(map(is_error, found)) or not study.trains:
         return found

@@ -19,7 +19,7 @@ ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 class Interrupts:
     """Handles Ctrl-C, which Python loses if it arrives while an object is finalized.
 
-    It is deferred inside :meth:`hold`. So are other *signals*, unless they are ignored, as under
+    It is deferred inside :meth:`defer`. So are other *signals*, unless they are ignored, as under
     ``nohup``. In a process that *ends* with the run, signals after the first are ignored.
     """
 
@@ -37,7 +37,7 @@ class Interrupts:
         if current_thread() is main_thread():
             for number in self._signals:
                 if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._note)
+                    self._before[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,7 +61,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
+    def defer(self) -> Iterator[None]:
         """Defer Ctrl-C until the end of this context, then raise it."""
         self._held = True
         try:
@@ -70,7 +70,7 @@ class Interrupts:
             self._held = False
         self.check()
 
-    def _note(self, number: int, _: object) -> None:
+    def _record(self, number: int, _: object) -> None:
         again = number == Interrupts.number and monotonic() - Interrupts.when < _AGAIN_SECONDS
         Interrupts.number, Interrupts.when = number, monotonic()
         self._noted = True

@@ -37,7 +37,7 @@ def put(text: str, interrupts: Interrupts | None = None) -> None:
             results().write(text)
             results().flush()
         else:
-            with interrupts.hold():
+            with interrupts.defer():
                 _put_whole(text, interrupts)
 
 

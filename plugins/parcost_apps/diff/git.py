@@ -139,7 +139,7 @@ def _run(arguments: Sequence[str], given: str = "") -> Iterator[IO[bytes]]:
     assert process.stderr
     errors: list[bytes] = []
     messages = threading.Thread(target=_drain, args=(process.stderr, errors))
-    writer = threading.Thread(target=_give, args=(process.stdin, given))
+    writer = threading.Thread(target=_write_input, args=(process.stdin, given))
     messages.start()
     writer.start()
     try:
@@ -174,7 +174,7 @@ def _drain(stream: IO[bytes], errors: list[bytes]) -> None:
                 kept += len(block)
 
 
-def _give(stream: IO[bytes], text: str) -> None:
+def _write_input(stream: IO[bytes], text: str) -> None:
     """Write a text to a command, which may have ended already."""
     try:
         with stream:

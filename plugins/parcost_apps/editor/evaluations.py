@@ -26,7 +26,7 @@ from parcost.report.result import Expectation, Result, figure_text
 from parcost_apps.batch.scenarios import only_defines
 from parcost_apps.check.problems import Suppressions, is_error, key, problems
 from parcost_apps.editor.analysis import MOST_STUDIES
-from parcost_formats.rendering.full_report import approval, refusal, runs
+from parcost_formats.rendering.full_report import approval, invalid_reason, runs
 from parcost_formats.rendering.rejection import Rejection, attempt
 from parcost_formats.rendering.studies import head, headline_figures, sweep_summary
 
@@ -133,7 +133,7 @@ def _line(report: Report | str) -> str:
 
 def _verdict(result: Result) -> str:
     if not runs(result):
-        return refusal(result)
+        return invalid_reason(result)
     failed = [claim for claim in result.expectations if not all_of(claim.holds)]
     if failed:
         return f"not as expected: {failed[0].text}"

@@ -108,7 +108,7 @@ def _settings(
         found = rules(study).failed
     except SpecError as error:
         raise scenario.explain(error) from error
-    refused = [diagnose(check, study) for check in found if check.severity == "error"]
-    if refused:
-        return Rejection(path=scenario.path, diagnostics=refused, exit_code=1)
+    rejected = [diagnose(check, study) for check in found if check.severity == "error"]
+    if rejected:
+        return Rejection(path=scenario.path, diagnostics=rejected, exit_code=1)
     return export(study, writer, session)

@@ -107,8 +107,8 @@ def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSe
     if any(_is_essential(writer, one.path) for one in same):
         here, there = ({x.path: x.other for x in same}, {x.path: x.value for x in same})
         if _has_effect(study, here) or _has_effect(other, there):
-            _refuse(study, writer, differing)
-    _refuse(study, writer, lost)
+            _reject(study, writer, differing)
+    _reject(study, writer, lost)
     remarks = list(_remarks(study, writer, settings, lost))
     head = ""
     if writer.comment:
@@ -251,7 +251,7 @@ def _is_essential(writer: SettingsWriter, path: str) -> bool:
     return bool(_parent(writer.essential, path))
 
 
-def _refuse(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute]) -> None:
+def _reject(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute]) -> None:
     """Raise an error for each difference that makes it another job."""
     found = []
     for one in lost:

@@ -40,7 +40,7 @@ _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
 
-def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
+def _reject_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
     """Reject `--jobs` and `--executor`: a search in several processes would repeat shared work."""
     if value is not None:
         raise click.UsageError(
@@ -134,7 +134,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     help="Rank of the layout that --emit writes; 1 by default.",
 )
 @options.studies
-@click.option("--jobs", "--executor", hidden=True, expose_value=False, callback=_refuse_processes)
+@click.option("--jobs", "--executor", hidden=True, expose_value=False, callback=_reject_processes)
 def command(
     path: str,
     over: tuple[str, ...],

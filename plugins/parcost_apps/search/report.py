@@ -404,9 +404,9 @@ def _why(found: SearchResult, best: Sequence[RankedLayout]) -> Table:
 
 
 def _excluded_layouts(found: SearchResult) -> Iterator[Item]:
-    refused = [(rule, n) for rule, n in Counter(found.refused).most_common() if n]
+    rejected = [(rule, n) for rule, n in Counter(found.rejected).most_common() if n]
     bounded = [("does-not-fit", found.large), *found.limits.items()]
-    rows = [Row((rule, f"{n:,}")) for rule, n in refused]
+    rows = [Row((rule, f"{n:,}")) for rule, n in rejected]
     rows += [Row((says, f"at least {n:,}")) for says, n in bounded if n]
     if rows:
         yield Heading("Excluded layouts")
@@ -467,7 +467,7 @@ def data(
         "sampled": found.sampled,
         "legal": found.legal,
         "too_large": found.large,
-        "refused": dict(found.refused),
+        "refused": dict(found.rejected),
         "limits": dict(found.limits),
         "not_searched": {
             axis.attribute: [*axis.others, *axis.lacking] for axis in space.unsearched

@@ -258,7 +258,7 @@ def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:
 
 def _count_excluded(found: SearchResult, more: int) -> str:
     """Return how many layouts were excluded, and where the rest of the report is."""
-    rules = found.size - found.legal if not found.sampled else sum(found.refused.values())
+    rules = found.size - found.legal if not found.sampled else sum(found.rejected.values())
     limits = sum(found.limits.values())
     parts = [f"{rules:,} by rules", f"{found.large:,} by memory"]
     parts += [f"{limits:,} by limits"] if limits else []

@@ -69,7 +69,7 @@ def _neighbour(found: SearchResult, values: Mapping[str, Any], path: str) -> Nei
     if evaluation.large:
         rooms = memory_limits_of(result.study, result.study.faults)
         if all(bytes_ <= room for room in rooms):  # a verdict, and not for want of memory
-            says += f", but {errors[0] if errors else 'refused'}"
+            says += f", but {errors[0] if errors else 'rejected'}"
         else:
             says += f", but needs {quantity(bytes_, 'GiB')}"
     elif evaluation.broken is not None:

@@ -69,7 +69,7 @@ def answer_problems(status: int, diagnostics: Sequence[Diagnostic]) -> JSONRespo
     return JSONResponse({"diagnostics": found}, status)
 
 
-def refuse(status: int, id: str, message: str, help: str | None = None) -> JSONResponse:
+def error_response(status: int, id: str, message: str, help: str | None = None) -> JSONResponse:
     """Return an error response with one diagnostic."""
     return answer_problems(status, [Diagnostic(id, message, place="request", help=help)])
 
@@ -94,14 +94,14 @@ class Guard:
                 headers.update(_HEADERS)
             await send(message)
 
-        answer: Any = self._refusal(Request(scope)) or self.app
+        answer: Any = self._rejection(Request(scope)) or self.app
         await answer(scope, receive, send_guarded)
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _rejection(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         if host.lower() not in self.address.hosts:
             help = f"this page has the address http://{self.address.hosts[0]}/"
-            return refuse(403, "foreign-host", "the request names another host", help)
+            return error_response(403, "foreign-host", "the request names another host", help)
         given = request.query_params.get("token")
         if given is not None and request.method in _READS:
             return self._enter(given)
@@ -110,11 +110,11 @@ class Guard:
             self.address.admits(request.cookies.get(self.address.cookie))
             or self.address.admits(bearer)
         ):
-            return refuse(401, "no-token", "the request has no valid token", _ENTRANCE)
+            return error_response(401, "no-token", "the request has no valid token", _ENTRANCE)
         if request.method not in _READS:
             origin = request.headers.get("origin", "")
             if origin.lower() != f"http://{host.lower()}":
-                return refuse(403, "foreign-origin", "the request is from another page")
+                return error_response(403, "foreign-origin", "the request is from another page")
         return None
 
     def _enter(self, given: str) -> Response:
@@ -122,7 +122,7 @@ class Guard:
         it.
         """
         if not self.address.admits(given):
-            return refuse(401, "no-token", "the token belongs to another server", _ENTRANCE)
+            return error_response(401, "no-token", "the token belongs to another server", _ENTRANCE)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(self.address.cookie, given, httponly=True, samesite="lax", path="/")
         return answer

@@ -29,7 +29,7 @@ from starlette.routing import Route
 
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import escape_line
-from parcost_apps.server.access import Address, Guard, answer_problems, refuse
+from parcost_apps.server.access import Address, Guard, answer_problems, error_response
 from parcost_apps.server.bodies import (
     CHANGE_KEYS,
     LONGEST_SEARCH_SECONDS,
@@ -101,8 +101,8 @@ class LivePage:
         """Return the events of a search."""
         body = await read_body(request, SEARCH_KEYS)
         page, order = page_of(body), search_order_of(body)
-        if (refusal := self._search_refusal(page)) is not None:
-            return answer_problems(409, [refusal])
+        if (found := self._search_rejection(page)) is not None:
+            return answer_problems(409, [found])
         return StreamingResponse(self._events(page, order), media_type="text/event-stream")
 
     async def stop(self, request: Request) -> Response:
@@ -111,7 +111,7 @@ class LivePage:
             self.searches.stop_search()
         return Response(status_code=204)
 
-    def _search_refusal(self, page: str) -> Diagnostic | None:
+    def _search_rejection(self, page: str) -> Diagnostic | None:
         """Return the reason why a page cannot start a search now, or None."""
         if self._searcher is None:
             return None
@@ -122,8 +122,8 @@ class LivePage:
 
     async def _events(self, page: str, order: SearchOrder) -> AsyncIterator[str]:
         """Yield progress events, then the answer; if the reader disconnects, the search ends."""
-        if (refusal := self._search_refusal(page)) is not None:  # it began meanwhile
-            yield _event("result", _problem_text(refusal))
+        if (found := self._search_rejection(page)) is not None:  # it began meanwhile
+            yield _event("result", _problem_text(found))
             return
         self._searcher = page
         loop = asyncio.get_running_loop()
@@ -182,30 +182,30 @@ def _answer(text: str, status: int = 200) -> Response:
 def _overtime_answer(_: Request, __: Exception, seconds: float) -> Response:
     message = f"the evaluation was stopped after the time limit of {seconds:g} s"
     help = "make a sweep smaller, or start `parcost serve` with a larger `--time-limit`"
-    return refuse(504, "evaluation-out-of-time", message, help)
+    return error_response(504, "evaluation-out-of-time", message, help)
 
 
 def _process_end_answer(_: Request, __: Exception) -> Response:
     message = "the evaluation process ended"
-    return refuse(503, "evaluation-ended", message, "try again, which starts a new process")
+    return error_response(503, "evaluation-ended", message, "try again, which starts a new process")
 
 
 def _busy_answer(_: Request, error: Exception) -> Response:
-    return refuse(503, "busy", str(error), "try again in a moment")
+    return error_response(503, "busy", str(error), "try again in a moment")
 
 
 def _newer_change_answer(_: Request, error: Exception) -> Response:
-    return refuse(409, "superseded", str(error))
+    return error_response(409, "superseded", str(error))
 
 
 def _body_answer(_: Request, error: Exception) -> Response:
     assert isinstance(error, BodyError)
-    return refuse(error.status, error.id, str(error), error.help)
+    return error_response(error.status, error.id, str(error), error.help)
 
 
 def _http_answer(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return refuse(error.status_code, "no-such-page", str(error.detail))
+    return error_response(error.status_code, "no-such-page", str(error.detail))
 
 
 def _fault_answer(request: Request, error: Exception) -> Response:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from parcost.contract.collective_formulas import explain
 from parcost.contract.groups import Group, Link
-from parcost.contract.prices import explain
 from parcost.contract.study import Collective
 from parcost.records import frozen
 

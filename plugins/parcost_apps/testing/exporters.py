@@ -81,10 +81,10 @@ class ExporterContract:
         """Return the output for *entries*, or None if the exporter rejects them with a reason."""
         try:
             written = self.write(entries, folder)
-        except ParcostError as refusal:
-            message = str(refusal)
+        except ParcostError as rejection:
+            message = str(rejection)
             if not message.strip():
-                raise AssertionError("a rejection without a message") from refusal
+                raise AssertionError("a rejection without a message") from rejection
             return None
         self.parse(written)
         return written

@@ -129,7 +129,7 @@ class _Description:
         names = {one.name for one in stated}
         others = self._values_of(file.translation.uses, block)
         differing = [name for name in self._differences(others) if name not in self._open]
-        self._refuse(file, {one.name: one for one in stated if one.name in differing})
+        self._reject(file, {one.name: one for one in stated if one.name in differing})
         set_here = {one.name for one in block.settings} | self._settings.keys()
         left = [n for n in differing if n not in names and n in set_here]
         if left:
@@ -172,7 +172,7 @@ class _Description:
                     others = self._values_of([use], ImportedBlock(kind=kind, label=label))
                     names = [n for n in self._differences(others) if n not in self._open]
                     stated = {n: evolve(use, name=n, value=_value_text(others[n])) for n in names}
-                    self._refuse(file, stated)
+                    self._reject(file, stated)
                     return True
         return False
 
@@ -197,7 +197,7 @@ class _Description:
     def _differences(self, others: Mapping[str, object]) -> list[str]:
         return [name for name, value in others.items() if self._values.get(name, value) != value]
 
-    def _refuse(self, file: ImportedFile, stated: Mapping[str, ImportedValue]) -> None:
+    def _reject(self, file: ImportedFile, stated: Mapping[str, ImportedValue]) -> None:
         """Raise an error for each attribute that a file states with another value."""
         found = []
         for name, other in stated.items():

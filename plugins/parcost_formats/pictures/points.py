@@ -302,7 +302,7 @@ def _best(
     Rows that have only a lower bound are evaluated, lowest bound first, until none can be better.
     """
     sign = -1.0 if figure.largest else 1.0
-    refused = next((row for row in rows if not row.get("feasible")), None)
+    rejected = next((row for row in rows if not row.get("feasible")), None)
     able = [row for row in rows if row.get("feasible") and _is_number(row.get(name))]
     best: Mapping[str, Any] | None = None
     for tried, row in enumerate(sorted(able, key=lambda row: sign * float(row[name]))):
@@ -312,11 +312,11 @@ def _best(
         if "bound" in row and points.evaluate is not None:
             exact = points.evaluate({axis: row[axis] for axis in points.axes if axis in row})
             if not exact["feasible"]:
-                refused = refused or exact
+                rejected = rejected or exact
                 continue
         if best is None or sign * exact[name] < sign * best[name]:
             best = exact
-    return refused if best is None else best
+    return rejected if best is None else best
 
 
 def _map_spec(down: str, across: str, figure: PointFigure) -> dict[str, Any]:

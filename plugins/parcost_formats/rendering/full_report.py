@@ -80,7 +80,7 @@ def approval(result: Result) -> str:
     return found if named is None else f"{found}: {check_message(named, 0).message}"
 
 
-def refusal(result: Result) -> str:
+def invalid_reason(result: Result) -> str:
     """Return a sentence on why a point is invalid; without training, "not calculated"."""
     if not problems(result) and (failure := judgment_failure(result)):
         return failure
@@ -93,7 +93,7 @@ def refusal(result: Result) -> str:
     return f"Invalid: {rules}" if count else "Invalid"
 
 
-def refusal_word(result: Result) -> str:
+def short_reason(result: Result) -> str:
     """Return in a word or two why a point is invalid, for tables."""
     if not problems(result) and judgment_failure(result):
         return "not checked"
@@ -128,7 +128,7 @@ def verdict(result: Result) -> Iterator[Item]:
             style: Style = "bad" if step_failure(result) else "good"
             yield Line(f"{approval(result)}{chosen}.", style)
     else:
-        yield Line(f"{refusal(result)}{chosen}.", "bad")
+        yield Line(f"{invalid_reason(result)}{chosen}.", "bad")
         for problem in problems(result):
             yield Line(problem.message, indent=2)
             yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.all_notes)

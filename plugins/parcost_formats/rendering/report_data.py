@@ -166,7 +166,7 @@ def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int
             elif depth >= _DEEPEST:
                 pass
             elif not given.raw and given.explain is None:
-                more = _leaf(given.title, given.own_text, given.source)
+                more = _write_leaf(given.title, given.own_text, given.source)
             elif id(given) not in seen:
                 seen.add(id(given))
                 more = f',"formula":{_formula(given, figures, seen, depth + 1)}'
@@ -206,7 +206,7 @@ def _number_start(value: float, unit: str) -> str:
 
 
 @lru_cache(_LEAVES)
-def _leaf(title: str, written: str, source: str) -> str:
+def _write_leaf(title: str, written: str, source: str) -> str:
     """Return a formula without inputs, such as an attribute of a spec; many lines share it."""
     shown = Formula(written, title=title).shown
     return f',"formula":{{"text":{text(shown)},"inputs":{{}},"source":{text(source)}}}'

@@ -25,9 +25,9 @@ from parcost_formats.rendering.full_report import (
     approval,
     command_line,
     ignored_rules,
+    invalid_reason,
     page_figures,
     problems,
-    refusal,
     runs,
     section_page,
 )
@@ -121,7 +121,7 @@ def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item
             yield Line(said, _claim_style(result.expectations))
         yield from _comparisons(result.expectations, _CLAIMS if hints else None)
     else:
-        yield Line(f"{refusal(result)}{chosen}.", "bad")
+        yield Line(f"{invalid_reason(result)}{chosen}.", "bad")
         yield from _problems(result)
         if result.outcome is not None and problems(result):
             yield Line(f"Figures below ignore {ignored_rules(result)}.", "warning")
@@ -196,8 +196,8 @@ def figure_table(result: Result, names: Sequence[str]) -> Table:
     rows: list[Row] = []
     for figure in shown:
         if names or figure.brief is not None:
-            refused = not runs(result) and problems(result)
-            note = f"ignoring {ignored_rules(result)}" if refused and not rows else _note(figure)
+            rejected = not runs(result) and problems(result)
+            note = f"ignoring {ignored_rules(result)}" if rejected and not rows else _note(figure)
             value = numbers.quantity(figure.value, figure.unit)
             if interval := result.interval(figure.name):
                 ends = f"({interval_of(interval, figure.unit)})"
@@ -335,10 +335,10 @@ def _answers(shown: Sequence[Figure]) -> Iterator[Item]:
     ]
     if rows:
         yield Line("")
-        yield Table(*_wide_enough(rows))
+        yield Table(*_fit_columns(rows))
 
 
-def _wide_enough(rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
+def _fit_columns(rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
     """Return the columns and rows of figures; notes are appended to titles if space is short."""
     right = Column(align="right")
     longest = [max(map(len, column)) for column in zip(*(row.cells for row in rows), strict=True)]

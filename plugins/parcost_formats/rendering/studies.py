@@ -23,7 +23,7 @@ from parcost.report.figures import select
 from parcost.report.rows import rows
 from parcost.report.verdict import verdict
 from parcost_formats.rendering.cells import share
-from parcost_formats.rendering.full_report import refusal_word, runs
+from parcost_formats.rendering.full_report import runs, short_reason
 from parcost_formats.rendering.screen import ranking
 from parcost_formats.rendering.text import widths
 
@@ -60,7 +60,7 @@ def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
         yield Line(f"{_place(report)}: {'; '.join(said) or 'no figures'}")
         return
     good = runs(result)
-    verdict = "" if good else refusal_word(result)
+    verdict = "" if good else short_reason(result)
     if good and not all(all_of(claim.holds) for claim in result.expectations):
         verdict = "not as expected"
     columns = [Column("study")]

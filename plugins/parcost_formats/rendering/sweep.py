@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Point = Mapping[str, Any]
 
 _POINTS = 20  # on one screen
-_REFUSED = 6
+_MOST_INVALID = 6
 _PASS: tuple[str, Style] = ("pass", "good")
 _PART: tuple[str, Style] = ("part", "warning")
 _FAIL: tuple[str, Style] = ("FAIL", "bad")
@@ -107,14 +107,14 @@ def _results(report: Report, view: View, run: Sequence[Point], *, trains: bool) 
         yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
 
 
-def _invalid(report: Report, view: View, refused: Sequence[Point]) -> Iterator[Item]:
+def _invalid(report: Report, view: View, rejected: Sequence[Point]) -> Iterator[Item]:
     """Yield the invalid points, and why each is rejected."""
     yield Heading("Excluded points")
-    shown = refused[:_REFUSED] if _is_short(view) else refused
+    shown = rejected[:_MOST_INVALID] if _is_short(view) else rejected
     rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in shown]
     axes = [name for name, _ in report.axes]
     yield Table([*_axes(axes), Column("reason", flexible=True)], rows)
-    yield from _remainder(len(refused) - len(shown), hints=view.hints)
+    yield from _remainder(len(rejected) - len(shown), hints=view.hints)
 
 
 def _is_short(view: View) -> bool:

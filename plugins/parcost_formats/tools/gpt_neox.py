@@ -134,7 +134,7 @@ def _read_settings(found: SettingCollector) -> Translation:
     keys.zero(pipelined=found.value("pipe_parallel_size", 0) != 0)
     keys.precision()
     keys.optimizer()
-    _wide_or_narrow(found)
+    _ask_for_precision(found)
     _checkpoints(found)
     found.read_table({"model": _MODEL})
     found.assume_table(table(TOOL)["defaults"], {"model": _MODEL})
@@ -412,7 +412,7 @@ def _devices_of_batch(found: SettingCollector, stages: int) -> None:
     found.assume("cluster", "devices", digits(count), why)
 
 
-def _wide_or_narrow(found: SettingCollector) -> None:
+def _ask_for_precision(found: SettingCollector) -> None:
     """Ask for the precision if DeepSpeed keys do not determine it."""
     word = found.word("precision", table(TOOL)["precisions"]) if "precision" in found else None
     narrow = [kind for kind in ("fp16", "bf16") if found.switch(f"{kind}.enabled")]

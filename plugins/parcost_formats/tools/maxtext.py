@@ -75,7 +75,7 @@ def _why(fact: str) -> str:
 def _reject(entries: Mapping[str, JsonEntry]) -> Any:
     """Yield an error for each key that requests an unsupported job."""
     for key, entry in entries.items():
-        if reason := cost_of(key, entry.value, _TABLE["refused"]):
+        if reason := cost_of(key, entry.value, _TABLE["rejected"]):
             yield ImportProblem(message=f"`{key}`: {reason}", start=entry.start, end=entry.end)
 
 

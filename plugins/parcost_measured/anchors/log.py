@@ -94,7 +94,7 @@ def read_log(label: str, name: str, text: str) -> Translation:
         if not steps:
             message = "the log has no step with its time"
             return Translation(problems=[ImportProblem(message=message, end=min(len(text), 1))])
-    steps = _judge(steps, facts)
+    steps = _mark_invalid(steps, facts)
     kept = [one for one in steps if not one.reason]
     if not kept:
         first = steps[0]
@@ -241,7 +241,7 @@ def _summaries(lines: Sequence[LogLine]) -> list[LoggedStep]:
     return found[-1:]
 
 
-def _judge(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedStep]:
+def _mark_invalid(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedStep]:
     """Return the steps; steps that are not valid measurements get a reason."""
     tool = Counter(one.tool for one in steps).most_common(1)[0][0]
     whole = Counter(one.total for one in steps).most_common(1)[0][0]

@@ -318,7 +318,7 @@ class _Calibration:
         self.explicit: list[str] = []  # constants that the user named and data do not carry
         self.unmodelled: list[Flaw] = []
         self.passed: list[str] = []
-        self.refused: list[str] = []
+        self.rejected: list[str] = []
 
     def report(
         self, files: Sequence[Input], asked: Options, device: str, framework: str, name: str
@@ -337,7 +337,7 @@ class _Calibration:
             networks=networks,
             host=self._host(files, framework),
             allocator=self._allocator(files, framework),
-            refused=self.refused,
+            rejected=self.rejected,
             unmodelled=self.unmodelled,
             passed=self.passed,
         )
@@ -364,7 +364,7 @@ class _Calibration:
                     try:
                         found.append(logs.fit_log(label, timings, asked))
                     except click.UsageError as error:  # one job of many
-                        self.refused.append(error.message)
+                        self.rejected.append(error.message)
         return logs.levels(found, asked.form)
 
     def _host(self, files: Sequence[Input], framework: str) -> Sequence[FrameworkConstant]:
@@ -376,7 +376,7 @@ class _Calibration:
             return []
         measured = host.issue_constants(rows, framework, self.session, self.table)
         self.flaws += measured.flaws
-        self.refused += measured.refused
+        self.rejected += measured.rejected
         for what, n in measured.passed.items():
             self.passed.append(f"{n:,} rows of host: no constant is of {what}")
         return measured.constants
@@ -389,9 +389,9 @@ class _Calibration:
         if not memory:
             return []
         before = float(host.framework_block(framework, self.session).fragmentation)
-        reserved, flaws, refused = allocator.fragmentation(memory, framework, before, self.table)
+        reserved, flaws, rejected = allocator.fragmentation(memory, framework, before, self.table)
         self.flaws += flaws
-        self.refused += refused
+        self.rejected += rejected
         return reserved
 
     # --- runs -------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ class _Calibration:
         rows = read_files([(one.name, one.path) for one in files])
         self.flaws += rows.flaws
         if not rows.placed:
-            self.refused.append("runs: every row has a flaw")
+            self.rejected.append("runs: every row has a flaw")
             return []
         for field, count in rows.unknown.items():
             write_message(
@@ -422,7 +422,7 @@ class _Calibration:
             self.unmodelled += found.unmodelled
             known = runs.candidates(found)
             if not known:
-                self.refused.append("runs: no row can be modelled")
+                self.rejected.append("runs: no row can be modelled")
                 return []
             if self.names:
                 wanted = constants.select_constants(self.names, known, self.table)
@@ -431,7 +431,7 @@ class _Calibration:
             wanted = self._restrict(wanted)
             grids = self._time_grids(found, wanted)
             if not grids:
-                self.refused.append("runs: no row can be evaluated")
+                self.rejected.append("runs: no row can be evaluated")
                 return []
             task = problem(wanted, grids)
             fitted = fit(task, _model, self.folds)
@@ -440,7 +440,7 @@ class _Calibration:
             if values:
                 off, after = self._evaluate_exactly(task, found, values, fitted.after)
         if self.names:
-            self.explicit += [f"`{one.constant}`: {one.reason}" for one in fitted.refused]
+            self.explicit += [f"`{one.constant}`: {one.reason}" for one in fitted.rejected]
         # A value of the catalogue that was fitted may have seen the rows that are left out.
         again = dict.fromkeys([*values, *(c.name for c in wanted if c.fitted)])
         left = [self._leave_out(task, list(again), one) for one in self.leave] if values else []
@@ -528,7 +528,7 @@ class _Calibration:
             self.passed += [f"{n:,} rows of {content}: {why}" for why, n in tables.passed.items()]
             grids: list[TimeGrid] = tables.grids()
             if not grids:
-                self.refused.append(f"{content}: no row determines a constant")
+                self.rejected.append(f"{content}: no row determines a constant")
                 continue
             task = problem(tables.constants, grids)
             fitted = fit(task, _model, self.folds)

@@ -27,13 +27,13 @@ _FEWEST = 3  # rows of one constant
 class HostMeasurements:
     """The constants measured on the host, and counts of rows that measure none.
 
-    *refused* are reasons why constants are not fitted; *passed* counts rows that measure no
+    *rejected* are reasons why constants are not fitted; *passed* counts rows that measure no
     constant, by the operation that they time.
     """
 
     constants: list[FrameworkConstant]
     flaws: list[Flaw]
-    refused: list[str]
+    rejected: list[str]
     passed: Mapping[str, int]
 
 
@@ -87,7 +87,7 @@ def issue_constants(
                 of="rows of the host",
             )
         )
-    return HostMeasurements(constants=found, flaws=read.flaws, refused=reasons, passed=read.passed)
+    return HostMeasurements(constants=found, flaws=read.flaws, rejected=reasons, passed=read.passed)
 
 
 @define

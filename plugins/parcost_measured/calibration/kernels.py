@@ -166,8 +166,8 @@ class Tables:
                 pass_="F",
                 count=(1.0,),
             )
-            priced = tiled.price(product, study)
-            predicted = predicted + np.asarray(priced.value, float)
+            timed = tiled.price(product, study)
+            predicted = predicted + np.asarray(timed.value, float)
         shape = repr(shapes)
         self._keep((place,), one, seconds, predicted, shape, (recipe, shape))
 

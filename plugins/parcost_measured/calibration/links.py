@@ -41,7 +41,7 @@ def counts(
     for members in shape:
         ranks *= members
 
-    def price(latency: float, bandwidth: float) -> float:
+    def evaluate(latency: float, bandwidth: float) -> float:
         link = _CountingLink(name="counting", latency=latency, bandwidth=bandwidth)
         group = Group(
             name="fitted",
@@ -51,10 +51,10 @@ def counts(
         )
         return float(algorithm.seconds(operation, n, group))
 
-    return price(1.0, _ENDLESS), price(0.0, 1.0)
+    return evaluate(1.0, _ENDLESS), evaluate(0.0, 1.0)
 
 
-def line(
+def fit_link(
     algorithm: Collective,
     operation: str,
     ranks: int,

@@ -135,7 +135,7 @@ def fit_log(name: str, timings: Timings, options: Options) -> Log:
     if over % hosts:
         raise click.UsageError(f"{over} ranks do not divide over {hosts} nodes")
     try:
-        line = links.line(offered, done, over, timings.sizes, timings.seconds)
+        line = links.fit_link(offered, done, over, timings.sizes, timings.seconds)
     except ValueError as error:
         raise click.UsageError(f"{name}: {error}") from error
     return Log(

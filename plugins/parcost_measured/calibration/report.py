@@ -43,7 +43,7 @@ class CalibrationReport:
     networks: Sequence[NetworkLink] = ()
     host: Sequence[FrameworkConstant] = ()
     allocator: Sequence[FrameworkConstant] = ()
-    refused: Sequence[str] = ()
+    rejected: Sequence[str] = ()
     unmodelled: Sequence[Flaw] = ()
     passed: Sequence[str] = ()
     text: str = ""  # of the catalogue file
@@ -109,9 +109,9 @@ def _page(report: CalibrationReport) -> Iterator[Item]:
         ]
         names = ("before", "measured", "range", measured[0].of.split()[0])
         yield Table(_columns("constant", *names), cells)
-    if report.refused:
+    if report.rejected:
         yield Heading("Not fitted")
-        for text in report.refused:
+        for text in report.rejected:
             yield Line(text)
     if report.passed:
         yield Heading("Files without a constant")
@@ -149,8 +149,8 @@ def _part(part: Part) -> Iterator[Item]:
         elif _is_wide(value):
             text = f"{c.name} is uncertain: its interval spans most of its bounds."
             yield Line(text, "warning")
-    for refusal in fit.refused:
-        yield Line(f"{refusal.constant} keeps its value: {refusal.reason}.", "warning")
+    for constant in fit.rejected:
+        yield Line(f"{constant.constant} keeps its value: {constant.reason}.", "warning")
     for one, other, correlation in fit.correlations:
         yield Line(f"{one} and {other} are correlated by {correlation:+.2f}.")
     yield from _errors(part)
@@ -290,7 +290,7 @@ def to_json(report: CalibrationReport) -> str:
         ],
         "host": [_constant_data(one) for one in report.host],
         "allocator": [_constant_data(one) for one in report.allocator],
-        "refused": list(report.refused),
+        "refused": list(report.rejected),
         "passed_over": list(report.passed),
         "unmodelled": [_flaw(flaw) for flaw in report.unmodelled],
         "catalogue": report.text,
@@ -339,7 +339,7 @@ def _fit(part: Part) -> dict[str, Any]:
             }
             for v in fit.values
         ],
-        "refused": [{"name": one.constant, "reason": one.reason} for one in fit.refused],
+        "refused": [{"name": one.constant, "reason": one.reason} for one in fit.rejected],
         "correlations": [
             {"constants": [one, other], "correlation": round(c, 4)}
             for one, other, c in fit.correlations

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from parcost import ParcostError, SpecError, Study, block_name
 from parcost_measured.calibration.constants import Constant, ConstantKind, kind_of, make_constant
 from parcost_measured.calibration.grids import MOST_AXES, Measurement, TimeGrid, axes_of, set_text
-from parcost_measured.validation.pricing import Prediction, RowResult, write_studies
+from parcost_measured.validation.evaluation import Prediction, RowResult, write_studies
 from parcost_measured.validation.rows import Flaw, Rows, RunRow
 from parcost_measured.validation.summary import device_class, excess
 from parcost_plugins.vocabulary import Cluster, Device, KernelChoice, Training
@@ -208,11 +208,11 @@ def grids(
         for case, path in cases:
             done += 1
             progress(done)
-            priced = _evaluate_mesh(session, path, values, tuple(len(axis) for axis in points))
-            if isinstance(priced, str):
-                unmodelled.append(case.flaw("unmodelled", priced))
+            evaluated = _evaluate_mesh(session, path, values, tuple(len(axis) for axis in points))
+            if isinstance(evaluated, str):
+                unmodelled.append(case.flaw("unmodelled", evaluated))
                 continue
-            prediction, log = priced
+            prediction, log = evaluated
             if reason := excess(evolve(case, prediction=prediction)):
                 absurd.append(case.flaw("absurd", reason))
                 continue
@@ -312,9 +312,9 @@ def evaluate_exactly(
             for where, c in found.constants[case.placed.row.id].items()
             if c.name in values
         }
-        priced = _evaluate_mesh(session, path, settings, (1,) * len(settings))
-        if not isinstance(priced, str):
-            seconds[case.placed.row.id] = priced[0].step_time
+        evaluated = _evaluate_mesh(session, path, settings, (1,) * len(settings))
+        if not isinstance(evaluated, str):
+            seconds[case.placed.row.id] = evaluated[0].step_time
     return seconds
 
 

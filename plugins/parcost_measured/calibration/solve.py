@@ -34,7 +34,7 @@ _OUTLIER = 4.0  # robust standard deviations
 
 
 @frozen(kw_only=True)
-class Refusal:
+class RejectedConstant:
     """A constant that is not fitted, and the reason."""
 
     constant: str
@@ -63,7 +63,7 @@ class Fit:
     """Fitted and rejected constants; *before* and *after* are relative errors of all rows."""
 
     values: Sequence[FitValue]
-    refused: Sequence[Refusal]
+    rejected: Sequence[RejectedConstant]
     before: Sequence[float]
     after: Sequence[float]
     outliers: Sequence[tuple[Measurement, float]]
@@ -181,18 +181,18 @@ def require_scipy() -> None:
 def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int) -> Fit:
     """Return the fit of the supported constants, with jackknife standard errors."""
     slopes = task.slopes(task.start)
-    free, refused = _supported_constants(task, slopes)
+    free, rejected = _supported_constants(task, slopes)
     values = task.start
     while free:
         values = _solve(task, free, task.start)
         slopes = task.slopes(values)
-        twin = _twins(task, free, slopes, values)
+        twin = _indistinguishable_pair(task, free, slopes, values)
         if twin is None:
             break
         kept, dropped, correlation = twin
         free = [i for i in free if i != dropped]
-        refused.append(
-            Refusal(
+        rejected.append(
+            RejectedConstant(
                 constant=task.constants[dropped].name,
                 reason=f"the rows cannot tell it from `{task.constants[kept].name}`: their "
                 f"correlation is {correlation:+.3f}",
@@ -200,7 +200,7 @@ def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int)
         )
     before = task.errors(task.start)
     values, wide = _drop_wide(task, free, values)
-    refused += wide
+    rejected += wide
     free = [i for i in free if task.constants[i].name not in {one.constant for one in wide}]
     while True:
         slopes = task.slopes(values)
@@ -217,13 +217,13 @@ def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int)
         least = min(unknown, key=lambda k: found[k].sensitivity * found[k].carrying)
         name = task.constants[free[least]].name
         reason = "its interval over the folds spans all of its bounds: the rows do not determine it"
-        refused.append(Refusal(constant=name, reason=reason))
+        rejected.append(RejectedConstant(constant=name, reason=reason))
         free = [i for i in free if i != free[least]]
         values = _solve(task, free, task.start)
     after = task.errors(values)
     return Fit(
         values=found,
-        refused=refused,
+        rejected=rejected,
         before=before.tolist(),
         after=after.tolist(),
         outliers=outliers,
@@ -237,11 +237,11 @@ def _drop_wide(
     task: FitProblem,
     free: Sequence[int],
     values: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], list[Refusal]]:
+) -> tuple[NDArray[np.float64], list[RejectedConstant]]:
     """Remove constants whose confidence interval is wider than their bounds from the fit."""
     import numpy as np
 
-    refused: list[Refusal] = []
+    rejected: list[RejectedConstant] = []
     left = list(free)
     while left:
         slopes = task.slopes(values)
@@ -252,10 +252,10 @@ def _drop_wide(
         if half < _span_of(constant) / 2:
             break
         text = f"its interval, a factor of {np.exp(half):.3g} each way, is wider than its bounds"
-        refused.append(Refusal(constant=constant.name, reason=text))
+        rejected.append(RejectedConstant(constant=constant.name, reason=text))
         left.pop(widest)
         values = _solve(task, left, task.start) if left else task.start
-    return values, refused
+    return values, rejected
 
 
 def _span_of(constant: Constant) -> float:
@@ -266,11 +266,11 @@ def _span_of(constant: Constant) -> float:
 
 def _supported_constants(
     task: FitProblem, slopes: NDArray[np.float64]
-) -> tuple[list[int], list[Refusal]]:
+) -> tuple[list[int], list[RejectedConstant]]:
     """Return the constants on which enough rows depend, and rejections of the others."""
     import numpy as np
 
-    refused: list[Refusal] = []
+    rejected: list[RejectedConstant] = []
     free: list[int] = []
     for i, constant in enumerate(task.constants):
         rows = np.flatnonzero(np.abs(slopes[:, i]) >= CARRIES)
@@ -292,14 +292,14 @@ def _supported_constants(
         else:
             free.append(i)
             continue
-        refused.append(Refusal(constant=constant.name, reason=reason))
+        rejected.append(RejectedConstant(constant=constant.name, reason=reason))
     total = len({row.configuration for row in task.rows})
     while len(free) * FEWEST_EACH > total:
         weakest = min(free, key=lambda i: float(np.abs(slopes[:, i]).sum()))
         free.remove(weakest)
         text = f"{total} configurations are too few for so many constants"
-        refused.append(Refusal(constant=task.constants[weakest].name, reason=text))
-    return free, refused
+        rejected.append(RejectedConstant(constant=task.constants[weakest].name, reason=text))
+    return free, rejected
 
 
 def _solve(
@@ -398,7 +398,7 @@ def _deviations(
     return np.asarray(errors), spread, outliers
 
 
-def _twins(
+def _indistinguishable_pair(
     task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[int, int, float] | None:
     """Return two constants that the rows cannot distinguish, the one to fit first; or None."""

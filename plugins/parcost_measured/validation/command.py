@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
     from parcost_apps.batch.executors import Engine
-    from parcost_measured.validation.pricing import RowResult
+    from parcost_measured.validation.evaluation import RowResult
     from parcost_measured.validation.rows import PlacedRow, Rows
     from parcost_measured.validation.selection import Condition, RangeLimit
     from parcost_measured.validation.summary import Summary
@@ -121,15 +121,15 @@ def command(
     fabric of the catalogue, for the fastest and for each algorithm.
     """
     from parcost_measured.validation.collective_log import is_log
+    from parcost_measured.validation.evaluation import write_studies
     from parcost_measured.validation.frameworks import GENERIC, frameworks_of
     from parcost_measured.validation.hardware import families_of
-    from parcost_measured.validation.pricing import write_studies
     from parcost_measured.validation.summary import device_of, summarize
 
     format_ = options.output_format(given_format, out, ("json", "md", "csv", "html"), "table")
     values = options.parse_overrides(overrides)
     if path is not None and is_log(path):
-        _refuse_for_log(conditions, folder, file, limits, format_)
+        _reject_for_log(conditions, folder, file, limits, format_)
         return _compare_log(path, format_, uses, values, options.plugins(selection), out)
     if uses:
         raise click.UsageError(
@@ -151,15 +151,15 @@ def command(
     interrupts = Interrupts()
     with interrupts, OutputFile(out, interrupts) as target, _studies(folder) as place:
         cases = [*write_studies([*rows.placed, *rows.composed], place)]
-        priced = _price_cases(cases, selection, engine, values, elsewhere=out is not None)
+        evaluated = _evaluate_cases(cases, selection, engine, values, elsewhere=out is not None)
         families = families_of({device_of(placed.row) for placed in rows.placed})
         named = {case.written.framework for case, _ in cases if case.written is not None}
         profiles = frameworks_of(named - {GENERIC.framework}, plugins)
-        summary = summarize(priced, rows.flaws, rows.unknown, families, profiles)
+        summary = summarize(evaluated, rows.flaws, rows.unknown, families, profiles)
         if file is not None:
             _write_intervals(file, label, summary)
         target.put(_text(summary, format_, worst, target, plugins))
-    faults = list(dict.fromkeys(fault for case in priced for fault in case.faults))
+    faults = list(dict.fromkeys(fault for case in evaluated for fault in case.faults))
     for fault in faults[:_MOST_REPORTED]:
         write_message(f"error: {fault}")
     for flaw in summary.flaws[len(rows.flaws) :]:
@@ -175,7 +175,7 @@ def command(
     return _FAULT if faults else _FLAWED if summary.flaws or broken or not summary.rows else 0
 
 
-def _refuse_for_log(
+def _reject_for_log(
     conditions: tuple[str, ...],
     folder: str | None,
     file: str | None,
@@ -352,7 +352,7 @@ def _studies(folder: str | None) -> Iterator[Path]:
         raise click.ClickException(message) from error
 
 
-def _price_cases(
+def _evaluate_cases(
     cases: Sequence[tuple[RowResult, Path | None]],
     selection: PluginSelection,
     engine: Engine | None,
@@ -361,7 +361,7 @@ def _price_cases(
     elsewhere: bool,
 ) -> list[RowResult]:
     """Return the cases with their predictions; print progress and speed."""
-    from parcost_measured.validation.pricing import price
+    from parcost_measured.validation.evaluation import evaluate_cases
 
     progress, start = Progress(elsewhere=elsewhere), monotonic()
 
@@ -369,7 +369,7 @@ def _price_cases(
         speed = done / max(monotonic() - start, 1e-9)
         progress.show(f"{done:,} of {len(cases):,} rows, {speed:.1f} a second")
 
-    found = list(price(cases, selection, engine, values, show))
+    found = list(evaluate_cases(cases, selection, engine, values, show))
     progress.clear()
     taken = monotonic() - start
     write_message(

@@ -164,7 +164,7 @@ def _groups(summary: Summary) -> dict[str, Any]:
                 **_score(group.step),
                 "baseline": _score(group.baseline),
                 "memory": _score(group.memory),
-                "rejected": group.refused,
+                "rejected": group.rejected,
                 "interval": _coverage(group.held),
                 "memory_interval": _coverage(group.memory_held),
                 "worst": list(group.worst),

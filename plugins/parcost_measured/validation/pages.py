@@ -99,7 +99,7 @@ def _row(group: SummaryGroup) -> Row:
     s = group.step
     cells = [_NAMES.get((group.dimension, group.name), group.name), f"{s.n:,}", *_scores(s)]
     constant = _percent(group.baseline.mape) + (" *" if group.baseline.mape < s.mape else "")
-    return Row([*cells, constant, f"{group.refused:,}"])
+    return Row([*cells, constant, f"{group.rejected:,}"])
 
 
 def _scores(s: Score) -> list[str]:

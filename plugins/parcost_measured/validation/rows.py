@@ -290,14 +290,14 @@ def _objects(lines: Iterable[str]) -> Iterator[tuple[int, Any, str]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line, parse_constant=_refuse), ""
+            yield number, json.loads(line, parse_constant=_reject), ""
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             what = "row" if line.lstrip().startswith("{") else "line"
             yield number, None, f"the {what} is not JSON: {reason}"
 
 
-def _refuse(text: str) -> float:
+def _reject(text: str) -> float:
     message = f"`{text}` is not a number of JSON"
     raise ValueError(message)
 

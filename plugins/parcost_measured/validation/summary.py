@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from attrs import Factory, frozen
 
+from parcost_measured.validation.evaluation import Prediction, RowResult
 from parcost_measured.validation.frameworks import year_of
 from parcost_measured.validation.hardware import entry_of
 from parcost_measured.validation.intervals import Coverage, Kind, Ranges, Ratio, coverage_of, ranges
-from parcost_measured.validation.pricing import Prediction, RowResult
 from parcost_measured.validation.rows import Flaw, RunRow, count_unread
 from parcost_measured.validation.scores import (
     Score,
@@ -113,7 +113,7 @@ class SummaryGroup:
     step: Score
     baseline: Score
     memory: Score | None
-    refused: int
+    rejected: int
     held: Coverage | None  # by the intervals of the step time
     memory_held: Coverage | None
     worst: Sequence[str]  # ids of the rows with the largest errors
@@ -239,7 +239,7 @@ class Summary:
         if group is None:
             return None
         if metric == "rejected":
-            return group.refused / group.step.n
+            return group.rejected / group.step.n
         if metric in ("coverage", "half-width"):
             held = group.held if quantity == "step" else group.memory_held
             if held is None:
@@ -323,9 +323,9 @@ def summarize(
         [one for one in cases if one.placed.row.synthetic and one.prediction is not None]
     )
     cases = [case for case in cases if not case.placed.row.synthetic]
-    priced = [case for case in cases if case.prediction is not None]
-    absurd = [case for case in priced if excess(case)]
-    kept = [case for case in priced if not excess(case)]
+    evaluated = [case for case in cases if case.prediction is not None]
+    absurd = [case for case in evaluated if excess(case)]
+    kept = [case for case in evaluated if not excess(case)]
     rows = _with_baseline(kept)
     groups = [
         _group(dimension, name, found)
@@ -412,7 +412,7 @@ def _group(dimension: str, name: str, rows: Sequence[ScoredRow]) -> SummaryGroup
         step=step,
         baseline=baseline,
         memory=score([e for one in rows if (e := one.memory_error) is not None]),
-        refused=sum(not one.prediction.fits for one in rows),
+        rejected=sum(not one.prediction.fits for one in rows),
         held=_coverage(
             (one.step_in_interval, one.prediction.step_interval, one.prediction.step_time)
             for one in rows

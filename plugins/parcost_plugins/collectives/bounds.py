@@ -44,10 +44,12 @@ class LowerBound(Collective):
             return group.hop.seconds(other, n * other)
         P = group.ranks
         sums = group.reduction * n * (P - 1) / P if operation in _ADDS else 0.0
-        return maximum(maximum(_latency(group), _bytes(operation, n, group)), sums)
+        return maximum(
+            maximum(_latency_seconds(group), _boundary_seconds(operation, n, group)), sums
+        )
 
 
-def _latency(group: Group) -> Real:
+def _latency_seconds(group: Group) -> Real:
     """Return the seconds of the rounds until each rank has data of all others, at the lowest
     latency.
 
@@ -67,7 +69,7 @@ def _latency(group: Group) -> Real:
     return alpha * (minimum(rounds, 1.0) if multicasts else rounds)
 
 
-def _bytes(operation: str, n: Real, group: Group) -> Real:
+def _boundary_seconds(operation: str, n: Real, group: Group) -> Real:
     """Return the seconds in which the slowest unit sends or receives across its boundary."""
     P = group.ranks
     members: Real = 1.0  # of the unit, at most

@@ -75,12 +75,12 @@ class _CollNet(PhasedAlgorithm):
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Return whether all crossed levels outside the node have switches that reduce."""
         crosses: Mask = False
-        refused: Mask = False
+        rejected: Mask = False
         for g, link in zip(group.shape[1:], group.links[1:], strict=True):
             crosses = crosses | (g > 1)
             if not reduces(link):
-                refused = refused | (g > 1)
-        return crosses & (refused ^ True)
+                rejected = rejected | (g > 1)
+        return crosses & (rejected ^ True)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Return the requirements of the algorithm."""

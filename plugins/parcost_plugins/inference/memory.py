@@ -49,13 +49,13 @@ class ServingMemory:
         return self.held + self.cache + self.overhead
 
     @property
-    def room(self) -> Real:
+    def available(self) -> Real:
         """Bytes available for the cache, after weights and overheads."""
         return self.usable - self.held - self.overhead
 
     def largest_batch(self, batches: Real) -> Real:
         """Return the sequences per batch that fit, if *batches* batches are in flight."""
-        return maximum(floor(self.room / (batches * self.sequence)), 0.0)
+        return maximum(floor(self.available / (batches * self.sequence)), 0.0)
 
 
 def communicators(replica: Replica) -> Real:

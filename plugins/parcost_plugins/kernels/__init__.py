@@ -8,7 +8,7 @@ from parcost_plugins.kernels.rulebook import RULES
 PARTS = (
     "constant",
     "picture",
-    "pricing",
+    "operator_times",
     "roofline",
     "tiled",
 )

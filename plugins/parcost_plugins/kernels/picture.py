@@ -8,7 +8,7 @@ from typing import Any
 
 from parcost import Chart, Outcome, Study, formula, hookimpl
 from parcost.numeric import is_array
-from parcost_plugins.kernels.pricing import operators_by_type
+from parcost_plugins.kernels.operator_times import operators_by_type
 from parcost_plugins.kernels.rates import KernelMachine, matmul, result_traffic, sizes
 from parcost_plugins.vocabulary import Gemm, KernelChoice
 
@@ -54,14 +54,14 @@ def _points(study: Study) -> Iterator[dict[str, Any]]:
     choice, machine = study[KernelChoice], KernelMachine.from_study(study)
     _, model = study.plugins.offers("kernels")[choice.model]
     for gemm in operators_by_type(study):
-        priced = model.price(gemm, study) if isinstance(gemm, Gemm) else None
-        if priced is None or is_array(priced.value, gemm.flops) or not priced.value > 0:
+        timed = model.price(gemm, study) if isinstance(gemm, Gemm) else None
+        if timed is None or is_array(timed.value, gemm.flops) or not timed.value > 0:
             continue
         operand, result = sizes(gemm, machine.precision).operand, result_traffic(gemm, machine)
         read, written = gemm.m * gemm.k + gemm.k * gemm.n, gemm.m * gemm.n
         bytes_ = gemm.batch * (operand * read + result * written)
         peak = matmul(gemm, machine).peak
-        intensity, rate = gemm.flops / bytes_, gemm.flops / priced.value
+        intensity, rate = gemm.flops / bytes_, gemm.flops / timed.value
         roof = min(peak, intensity * machine.device.memory_bandwidth)
         yield {
             "kind": "product",
@@ -73,7 +73,7 @@ def _points(study: Study) -> Iterator[dict[str, Any]]:
             "tera": rate / 1e12,
             "rate": (rate, "FLOP/s"),
             "share": (rate / roof, "%"),
-            "formula": formula("FLOPs / t", FLOPs=(gemm.flops, "FLOP"), t=(priced.value, "s")),
+            "formula": formula("FLOPs / t", FLOPs=(gemm.flops, "FLOP"), t=(timed.value, "s")),
         }
 
 

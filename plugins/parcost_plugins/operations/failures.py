@@ -40,16 +40,16 @@ def daly(C: Real, M: Real) -> Real:
     return where(C < 2.0 * M, longer, M)
 
 
-def lasting_share(tau: Real, C: Real, M: Real, R: Real) -> Real:
+def useful_fraction(tau: Real, C: Real, M: Real, R: Real) -> Real:
     """Return the share of wall time that is useful work; a restart may fail too.
 
-    >>> round(lasting_share(798.0, 30.0, 11135.08, 600.0), 5)
+    >>> round(useful_fraction(798.0, 30.0, 11135.08, 600.0), 5)
     0.87968
     """
     return tau / (M * _exp(R / M) * _expm1((tau + C) / M))
 
 
-def lasting_share_without_failures(tau: Real, C: Real) -> Real:
+def useful_fraction_without_failures(tau: Real, C: Real) -> Real:
     """Return the share of useful work of a job without failures."""
     return tau / (tau + C)
 

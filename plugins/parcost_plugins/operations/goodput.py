@@ -14,7 +14,7 @@ _SHORTEST = 1e-6  # seconds: the best interval between checkpoints that cost not
 
 
 @record(kw_only=True, eq=False)
-class Rhythm:
+class CheckpointCycle:
     """Checkpoints and failures of a job: *interval* tau, *blocking* C, *restart* R, *mtbf* M.
 
     Times are in seconds. M is None without failures.
@@ -31,18 +31,18 @@ class Rhythm:
     def useful_share(self) -> Real:
         """The share of wall time that is useful work."""
         if self.mtbf is None:
-            return failures.lasting_share_without_failures(self.interval, self.blocking)
-        share = failures.lasting_share(self.interval, self.blocking, self.mtbf, self.restart)
+            return failures.useful_fraction_without_failures(self.interval, self.blocking)
+        share = failures.useful_fraction(self.interval, self.blocking, self.mtbf, self.restart)
         return share * (1.0 - self.lost)
 
 
 def useful_share(study: Study) -> Real:
     """Return the share of wall time that is useful work; 1 by default."""
-    found = rhythm(study)
+    found = checkpoint_cycle(study)
     return 1.0 if found is None else found.useful_share
 
 
-def rhythm(study: Study) -> Rhythm | None:
+def checkpoint_cycle(study: Study) -> CheckpointCycle | None:
     """Return the checkpoints and failures of *study*, None if unknown."""
     checkpoint = study.get(Checkpoint)
     if checkpoint is None:
@@ -61,7 +61,7 @@ def rhythm(study: Study) -> Rhythm | None:
         interval = maximum(optimum(blocking, mtbf), _SHORTEST)
         if checkpoint.asynchronous and saved.writing is not None:
             interval = maximum(interval, saved.writing.value)
-    return Rhythm(
+    return CheckpointCycle(
         interval=interval,
         blocking=blocking,
         saved=saved,
@@ -94,7 +94,7 @@ def _device_rate(study: Study, reliability: Reliability) -> Real:
 
 def goodput(study: Study) -> Iterator[Figure]:
     """Yield the goodput."""
-    found = rhythm(study)
+    found = checkpoint_cycle(study)
     if found is None:
         return
     symbols = {"tau": (found.interval, "s"), "C": (found.blocking, "s")}
@@ -127,7 +127,7 @@ def losses(study: Study) -> Iterator[Figure]:
     if checkpoint is None:
         return
     yield from _checkpoint(checkpoint_cost(study, checkpoint))
-    found = rhythm(study)
+    found = checkpoint_cycle(study)
     if found is None:
         return
     yield Figure(
@@ -166,7 +166,7 @@ def _checkpoint(saved: CheckpointCost) -> Iterator[Figure]:
             yield Figure(name=f"checkpoint.{name}", title=title, value=value, unit=unit)
 
 
-def _optima(found: Rhythm, mtbf: Real) -> Iterator[Figure]:
+def _optima(found: CheckpointCycle, mtbf: Real) -> Iterator[Figure]:
     C, M = found.blocking, mtbf
     inputs = {"C": (C, "s"), "M": (M, "s")}
     yield Figure(

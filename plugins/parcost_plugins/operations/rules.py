@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from parcost import Check, Real, Study
 from parcost.numeric import all_of
 from parcost_plugins.operations.checkpoint import checkpoint_cost
-from parcost_plugins.operations.goodput import failing_devices, job_mtbf, rhythm
+from parcost_plugins.operations.goodput import checkpoint_cycle, failing_devices, job_mtbf
 from parcost_plugins.operations.resources import draw
 from parcost_plugins.operations.rulebook import RULES
 from parcost_plugins.vocabulary import (
@@ -176,7 +176,7 @@ def _checkpoint(study: Study) -> Iterator[Check]:
 
 
 def _rhythm(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
-    found = rhythm(study)
+    found = checkpoint_cycle(study)
     if found is None:
         return
     if checkpoint.asynchronous and found.saved.writing is not None:

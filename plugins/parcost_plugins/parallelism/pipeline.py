@@ -182,15 +182,15 @@ def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
     group = study.group("pp")
     links = [group.hop_after(rank) for rank in range(int(max_of(stages(study))) - 1)]
     algorithm = study[CollectiveChoice].pipeline
-    priced: dict[int, Real] = {id(group.hop): slowest.seconds}
+    seconds_of: dict[int, Real] = {id(group.hop): slowest.seconds}
     for link in links:
-        if id(link) not in priced:
+        if id(link) not in seconds_of:
             between = evolve(group, hop=link)
             call = study.collective("point_to_point", bytes_, between, algorithm)
-            priced[id(link)] = call.seconds
+            seconds_of[id(link)] = call.seconds
     if all(link is group.hop for link in links):
         return ()
-    return tuple(priced[id(link)] for link in links)
+    return tuple(seconds_of[id(link)] for link in links)
 
 
 @hookimpl

@@ -27,7 +27,7 @@ def checks(study: Study) -> Iterator[Check]:
 @hookimpl
 def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:  # noqa: ARG001
     """Return warnings for a valid step: attributes without effect on its time."""
-    yield from unread_attributes.priced_rules(study)
+    yield from unread_attributes.term_rules(study)
 
 
 @hookimpl

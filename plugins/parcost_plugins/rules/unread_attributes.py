@@ -35,12 +35,12 @@ def rules(study: Study) -> Iterator[Check]:
         )
 
 
-def priced_rules(study: Study) -> Iterator[Check]:
+def term_rules(study: Study) -> Iterator[Check]:
     """Warn of attributes of levels without effect on any term.
 
     Only for a valid study, as its terms are estimated twice.
     """
-    yield from _levels(study, priced=True)
+    yield from _levels(study, of_terms=True)
 
 
 #: Attributes of a level that may have no effect on links, and the condition for an effect.
@@ -60,8 +60,8 @@ _OF_LEVELS = {
 }
 
 
-def _levels(study: Study, *, priced: bool = False) -> Iterator[Check]:
-    """Warn of attributes of levels without effect on any link, or on any *priced* term."""
+def _levels(study: Study, *, of_terms: bool = False) -> Iterator[Check]:
+    """Warn of attributes of levels without effect on any link, or *of_terms* on any term."""
     cluster: Any = study.get(Cluster)
     training = study.get(Training)
     if cluster is None or training is None:
@@ -78,13 +78,13 @@ def _levels(study: Study, *, priced: bool = False) -> Iterator[Check]:
                 continue
             # A ring on rails may avoid the slower links between rails.
             on_rails = attribute == "oversubscription" and level.kind == "rail"
-            if priced != (attribute == "in_network" or on_rails):
+            if of_terms != (attribute == "in_network" or on_rails):
                 continue
             plain = evolve(level, **{attribute: block_type(Level).defaults[attribute]})
             others = tuple(plain if one is level else one for one in cluster.fabric.levels)
             changed = evolve(cluster, fabric=evolve(cluster.fabric, levels=others))
             other = study.with_blocks({Cluster: (changed,)})
-            if priced:
+            if of_terms:
                 same = _are_equal(_times(study), _times(other))
             else:
                 links = _links(study, job=not alone) if links is None else links

@@ -23,11 +23,11 @@ def kernel_seconds(operator: Operator, study: Study) -> Formula:
     """
     chosen = study[KernelChoice].model
     _, model = study.plugins.offers("kernels")[chosen]
-    priced: Formula | None = model.price(operator, study)
-    if priced is None:
+    timed: Formula | None = model.price(operator, study)
+    if timed is None:
         kind = type(operator).__name__
         raise TypeError(f"kernel model `{chosen}` cannot estimate the {kind} `{operator.name}`")
-    return priced
+    return timed
 
 
 def kernel_work(operator: Any, study: Study) -> Work:

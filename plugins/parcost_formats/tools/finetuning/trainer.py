@@ -130,7 +130,7 @@ class TrainerKeys:
                 self.found.ask(attribute, reason, answers, key)
             self.found.leave_open(key, rest, "overlap.gradients")
         for word in job.strays:
-            self._stray(word)
+            self._list_stray(word)
 
     # Names
 
@@ -625,7 +625,7 @@ class TrainerKeys:
         elif size:
             narrow_states(found, float(size), key)
 
-    def _stray(self, word: ShellField) -> None:
+    def _list_stray(self, word: ShellField) -> None:
         """List a word that belongs to no key."""
         self._entries[word.text[:60]] = JsonEntry(True, word.start, word.end)
 

@@ -227,7 +227,7 @@ def list_unread(draft: Draft, option: Option, rule: str | Mapping[str, Any]) -> 
 def known_flags() -> frozenset[str]:
     """Return the names of all flags in the table."""
     tables = table("megatron")
-    lists = (tables["switches"]["names"], tables["reasons"], tables["unread"], tables["refused"])
+    lists = (tables["switches"]["names"], tables["reasons"], tables["unread"], tables["rejected"])
     plain = [name for name in tables["ignored"]["names"] if not name.endswith("*")]
     return frozenset([*_NUMBERS, *plain, *(name for one in lists for name in one)])
 

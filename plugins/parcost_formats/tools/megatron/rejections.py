@@ -23,7 +23,7 @@ def reject(options: ToolOptions, entry: Option | None = None) -> None:
         why = next((_TABLE["entries"][one] for one in words if one in _TABLE["entries"]), "")
         if why:
             draft.problem(entry, why)
-    for name, why in _TABLE["refused"].items():
+    for name, why in _TABLE["rejected"].items():
         option = options.get(name)
         if option is not None and option.text not in ("false", "None", "null", "0", "0.0"):
             draft.problem(option, why)
@@ -57,8 +57,8 @@ def _spec(options: ToolOptions) -> None:
     if option is None or option.text in ("None", "null"):
         return
     shown = " ".join(option.texts)
-    refused = _TABLE["specs"]["refused"]
-    why = next((refused[word] for word in refused if word in shown), "")
+    rejected = _TABLE["specs"]["rejected"]
+    why = next((rejected[word] for word in rejected if word in shown), "")
     if why:
         options.draft.problem(option, why)
     elif option.text in _TABLE["specs"]["plain"]:

@@ -167,7 +167,7 @@ class BuiltinReader(CommandReader):
         return Decision(True)
 
     def _do_cd(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
-        self._note_move(node)
+        self._record_move(node)
         words = [text_of(value) for value in fields[1:] if text_of(value) not in ("--", "-P")]
         path = words[0].rstrip("/") if words else "~"
         before = self._folder
@@ -184,13 +184,13 @@ class BuiltinReader(CommandReader):
 
     def _do_popd(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
         del fields
-        self._note_move(node)
+        self._record_move(node)
         self._last_folder = self._folder
         self._folder = self._folders[-1] if self._folders else "?"
         self._folders = self._folders[:-1]
         return Decision(True)
 
-    def _note_move(self, node: SimpleCommand) -> None:
+    def _record_move(self, node: SimpleCommand) -> None:
         shown = short(self.source.text[node.start : node.end])
         line = self._line(self.source.place(node.start, node.end)[0])
         self._moved = f"`{shown}` in line {line}"

@@ -280,7 +280,7 @@ class _WordReader:
             return None
         return close + 1
 
-    def note_document(self, word: ShellToken, *, tabs: bool) -> list[WordPart]:
+    def register_document(self, word: ShellToken, *, tabs: bool) -> list[WordPart]:
         """Register the end word of a here-document; return the list that its parts are added to."""
         parts: list[WordPart] = []
         plain = all(part.kind == "text" and not part.quoted for part in word.parts)
@@ -723,7 +723,7 @@ class _ScriptParser(_WordReader):
             raise AssertionError
         document = None
         if token.operator in ("<<", "<<-"):
-            document = self.note_document(target, tabs=token.operator == "<<-")
+            document = self.register_document(target, tabs=token.operator == "<<-")
         redirections.append(Redirection(token.operator, target, document, name))
         return True
 

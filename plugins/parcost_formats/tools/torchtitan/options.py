@@ -22,7 +22,7 @@ class TitanOptions(OptionSet):
         self.python = python
         self.budget = python and not any(f"training.{name}" in options for name in sequences)
         self.release, self.framework = self._find_release()
-        for field, reason in table("torchtitan")["refused"].items():
+        for field, reason in table("torchtitan")["rejected"].items():
             if self.on(field):
                 draft.problem(options[field], reason)
         for field, answer in table("torchtitan")["deciding"].items():

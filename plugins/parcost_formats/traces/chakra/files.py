@@ -98,17 +98,17 @@ def _check_passes(trace: StepTrace, by_device: Mapping[int, Sequence[int]]) -> N
     passes = trace.passes()
     least = sum(len(passes[d]) * len(own) for d, own in by_device.items())
     if least > _MOST_NODES:
-        _refuse(trace, f"{least:,} passes on {sum(map(len, by_device.values())):,} ranks")
+        _reject(trace, f"{least:,} passes on {sum(map(len, by_device.values())):,} ranks")
 
 
 def _check_nodes(trace: StepTrace, nodes: Sequence[TraceNode], device: int, ranks: int) -> None:
     """Reject a trace over the node limit, if all ranks have as many nodes as this one."""
     if len(nodes) * ranks > _MOST_NODES:
         product = f"{len(nodes):,} x {ranks:,} = {len(nodes) * ranks:,} nodes"
-        _refuse(trace, f"{product}: so many has a rank of device {device}, times the ranks")
+        _reject(trace, f"{product}: so many has a rank of device {device}, times the ranks")
 
 
-def _refuse(trace: StepTrace, what: str) -> None:
+def _reject(trace: StepTrace, what: str) -> None:
     message = f"the traces of `{trace.name}` have {what}"
     help = f"{_MOST_NODES:,} is the limit of nodes: take fewer micro-batches, or some `--ranks`"
     raise SpecError([Diagnostic("trace-size", message, help=help, place=trace.path)])

@@ -36,7 +36,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield from rates
     yield from model.utilisation(study, outcome)
     yield from time.losses(study, outcome)
-    yield from memory.room(study, outcome)
+    yield from memory.peak_memory(study, outcome)
     yield from model.size(study)
 
 

@@ -8,7 +8,7 @@ from parcost import Figure, Outcome, Real, Study, attribute, formula
 from parcost_plugins.vocabulary import Cluster, MemoryBudget
 
 
-def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
+def peak_memory(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the highest peak memory of a device, and its free memory."""
     device, budget = study[Cluster].device, study[MemoryBudget]
     held: dict[str, Real] = {}

@@ -39,13 +39,13 @@ class _Strategy:
 class _StrategyCost:
     strategy: _Strategy
     outcome: Outcome | None
-    room: float
+    memory_limit: float
     recomputed: bool = False
     why: str = ""
 
     @property
     def fits(self) -> bool:
-        return self.outcome is not None and float(self.outcome.memory_bytes) <= self.room
+        return self.outcome is not None and float(self.outcome.memory_bytes) <= self.memory_limit
 
 
 def section(study: Study) -> Iterator[Section]:
@@ -156,7 +156,7 @@ def _answer(study: Study, strategy: _Strategy) -> _StrategyCost:
 def _evaluate(
     study: Study, strategy: _Strategy, more: Mapping[str, Any], *, recomputed: bool = False
 ) -> _StrategyCost:
-    room = float(memory_limits(study).most)
+    memory_limit = float(memory_limits(study).most)
     try:
         changed = study.replace({**strategy.values, **more})
         failed = [
@@ -168,13 +168,20 @@ def _evaluate(
             why = failed[0].message.format(
                 **{k: _whole_number(v) for k, v in failed[0].inputs.items()}
             )
-            return _StrategyCost(strategy=strategy, outcome=None, room=room, why=why)
+            return _StrategyCost(
+                strategy=strategy, outcome=None, memory_limit=memory_limit, why=why
+            )
         outcome = changed.evaluate()
     except SpecError as error:
         return _StrategyCost(
-            strategy=strategy, outcome=None, room=room, why=error.diagnostics[0].message
+            strategy=strategy,
+            outcome=None,
+            memory_limit=memory_limit,
+            why=error.diagnostics[0].message,
         )
-    return _StrategyCost(strategy=strategy, outcome=outcome, room=room, recomputed=recomputed)
+    return _StrategyCost(
+        strategy=strategy, outcome=outcome, memory_limit=memory_limit, recomputed=recomputed
+    )
 
 
 def _whole_number(value: Any) -> Any:

@@ -28,7 +28,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
         n=(n, "B"),
         D=network.ranks,
         B_bisection=(bisection, "B/s"),
-        E=(_ends(network), "B/s"),
+        E=(_total_port_bandwidth(network), "B/s"),
         C=(network.compute, "s"),
     )
     if n is not None:
@@ -68,7 +68,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
         yield sheet("of_step", "lower bound / step without overlap", "%", "bound / (bound + C)")
 
 
-def _ends(network: Network) -> Formula:
+def _total_port_bandwidth(network: Network) -> Formula:
     """Return the total bandwidth of all ports, or of all global links of a dragonfly, in B/s."""
     groups, links = network.groups, global_links(network)
     if not network.kind.startswith("dragonfly") or groups is None or links is None:

@@ -22,8 +22,8 @@ def states(study: Study) -> Iterator[Figure]:
         yield from _device_figures(sheet)
         yield from _traffic_figures(sheet)
         if sheet.capacity is not None:
-            room = formula("capacity usable", capacity=(sheet.capacity, "B"), usable=sheet.usable)
-            yield from _room(sheet, room)
+            memory = formula("capacity usable", capacity=(sheet.capacity, "B"), usable=sheet.usable)
+            yield from _memory_figures(sheet, memory)
 
 
 def tables(study: Study) -> Iterator[Section]:
@@ -31,15 +31,15 @@ def tables(study: Study) -> Iterator[Section]:
     for sheet in study.all(StateSheet):
         if sheet.capacity is None:
             continue
-        room, each = sheet.capacity * sheet.usable, _bytes_per_parameter(sheet)
-        if is_array(room, each):
+        memory, each = sheet.capacity * sheet.usable, _bytes_per_parameter(sheet)
+        if is_array(memory, each):
             yield section_note(block_name(sheet))
             continue
         rows = []
         for tp in _WIDTHS:
-            widest = _widest_layer(tp * room, each)
+            widest = _widest_layer(tp * memory, each)
             elements = _PER_LAYER * widest * widest
-            row = (tp, widest, (elements, "G"), (elements * each, "GB"), (room, "GB"))
+            row = (tp, widest, (elements, "G"), (elements * each, "GB"), (memory, "GB"))
             rows.append(row)
         yield Section(
             title=f"Widest layer, {block_name(sheet)}",
@@ -49,8 +49,8 @@ def tables(study: Study) -> Iterator[Section]:
         )
 
 
-def _widest_layer(room: Real, each: Real) -> Real:
-    return sqrt(room / (_PER_LAYER * each))
+def _widest_layer(memory: Real, each: Real) -> Real:
+    return sqrt(memory / (_PER_LAYER * each))
 
 
 def _bytes_per_parameter(sheet: StateSheet) -> Real:
@@ -174,11 +174,11 @@ def _traffic_figures(state: StateSheet) -> Iterator[Figure]:
         )
 
 
-def _room(state: StateSheet, room: Formula) -> Iterator[Figure]:
+def _memory_figures(state: StateSheet, memory: Formula) -> Iterator[Figure]:
     sheet = _sheet(state)
     sheet.symbols |= {
         "state": (sheet.formula("N (w + g + o)"), "B"),
-        "M": (room, "B"),
+        "M": (memory, "B"),
         "D": state.devices,
     }
     yield sheet(

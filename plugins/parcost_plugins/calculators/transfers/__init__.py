@@ -35,9 +35,9 @@ def charts(study: Study) -> Iterator[Chart]:
 
 def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]:
     from parcost_plugins.calculators.transfers.checks import description_checks, runs, shard
+    from parcost_plugins.calculators.transfers.estimate import estimate_transfer
     from parcost_plugins.calculators.transfers.figures import figures
     from parcost_plugins.calculators.transfers.place import place
-    from parcost_plugins.calculators.transfers.pricing import price
     from parcost_plugins.calculators.transfers.tables import sections
 
     rules = list(description_checks(study, transfer))
@@ -50,9 +50,9 @@ def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]
     if not _may_run(rules):
         return
     n = transfer.size * group.ranks if shard(study, transfer) else transfer.size
-    priced = price(study, transfer, group, n)
-    yield from mark_details(figures(study, priced), *_HEADLINES)
-    yield from sections(study, priced)
+    estimate = estimate_transfer(study, transfer, group, n)
+    yield from mark_details(figures(study, estimate), *_HEADLINES)
+    yield from sections(study, estimate)
 
 
 def _may_run(rules: list[Check]) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from parcost import Check, Collective, Group, Study, block_name
 from parcost.numeric import any_of, divides, floor_log2
 from parcost_plugins.calculators.rulebook import RULES
+from parcost_plugins.calculators.transfers.estimate import DIVIDED, candidates
 from parcost_plugins.calculators.transfers.place import level, level_names, ranks
-from parcost_plugins.calculators.transfers.pricing import DIVIDED, candidates
 from parcost_plugins.vocabulary import Transfer
 
 

@@ -5,56 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Real, Sheet, Study, block_name, formula
-from parcost_plugins.calculators.transfers.pricing import DIVIDED, TransferPrice
+from parcost_plugins.calculators.transfers.estimate import DIVIDED, TransferEstimate
 
 _BUSY = "nccl-tests, doc/PERFORMANCE.md"
 
 
-def figures(study: Study, priced: TransferPrice) -> Iterator[Figure]:
+def figures(study: Study, estimate: TransferEstimate) -> Iterator[Figure]:
     """Return the figures of one transfer."""
-    sheet = _sheet(priced)
-    yield from _time(sheet, priced)
-    yield from _amounts(sheet, priced)
-    yield from _rates(sheet, study, priced)
-    yield from _parts(sheet, priced)
-    yield from _chunks(sheet, priced)
-    yield from _overlap_figures(sheet, priced)
-    yield from _choices(sheet, priced)
+    sheet = _sheet(estimate)
+    yield from _time(sheet, estimate)
+    yield from _amounts(sheet, estimate)
+    yield from _rates(sheet, study, estimate)
+    yield from _parts(sheet, estimate)
+    yield from _chunks(sheet, estimate)
+    yield from _overlap_figures(sheet, estimate)
+    yield from _choices(sheet, estimate)
 
 
-def _sheet(priced: TransferPrice) -> Sheet:
+def _sheet(estimate: TransferEstimate) -> Sheet:
     """Return the symbols of a transfer: n bytes over P ranks, sent in c calls of t seconds each."""
-    transfer, group = priced.transfer, priced.group
+    transfer, group = estimate.transfer, estimate.group
     link = group.hop if transfer.operation == "point_to_point" else group.links[0]
     return Sheet(
         block_name(transfer),
-        n=(priced.n, "B"),
-        s=(priced.sent, "B"),
+        n=(estimate.n, "B"),
+        s=(estimate.sent, "B"),
         P=group.ranks,
         c=transfer.chunks,
-        t=(priced.each, "s"),
-        o=(priced.extra, "s"),
-        packing=(priced.packing, "s"),
+        t=(estimate.each, "s"),
+        o=(estimate.extra, "s"),
+        packing=(estimate.packing, "s"),
         skew=(transfer.skew, "s"),
         setup=(transfer.setup, "s"),
         times=transfer.times,
         B=(link.bandwidth, "B/s"),
         alpha=(link.latency, "s"),
         gamma=(group.reduction, "s/B"),
-        whole=(priced.whole, "s"),
+        whole=(estimate.whole, "s"),
     )
 
 
-def _count_formula(priced: TransferPrice, value: Real) -> Formula:
+def _count_formula(estimate: TransferEstimate, value: Real) -> Formula:
     """Return the formula of a number counted in the phases of the algorithm."""
-    inputs = {"n": (priced.sent, "B"), "P": priced.group.ranks}
+    inputs = {"n": (estimate.sent, "B"), "P": estimate.group.ranks}
     return Formula(text="counted in the phases of the algorithm", inputs=inputs, value=value)
 
 
-def _time(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
-    transfer, call = priced.transfer, priced.call
+def _time(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
+    transfer, call = estimate.transfer, estimate.call
     plain = (
-        _is_default(priced.extra, 0.0)
+        _is_default(estimate.extra, 0.0)
         and _is_default(transfer.skew, 0.0)
         and transfer.codec is None
     )
@@ -63,12 +63,14 @@ def _time(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     else:
         seconds = sheet.formula("c (t + o) + packing + skew, c calls of t")
     yield sheet("seconds", "time", "s", seconds, note=f"by {call.algorithm}")
-    if _is_repeated(priced):
+    if _is_repeated(estimate):
         yield sheet("total_seconds", "time of all calls", "s", "setup + times seconds")
 
 
-def _is_repeated(priced: TransferPrice) -> bool:
-    return not (_is_default(priced.transfer.times, 1.0) and _is_default(priced.transfer.setup, 0.0))
+def _is_repeated(estimate: TransferEstimate) -> bool:
+    return not (
+        _is_default(estimate.transfer.times, 1.0) and _is_default(estimate.transfer.setup, 0.0)
+    )
 
 
 def _is_default(value: Real, plain: float) -> bool:
@@ -89,44 +91,44 @@ SENT = {
 _CROSSING = {"all_to_all": "s P / 4", **dict.fromkeys(DIVIDED - {"all_to_all"}, "s / 2")}
 
 
-def _amounts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+def _amounts(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
     yield sheet("ranks", "ranks", "", "P")
     yield sheet("size", "buffer", "B", "n")
     yield sheet("shard", "shard of one rank", "B", "n / P")
-    moved = priced.moved
+    moved = estimate.moved
     if moved is not None:
         yield sheet(
             "rounds",
             "rounds, each with one start-up time (alpha)",
             "",
-            _count_formula(priced, moved.rounds),
+            _count_formula(estimate, moved.rounds),
         )
         title = "bytes through the busiest port, in each direction"
-        yield sheet("bytes", title, "B", _count_formula(priced, moved.bytes_))
-        if _is_repeated(priced):
+        yield sheet("bytes", title, "B", _count_formula(estimate, moved.bytes_))
+        if _is_repeated(estimate):
             yield sheet("total_bytes", f"{title}, all calls", "B", "times bytes")
         if len(moved.by_link) > 1:
             for name, (rounds, bytes_) in moved.by_link.items():
-                counted = _count_formula(priced, rounds)
+                counted = _count_formula(estimate, rounds)
                 yield sheet(f"{name}_rounds", f"rounds over {name}", "", counted)
                 yield sheet(
-                    f"{name}_bytes", f"bytes over {name}", "B", _count_formula(priced, bytes_)
+                    f"{name}_bytes", f"bytes over {name}", "B", _count_formula(estimate, bytes_)
                 )
-    text = SENT[priced.transfer.operation]
+    text = SENT[estimate.transfer.operation]
     yield sheet(
         "volume",
         "lower bound of the bytes sent by all ranks",
         "B",
         f"{text}, or more in some algorithms",
     )
-    if _is_repeated(priced):
+    if _is_repeated(estimate):
         title = "lower bound of the bytes sent by all ranks, all calls"
         yield sheet("total_volume", title, "B", "times volume")
 
 
-def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure]:
-    transfer, operation = priced.transfer, priced.transfer.operation
-    link = priced.group.hop if operation == "point_to_point" else priced.group.links[0]
+def _rates(sheet: Sheet, study: Study, estimate: TransferEstimate) -> Iterator[Figure]:
+    transfer, operation = estimate.transfer, estimate.transfer.operation
+    link = estimate.group.hop if operation == "point_to_point" else estimate.group.links[0]
     yield sheet("bandwidth", f"bandwidth of {link.name}", "B/s", "B")
     yield sheet("alpha", "start-up", "s", "alpha")
     yield sheet("beta", "time per byte", "ps/B", "1 / B")
@@ -147,7 +149,7 @@ def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure
         "lower_bound",
         "lower bound of the time, for any algorithm",
         "s",
-        _limit(study, priced, crossing),
+        _limit(study, estimate, crossing),
     )
     yield sheet("efficiency", "lower bound / time", "%", "seconds > 0 ? lower_bound / seconds : 1")
     if crossing is not None:
@@ -155,26 +157,29 @@ def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure
     sheet.source = ""
 
 
-def _limit(study: Study, priced: TransferPrice, crossing: Formula | None) -> Formula:
+def _limit(study: Study, estimate: TransferEstimate, crossing: Formula | None) -> Formula:
     """Return the lower bound in seconds for any algorithm on these links and this network."""
-    operation = priced.transfer.operation
+    operation = estimate.transfer.operation
     bound = formula("0, without a bound of a plugin")
     if study.candidates(operation, "lower_bound"):
-        bound = study.collective(operation, priced.sent, priced.group, "lower_bound").formula
+        bound = study.collective(operation, estimate.sent, estimate.group, "lower_bound").formula
     if crossing is None:
         return bound
     return formula("max(t, x)", t=(bound, "s"), x=(crossing, "s"))
 
 
-def _parts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
-    moved = priced.moved
+def _parts(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
+    moved = estimate.moved
     if moved is None:
         return
-    waiting, moving = _count_formula(priced, moved.waiting), _count_formula(priced, moved.moving)
+    waiting, moving = (
+        _count_formula(estimate, moved.waiting),
+        _count_formula(estimate, moved.moving),
+    )
     yield sheet("latency_seconds", "part of the time: start-up", "s", waiting)
     yield sheet("bandwidth_seconds", "part of the time: bytes / bandwidth", "s", moving)
-    if priced.transfer.gamma is not None:
-        yield sheet("reduced", "bytes a rank reduces", "B", _count_formula(priced, moved.reduced))
+    if estimate.transfer.gamma is not None:
+        yield sheet("reduced", "bytes a rank reduces", "B", _count_formula(estimate, moved.reduced))
         yield sheet(
             "reduction_seconds", "part of the time: reduction on the device", "s", "gamma reduced"
         )
@@ -186,8 +191,8 @@ def _parts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     )
 
 
-def _chunks(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
-    if _is_default(priced.transfer.chunks, 1.0) and _is_default(priced.extra, 0.0):
+def _chunks(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
+    if _is_default(estimate.transfer.chunks, 1.0) and _is_default(estimate.extra, 0.0):
         return
     yield sheet("chunks", "chunks", "", "c")
     yield sheet("chunk_size", "chunk", "B", "n / c")
@@ -200,7 +205,7 @@ def _chunks(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
         "whole > 0 ? seconds / whole - 1 : 0",
         note="compared with one call without overhead",
     )
-    if priced.moved is not None:
+    if estimate.moved is not None:
         yield sheet(
             "best_chunks",
             "best number of chunks",
@@ -212,29 +217,29 @@ def _chunks(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
         yield sheet("exposed_tail", "last chunk and overhead", "s", "bandwidth_seconds / c + c o")
 
 
-def _overlap_figures(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
-    if priced.transfer.compute is None:
+def _overlap_figures(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
+    if estimate.transfer.compute is None:
         return
-    sheet.symbols["compute"] = (priced.transfer.compute, "s")
+    sheet.symbols["compute"] = (estimate.transfer.compute, "s")
     sheet.symbols["T"] = sheet.formula("setup + times seconds"), "s"
     yield sheet("ratio", "of the compute beside it", "%", "compute > 0 ? T / compute : infinity")
     yield sheet("hidden", "hidden under compute", "s", "min(T, compute)")
     yield sheet("exposed", "exposed", "s", "max(0, T - compute)")
 
 
-def _choices(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+def _choices(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
     """Return the seconds of each variant that an algorithm chooses from."""
-    if priced.transfer.algorithm == "auto":
+    if estimate.transfer.algorithm == "auto":
         return
-    for known in priced.algorithms:
+    for known in estimate.algorithms:
         choices = getattr(known, "choices", None)
         if choices is None:
             continue
-        found = choices(priced.transfer.operation, priced.sent, priced.group)
+        found = choices(estimate.transfer.operation, estimate.sent, estimate.group)
         for name, seconds in found.items():
             by_table = Formula(
                 text="by the arithmetic of the algorithm",
-                inputs={"n": (priced.sent, "B"), "P": priced.group.ranks},
+                inputs={"n": (estimate.sent, "B"), "P": estimate.group.ranks},
                 source=known.source,
                 value=seconds,
             )

@@ -7,9 +7,9 @@ from typing import Any
 
 from parcost import Real, Section, Study, block_name, block_type
 from parcost.numeric import INFINITY, ceil
-from parcost_plugins.calculators.transfers.pricing import (
+from parcost_plugins.calculators.transfers.estimate import (
     DIVIDED,
-    TransferPrice,
+    TransferEstimate,
     bus_factor,
     candidates,
     fastest_algorithm,
@@ -26,44 +26,44 @@ _LADDER = tuple(1024.0 * 4.0**step for step in range(13))
 _SHORT = {"reduce-scatter": "RS", "all-gather": "AG"}
 
 
-def sections(study: Study, priced: TransferPrice) -> Iterator[Section]:
+def sections(study: Study, estimate: TransferEstimate) -> Iterator[Section]:
     """Return the tables that the transfer requests."""
-    transfer = priced.transfer
-    if _is_swept(priced):
+    transfer = estimate.transfer
+    if _is_swept(estimate):
         if transfer.compare != "off" or transfer.schedule or transfer.advice:
             yield section_note(block_name(transfer))
         return
     if transfer.compare == "sizes":
-        yield by_size(study, priced)
+        yield by_size(study, estimate)
     elif transfer.compare != "off":
-        yield comparison(study, priced)
+        yield comparison(study, estimate)
     if transfer.schedule:
-        yield ring(priced)
+        yield ring(estimate)
     if transfer.advice:
-        yield advice(study, priced)
+        yield advice(study, estimate)
 
 
-def _is_swept(priced: TransferPrice) -> bool:
+def _is_swept(estimate: TransferEstimate) -> bool:
     """Return whether any value of the transfer varies over a sweep."""
-    transfer, group = priced.transfer, priced.group
+    transfer, group = estimate.transfer, estimate.group
     fields = block_type(type(transfer)).fields
     links = (group.flat, group.hop, group.pair, *group.links, *group.pairs)
     values = [getattr(transfer, name) for name in fields]
     values += [x for link in links for x in (link.latency, link.bandwidth)]
-    values += [group.ranks, group.reduction, priced.n, priced.seconds]
+    values += [group.ranks, group.reduction, estimate.n, estimate.seconds]
     return any(getattr(value, "ndim", 0) for value in values)
 
 
-def comparison(study: Study, priced: TransferPrice) -> Section:
+def comparison(study: Study, estimate: TransferEstimate) -> Section:
     """Return the table of all algorithms of the operation, or of all operations, fastest first."""
-    transfer, group = priced.transfer, priced.group
+    transfer, group = estimate.transfer, estimate.group
     all_ = transfer.compare == "operations"
     rows: list[tuple[Any, ...]] = []
     unable: list[str] = []
     for operation in OPERATIONS if all_ else (transfer.operation,):
         timed: list[tuple[Any, Any]] = []
         for known in study.algorithms(operation):
-            seconds = known.seconds(operation, priced.sent, group)
+            seconds = known.seconds(operation, estimate.sent, group)
             if seconds < INFINITY:
                 timed.append((seconds, known))
             elif not all_:
@@ -73,7 +73,7 @@ def comparison(study: Study, priced: TransferPrice) -> Section:
         for seconds, known in sorted(timed, key=lambda pair: (pair[0], pair[1].name)):
             best = min(auto, default=None)
             by_name = known.name not in picked
-            row = _row(operation, known, seconds, priced, best, by_name=by_name, all_=all_)
+            row = _row(operation, known, seconds, estimate, best, by_name=by_name, all_=all_)
             rows.append(row)
     columns = ("algorithm", "rounds", "bytes", "start-up", "time", "")
     return Section(
@@ -94,13 +94,13 @@ def _row(
     operation: str,
     known: Any,
     seconds: Any,
-    priced: TransferPrice,
+    estimate: TransferEstimate,
     best: Any,
     *,
     by_name: bool,
     all_: bool,
 ) -> tuple[Any, ...]:
-    moved = movement(known, operation, priced.sent, priced.group)
+    moved = movement(known, operation, estimate.sent, estimate.group)
     mark = "fastest" if seconds == best else ""
     if by_name:
         mark = "lower bound" if known.name == "lower_bound" else "not chosen by auto"
@@ -113,9 +113,9 @@ def _row(
     return (operation, *row) if all_ else row
 
 
-def by_size(study: Study, priced: TransferPrice) -> Section:
+def by_size(study: Study, estimate: TransferEstimate) -> Section:
     """Return the table of the fastest algorithm by size, as a library would choose."""
-    transfer, group = priced.transfer, priced.group
+    transfer, group = estimate.transfer, estimate.group
     offered = candidates(study, transfer)
     rows: list[tuple[Any, ...]] = []
     for n in _LADDER:
@@ -137,10 +137,10 @@ def by_size(study: Study, priced: TransferPrice) -> Section:
     )
 
 
-def ring(priced: TransferPrice) -> Section:
+def ring(estimate: TransferEstimate) -> Section:
     """Return the table of a ring: each step, with the sender and receiver of each chunk."""
-    operation = priced.transfer.operation
-    P = int(priced.group.ranks)
+    operation = estimate.transfer.operation
+    P = int(estimate.group.ranks)
     shown = min(P, _SHOWN)
     rows: list[tuple[Any, ...]] = []
     phases = {
@@ -162,18 +162,18 @@ def ring(priced: TransferPrice) -> Section:
     elif shown < P:
         notes.append(f"the first {shown} of {P} ranks; the others do the same, one chunk further")
     return Section(
-        title=f"{block_name(priced.transfer)}: the ring step by step",
+        title=f"{block_name(estimate.transfer)}: the ring step by step",
         columns=("step", *(f"rank {rank}" for rank in range(shown))),
         rows=rows,
         notes=notes,
     )
 
 
-def advice(study: Study, priced: TransferPrice) -> Section:
+def advice(study: Study, estimate: TransferEstimate) -> Section:
     """Return the bottleneck of the transfer, and the seconds that each remedy saves."""
-    transfer, group, moved = priced.transfer, priced.group, priced.moved
-    name, seconds = block_name(transfer), priced.whole
-    bound = limit(study, priced)
+    transfer, group, moved = estimate.transfer, estimate.group, estimate.moved
+    name, seconds = block_name(transfer), estimate.whole
+    bound = limit(study, estimate)
     rows: list[tuple[Any, ...]] = []
     notes: list[str] = []
     if moved is not None and moved.moving > 0:
@@ -181,14 +181,14 @@ def advice(study: Study, priced: TransferPrice) -> Section:
         kind = "latency" if meets > 1 else "bandwidth"
         notes.append(
             f"{kind}-bound: the bytes take {moved.moving * 1e6:.4g} us and start-up "
-            f"{moved.waiting * 1e6:.4g} us; they are equal at {_size_text(meets * priced.n)}"
+            f"{moved.waiting * 1e6:.4g} us; they are equal at {_size_text(meets * estimate.n)}"
         )
         if kind == "latency":
-            rows += _fewer_starts(priced, meets)
+            rows += _fewer_starts(estimate, meets)
         else:
-            rows += _fewer_bytes(priced)
+            rows += _fewer_bytes(estimate)
     others = [
-        (known.seconds(transfer.operation, priced.sent, group), known.name)
+        (known.seconds(transfer.operation, estimate.sent, group), known.name)
         for known in study.candidates(transfer.operation)
     ]
     fast, best = min(others)
@@ -203,23 +203,25 @@ def advice(study: Study, priced: TransferPrice) -> Section:
     )
 
 
-def _fewer_starts(priced: TransferPrice, meets: Any) -> Iterator[tuple[Any, ...]]:
+def _fewer_starts(estimate: TransferEstimate, meets: Any) -> Iterator[tuple[Any, ...]]:
     """Yield a row with the seconds per message saved by fusing messages."""
-    transfer, group = priced.transfer, priced.group
+    transfer, group = estimate.transfer, estimate.group
     many = ceil(meets)
-    fused, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent * many, group)
+    fused, _ = fastest_algorithm(
+        estimate.algorithms, transfer.operation, estimate.sent * many, group
+    )
     each = fused / many
-    saved = priced.whole - each
+    saved = estimate.whole - each
     yield f"fuse {many:.0f} such messages into one: each", (each, "s"), (saved, "s")
 
 
-def _fewer_bytes(priced: TransferPrice) -> Iterator[tuple[Any, ...]]:
+def _fewer_bytes(estimate: TransferEstimate) -> Iterator[tuple[Any, ...]]:
     """Yield the seconds saved by sending half the bytes, and by overlapping the transfer."""
-    transfer, group = priced.transfer, priced.group
-    half, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent / 2, group)
-    yield "send half the bytes (a narrower type)", (half, "s"), (priced.whole - half, "s")
+    transfer, group = estimate.transfer, estimate.group
+    half, _ = fastest_algorithm(estimate.algorithms, transfer.operation, estimate.sent / 2, group)
+    yield "send half the bytes (a narrower type)", (half, "s"), (estimate.whole - half, "s")
     if transfer.operation in DIVIDED or transfer.operation == "all_reduce":
-        yield "hide it under compute of its length", (0.0, "s"), (priced.whole, "s")
+        yield "hide it under compute of its length", (0.0, "s"), (estimate.whole, "s")
 
 
 def _size_text(bytes_: Real) -> str:

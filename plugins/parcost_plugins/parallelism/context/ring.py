@@ -46,7 +46,7 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
     backward = formula("(r - 1) (t + t_g)", symbols, t_g=(gradients.formula, "s"), source=source)
     steps = found.rounds - 1
     hosts = list(dict.fromkeys(host for host, _ in found.cores))
-    priced: dict[Pass, tuple[str, Formula, Real, Real]] = {
+    messages: dict[Pass, tuple[str, Formula, Real, Real]] = {
         "F": ("KV ring", forward, found.block, keys.latency),
         "R": ("KV ring", forward, found.block, keys.latency),
         "B": (
@@ -56,7 +56,7 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
             keys.latency + gradients.latency,
         ),
     }
-    for host, (pass_, (name, seconds, bytes_, latency)) in product(hosts, priced.items()):
+    for host, (pass_, (name, seconds, bytes_, latency)) in product(hosts, messages.items()):
         if any(count := found.cores.get((host, pass_), ())):
             yield Work(
                 name=name if host == ATTENTION_CORE else f"{name}, {host}",

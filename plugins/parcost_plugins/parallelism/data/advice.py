@@ -77,7 +77,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
             _yes_or_no(not half),
             "16 bits halve the bytes, with rounding errors" if half else "",
         ),
-        *_room_rows(study, outcome),
+        *_memory_rows(study, outcome),
     ]
     return Section(
         title="Checklist of data parallelism",
@@ -86,7 +86,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     )
 
 
-def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
+def _memory_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     """Yield the checks of memory and links of a replica."""
     if not shards_states(study):
         copied = copies_buckets(study)

@@ -20,7 +20,7 @@ from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 
 @record(kw_only=True, eq=False)
-class ReductionPrice:
+class ReductionCost:
     """A reduction: its time with its formula, its latency, and the bytes of its message."""
 
     formula: Formula
@@ -30,18 +30,18 @@ class ReductionPrice:
 
 def exchange(
     study: Study, kind: StageKind, operation: str, elements: Real, group: str, algorithm: str
-) -> ReductionPrice:
+) -> ReductionCost:
     """Estimate *operation*, an all-reduce or a reduce-scatter, of *elements* gradients."""
     chosen = study[Compression]
     method = chosen.method
 
-    def price(operation: str, each: Real, text: str = "psi g") -> tuple[Call, Formula]:
+    def estimate(operation: str, each: Real, text: str = "psi g") -> tuple[Call, Formula]:
         n = formula(text, {"psi": elements, text[-1]: (each, "B")})
         return study.collective(operation, n, group, algorithm), n
 
     if method == "none" or method in SUMMED:
         each = SUMMED[method] / 8.0 if method in SUMMED else study[Training].precision.reduction
-        return _sequence([price(operation, each)])
+        return _sequence([estimate(operation, each)])
     if method in EXCHANGED:
         n = formula("psi c", psi=elements, c=(quantised_bytes(chosen), "B"))
         calls = [(_sum_exchange(study, n, study.group(group)), n)]
@@ -53,7 +53,7 @@ def exchange(
             "P psi c", P=study.group(group).ranks, psi=elements, c=(top_k_bytes(chosen), "B")
         )
         return _sequence([(study.collective("all_gather", n, group, algorithm), n)])
-    return _sequence([price("all_reduce", part, "psi c") for part in low_rank(study, kind)])
+    return _sequence([estimate("all_reduce", part, "psi c") for part in low_rank(study, kind)])
 
 
 def _sum_exchange(study: Study, n: Formula, group: Group) -> Call:
@@ -118,17 +118,17 @@ def low_rank(study: Study, kind: StageKind) -> tuple[Real, Real, Real]:
     return factor * rows, factor * columns, whole * size / elements
 
 
-def _sequence(calls: Sequence[tuple[Call, Formula]]) -> ReductionPrice:
+def _sequence(calls: Sequence[tuple[Call, Formula]]) -> ReductionCost:
     """Return the total of calls in sequence."""
     if len(calls) == 1:
         [(call, n)] = calls
-        return ReductionPrice(formula=call.formula, bytes_=n.value, latency=call.latency)
+        return ReductionCost(formula=call.formula, bytes_=n.value, latency=call.latency)
     bytes_: Real = 0.0
     latency: Real = 0.0
     for call, n in calls:
         bytes_ = bytes_ + n.value
         latency = latency + call.latency
-    return ReductionPrice(
+    return ReductionCost(
         formula=formula("sum(t)", t=([call.formula for call, _ in calls], "s")),
         bytes_=bytes_,
         latency=latency,

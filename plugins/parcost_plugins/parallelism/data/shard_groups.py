@@ -7,7 +7,7 @@ from typing import Any
 
 from parcost import Call, Formula, Pass, Real, Study, Work, formula, link_resources, record
 from parcost.numeric import ceil_div, is_array, maximum
-from parcost_plugins.parallelism.data.compression import ReductionPrice, exchange
+from parcost_plugins.parallelism.data.compression import ReductionCost, exchange
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     LocalUpdates,
@@ -66,11 +66,11 @@ class ShardGroup:
         """Estimate one collective over *n* bytes."""
         return self.study.collective(operation, n, self.inside, self.algorithm)
 
-    def reduce(self, operation: str, elements: Real) -> ReductionPrice:
+    def reduce(self, operation: str, elements: Real) -> ReductionCost:
         """Estimate the reduction of *elements* gradients, with the study's compression."""
         return exchange(self.study, self.kind, operation, elements, self.inside, self.algorithm)
 
-    def reduce_across(self, elements: Real) -> ReductionPrice:
+    def reduce_across(self, elements: Real) -> ReductionCost:
         """Estimate the reduction of a rank's shard of *elements*, over the other shard groups."""
         n = formula(
             "psi g / N",
@@ -79,7 +79,7 @@ class ShardGroup:
             N=self.kind.shard,
         )
         call = self.study.collective("all_reduce", n, self.across, self.algorithm)
-        return ReductionPrice(formula=call.formula, bytes_=n.value, latency=call.latency)
+        return ReductionCost(formula=call.formula, bytes_=n.value, latency=call.latency)
 
     @property
     def bucket(self) -> Real:
@@ -93,7 +93,7 @@ class ShardGroup:
     def work(
         self,
         name: str,
-        call: Call | ReductionPrice,
+        call: Call | ReductionCost,
         pass_: Pass,
         *,
         count: Sequence[float],

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 _FREE = -1  # the row of a column that none is assigned to
 
 
-def best_assignment(worth: NDArray[np.float64]) -> list[int]:
+def best_assignment(weights: NDArray[np.float64]) -> list[int]:
     """Return the column assigned to each row of a square matrix.
 
-    The sum of *worth* over all pairs is the maximum. Jonker and Volgenant's variant of the
+    The sum of *weights* over all pairs is the maximum. Jonker and Volgenant's variant of the
     Hungarian method, O(n^3).
 
     >>> import numpy as np
@@ -23,8 +23,8 @@ def best_assignment(worth: NDArray[np.float64]) -> list[int]:
     """
     import numpy as np
 
-    size = len(worth)
-    cost = worth.max() - worth
+    size = len(weights)
+    cost = weights.max() - weights
     rows, columns = np.zeros(size), np.zeros(size + 1)
     row_of = np.full(
         size + 1, _FREE

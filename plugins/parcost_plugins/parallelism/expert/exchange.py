@@ -199,29 +199,29 @@ class TokenExchange:
             return found
         return ranks_in_units(self.units_reached, self.group.shape[0], self.top)
 
-    def price(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
+    def estimate(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
         """Return the seconds of one direction of the exchange, and its bytes; *bytes_* is per copy.
 
         *back* means from experts to the tokens' ranks: results, and gradients of tokens.
         """
         if self.kind == "allgather":
-            return self._gather_price(bytes_, back=back)
+            return self._estimate_gather(bytes_, back=back)
         if self.kind in KERNEL_DISPATCHERS:
-            return self._kernel_price(bytes_)
+            return self._estimate_kernels(bytes_)
         if self.routing.deduplicate:
-            return self._deduplicated_price(bytes_)
+            return self._estimate_deduplicated(bytes_)
         n = formula("lam T k x", lam=self.lam, T=self.tokens, k=self.top, x=(bytes_, "B"))
         algorithm = self.study[CollectiveChoice].expert
         call = self.study.collective("all_to_all", n, self.group, algorithm)
         return call.formula, self.copies * bytes_
 
-    def _gather_price(self, bytes_: Real, *, back: bool) -> tuple[Formula, Real]:
+    def _estimate_gather(self, bytes_: Real, *, back: bool) -> tuple[Formula, Real]:
         """Estimate the all-gather of all tokens of the group, or the reduce-scatter *back*."""
         n = formula("P T x", P=self.group.ranks, T=self.tokens, x=(bytes_, "B"), source=GATHERED)
         call = self.study.collective("reduce_scatter" if back else "all_gather", n, self.group)
         return call.formula, n.value
 
-    def _kernel_price(self, bytes_: Real) -> tuple[Formula, Real]:
+    def _estimate_kernels(self, bytes_: Real) -> tuple[Formula, Real]:
         """Estimate kernels that send each token once to a unit, and there once to each rank."""
         group, routing, links = self.group, self.routing, exchange_links(self.group)
         units, rate, most = (
@@ -276,7 +276,7 @@ class TokenExchange:
             x=(bytes_, "B"),
         )
 
-    def _deduplicated_price(self, bytes_: Real) -> tuple[Formula, Real]:
+    def _estimate_deduplicated(self, bytes_: Real) -> tuple[Formula, Real]:
         group, links = self.group, exchange_links(self.group)
         inside = formula(
             "lam T k x (1 - 1 / g)",
@@ -360,22 +360,22 @@ def _counts(study: Study) -> tuple[Counts, Counts]:
 
 def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Iterator[Work]:
     study, routing = exchange.study, exchange.routing
-    there = exchange.price(exchange.dispatch_bytes)
+    there = exchange.estimate(exchange.dispatch_bytes)
     apart = exchange.sends_weights_apart
     more = 0.0 if apart else exchange.metadata
-    announced = exchange.price(exchange.dispatch_bytes + more) if any_of(more > 0) else there
-    back = exchange.price(exchange.combine_bytes, back=True)
+    announced = exchange.estimate(exchange.dispatch_bytes + more) if any_of(more > 0) else there
+    back = exchange.estimate(exchange.combine_bytes, back=True)
     if exchange.kind == "allgather":  # gradients of results are gathered, those of tokens summed
         flags = exchange.experts * study[Training].precision.activation
         tokens, results = (
-            exchange.price(exchange.dispatch_bytes + flags, back=True),
-            exchange.price(exchange.combine_bytes),
+            exchange.estimate(exchange.dispatch_bytes + flags, back=True),
+            exchange.estimate(exchange.combine_bytes),
         )
     else:
         tokens, results = back, there
     latency: Real = 0.0
     if exchange.group.pair.also:  # of empty copies, which travel alike in both directions
-        latency = plain_of(exchange.price(0.0)[0])
+        latency = plain_of(exchange.estimate(0.0)[0])
     rows: list[tuple[str, Pass, tuple[Formula, Real], Counts]] = [
         ("expert dispatch", "F", announced, count),
         ("expert combine", "F", back, count),
@@ -388,15 +388,15 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
             ("expert combine", "R", back, again),
         ]
     if apart:
-        weights = exchange.price(exchange.metadata)
+        weights = exchange.estimate(exchange.metadata)
         rows += [
             ("routing weights dispatch", "F", weights, count),
             ("routing weights dispatch gradient", "B", weights, count),
         ]
         if any(again):
             rows.append(("routing weights dispatch", "R", weights, again))
-    for name, pass_, priced, times in rows:
-        yield _work(study, name, pass_, priced, times, exchange.group, latency)
+    for name, pass_, cost, times in rows:
+        yield _work(study, name, pass_, cost, times, exchange.group, latency)
     if exchange.kind != "alltoall" or not any_of(routing.counts > 0):
         return
     gathered = formula(
@@ -433,12 +433,12 @@ def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[
         there = where(here, 1.0, 0.0)
         n = formula("i N, i 1 where ranks do so", i=there, N=(bytes_, "B"))
         call = study.collective(operation, n, group)
-        priced = (formula("i > 0 ? t : 0", i=there, t=(call.formula, "s")), n.value)
+        cost = (formula("i > 0 ? t : 0", i=there, t=(call.formula, "s")), n.value)
         latency = there * call.latency
-        yield _work(study, name, "F", priced, count, group, latency)
-        yield _work(study, f"{name}, backward", "B", priced, count, group, latency)
+        yield _work(study, name, "F", cost, count, group, latency)
+        yield _work(study, f"{name}, backward", "B", cost, count, group, latency)
         if any(again):
-            yield _work(study, name, "R", priced, again, group, latency)
+            yield _work(study, name, "R", cost, again, group, latency)
 
 
 def _share_alone(study: Study) -> Real:
@@ -456,12 +456,12 @@ def _work(
     study: Study,
     name: str,
     pass_: Pass,
-    priced: tuple[Formula, Real],
+    cost: tuple[Formula, Real],
     count: Sequence[float],
     group: Group,
     latency: Real,
 ) -> Work:
-    seconds, bytes_ = priced
+    seconds, bytes_ = cost
     kind = dispatcher_of(study)
     taken = slowdown(study)
     if kind in KERNEL_DISPATCHERS:

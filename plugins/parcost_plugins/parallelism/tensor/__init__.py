@@ -50,7 +50,7 @@ from parcost_plugins.parallelism.tensor.layer_collectives import (
     rows_of,
 )
 from parcost_plugins.parallelism.tensor.rulebook import RULES
-from parcost_plugins.parallelism.tensor.weight_gradients import puts_off_weight_gradients
+from parcost_plugins.parallelism.tensor.weight_gradients import defers_weight_gradients
 from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import map_stages
@@ -103,7 +103,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
-    sums_hide = sums_hide and not study.number(puts_off_weight_gradients)
+    sums_hide = sums_hide and not study.number(defers_weight_gradients)
     once = pairs(study, "F")
     again = {"columns": pairs(study, "R", "columns"), "rows": pairs(study, "R")}
     model = study[Training].model
@@ -115,34 +115,34 @@ def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool
                 if not any(message.times):
                     continue
                 if mode == "split_batch":
-                    half = on_wire.price(row.operation, message, parts=2.0)
+                    half = on_wire.estimate(row.operation, message, parts=2.0)
                     at = "B" if pass_ == "W" else pass_
                     yield on_wire.work(message.label(row), at, half, message.times, window="")
                     continue
-                priced = on_wire.price(row.operation, message)
+                cost = on_wire.estimate(row.operation, message)
                 if row.part == "sum" and not sums_hide:
-                    yield on_wire.work(message.label(row), "B", priced, message.times)
+                    yield on_wire.work(message.label(row), "B", cost, message.times)
                 elif mode == "pipelined" and row.pipelined:
                     for pair, count in message.pairs.items():
                         yield from on_wire.chunk_work(row, message, pass_, pair, count)
                 elif row.host:
                     for pair, count in message.pairs.items():
                         name, host = f"{message.label(row)}, {pair}", row.host_of_pair(pair)
-                        yield on_wire.work(name, pass_, priced, count, host)
+                        yield on_wire.work(name, pass_, cost, count, host)
                 else:
-                    yield on_wire.work(message.label(row), pass_, priced, message.times)
+                    yield on_wire.work(message.label(row), pass_, cost, message.times)
 
 
 def _ends(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
-    sums_hide = sums_hide and not study.number(puts_off_weight_gradients)
+    sums_hide = sums_hide and not study.number(defers_weight_gradients)
     counts = {"first": on_first(study), "last": on_last(study)}
     for end in _ENDS_SHARDED if study[Layout].sequence_parallel else _ENDS:
         hides = end.part != "sum" or sums_hide
         yield on_wire.work(
             end.name,
             end.passes[0] if hides else "B",
-            on_wire.price(end.operation),
+            on_wire.estimate(end.operation),
             counts[end.place],
             HEAD_COLUMNS if hides and end.host else None,
         )

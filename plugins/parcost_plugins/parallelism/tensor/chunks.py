@@ -86,7 +86,7 @@ def _loss(
 
 
 def _seconds(model: Any, gemm: Gemm, study: Study) -> Formula:
-    priced: Formula | None = model.price(gemm, study)
-    if priced is None:
+    timed: Formula | None = model.price(gemm, study)
+    if timed is None:
         raise TypeError(f"kernel model `{model.name}` cannot estimate the product `{gemm.name}`")
-    return priced
+    return timed

@@ -103,8 +103,8 @@ def _sheet(study: Study, outcome: Outcome) -> Sheet:
                 backward += again[row.side] * share
             else:
                 backward += share
-            sent = sent + share * factor * on_wire.price(row.operation, message).bytes_
-    buffer = on_wire.price("all_reduce").bytes_
+            sent = sent + share * factor * on_wire.estimate(row.operation, message).bytes_
+    buffer = on_wire.estimate("all_reduce").bytes_
     each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
     return Sheet(
         source=SOURCE,

@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 FP32 = 4.0  # bytes: the loss is reduced in full precision
 
 
-class CollectivePrice(NamedTuple):
+class CollectiveCost(NamedTuple):
     """The cost of a collective: seconds, bytes, and the latency within the seconds."""
 
     seconds: Formula
@@ -36,17 +36,17 @@ class TensorGroup:
     slowdown: Real
     sizes: dict[str, tuple[Real, str]]
     gathered: Real
-    _priced: dict[tuple[str, str, float], CollectivePrice] = field(factory=dict, init=False)
+    _costs: dict[tuple[str, str, float], CollectiveCost] = field(factory=dict, init=False)
 
-    def price(
+    def estimate(
         self, operation: str, message: Message | None = None, *, parts: float = 1.0
-    ) -> CollectivePrice:
+    ) -> CollectiveCost:
         """Estimate one collective over *message*, sent in *parts* equal parts.
 
         The default message is the residual stream.
         """
         key = (operation, message.tensor if message else "", parts)
-        if key not in self._priced:
+        if key not in self._costs:
             symbols = {symbol: self.sizes[symbol] for symbol in "sbhe"}
             if message and message.tensor:
                 width = {"w": (message.width, "")}
@@ -54,37 +54,37 @@ class TensorGroup:
                 symbols["e"] = self.sizes["e"]
             if operation == "all_gather":
                 symbols["e"] = (self.gathered, "B")
-            self._priced[key] = self._price(operation, symbols, parts)
-        return self._priced[key]
+            self._costs[key] = self._estimate(operation, symbols, parts)
+        return self._costs[key]
 
-    def loss(self) -> CollectivePrice:
+    def loss(self) -> CollectiveCost:
         """Estimate an all-reduce of one number per token, as in the loss."""
         symbols = {symbol: self.sizes[symbol] for symbol in "sbl"}
-        return self._price(
+        return self._estimate(
             "all_reduce", symbols, 1.0, reduction_algorithm(self.study, self.algorithm)
         )
 
-    def _price(
+    def _estimate(
         self,
         operation: str,
         symbols: dict[str, tuple[Real, str]],
         parts: float,
         algorithm: str = "",
-    ) -> CollectivePrice:
+    ) -> CollectiveCost:
         n = formula(" ".join(symbols), symbols)
         if parts == 1.0:
             call = self.study.collective(operation, n, "tp", algorithm or self.algorithm)
-            return CollectivePrice(call.formula, n.value, call.latency)
+            return CollectiveCost(call.formula, n.value, call.latency)
         part = formula("n / k", n=(n, "B"), k=parts)
         call = self.study.collective(operation, part, "tp", algorithm or self.algorithm)
         seconds = formula("k t, k parts", k=parts, t=(call.formula, "s"))
-        return CollectivePrice(seconds, n.value, parts * call.latency)
+        return CollectiveCost(seconds, n.value, parts * call.latency)
 
     def work(
         self,
         name: str,
         pass_: Pass,
-        priced: CollectivePrice,
+        cost: CollectiveCost,
         count: Sequence[float],
         window: str | None = None,
         *,
@@ -94,14 +94,14 @@ class TensorGroup:
         return Work(
             name=name,
             cause=TENSOR,
-            seconds=priced.seconds,
+            seconds=cost.seconds,
             pass_=pass_,
             count=count,
             window=open_window(self.study, window),
             share=share,
             slowdown=self.slowdown,
-            bytes_=priced.bytes_,
-            latency=priced.latency,
+            bytes_=cost.bytes_,
+            latency=cost.latency,
             **self.on,
         )
 
@@ -115,13 +115,13 @@ class TensorGroup:
         total.
         """
         chunks = self.study[Overlap].chunks
-        whole, named = self.price(row.operation, message), message.label(row)
+        whole, named = self.estimate(row.operation, message), message.label(row)
         for name, text, part in (
             ("edge chunk", "t / q, of q chunks", 1.0 / chunks),
             ("other chunks", "t (1 - 1 / q), of q chunks", 1.0 - 1.0 / chunks),
         ):
             seconds = formula(text, t=(whole.seconds, "s"), q=chunks)
-            chunk = CollectivePrice(seconds, whole.bytes_ * part, whole.latency * part)
+            chunk = CollectiveCost(seconds, whole.bytes_ * part, whole.latency * part)
             window = None if name == "edge chunk" else row.host_of_pair(pair, row.pipelined)
             yield self.work(
                 f"{named}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks

@@ -9,7 +9,7 @@ from parcost import PipelineShape, Study
 _orders: dict[tuple[int, int, int], tuple[Any, bool]] = {}
 
 
-def puts_off_weight_gradients(study: Study) -> bool:
+def defers_weight_gradients(study: Study) -> bool:
     """Return whether the schedule ever separates input and weight gradients.
 
     Determined from its order for a few numbers of micro-batches, and cached by the identity of the

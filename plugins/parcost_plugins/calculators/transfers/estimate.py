@@ -32,7 +32,7 @@ class Movement:
 
 
 @record(kw_only=True, eq=False)
-class TransferPrice:
+class TransferEstimate:
     """A transfer on its *group*: *n* bytes of buffer, sent in *chunks* calls.
 
     *each* is the time of one call without overhead, *seconds* of all calls with it. *moved* is for
@@ -58,7 +58,7 @@ class TransferPrice:
         return calls + self.packing + self.transfer.skew
 
 
-def price(study: Study, transfer: Transfer, group: Group, n: Real) -> TransferPrice:
+def estimate_transfer(study: Study, transfer: Transfer, group: Group, n: Real) -> TransferEstimate:
     """Return the estimate of *transfer* with *n* bytes on *group*."""
     operation = transfer.operation
     sent = n / transfer.compression
@@ -68,7 +68,7 @@ def price(study: Study, transfer: Transfer, group: Group, n: Real) -> TransferPr
     choice = study.get(CollectiveChoice)
     launch = choice.launch if choice is not None and choice.launch is not None else 0.0
     packing = 0.0 if transfer.codec is None else 2 * n / transfer.codec
-    return TransferPrice(
+    return TransferEstimate(
         transfer=transfer,
         group=group,
         algorithms=algorithms,
@@ -175,14 +175,14 @@ def bisection(operation: str, n: Real, P: Real, rate: Real) -> Real:
     return crossing * minimum(P - 1, 1.0) / rate
 
 
-def limit(study: Study, priced: TransferPrice) -> Real:
+def limit(study: Study, estimate: TransferEstimate) -> Real:
     """Return the lower bound in seconds for any algorithm on these links and this network."""
-    operation, P = priced.transfer.operation, priced.group.ranks
+    operation, P = estimate.transfer.operation, estimate.group.ranks
     bound: Real = 0.0
     for known in study.algorithms(operation):
         if known.name == "lower_bound":
-            bound = known.seconds(operation, priced.sent, priced.group)
-    if priced.transfer.bisection is not None:
-        cut = bisection(operation, priced.sent, P, priced.transfer.bisection)
+            bound = known.seconds(operation, estimate.sent, estimate.group)
+    if estimate.transfer.bisection is not None:
+        cut = bisection(operation, estimate.sent, P, estimate.transfer.bisection)
         bound = maximum(bound, cut)
     return bound

@@ -17,7 +17,7 @@ def work(study: Study) -> dict[tuple[str, str], Work]:
     return {
         (term.name, term.pass_): term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "kernels.pricing" and isinstance(term, Work)
+        if plugin.name == "kernels.operator_times" and isinstance(term, Work)
     }
 
 
@@ -70,7 +70,7 @@ def test_an_operator_without_a_price_is_a_fault(study_with: StudyWith) -> None:
     study = study_with("", ("state_space", offered))
     work(study)
     (fault,) = study.faults
-    assert fault.plugin.name == "kernels.pricing"
+    assert fault.plugin.name == "kernels.operator_times"
     assert "kernel model `tiled` cannot estimate the Scan `selective scan`" in fault.message
 
 

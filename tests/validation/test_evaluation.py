@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parcost_measured.validation.pricing import (
+from parcost_measured.validation.evaluation import (
     Prediction,
     RowResult,
     _prediction,
@@ -82,7 +82,7 @@ def test_each_row_has_its_prediction_or_its_reason(
         entry(),
         entry([], ["broke"], exit_code=FAULT),
         entry([POINT], ["broke"], faults=["a plugin"], exit_code=1),
-        entry([], ["refused"], exit_code=1),
+        entry([], ["rejected"], exit_code=1),
     ]
     batch = SimpleNamespace(entries=lambda specs: iter(entries[: len(specs)]))
     monkeypatch.setattr("parcost_apps.batch.run.BatchRun", lambda *_, **__: batch)
@@ -100,7 +100,7 @@ def test_each_row_has_its_prediction_or_its_reason(
         ("the study has no step", [], False),
         ("broke", ["broke"], False),
         ("before", ["a plugin"], True),
-        ("refused", [], False),
+        ("rejected", [], False),
     ]
 
 

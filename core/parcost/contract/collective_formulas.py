@@ -35,7 +35,7 @@ _ROUNDING = 1e-9
 _BY_NAME = "by the arithmetic of the algorithm"
 
 
-def price(
+def fastest_formula(
     operation: str,
     n: Real | Formula,
     group: Group,

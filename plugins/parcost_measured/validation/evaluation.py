@@ -111,7 +111,7 @@ def write_studies(
         yield RowResult(placed=one, written=written), path
 
 
-def price(
+def evaluate_cases(
     cases: Sequence[tuple[RowResult, Path | None]],
     selection: PluginSelection,
     engine: Engine | None,

@@ -9,7 +9,7 @@ import pytest
 
 import parcost
 from parcost import Collective, Group, formula
-from parcost.contract.prices import explain
+from parcost.contract.collective_formulas import explain
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 from ..rows import try_each
