@@ -25,7 +25,7 @@ from parcost import Session
 from parcost.plugins.discovery import load as load_plugins
 from parcost.plugins.selection import PluginSelection
 from parcost_measured.validation.anchors import MeasuredJobs
-from parcost_measured.validation.evaluation import price, write_studies
+from parcost_measured.validation.evaluation import evaluate_cases, write_studies
 from parcost_measured.validation.rows import read_files, shipped_runs
 from parcost_measured.validation.scores import group_by, quantile
 from parcost_measured.validation.summary import ScoredRow, device_of, summarize
@@ -58,8 +58,8 @@ def scored_rows(path: Path | None) -> Sequence[ScoredRow]:
     rows = read_files([named])
     with tempfile.TemporaryDirectory() as folder:
         cases = [*write_studies(rows.placed, Path(folder))]
-        priced = [*price(cases, PluginSelection(), None, {}, lambda _: None)]
-    return summarize(priced, rows.flaws, rows.unknown, {}).rows
+        evaluated = [*evaluate_cases(cases, PluginSelection(), None, {}, lambda _: None)]
+    return summarize(evaluated, rows.flaws, rows.unknown, {}).rows
 
 
 @cache

@@ -13,7 +13,7 @@ from parcost import Study, plain_of
 from parcost_plugins.operations import data, failures
 from parcost_plugins.operations.checkpoint import checkpoint_cost
 from parcost_plugins.operations.failures import daly
-from parcost_plugins.operations.goodput import losses, rhythm
+from parcost_plugins.operations.goodput import checkpoint_cycle, losses
 from parcost_plugins.operations.resources import draw
 from parcost_plugins.vocabulary import Checkpoint, Energy
 
@@ -55,14 +55,14 @@ def test_daly_by_hand() -> None:
 
 
 def test_a_job_that_never_fails_loses_nothing_to_failures() -> None:
-    found = rhythm(study("checkpoint { blocking = 3 s, interval = 7 s }"))
+    found = checkpoint_cycle(study("checkpoint { blocking = 3 s, interval = 7 s }"))
     assert found is not None
     assert (found.mtbf, found.restart, found.lost, found.useful_share) == (None, 0.0, 0.0, 0.7)
 
 
 def test_slow_nodes_and_many_devices_count_in_what_is_useful() -> None:
     text = "reliability { device_mtbf = 50 s, devices = 5, lost = 20 %, restart = 3 s }\n"
-    found = rhythm(study(text + "checkpoint { blocking = 2 s, interval = 8 s }"))
+    found = checkpoint_cycle(study(text + "checkpoint { blocking = 2 s, interval = 8 s }"))
     assert found is not None
     assert found.mtbf == 10.0
     share = 8 / (10 * math.exp(0.3) * math.expm1(1.0))
@@ -109,7 +109,7 @@ def test_an_optimum_is_no_shorter_than_a_write_in_the_background(
     more: str, interval: float
 ) -> None:
     assert interval == pytest.approx(500 if interval == 500 else 265.1, abs=0.01)
-    found = rhythm(
+    found = checkpoint_cycle(
         study(
             f"reliability {{ mtbf = 300 s, restart = 1 s }}\ncheckpoint {{ size = 5 TB, {more} }}"
         )

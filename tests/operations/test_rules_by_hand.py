@@ -49,11 +49,14 @@ def broken_rules(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the rules that blocks break, and whether something is left to work with."""
 
     def make(
-        blocks: dict[type, dict[str, Any]], saved: Any = (), rhythm: Any = None, **known: Any
+        blocks: dict[type, dict[str, Any]],
+        saved: Any = (),
+        checkpoint_cycle: Any = None,
+        **known: Any,
     ) -> tuple[str, bool]:
         found = {"size": None, "writing": None, "blocking": None, **dict(saved)}
         monkeypatch.setattr(rules, "checkpoint_cost", lambda *_: SimpleNamespace(**found))
-        monkeypatch.setattr(rules, "rhythm", lambda _: rhythm)
+        monkeypatch.setattr(rules, "checkpoint_cycle", lambda _: checkpoint_cycle)
         monkeypatch.setattr(rules, "job_mtbf", lambda *_: known.get("mtbf"))
         monkeypatch.setattr(rules, "failing_devices", lambda *_: known.get("failing"))
         monkeypatch.setattr(rules, "draw", lambda *_: known.get("draw"))
@@ -164,9 +167,14 @@ def test_the_rhythm_of_saving(
 ) -> None:
     known = None if writing is None else SimpleNamespace(value=writing)
     saved = SimpleNamespace(writing=known)
-    rhythm = SimpleNamespace(saved=saved, interval=5.0, blocking=3.0, restart=2.0, mtbf=mtbf)
+    checkpoint_cycle = SimpleNamespace(
+        saved=saved, interval=5.0, blocking=3.0, restart=2.0, mtbf=mtbf
+    )
     block = {"asynchronous": asynchronous, **SAVED}
-    assert broken_rules({Checkpoint: block}, rhythm=rhythm) == (broken, "background" in broken)
+    assert broken_rules({Checkpoint: block}, checkpoint_cycle=checkpoint_cycle) == (
+        broken,
+        "background" in broken,
+    )
 
 
 def test_a_warning_before_an_error_leaves_nothing_either(broken_rules: Any) -> None:
@@ -183,10 +191,10 @@ def test_the_words_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert (one.inputs["say"], one.inputs["given"]) == ("states", "`speed`")
     assert (both.inputs["say"], both.inputs["given"]) == ("state", "`device_time` and `speed`")
-    rhythm = SimpleNamespace(
+    checkpoint_cycle = SimpleNamespace(
         saved=SimpleNamespace(writing=None), interval=5.0, blocking=3.0, restart=2.0, mtbf=9.0
     )
-    monkeypatch.setattr(rules, "rhythm", lambda _: rhythm)
+    monkeypatch.setattr(rules, "checkpoint_cycle", lambda _: checkpoint_cycle)
     checkpoint: Any = SimpleNamespace(asynchronous=False)
     (check,) = rules._rhythm(Fake({}), checkpoint)  # type: ignore[arg-type]
     assert check.inputs == {"cycle": 10.0, "mtbf": 9.0}

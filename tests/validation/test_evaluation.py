@@ -13,8 +13,8 @@ from parcost_measured.validation.evaluation import (
     Prediction,
     RowResult,
     _prediction,
+    evaluate_cases,
     file_name,
-    price,
     write_studies,
 )
 from parcost_measured.validation.rows import PlacedRow, RunRow
@@ -90,7 +90,7 @@ def test_each_row_has_its_prediction_or_its_reason(
     case = RowResult(placed=PlacedRow(row=row(), file="f", line=1), reason="before")
     cases: list[Any] = [(case, None), *((case, Path(f"{n}.par")) for n in range(len(entries)))]
     done: list[int] = []
-    found = [*price(cases, None, None, {}, done.append)]  # type: ignore[arg-type]
+    found = [*evaluate_cases(cases, None, None, {}, done.append)]  # type: ignore[arg-type]
     assert done == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [(one.reason, [*one.faults], one.prediction is not None) for one in found] == [
         ("before", [], False),

@@ -156,16 +156,16 @@ def test_how_far_and_how_fast_is_shown(
     shown: list[str] = []
     progress = SimpleNamespace(show=shown.append, clear=lambda: shown.append("clear"))
 
-    def price(cases: Any, *more: Any) -> Any:
+    def evaluate_cases(cases: Any, *more: Any) -> Any:
         for done in (4, 8):
             more[-1](done)
         return cases
 
     monkeypatch.setattr(command, "monotonic", lambda: next(times))
     monkeypatch.setattr(command, "Progress", lambda **_: progress)
-    monkeypatch.setattr("parcost_measured.validation.evaluation.price", price)
+    monkeypatch.setattr("parcost_measured.validation.evaluation.evaluate_cases", evaluate_cases)
     cases: Any = [(None, None)] * 1200
-    assert command._price_cases(cases, None, None, {}, elsewhere=True) == cases  # type: ignore[arg-type]
+    assert command._evaluate_cases(cases, None, None, {}, elsewhere=True) == cases  # type: ignore[arg-type]
     assert shown == ["4 of 1,200 rows, 8.0 a second", "8 of 1,200 rows, 1.0 a second", "clear"]
     assert "1,200 rows in 10.0 s, 120.0 a second" in capsys.readouterr().err
 
