@@ -95,7 +95,7 @@ def _figure_table(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
 
 
 def _by_subject(result: Result) -> Iterator[tuple[str, Sequence[Figure]]]:
-    """Yield the headline figures, then those of each plugin in order of their names."""
+    """Yield the headline figures, then the figures of each plugin in order of plugin names."""
     headline = {figure.name: figure for _, figure in result.figures if not figure.detail}
     yield "headline", list(headline.values())
     others = {f.name: (plugin.name, f) for plugin, f in (*result.details, *result.figures)}

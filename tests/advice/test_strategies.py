@@ -118,9 +118,9 @@ STRATEGY = _Strategy(title="t", layout="l", values={"layout.tp": 2})
 def answer(memory: float | None, seconds: float = 1.0, *, title: str = "t") -> _StrategyCost:
     strategy = _Strategy(title=title, layout="l", values={})
     if memory is None:
-        return _StrategyCost(strategy=strategy, outcome=None, room=40.0, why="heads")
+        return _StrategyCost(strategy=strategy, outcome=None, memory_limit=40.0, why="heads")
     outcome: Any = SimpleNamespace(memory_bytes=memory, step_seconds=seconds)
-    return _StrategyCost(strategy=strategy, outcome=outcome, room=40.0)
+    return _StrategyCost(strategy=strategy, outcome=outcome, memory_limit=40.0)
 
 
 def test_an_answer_fits_up_to_its_room() -> None:
@@ -195,7 +195,7 @@ def test_the_simplest_and_the_fastest_are_named(monkeypatch: pytest.MonkeyPatch)
     assert notes(large, a, b) == ["the simplest that fits: a, l", "the fastest that fits: b, l"]
     assert notes(answer(None), b, a) == ["the simplest that fits: b, l"]
     assert notes(large) == ["none fits: take more devices, or devices with more memory"]
-    full: Any = _StrategyCost(strategy=b.strategy, outcome=b.outcome, room=40.0, recomputed=True)
+    full: Any = _StrategyCost(strategy=b.strategy, outcome=b.outcome, memory_limit=40.0, recomputed=True)
     assert notes(full) == ["the simplest that fits: b, l, full recomputation"]
 
 

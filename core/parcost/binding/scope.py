@@ -66,7 +66,7 @@ class Scope:
 class Binding(ABC):
     """The parts of a binder that names, expressions and conversions use.
 
-    *sweeps* are those of numbers and texts, whatever the points.
+    *sweeps* are the sweeps of numbers and texts, independent of the points.
     """
 
     types: Mapping[str, BlockType]

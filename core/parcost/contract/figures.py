@@ -1,4 +1,4 @@
-"""Figures with their intervals, and sections of a report: what a plugin adds to a report."""
+"""Figures with their intervals, and sections: the contributions of a plugin to a report."""
 
 from __future__ import annotations
 

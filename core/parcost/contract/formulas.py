@@ -238,7 +238,7 @@ def with_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
 
 
 def compute_text(text: str, numbers: Mapping[str, Any], item: str = "") -> Any:
-    """Return the value of *text* for numbers by symbol; those of a series are ``g[node]``.
+    """Return the value of *text* for numbers by symbol; the numbers of a series are ``g[node]``.
 
     With *item*, a symbol of a series stands for its number of that item.
     """

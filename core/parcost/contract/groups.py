@@ -35,9 +35,9 @@ class Phase(NamedTuple):
 class ClosedForm:
     """The time of a collective as one expression in P (ranks), n (bytes), alpha and B.
 
-    Alpha and B are those of *link*, or one of each for every level in a tuple of links. There
-    ``sum(E)`` and ``max(E)`` take E for each level with several members: g is the number of members
-    and G the product of g over the levels below. *symbols* are all other symbols.
+    Alpha and B belong to *link*. A tuple of links has one of each for every level. There ``sum(E)``
+    and ``max(E)`` take E for each level with several members: g is the number of members and G the
+    product of g over the levels below. *symbols* are all other symbols.
     """
 
     text: str

@@ -116,9 +116,9 @@ class Schedule(ABC):
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:  # noqa: ARG002
         """Return the start and end of the first stage of each run, where ``closed_form`` holds.
 
-        Starts are those of the first forward pass, ends those of the last backward pass, in
-        seconds: they decide what hides in fill and drain. Further stages of a run start later and
-        end earlier. Without spans, terms that need them make the core replay.
+        Starts are of the first forward pass, ends of the last backward pass, in seconds. They
+        decide how much hides in fill and drain. Further stages of a run start later and end
+        earlier. Without spans, terms that need them make the core replay.
         """
         return None
 
@@ -321,7 +321,7 @@ class Study(ABC):
 
     @abstractmethod
     def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return the same with the plugins' own counts, which are independent of the stages."""
+        """Return :meth:`contributions` with the plugins' own counts, independent of the stages."""
 
     @abstractmethod
     def row(
@@ -436,8 +436,8 @@ class Study(ABC):
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
         """Return the algorithms that the word *algorithm* selects.
 
-        ``auto`` selects those of the communication library in use. Without a library it selects all
-        except those used by name only.
+        ``auto`` selects the algorithms of the communication library in use. Without a library it
+        selects all except algorithms used by name only.
         """
 
     @abstractmethod

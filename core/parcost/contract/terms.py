@@ -348,9 +348,9 @@ class Memory(Record):
     separates W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends. The rest
     is freed when W ends.
 
-    The backward pass of what is behind the layers is in the moment ``loss``, that of the layers in
-    ``backward``. A *per_micro_batch* term that is not in ``backward`` is freed between the two; the
-    other micro-batches in flight still hold it.
+    The moment ``loss`` is the backward pass of the parts after the layers, ``backward`` the
+    backward pass of the layers. A *per_micro_batch* term that is not in ``backward`` is freed
+    between the two; the other micro-batches in flight still hold it.
     """
 
     called: ClassVar[str] = _CALLED

@@ -5,9 +5,9 @@ optimizer, and the gathering of parameters. In the first three, micro-batches ar
 as the schedule's order implies. With several virtual stages on a device, every combination of
 counts that occurs is tried. Between the B and the W of a micro-batch only a part of it is held.
 
-In the backward pass of layers, memory of the loss is that of the other micro-batches. For example,
-4 micro-batches of 2 GiB each are in flight, and the loss of each takes 3 GiB. The device holds
-20 GiB at the loss. In the backward pass of layers it holds 8 + 9 = 17 GiB, and what is recomputed.
+In the backward pass of layers, only the other micro-batches hold memory of the loss. For example, 4
+micro-batches of 2 GiB each are in flight, and the loss of each takes 3 GiB. The device holds 20 GiB
+at the loss. In the backward pass of layers it holds 8 + 9 = 17 GiB, and what is recomputed.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class DeviceMemory:
         return self._alive[key]
 
     def _alike_copies(self, d: int) -> Sequence[Sequence[int]]:
-        """Return the copies on device *d*, those of one kind together."""
+        """Return the copies on device *d*, grouped by kind."""
         if d not in self._copies:
             found: dict[int, list[int]] = {}
             for k in self.plan.held[d]:

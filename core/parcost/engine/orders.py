@@ -48,8 +48,8 @@ _Asked = tuple[int, int, int, int, bool]
 class AliveCounts(NamedTuple):
     """Micro-batches in flight on each copy of a device, at the start of a backward op.
 
-    *alive* counts all that have begun and still hold memory, *whole* those before the end of B.
-    *alive_after* and *whole_after* are the counts at the end of the op.
+    *alive* counts all that have begun and still hold memory, *whole* only those before the end of
+    their B. *alive_after* and *whole_after* are the counts at the end of the op.
     """
 
     alive: tuple[int, ...]

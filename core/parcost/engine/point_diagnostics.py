@@ -38,7 +38,7 @@ class PointDiagnostic(Diagnostic):
 
 
 class PointNames:
-    """Names the points of a sweep, for diagnostics: *units* are those of the axes."""
+    """Names the points of a sweep, for diagnostics; *units* are the units of the axes."""
 
     def __init__(self, axes: Sequence[tuple[str, Sequence[Any]]], units: Mapping[str, str]) -> None:
         last = [name.rpartition(".")[2] for name, _ in axes]

@@ -20,8 +20,8 @@ class Round:
     """One round of an order: the entries from *start* to *stop* in the order of *turns*.
 
     *turns* has the device of each entry. *carried* are the outputs that cross devices and are
-    produced before *start* and needed after it, numbered as in ``turns_of``. After the round,
-    those of *later* outputs take their place. *sizes* are the ops of a round by device.
+    produced before *start* and needed after it, numbered as in ``turns_of``. After the round, the
+    *later* outputs take their place. *sizes* are the ops of a round by device.
     """
 
     turns: Sequence[int]
@@ -41,7 +41,7 @@ def find_round(
 ) -> Round | None:
     """Return the first round of *period* micro-batches, None if the order does not repeat itself.
 
-    *home* is the device of each (micro-batch, virtual stage), and *turns* that of each entry.
+    *home* is the device of each (micro-batch, virtual stage), *turns* the device of each entry.
     """
     micro_batches = len(home) // virtual
     ops: list[Sequence[Op]] = []

@@ -161,7 +161,7 @@ class TermGroup:
     def ready(self, held: Sequence[int], ends: Sequence[Real]) -> Mapping[int, Real]:
         """Return the earliest time of the terms in drain of each copy on a device, in seconds.
 
-        *held* are its copies of virtual stages, and *ends* those of their last backward passes.
+        *held* are its copies of virtual stages, and *ends* the ends of their last backward passes.
         """
         waits: Mask = False
         for x in held:

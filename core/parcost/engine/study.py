@@ -306,7 +306,7 @@ def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
 def count_answers(
     study: SpecStudy, hook: str, stamped: Sequence[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
-    """Return answers with their counts by virtual stage; those without are recorded as faults."""
+    """Return answers with counts by virtual stage; answers without valid counts become faults."""
     found = []
     for plugin, answer in stamped:
         row = answer.count if isinstance(answer, _WITH_COUNTS) else None

@@ -130,7 +130,7 @@ class ParserState:
         return self.values.pop()
 
     def replace_last(self, symbol: str) -> None:
-        """Let the last value be a *symbol*, which must be accepted in the state before it."""
+        """Replace the symbol of the last value; the state before it must accept *symbol*."""
         self.states[-1] = self.states[-2][symbol]
 
 

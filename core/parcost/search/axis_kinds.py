@@ -70,7 +70,7 @@ def _settings(study: SpecStudy, axis: Axis) -> Sequence[Any]:
 
 
 def _validate(scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> None:
-    """Bind every value of every axis, those of several axes at once.
+    """Bind every value of every axis, the values of several axes at once.
 
     Raises:
         SpecError: An attribute cannot have a value.

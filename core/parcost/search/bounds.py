@@ -1,4 +1,4 @@
-"""First lower bounds of layouts, and the layouts that are worth scoring."""
+"""First lower bounds of layouts, and the selection of layouts to score."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class PluginAnswers:
 
     @property
     def every(self) -> Sequence[VariantAnswers]:
-        """All answers: the shared one, or those by structure."""
+        """All answers: the shared answers, or the answers by structure."""
         return self.own if self.shared is None else [self.shared]
 
     @property

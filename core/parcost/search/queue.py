@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ReplayResult:
     """The result of replaying layouts: valid layouts with their degrees, and counts of others.
 
-    *cheaper*: some cost less than their scores allow.
+    *cheaper*: some layout costs less than its score, which should be a lower bound.
     """
 
     layouts: list[tuple[Any, SearchedLayout]] = field(factory=list)

@@ -1,7 +1,8 @@
 """Loads of virtual stages, for layouts of many structures at once.
 
 Virtual stages with equal counts are of one kind: most structures have a first, a middle and a last
-one. Work is added up once for each kind, over all layouts; a structure then takes its layouts.
+one. Work is added up once for each kind, as arrays over all layouts. Each structure then selects
+its layouts.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class StageLoads:
 
 @frozen(eq=False, slots=False)
 class StructureLoads:
-    """The loads of some layouts of one structure; *kinds* are those of its virtual stages."""
+    """The loads of some layouts of one structure, by the *kinds* of its virtual stages."""
 
     stages: StageLoads
     kinds: Sequence[int]

@@ -112,9 +112,10 @@ def _blank(fence: re.Match[str]) -> str:
 
 
 def _search(names: Mapping[str, Path], words: str) -> int:
-    """Print the first sections that have all words, those with the words in their title first.
+    """Print the first sections that have all words, sections with the words in the title first.
 
-    Then come those that have them most often. A word is the beginning of one in the text.
+    Others are sorted by the number of occurrences. A word matches the beginning of words in the
+    text.
     """
     from parcost.contract.page import Column, Line, Row, Table
     from parcost.language.diagnostics import one_line

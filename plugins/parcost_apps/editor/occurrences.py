@@ -71,7 +71,7 @@ def occurrence_at(analysis: Analysis, offset: int) -> Occurrence | None:
 
 
 def occurrences(analysis: Analysis, offset: int | None = None) -> Iterator[Occurrence]:
-    """Yield the names of a file; only those of the item at *offset*, if it is given."""
+    """Yield the names of a file; if *offset* is given, only the names of the item there."""
     module = analysis.module
     study = analysis.study_at(offset or 0)
     if module is None or study is None:

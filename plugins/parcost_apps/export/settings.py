@@ -1,7 +1,7 @@
 """Export of a study as settings of another tool, and the attributes that are lost.
 
 A writer's text is read back by the importer of its tool. Blocks that the importer makes replace
-those of the study, and blocks of the machine stay. The result is compared with the original study,
+blocks of the study; blocks of the machine stay. The result is compared with the original study,
 attribute by attribute: `recompute.mlp` of a tool without such a switch is a difference.
 """
 

@@ -118,7 +118,7 @@ def search_page(
 
 
 def faults(found: SearchResult, best: Sequence[RankedLayout]) -> list[str]:
-    """Return the failures of plugins so far, each once, including those of late evaluations."""
+    """Return the failures of plugins so far, each once, including failures in late evaluations."""
     late = [fault.line for fault in best[0].result.faults]
     return list(dict.fromkeys([*found.faults, *late]))
 
@@ -190,7 +190,7 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
 
 
 def _longer_budget(found: SearchResult) -> int:
-    """Return a time limit in seconds: five times that of the search, in whole minutes."""
+    """Return a time limit in seconds: five times the limit of the search, in whole minutes."""
     return 5 * 60 * max(1, round(found.seconds / 60.0))
 
 

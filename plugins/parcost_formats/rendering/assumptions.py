@@ -28,7 +28,7 @@ class AssumedValue:
 
 
 def assumptions(study: Study) -> list[AssumedValue]:
-    """Return the assumed values in the study's file, without those of catalogue entries.
+    """Return the assumed values in the study's file, without the values of catalogue entries.
 
     The machine comes first, then entries of a catalogue and references.
     """

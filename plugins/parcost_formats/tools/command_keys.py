@@ -1,4 +1,4 @@
-"""The keys of a job that a command states, and those of the file that it names."""
+"""The keys of a job that a command states, and the keys of the file that it names."""
 
 from __future__ import annotations
 

@@ -465,7 +465,7 @@ class _OlmoLibrary(CodeLibrary):
         return UnreadValue(f"{shown} comes from another file, which parcost does not read")
 
     def _doubt(self, follower: Follower, entity: Entity, node: Any, why: str) -> None:
-        """Mark what a configuration has, and what it may get, as uncertain."""
+        """Mark the attributes of a configuration, and attributes it may get, as uncertain."""
         doubt_cells(follower, entity, why)
         if entity.kind.endswith("TrainModuleConfig"):
             for name in _ABSENT:

@@ -107,7 +107,7 @@ def _tensor(study: Study) -> tuple[str, ...]:
 
 
 def _data(study: Study) -> tuple[str, ...]:
-    """Return the operations for gradients and parameters, with compression and outer groups."""
+    """Return the data-parallel operations on gradients and parameters, after compression."""
     method = study[Compression].method
     reduced = "reduce_scatter" if scatters(study) else "all_reduce"
     if method == "power_sgd":

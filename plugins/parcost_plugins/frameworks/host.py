@@ -196,7 +196,7 @@ def _attention(study: Study) -> tuple[float, float]:
 def _sums(study: Study) -> Real:
     """Return the kernels per layer that add gradients to those of earlier micro-batches.
 
-    Without fused accumulation each weight has one, and each of its biases and vectors of norms.
+    Without fused accumulation there is one for each weight, bias and norm vector.
     """
     training = study[Training]
     if fuses_accumulation(study) or shards_gradients(study):

@@ -90,8 +90,8 @@ class Replica:
     def explain_attention_rate(self) -> Formula:
         """Return :attr:`attention_rate` with its formula.
 
-        The device's attention kernel has it. A stated efficiency of products holds for attention
-        too, and so does that of a device without kernels.
+        It comes from the device's attention kernel. A stated efficiency of products also applies to
+        attention, as does the efficiency of a device without kernels.
         """
         serving, kernels, training = self.serving, self.study[KernelChoice], self.study[Training]
         device, model, table = serving.device, serving.model, serving.device.attention

@@ -41,7 +41,7 @@ def terms(study: Study) -> Iterator[Work]:
 
 
 def operators_by_type(study: Study) -> Iterator[Any]:
-    """Yield the operators; those of outer layers in 16 bits are separate.
+    """Yield the operators; operators of outer layers in 16 bits are separate.
 
     The layers of a stage are assumed to share its operators evenly.
     """

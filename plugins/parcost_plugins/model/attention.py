@@ -214,7 +214,7 @@ def _gradient_sums(rank: Rank) -> Iterator[Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return tensors saved for backward: the input, Q, K, V, and those of the core."""
+    """Return tensors saved for backward: the input, Q, K, V, and the tensors of the core."""
     rank = rank_of(study)
     if rank.model.is_latent or rank.model.is_nominal:
         return

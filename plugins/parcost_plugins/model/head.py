@@ -105,11 +105,11 @@ def memory(study: Study) -> Iterator[Memory]:
     One of three tensors is saved for backward: an fp32 softmax, which the gradient overwrites; the
     logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
     logits. An unfused loss has two more fp32 tensors in backward: the gradients of loss and of
-    log-softmax. On a share of the vocabulary it also has an exponential. In forward it has the
-    logits, which take no more. A softmax may be a tensor beside their copy in fp32. A loss in
-    chunks computes the gradient of each chunk at once, in place of the head's input. It saves
-    nothing else. All of it is freed before the backward pass of the layers, except logits that the
-    pipeline engine keeps.
+    log-softmax. On a shard of the vocabulary it also has an exponential. In forward it holds the
+    logits, which are no larger. A softmax may be a further tensor beside the fp32 copy of the
+    logits. A loss in chunks computes the gradient of the head's input at once, in its place. It
+    saves nothing else. All tensors are freed before the backward pass of the layers, except logits
+    that the pipeline engine keeps.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:

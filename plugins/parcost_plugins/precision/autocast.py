@@ -47,8 +47,8 @@ def casts(study: Study) -> Iterator[Work]:
 def copies(study: Study) -> Iterator[Memory]:
     """Yield the copies of weights that autocast makes and a micro-batch holds.
 
-    Backward reads those of layers that are not recomputed. Copies of trained weights in recomputed
-    layers live until the end of forward.
+    Backward reads the copies of layers that are not recomputed. Copies of trained weights in
+    recomputed layers live until the end of forward.
     """
     narrow = study[Training].precision.activation
     forward = [(one, held) for one, held in _products(study) if one.pass_ == "F"]

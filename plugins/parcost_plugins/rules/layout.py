@@ -67,7 +67,7 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def _copies(study: Study) -> Real:
-    """Return how many ranks hold the same parameters: the maximum of dense and experts."""
+    """Return how many ranks hold the same parameters: the larger of dense and expert counts."""
     layout = study[Layout]
     ranks: Real = layout.dp * layout.cp
     if not study[Training].model.experts:

@@ -123,9 +123,9 @@ def _chunks(study: Study, cuts: Collection[int]) -> list[int]:
 
 
 def _schedules(study: Study) -> Axis:
-    """Return the axis of schedules: that of the spec, the search defaults, and the others.
+    """Return the axis of schedules: the spec's schedule, the search defaults, and the others.
 
-    If the framework lists its schedules, those are the values instead of the defaults.
+    If the framework lists its schedules, these are the values instead of the defaults.
     """
     kinds, others = {study[ScheduleChoice].kind}, {}
     stated = offers_of(study[Training].framework, "schedule.kind")

@@ -76,7 +76,7 @@ class Decomposition:
 
     @classmethod
     def from_study(cls, study: Study) -> Decomposition:
-        """Return the axes of all groups of *study*, those of experts included if there are any."""
+        """Return the axes of all groups of *study*, with groups of experts if there are any."""
         layout = study[Layout]
         tp, cp, pp, dp = layout.tp, layout.cp, stages(study), layout.dp
         sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}

@@ -1,6 +1,6 @@
 """Placement of a group of ranks on the fabric: its shape, and its share of the links.
 
-Bandwidths are those of a job whose ranks all communicate at once. Each does so in its own group of
+Bandwidths assume that all ranks of the job communicate at once. Each does so in its own group of
 the same kind, because all ranks are in the same phase. Then
 
 - a rank has ``ports / devices`` of a port for itself: half of one if two devices share a NIC,

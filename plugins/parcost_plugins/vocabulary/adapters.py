@@ -174,6 +174,6 @@ def gathered_bytes(study: Study, parameters: Parameters) -> Real:
 
 
 def passes_of(study: Study, counted: ModelFlops) -> float:
-    """Return the FLOPs of training over those of the forward pass: 3, or 2 for frozen matrices."""
+    """Return the FLOPs of training over those of the forward pass: 3, or 2 if frozen."""
     frozen = counted.kind == "matmul" and not counted.adapter and not trains_model(study)
     return TRAINED_PASSES - 1.0 if frozen else TRAINED_PASSES

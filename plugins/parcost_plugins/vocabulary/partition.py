@@ -220,8 +220,8 @@ def kinds(
 ) -> Mapping[LayerKind, Counts]:
     """Return the layers of each virtual stage by kind; kinds without layers are left out.
 
-    Without *recomputing*, recomputation is ignored. *dealt* are layers per stage other than those
-    of the study.
+    Without *recomputing*, recomputation is ignored. *dealt* are layers per stage to use instead of
+    the study's.
     """
     training = study[Training]
     chosen = study.get(Recompute) if recomputing else None

@@ -99,7 +99,8 @@ class StageKind:
 def stage_kinds(study: Study, holding: Holding | Literal[""] = "") -> Sequence[StageKind]:
     """Return the kinds of virtual stages in *study*: first stage first, experts last.
 
-    They count all parameters, or those of one *holding*. Stages without parameters are left out.
+    They count all parameters, or the parameters of one *holding*. Stages without parameters are
+    left out.
     """
     return study.query(_stage_kinds, "" if trains_model(study) else holding)
 

@@ -27,7 +27,7 @@ _ENGINE_FILES = {"config_file": Accelerate(), "deepspeed": DeepSpeed()}
 
 
 class EngineFiles:
-    """The *entries* of a job by key, with those of its launcher and of the files it names."""
+    """The *entries* of a job by key, including its launcher's and those of the files it names."""
 
     def __init__(self, rules: Mapping[str, Any], file: ImportFile, job: JobKeys) -> None:
         """Take the keys of *job*, by the *rules* of its tool."""

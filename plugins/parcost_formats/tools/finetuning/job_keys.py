@@ -97,7 +97,7 @@ def _reject_program(launch: ScriptLaunch, title: str) -> FileError:
 
 
 def _relevant_words(launch: ScriptLaunch, rules: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words of a command, without those of keys that change nothing in a step.
+    """Return the words of a command, without words of keys that change nothing in a step.
 
     Runs of a loop over learning rates or seeds are one job.
     """

@@ -56,7 +56,7 @@ class Configuration:
         *,
         by_keys: bool,
     ) -> None:
-        """Take *entries* as those of a *model_type*; *by_keys* if the file has another type."""
+        """Read *entries* as a *model_type*; *by_keys* says that the file has another type."""
         self._entries = entries
         self._family = ModelFamily(model_type)
         self._prefix = prefix
@@ -421,7 +421,7 @@ class Configuration:
         return int(setting.value.replace("_", "")) if setting is not None else None
 
     def _set(self, name: str, value: str, key: str, why: str = "") -> None:
-        """Set an attribute to what a key of the file states, or to an assumed value."""
+        """Set an attribute to the value that a key of the file states, or to an assumed value."""
         if key not in self._entries or why:
             self._assume(name, value, why or self._family.code)
         else:
@@ -446,7 +446,7 @@ class Configuration:
         return Option(name=key, key=self._prefix + key, start=entry.start, end=entry.end)
 
     def _others(self) -> tuple[list[ImportedKey], list[ImportedKey]]:
-        """Return the keys that set nothing: those without effect on cost, and unknown ones."""
+        """Return the keys that set nothing: keys without effect on cost, and unknown keys."""
         family, reasons = self._family, TABLE["reasons"]
         read = {
             *TABLE["numbers"], *family.numbers, *family.switches,

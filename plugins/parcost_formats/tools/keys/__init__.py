@@ -86,7 +86,7 @@ class KeyNames(Collection[str]):
 
 @cache
 def keys_of(tool: str) -> frozenset[str]:
-    """Return every name that some release of a tool has, with those of its table."""
+    """Return every name in some release of a tool, including the names of its table."""
     tools = (tool, *_ALSO.get(tool, ()))
     lists = [one.names for name in tools for one in releases(name)]
     return frozenset().union(*lists, *map(_table_names, tools))

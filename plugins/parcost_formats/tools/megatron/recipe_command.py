@@ -96,7 +96,7 @@ def _arguments(
 ) -> tuple[Mapping[str, ShellField], Mapping[str, JsonEntry]]:
     """Return the flags of the generic script, and the overrides by section and attribute.
 
-    The script sets the length of the model to that of the data.
+    The script sets the sequence length of the model to the length of the data.
     """
     flags: dict[str, ShellField] = {}
     entries: dict[str, JsonEntry] = {}

@@ -96,7 +96,7 @@ def set_devices(draft: Draft, line: CommandLine) -> None:
 def _read_start(
     call: ScriptCall,
 ) -> tuple[ScriptCall, Sequence[ShellField], Sequence[ShellField]] | None:
-    """Return a command of torchtitan with the words up to its program, and those behind it."""
+    """Return a command of torchtitan with the words up to its program, and the words after it."""
     words = open_words([*call.words, *call.conditional])
     for at, word in enumerate(words):
         if word.text.partition("=")[0].replace("-", "_") == f"__{_FILE}":

@@ -76,7 +76,7 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
 
 
 def _makers(functions: Mapping[str, ast.FunctionDef]) -> Mapping[str, ast.FunctionDef]:
-    """Return the functions that make a configuration, their own or that of another function."""
+    """Return the functions that return a configuration, of their own or of another function."""
     makers = {name for name, one in functions.items() if _makes(one)}
     callers: dict[str, list[str]] = {}
     for name, one in functions.items():

@@ -104,7 +104,8 @@ def choose_factors(
 ) -> tuple[CauseFactors | None, Sequence[float]]:
     """Return factors by cause, and each layout's error in leave-one-out prediction.
 
-    The factors are None if these errors are no smaller than *others*, those of a common factor.
+    The factors are None if these errors are no smaller than *others*, the errors with a common
+    factor.
     """
     if len(others) < table()["fit"]["fewest"]:
         return None, others

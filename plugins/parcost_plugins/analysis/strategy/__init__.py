@@ -1,4 +1,4 @@
-"""Parallelism strategies: those in use, their traffic, and alternatives that fit in memory."""
+"""Parallelism strategies in use, their traffic, and alternatives that fit in memory."""
 
 from __future__ import annotations
 

@@ -68,9 +68,9 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
 
     At the loss only the last layer is gathered. The one before it follows behind the head.
 
-    Embedding and head may be one unit, and tied ones on the same device are, gathered from the
-    first layer to the last. A stage that is not resharded after forward is whole until its backward
-    pass.
+    Embedding and head may be one unit, and are if tied on the same device. The unit is gathered
+    from the first layer to the last. A stage that is not resharded after forward is whole until its
+    backward pass.
     """
     sharding, again = study[Sharding], reshards(study)
     layer, wide = kind.wire["layer"], maximum(kind.wire["before"], kind.wire["after"])

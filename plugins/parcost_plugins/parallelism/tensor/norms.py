@@ -57,7 +57,7 @@ def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
 
 
 def _is_partial(held: Parameters) -> bool:
-    """Return whether the gradient of a rank is that of its shard of the tokens."""
+    """Return whether the gradient of a rank covers only its shard of the tokens."""
     return held.replicated and held.place != "before"
 
 
