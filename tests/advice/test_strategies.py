@@ -195,7 +195,9 @@ def test_the_simplest_and_the_fastest_are_named(monkeypatch: pytest.MonkeyPatch)
     assert notes(large, a, b) == ["the simplest that fits: a, l", "the fastest that fits: b, l"]
     assert notes(answer(None), b, a) == ["the simplest that fits: b, l"]
     assert notes(large) == ["none fits: take more devices, or devices with more memory"]
-    full: Any = _StrategyCost(strategy=b.strategy, outcome=b.outcome, memory_limit=40.0, recomputed=True)
+    full: Any = _StrategyCost(
+        strategy=b.strategy, outcome=b.outcome, memory_limit=40.0, recomputed=True
+    )
     assert notes(full) == ["the simplest that fits: b, l, full recomputation"]
 
 

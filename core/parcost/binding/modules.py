@@ -112,7 +112,7 @@ class Module:
 
 
 def modules_behind(module: Module, inner: Callable[[Module], Sequence[Module]]) -> list[Module]:
-    """Return a file and those that it leads to by *inner*, depth first, each once."""
+    """Return a file and the files reachable from it through *inner*, depth first, each once."""
     found: dict[int, Module] = {}
     left = [module]
     while left:

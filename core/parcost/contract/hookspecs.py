@@ -252,7 +252,7 @@ def sections(study: Study, outcome: Outcome, brief: bool) -> Iterable[Section]: 
 def charts(  # type: ignore[empty-body]
     study: Study, outcome: Outcome, timeline: PassTimeline, points: PointTable
 ) -> Iterable[Chart]:
-    """Pictures of what the implementation names as its arguments; it is not called without these.
+    """Pictures of the arguments that the implementation names; it is called only if all exist.
 
     ``study`` alone is for calculations, which need no step; ``study`` and ``outcome`` for a step;
     ``timeline`` for a pipeline over time, of a step or by itself; ``points`` for a sweep or search.

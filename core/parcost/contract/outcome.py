@@ -155,7 +155,7 @@ class Outcome:
 
     @property
     def kernel_seconds(self) -> Sequence[Real]:
-        """The seconds of a step in which kernels run, on each device; the rest it waits."""
+        """The seconds of a step in which kernels run, on each device; otherwise it waits."""
         if self.kernels is None:
             raise ValueError("kernel_seconds needs the outcome of an evaluation")
         return self.kernels()

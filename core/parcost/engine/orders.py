@@ -215,10 +215,10 @@ def _order_lists(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
     if kept is not None:
         return kept[1]
     _, stages, micro_batches, chunks, _ = key
-    return ask(schedule, stages, micro_batches, chunks)
+    return call_order(schedule, stages, micro_batches, chunks)
 
 
-def ask(
+def call_order(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int
 ) -> Sequence[Sequence[Entry]]:
     """Return the op lists of *schedule*, of ops and pairs.
@@ -248,7 +248,7 @@ def validate_order(
         OrderError: The schedule raises, or its result is not a valid order.
     """
     with _error_context(schedule, stages, micro_batches, chunks):
-        lists = ask(schedule, stages, micro_batches, chunks)
+        lists = call_order(schedule, stages, micro_batches, chunks)
         return lists, _check(schedule, lists, stages, micro_batches, chunks)
 
 

@@ -99,7 +99,7 @@ class TermGroup:
     ) -> None:
         """Compute the times of all stages, or take them from *times*.
 
-        Its arguments are the kind of a stage, and whether the last op there is a separate W.
+        *times* is a function of the kind of a stage, and of whether its last op is a separate W.
         """
         self.terms = terms
         self.run = run

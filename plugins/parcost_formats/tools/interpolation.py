@@ -32,7 +32,8 @@ _RESOLVERS: Mapping[str, Callable[[float, float], float]] = {
 def resolve(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
     """Return the entries with references replaced by their values.
 
-    Arithmetic resolvers are evaluated. Those of the environment and all others are left unchanged.
+    Arithmetic resolvers are evaluated. Resolvers of the environment, and all others, are left
+    unchanged.
 
     >>> entries = {"a.b": JsonEntry(8, 0, 1), "a.c": JsonEntry("${multiply:4, ${.b}}", 2, 3)}
     >>> resolve(entries)["a.c"].value

@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.partition import layers
 from parcost_plugins.vocabulary.routing import dispatcher_of
-from parcost_plugins.vocabulary.run_choices import kept_of_logits
+from parcost_plugins.vocabulary.run_choices import saved_by_loss
 
 #: Blocks of the machine, of estimates, and of questions about a run.
 OUTSIDE = (
@@ -91,7 +91,7 @@ class Job:
         self.dispatcher = dispatcher_of(study)
         self.graphs = self.kernels.cuda_graphs or self.framework.cuda_graphs
         self.mode = self.kernels.mode or self.framework.mode
-        self.loss = kept_of_logits(study)
+        self.loss = saved_by_loss(study)
         if not self.training.flash_attention:
             self.attention = "unfused"
         else:

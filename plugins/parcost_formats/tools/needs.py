@@ -27,7 +27,7 @@ _USUAL = 8  # devices of a node in most fabrics of the catalogue
 
 
 def other_nodes(nodes: int, each: int) -> str:
-    """Return why nodes of *each* devices matter, or "" for nodes of eight, or a part of one.
+    """Return why nodes of *each* devices matter; "" for nodes of eight devices, or part of one.
 
     >>> other_nodes(2, 4)
     'nodes of 4 devices: add --set node.size=4 if the fabric has others'

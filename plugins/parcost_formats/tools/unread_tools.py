@@ -181,7 +181,7 @@ def _configurations(words: Sequence[str]) -> Iterator[str]:
 
 
 def _tools(name: str, text: str) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yield the tools all of whose signs occur in a text, with the place of the first sign."""
+    """Yield the tools whose signs all occur in a text, with the place of the first sign."""
     for tool in _TABLE["tools"]:
         if not name.endswith(tuple(tool.get("endings", _ENDINGS))):
             continue

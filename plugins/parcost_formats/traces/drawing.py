@@ -32,7 +32,7 @@ _KEY = {
 
 
 def page(trace: StepTrace, width: int) -> Iterator[Item]:
-    """Return the messages of Chakra execution traces."""
+    """Yield the timeline of *trace* under its title, for a page *width* in characters."""
     at = ", ".join(f"{key} = {cell(value)}" for key, value in trace.at.items())
     part = f": {trace.part}" if trace.part else ""
     yield Heading(f"{trace.name}{part}, {at}" if at else f"{trace.name}{part}", 1, aside=trace.path)

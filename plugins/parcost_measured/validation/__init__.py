@@ -9,7 +9,7 @@ The modules, in the order in which a row passes them:
     stages      layers on the stages of a pipeline
     recipes     precision and recomputation
     study       a row as the text of a study, with assumptions
-    pricing     batch evaluation of studies
+    evaluation  batch evaluation of studies
     selection   conditions on rows, and limits on errors
     scores      errors, quantiles, baselines, ranking
     summary     groups of rows with their scores

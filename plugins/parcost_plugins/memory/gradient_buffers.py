@@ -10,9 +10,9 @@ A stage of psi parameters over N ranks, a bucket of k elements, gradients of e b
     update      psi e / N   the shard, joined
                 psi 4 / N   the same in fp32
 
-PyTorch's allocator finds no free block for tensors of these sizes. Those of the update may fit the
-bucket, a shard that was added up, or the copy for the norm. ZeRO 3 makes its blocks ahead of the
-first step, and activations use them in between.
+PyTorch's allocator finds no free block for tensors of these sizes. Tensors of the update may fit
+the bucket, a shard that was added up, or the copy for the norm. ZeRO 3 makes its blocks ahead of
+the first step, and activations use them in between.
 """
 
 from __future__ import annotations

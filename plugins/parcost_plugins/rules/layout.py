@@ -87,7 +87,7 @@ def _nearest_fit(study: Study) -> str:
 def _legal_degrees(study: Study, names: Sequence[str]) -> Iterator[tuple[str, Real, Sequence[int]]]:
     """Yield each degree with its valid values: divisors of the devices, other degrees fixed.
 
-    These also divide the split dimension. A sweep has none.
+    The valid values also divide the split dimension. There are none for a sweep.
     """
     layout, devices = study[Layout], study[Cluster].devices
     degrees = {"tp": layout.tp, "cp": layout.cp, "pp": stages(study)}

@@ -177,9 +177,9 @@ def possible_cuts(study: Study) -> list[int]:
 def deal(count: int, stages: int, *, first: int = 0, last: int = 0, rule: str = "front") -> Counts:
     """Return the layers of each of *stages* by a *rule* of ``schedule.assignment``.
 
-    The stages share *count* layers, and *first* and *last* more at the two ends. Rules differ if
-    these do not divide: by default the first stages have one more; with ``fill`` the first stages
-    are full; with ``short_ends`` the ends have fewer.
+    The stages share *count* layers, plus *first* and *last* counted layers at the two ends. Rules
+    differ if the sum does not divide: by default the first stages have one more; with ``fill`` the
+    first stages are full; with ``short_ends`` the ends have fewer.
     """
     whole = count + first + last
     each, more = divmod(whole, stages)

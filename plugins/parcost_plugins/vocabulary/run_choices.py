@@ -342,7 +342,7 @@ def heads_on_vectors(study: Study) -> bool:
     return (chosen or study[Training].framework.misaligned_heads) == "vector"
 
 
-def kept_of_logits(study: Study) -> str:
+def saved_by_loss(study: Study) -> str:
     """Return which tensors cross entropy saves; a compiled eager loss saves the logits."""
     training = study[Training]
     if training.loss is not None:
@@ -381,7 +381,7 @@ _BY_FRAMEWORK: tuple[tuple[type, str, Callable[[Study], Any]], ...] = (
     (KernelChoice, "fused_accumulation", fuses_accumulation),
     (Context, "algorithm", algorithm),
     (Routing, "dispatcher", _framework_value("dispatcher")),
-    (Training, "loss", kept_of_logits),
+    (Training, "loss", saved_by_loss),
 )
 
 

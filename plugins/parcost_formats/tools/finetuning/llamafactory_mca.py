@@ -114,7 +114,7 @@ def _add_batch(read: Translation, entries: dict[str, JsonEntry], job: JobKeys) -
 
 
 def _frozen_keys(entries: Mapping[str, JsonEntry]) -> Iterator[ImportedKey]:
-    """Yield the keys that ask for adapters or a quantized model, which are assumed unread."""
+    """Yield the keys of adapters or of a quantized model, which are assumed to have no effect."""
     reason = f"assumed without effect: {_RULES['version']} trains all weights, in 16 bits"
     for key, form in _RULES["frozen"].items():
         entry = entries.get(key)

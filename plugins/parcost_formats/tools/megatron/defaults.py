@@ -47,7 +47,7 @@ class ToolOptions(OptionSet):
         self._asked: set[str] = set()
 
     def add_engine(self, options: Mapping[str, Option], recipe: str) -> None:
-        """Add the options of an engine, which decide over flags, and its *recipe* of bf16."""
+        """Add the options of an engine, which override flags, and its *recipe* for bf16."""
         for name in options:
             flag = self._options.get(name)
             if flag is not None and flag.unread:

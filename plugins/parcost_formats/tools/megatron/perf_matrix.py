@@ -93,7 +93,7 @@ def _ambiguous(entries: Mapping[str, JsonEntry], runs: Sequence[str], choice: st
 def _runs(entries: Mapping[str, JsonEntry]) -> Sequence[str]:
     """Return the names of all runs: device, scale and precision.
 
-    An empty run differs from its ``common`` in nothing.
+    An empty run is equal to its ``common``.
     """
     found: dict[str, None] = {}
     for key, entry in entries.items():

@@ -2,10 +2,10 @@
 
 The times are per step: busy time of a device by compute, and of each level by collectives, hidden
 or not. Their ratio bounds the overlap: a level that is busy longer than compute cannot be hidden.
-Exposed time is the actual value. The sufficient bandwidth of a level comes from an evaluation of
-the step at many bandwidths of that level. It is the smallest at which the step is within
-``targets.slack`` of the step with an infinite bandwidth. All other values, overlap included, stay
-unchanged.
+The exposed time is the part that is not hidden. The sufficient bandwidth of a level comes from an
+evaluation of the step at many bandwidths of that level. It is the smallest at which the step is
+within ``targets.slack`` of the step with an infinite bandwidth. All other values, overlap included,
+stay unchanged.
 """
 
 from __future__ import annotations

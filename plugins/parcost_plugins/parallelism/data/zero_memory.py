@@ -101,7 +101,7 @@ def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
 
     A framework that copies gathered parameters out of a buffer allocates the buffer on that stream.
     PyTorch's allocator gives its freed blocks to no other stream. It has reserved the largest unit,
-    or the layers gathered ahead. In the passes those of the next layers are in use.
+    or the layers gathered ahead. During the passes, the blocks of the next layers are in use.
     """
     ahead = minimum(kind.layers, 1 + study[Sharding].prefetch)
     layer, wide = kind.wire["layer"], maximum(kind.wire["before"], kind.wire["after"])

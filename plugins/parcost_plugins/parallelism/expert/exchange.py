@@ -171,8 +171,8 @@ class TokenExchange:
     def outer_copies(self) -> Real:
         """Copies of one token that leave its unit.
 
-        Kernels, and ``deduplicate``, send one to each unit; otherwise one goes to each expert, and
-        empty places with them.
+        Kernels and ``deduplicate`` send one copy to each unit. Otherwise one copy goes to each
+        expert, together with empty places.
         """
         if self.kind == "allgather":
             return self.units - 1.0
