@@ -151,10 +151,10 @@ def test_a_file_that_may_not_be_read_is_a_diagnostic(
 ) -> None:
     (tmp_path / "a").write_text("")
 
-    def rejected(*_: object) -> int:
+    def deny(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "open", rejected)
+    monkeypatch.setattr(os, "open", deny)
     with pytest.raises(files.SpecError) as caught:
         files.read_bytes(tmp_path / "a", files.SPEC)
     assert caught.value.diagnostics[0].id == "unreadable-file"
