@@ -37,7 +37,11 @@ CONCEPTS = [
     ),
     ("the page of HTML", "plugins/parcost_formats/html/page.py", "def page"),
     ("names that become values", f"{CORE}/binding/binder.py", "class Binder"),
-    ("measured runs, evaluated", "plugins/parcost_measured/validation/evaluation.py", "def evaluate_cases("),
+    (
+        "measured runs, evaluated",
+        "plugins/parcost_measured/validation/evaluation.py",
+        "def evaluate_cases(",
+    ),
     ("two versions, compared", "plugins/parcost_apps/diff/changes.py", "def compare"),
     ("a step over time", "plugins/parcost_apps/timeline/step_trace.py", "class TrainingTrace"),
     ("casts of FP8", f"{PLUGINS}/precision/casts.py", "def "),
