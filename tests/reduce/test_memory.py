@@ -119,6 +119,20 @@ def test_the_loss_on_one_chunk_is_held_while_the_other_runs_back(make: Any, step
     assert memory_lines(found) == {"kept": 30.0, "softmax": 5.0, "layer": 20.0}
 
 
+def test_a_cached_block_is_reserved_and_not_needed(make: Any, step: Any) -> None:
+    activations = make.memory("activations", 10.0, per_micro_batch=True)
+    norm = make.memory("norm", 4.0, moments=("optimizer",), cached=("backward", "loss"))
+    states = make.memory("states", 13.0, moments=("optimizer",))
+    (found, without) = (step(activations, *one, m=4.0) for one in ((norm, states), (states,)))
+    assert found.device_memory == [17.0]  # 13 + 4 in the optimizer, 10 in the passes
+    assert found.device_reserved == [17.0]
+    assert without.device_reserved == without.device_memory == [13.0]
+    several = step(activations, norm, states, p=2, m=4.0)
+    assert several.device_memory == [20.0, 17.0]
+    assert several.device_reserved == [24.0, 17.0]  # two micro-batches alive, and the block
+    assert memory_lines(several) == {"activations": 20.0}
+
+
 def test_no_micro_batch_is_alive_while_the_optimizer_runs(make: Any, step: Any) -> None:
     activations = make.memory("activations", 10.0, per_micro_batch=True)
     update = make.memory("update", 45.0, moments=("optimizer",))

@@ -38,7 +38,7 @@ def test_a_point_as_a_prediction() -> None:
         **expected, fits=False, step_interval=(3.0, 6.0)
     )
     counters = {"reserved_memory_bytes": 2e9, "allocated_memory_bytes": None}
-    counters["stage_0_memory_bytes"] = 2.5e9
+    counters["used_memory_bytes"] = 2.5e9
     assert _prediction([{**POINT, **counters}]) == Prediction(
         **expected, fits=True, counters={"reserved": 2e9, "device": 2.5e9}
     )

@@ -105,8 +105,9 @@ class Outcome:
     *device* is the reference device (the busiest; ties to the lowest index). *ideal_seconds* is the
     busy time of that device; *makespan_seconds* is the time of the pipeline without the terms that
     occur once per step. ``device_memory[i]`` is the peak memory of device i; *memory_device* and
-    *memory_moment* are the device and the moment of the overall peak. *flops* are the FLOPs
-    executed on the reference device in one step.
+    *memory_moment* are the device and the moment of the overall peak. ``device_reserved[i]`` is the
+    peak with the freed blocks that an allocator keeps. *flops* are the FLOPs executed on the
+    reference device in one step.
     """
 
     pipeline: Pipeline
@@ -121,6 +122,7 @@ class Outcome:
     memory_device: Real
     memory_moment: Moment | Sequence[Moment]
     device_memory: Sequence[Real]
+    device_reserved: Sequence[Real]
     alive: Sequence[Real]  # most micro-batches (or chunks) alive, by virtual stage
     feasible: Mask = True
     failed: Sequence[Check] = ()  # the rules that fail somewhere, warnings included

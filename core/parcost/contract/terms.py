@@ -351,6 +351,9 @@ class Memory(Record):
     The moment ``loss`` is the backward pass of the parts after the layers, ``backward`` the
     backward pass of the layers. A *per_micro_batch* term that is not in ``backward`` is freed
     between the two; the other micro-batches in flight still hold it.
+
+    In the moments *cached* an allocator keeps the freed block, which it returns when memory runs
+    out: readings of a device count it, the peak memory of a step does not.
     """
 
     called: ClassVar[str] = _CALLED
@@ -365,6 +368,7 @@ class Memory(Record):
     of_activations: Real = field(default=0.0, metadata=bounds(-1.0, inf, "which no share is"))
     freed_at_b: Real = field(default=0.0, metadata=SHARE)
     moments: Sequence[Moment] = field(default=MOMENTS, metadata=TEXTS)
+    cached: Sequence[Moment] = field(default=(), metadata=TEXTS)
     cause: str = ""
     tag: str = ""
 

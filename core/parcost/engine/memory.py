@@ -17,6 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from parcost.contract.outcome import MemoryLine
 from parcost.contract.terms import MOMENTS, Memory, Moment
 from parcost.engine.maxima import find_maximum, total
@@ -77,6 +79,20 @@ def peak_bytes(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> Re
     held = DeviceMemory([term for _, term in terms], plan)
     every = (bytes_ for d in range(len(plan.held)) for bytes_ in held.moments(d))
     return reduce(maximum, every)
+
+
+def reserved_bytes(
+    terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan, held: Sequence[Real]
+) -> Sequence[Real]:
+    """Return the peak of each device with the freed blocks of its allocator; *held* is without."""
+    if not any(term.cached for _, term in terms):
+        return held
+    every = [
+        evolve(term, moments=(*term.moments, *term.cached)) if term.cached else term
+        for _, term in terms
+    ]
+    reserved = DeviceMemory(every, plan)
+    return [reduce(maximum, reserved.moments(d)) for d in range(len(held))]
 
 
 def device_lines(

@@ -31,7 +31,7 @@ from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, once_lines, send_recv_lines, work_lines
 from parcost.engine.load import Load
 from parcost.engine.maxima import find_maximum, total
-from parcost.engine.memory import peak_memory
+from parcost.engine.memory import peak_memory, reserved_bytes
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops
@@ -105,6 +105,7 @@ def reduce(
         memory_device=full.device,
         memory_moment=full.moment,
         device_memory=full.devices,
+        device_reserved=reserved_bytes(whole.memory, plan, full.devices),
         alive=[_alive(plan, x) for x in range(pipeline.stages * pipeline.chunks)],
         run=whole,
         kernels=partial(kernel_seconds, whole),
@@ -227,7 +228,7 @@ def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -
     elif isinstance(term, Once):
         known, said = WHENS, (term.when,)
     else:
-        known, said = MOMENTS, term.moments
+        known, said = MOMENTS, (*term.moments, *term.cached)
     for word in said:
         if word not in known:
             return f"`{term.name}` is in `{word}`, and not in {' or '.join(known)}"

@@ -454,4 +454,7 @@ def _memory_life(term: Memory) -> str:
         said.append("for each micro-batch that is alive")
     if term.once_per_device:
         said.append("once per device")
-    return ", ".join([*said, f"at: {', '.join(term.moments)}"])
+    said.append(f"at: {', '.join(term.moments) or 'no moment'}")
+    if term.cached:
+        said.append(f"kept by the allocator at: {', '.join(term.cached)}")
+    return ", ".join(said)

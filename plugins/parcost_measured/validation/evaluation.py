@@ -32,7 +32,7 @@ _FIGURES = {
 _COUNTERS = {
     "reserved": "reserved_memory_bytes",
     "allocated": "allocated_memory_bytes",
-    "device": "stage_0_memory_bytes",
+    "device": "used_memory_bytes",
 }
 #: Columns with the ends of intervals; missing if the plugin is left out.
 _ENDS = {

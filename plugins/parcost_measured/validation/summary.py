@@ -68,9 +68,9 @@ class ScoredRow:
 
     @property
     def predicted_memory(self) -> float:
-        """The memory in bytes by the counter that was read."""
-        prediction = self.prediction
-        return prediction.counters.get(memory_basis(self.row).split()[0], prediction.memory)
+        """The memory in bytes by the counter that was read: that of the device if none is named."""
+        counters, counter = self.prediction.counters, memory_basis(self.row).split()[0]
+        return counters.get(counter, counters.get("device", self.prediction.memory))
 
     @property
     def memory_interval(self) -> tuple[float, float] | None:

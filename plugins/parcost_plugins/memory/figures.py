@@ -9,7 +9,11 @@ from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formu
 from parcost.numeric import any_of, ratio, where
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Offload, Training, layers
 from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
+from parcost_plugins.vocabulary.memory_counters import (
+    allocated_memory,
+    reserved_memory,
+    used_memory,
+)
 from parcost_plugins.vocabulary.operators import ENDS
 from parcost_plugins.vocabulary.run_choices import (
     gradient_shards,
@@ -27,7 +31,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     if study.parameters and trains_model(study):
         yield from _recipe(study)
     yield from _by_class(study, outcome)
-    yield from _by_meter(outcome)
+    yield from _by_counter(study, outcome)
     yield from _by_stage(outcome)
     yield from _activations(study)
     yield from _estimate(study)
@@ -146,29 +150,18 @@ def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
 
 
-def _by_meter(outcome: Outcome) -> Iterator[Figure]:
-    """Yield the memory in a framework's own counters, which is less than the driver's."""
-    found: dict[str, Real] = {OUTSIDE: 0.0, FRAGMENTATION: 0.0}
-    for line in outcome.memory_lines:
-        if line.term.tag in found:
-            found[line.term.tag] = found[line.term.tag] + line.bytes_
-    sheet = Sheet(
-        M=(outcome.memory_bytes, "B"), o=(found[OUTSIDE], "B"), f=(found[FRAGMENTATION], "B")
-    )
-    yield sheet(
-        "reserved_memory",
-        "memory that the allocator has reserved",
-        "GiB",
-        "M - o, o outside of the allocator",
-        note="torch.cuda.max_memory_reserved: without driver context and communicators",
-    )
-    yield sheet(
-        "allocated_memory",
-        "memory in tensors",
-        "GiB",
-        "M - o - f, f lost between tensors",
-        note="torch.cuda.max_memory_allocated",
-    )
+def _by_counter(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield the memory in the counters of a device and of a framework."""
+    for name, title, found in (
+        ("used_memory", "memory in use on the first device", used_memory(study, outcome)),
+        (
+            "reserved_memory",
+            "memory that the allocator has reserved",
+            reserved_memory(study, outcome),
+        ),
+        ("allocated_memory", "memory in tensors", allocated_memory(outcome)),
+    ):
+        yield Figure(name=name, title=title, value=found, unit="GiB", note=found.source)
 
 
 def _by_stage(outcome: Outcome) -> Iterator[Figure]:

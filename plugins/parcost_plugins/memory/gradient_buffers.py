@@ -12,7 +12,8 @@ A stage of psi parameters over N ranks, a bucket of k elements, gradients of e b
 
 PyTorch's allocator finds no free block for tensors of these sizes. Tensors of the update may fit
 the bucket, a shard that was added up, or the copy for the norm. ZeRO 3 makes its blocks ahead of
-the first step, and activations use them in between.
+the first step, and activations use them in between. The allocator keeps the blocks of the norm and
+of an update from step to step, unless memory runs out.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from parcost_plugins.vocabulary.stage_parameters import StageKind
 _STAGE_1_AND_2 = "DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: "
 _STAGE_3 = "DeepSpeed 0.17.0, runtime/zero/stage3.py: "
 _BACKWARD: tuple[Moment, ...] = ("backward", "loss", "optimizer")
+_UPDATE: tuple[Moment, ...] = ("optimizer",)
+#: Blocks of the last update, which the passes of the next step find kept.
+_AFTER_UPDATE: tuple[Moment, ...] = ("backward", "loss")
 
 
 def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
@@ -118,7 +122,11 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _buffer(
-    kind: StageKind, name: str, bytes_: Formula, moments: tuple[Moment, ...] = _BACKWARD
+    kind: StageKind,
+    name: str,
+    bytes_: Formula,
+    moments: tuple[Moment, ...] = _BACKWARD,
+    cached: tuple[Moment, ...] = (),
 ) -> Memory:
     return Memory(
         name=kind.label(name),
@@ -127,6 +135,7 @@ def _buffer(
         count=kind.count,
         once_per_device=True,
         moments=moments,
+        cached=cached,
     )
 
 
@@ -187,6 +196,8 @@ def _norm_copy(kind: StageKind, study: Study) -> Memory:
             },
             source=f"{_STAGE_1_AND_2}get_grad_norm_direct takes norms of gradients in float64",
         ),
+        _UPDATE,
+        _AFTER_UPDATE,
     )
 
 
@@ -222,7 +233,8 @@ def _update_copy(kind: StageKind, study: Study) -> Memory:
             source=f"{_STAGE_1_AND_2}`step` flattens a partition",
         ),
         count=kind.count,
-        moments=_BACKWARD,
+        moments=_UPDATE,
+        cached=_AFTER_UPDATE,
     )
 
 
@@ -243,7 +255,7 @@ def _update_of_group(kind: StageKind, study: Study) -> Memory:
             source=f"{_STAGE_3}_prepare_fp32_grad_for_sub_group; initialize_optimizer_states has a "
             "gradient of that size before",
         ),
-        ("optimizer",),
+        _UPDATE,
     )
 
 

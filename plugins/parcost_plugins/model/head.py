@@ -16,7 +16,7 @@ from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
-from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS, FRAGMENTATION
+from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
@@ -161,8 +161,8 @@ def memory(study: Study) -> Iterator[Memory]:
                 "into no block that narrow logits leave",
             ),
             count=on_last(study),
-            moments=("loss",),
-            tag=FRAGMENTATION,
+            moments=(),
+            cached=("loss",),
         )
     yield from _logits_in_fp32(rank, study)
     if rank.trains_model and shards_weights(study):

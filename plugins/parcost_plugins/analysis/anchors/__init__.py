@@ -13,7 +13,7 @@ from parcost.numeric import exp, maximum, minimum
 from parcost_plugins.analysis.anchors.causes import STEP_PARTS, CauseFactors, step_parts
 from parcost_plugins.analysis.anchors.evaluation import Anchoring, Comparison, anchoring, job_spread
 from parcost_plugins.vocabulary import Training
-from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
+from parcost_plugins.vocabulary.memory_counters import allocated_memory, reserved_memory
 
 STEP, RESERVED, ALLOCATED = "anchored_step_time", "anchored_reserved", "anchored_allocated"
 _SOURCE = "shrinkage by the spread of the open runs between and within jobs"
@@ -33,9 +33,9 @@ def anchored_figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         note=_weight_note(found),
         brief=_weight_note(found),
     )
-    for name, offset, left in (
-        (RESERVED, found.reserved, (OUTSIDE,)),
-        (ALLOCATED, found.allocated, (OUTSIDE, FRAGMENTATION)),
+    for name, offset, shown in (
+        (RESERVED, found.reserved, reserved_memory(study, outcome)),
+        (ALLOCATED, found.allocated, allocated_memory(outcome)),
     ):
         if offset is not None:
             yield Figure(
@@ -43,7 +43,7 @@ def anchored_figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
                 title=name.replace("_", " "),
                 value=formula(
                     "M + d",
-                    {"M": (_without(outcome, left), "B"), "d": (offset, "B")},
+                    {"M": (shown, "B"), "d": (offset, "B")},
                     source="d, measured - predicted memory of the anchors, mean over layouts",
                 ),
                 unit="GiB",
@@ -184,13 +184,3 @@ def _notes(found: Anchoring) -> Iterator[str]:
         )
     if any(one.reason for one in found.compared):
         yield "an excluded anchor has weight 0"
-
-
-def _without(outcome: Outcome, tags: tuple[str, ...]) -> Formula:
-    """Return the highest peak memory of a device without the terms with these *tags*, in bytes."""
-    lost = {line.name: line.bytes_ for line in outcome.memory_lines if line.term.tag in tags}
-    return formula(
-        "M - sum(o)" if lost else "M",
-        {"M": (outcome.memory_bytes, "B"), **({"o": (lost, "B")} if lost else {})},
-        source="what the allocator holds",
-    )

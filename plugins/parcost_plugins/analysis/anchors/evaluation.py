@@ -38,7 +38,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.anchor import read_settings
-from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
+from parcost_plugins.vocabulary.memory_counters import allocated_memory, reserved_memory
 from parcost_plugins.vocabulary.shrinkage import (
     Shrinkage,
     Spread,
@@ -186,18 +186,13 @@ def _comparison(run: Study, outcome: Outcome, anchor: Anchor) -> Comparison:
     rate = anchor.tokens_per_second_per_device
     if seconds is None and rate is not None:
         seconds = tokens / (devices * float(rate))
-    lost = {OUTSIDE: 0.0, FRAGMENTATION: 0.0}
-    for line in outcome.memory_lines:
-        if line.term.tag in lost:
-            lost[line.term.tag] += float(line.bytes_)
-    held = float(outcome.memory_bytes) - lost[OUTSIDE]
     predicted = float(outcome.step_seconds)
     found = Comparison(
         name=block_name(anchor),
         seconds=seconds,
         predicted=predicted,
-        allocated=_pair(anchor.allocated, held - lost[FRAGMENTATION]),
-        reserved=_pair(anchor.reserved, held),
+        allocated=_pair(anchor.allocated, float(allocated_memory(outcome).value)),
+        reserved=_pair(anchor.reserved, float(reserved_memory(run, outcome).value)),
         layout=(predicted, float(outcome.memory_bytes)),
         parts={name: float(part) for name, part in step_parts(outcome).items()},
     )

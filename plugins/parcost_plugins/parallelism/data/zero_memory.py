@@ -10,7 +10,7 @@ from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.parallelism.data.shard_groups import is_tied, keeps_ends
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.causes import BUFFERS, FRAGMENTATION
+from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.run_choices import (
     gradient_bucket,
     gradient_shards,
@@ -110,9 +110,9 @@ def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
     name, said = "reserved by the stream of gathers", "l layers of psi, embedding b and head a"
     beside = f"max(({unit}) c - (l - k) psi e, k psi e) : 0, {said}"
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")
-    yield _buffer(kind, study, f"{name}, beside layers", beside, symbols, passes, FRAGMENTATION)
+    yield _buffer(kind, study, f"{name}, beside layers", beside, symbols, cached=passes)
     whole = f"max(({unit}) c, l psi e) : 0, {said}"
-    yield _buffer(kind, study, name, whole, symbols, ("loss", "optimizer"), FRAGMENTATION)
+    yield _buffer(kind, study, name, whole, symbols, cached=("loss", "optimizer"))
 
 
 def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
@@ -157,8 +157,8 @@ def _buffer(
     name: str,
     text: str,
     more: Mapping[str, Any],
-    moments: tuple[Moment, ...],
-    tag: str = "",
+    moments: tuple[Moment, ...] = (),
+    cached: tuple[Moment, ...] = (),
 ) -> Memory:
     """Return a buffer that is needed with several ranks; *more* are symbols of its formula."""
     symbols = {
@@ -182,5 +182,5 @@ def _buffer(
         count=kind.count,
         once_per_device=reshards(study),
         moments=moments,
-        tag=tag,
+        cached=cached,
     )

@@ -1,0 +1,64 @@
+"""The memory of a step as counters show it: of PyTorch's allocator, and of a device.
+
+An allocator keeps freed blocks until memory runs out. So counters show more than a step needs, and
+at most what a device has. A step that needs more has no such blocks.
+"""
+
+from __future__ import annotations
+
+from parcost import Formula, Outcome, Real, Study, formula
+from parcost.numeric import maximum
+from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
+from parcost_plugins.vocabulary.hardware import Cluster
+
+_SHOWN = "min(M + k, max(M, C))"
+_BLOCKS = "k in freed blocks that the allocator keeps"
+
+
+def used_memory(study: Study, outcome: Outcome) -> Formula:
+    """Return the memory in use on the first device, in bytes, as nvidia-smi shows it."""
+    needed = outcome.device_memory[0]
+    symbols = _symbols(study, needed, outcome.device_reserved[0])
+    return formula(_SHOWN, symbols, source=f"nvidia-smi, {_BLOCKS}")
+
+
+def reserved_memory(study: Study, outcome: Outcome) -> Formula:
+    """Return the memory that the allocator has reserved, in bytes, where it is highest."""
+    reserved: Real = 0.0
+    for bytes_ in outcome.device_reserved:
+        reserved = maximum(reserved, bytes_)
+    symbols = _symbols(study, outcome.memory_bytes, reserved)
+    return formula(
+        f"{_SHOWN} - o, o outside of the allocator",
+        {**symbols, "o": (_tagged(outcome, OUTSIDE), "B")},
+        source=f"torch.cuda.max_memory_reserved, {_BLOCKS}",
+    )
+
+
+def allocated_memory(outcome: Outcome) -> Formula:
+    """Return the memory in tensors, in bytes, where it is highest."""
+    return formula(
+        "M - o - f, o outside of the allocator, f lost between tensors",
+        M=(outcome.memory_bytes, "B"),
+        o=(_tagged(outcome, OUTSIDE), "B"),
+        f=(_tagged(outcome, FRAGMENTATION), "B"),
+        source="torch.cuda.max_memory_allocated",
+    )
+
+
+def _symbols(study: Study, needed: Real, reserved: Real) -> dict[str, tuple[Real, str]]:
+    """Return needed bytes M, bytes of kept blocks k, and the capacity C of a device."""
+    return {
+        "M": (needed, "B"),
+        "k": (reserved - needed, "B"),
+        "C": (study[Cluster].device.memory, "B"),
+    }
+
+
+def _tagged(outcome: Outcome, tag: str) -> Real:
+    """Return the bytes of memory lines with a *tag*."""
+    found: Real = 0.0
+    for line in outcome.memory_lines:
+        if line.term.tag == tag:
+            found = found + line.bytes_
+    return found
