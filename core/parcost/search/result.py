@@ -195,7 +195,7 @@ class Best:
 
     @property
     def worst(self) -> float:
-        """The cost above which a layout cannot be in the ranking."""
+        """The cost above which a layout cannot be in the ranking, in the unit of the objective."""
         costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
         return costs[-1] + ALIKE * abs(costs[-1]) if len(costs) == self.keep else float("inf")
 

@@ -92,7 +92,7 @@ class _OncePlaces:
         return releases
 
     def drain(self, once: Sequence[list[Slice]], last: Sequence[Activity]) -> float:
-        """Place the terms after the last passes, and return the end of the last one."""
+        """Place the terms after the last passes, and return the end of the last one in seconds."""
         latest = 0.0
         ends = [float(activity.end) for activity in last]
         for d, held in enumerate(self._plan.held):

@@ -171,7 +171,7 @@ def _importer(
     *,
     several: bool,
 ) -> Importer:
-    """Return the importer of a file; of *several* files, *tool* reads those not recognized."""
+    """Return the importer of a file; with *several*, *tool* reads files that none recognizes."""
     if tool and several:
         with suppress(SpecError):
             return importer_for(source.name, source.text, importers, "", neighbor)

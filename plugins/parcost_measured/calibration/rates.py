@@ -10,7 +10,7 @@ from parcost_plugins.vocabulary import Cluster
 
 
 def line_rate(device: str, *, outermost: bool) -> tuple[float, str] | None:
-    """Return the rate of the fastest port of systems with *device*, and the system; None if none.
+    """Return the B/s of the fastest port of systems with *device*, and the system; None if none.
 
     *device* is the name in the log: ``NVIDIA H100 80GB HBM3`` for ``h100_sxm``.
     """

@@ -281,7 +281,7 @@ def _sum_bytes(study: Study) -> Real:
 
 
 def _clip_traffic(study: Study) -> Real:
-    """Return the bytes that the host moves to scale the gradients that it holds, and their norm."""
+    """Return the bytes per gradient that the host moves to scale gradients, or for their norm."""
     precision, sums = study[Training].precision, sums_of_host(study)
     if sums == "fetch":
         return 2.0 * _update_gradients(study)

@@ -343,7 +343,7 @@ class Rank:
         return where(casts > 0, float(max(len(groups), 1)), 1.0)
 
     def saved_input(self, name: str, span: LayerSpan, *targets: str) -> Iterator[Memory]:
-        """Yield the input of the products *targets*, each with its own copy if it casts it."""
+        """Yield the input of the products *targets*, with a copy for each product that casts it."""
         text, copies = f"{self.gathered_elements_text} q", self._input_copies(*targets)
         if any_of(copies > 1):
             yield from self.saved_tensor(name, f"c {text}, c copies", span, {"c": (copies, "")})

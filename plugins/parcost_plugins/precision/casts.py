@@ -252,8 +252,9 @@ def _most_tensors(study: Study) -> float:
 
 
 def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
-    """Yield kinds of stages: a label, their linear parameters on a rank, the number of matrices
-    that these are, and the count on each stage.
+    """Yield kinds of stages: label, linear parameters and matrices on a rank, and counts.
+
+    The count is on each virtual stage.
     """
     if study.has_structures:
         held = _linear_parameters(p for _, p in study.contributions_by_row("parameters"))

@@ -64,7 +64,7 @@ class Interleaved(Schedule):
         return self._group or stages
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan for equal virtual stages and short messages.
+        """Return the makespan in seconds, and where it holds: equal virtual stages, short messages.
 
         If a group has as many micro-batches as devices, a message over every boundary of virtual
         stages counts once. Larger groups have other work in that time. Then only one path down and

@@ -44,7 +44,7 @@ class OneFOneB(Schedule):
         return 1
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan for equal stages, or with the last stage as the bottleneck.
+        """Return the makespan in seconds, and where it holds: equal stages, or a slow last stage.
 
         Equal stages, any message time c: ``(m + p - 1) t``, and 2 c for each boundary once. Add 2 c
         for each of the ``m - 2 - floor((m - 2) / p)`` micro-batches that wait for a round trip.
@@ -67,7 +67,7 @@ class OneFOneB(Schedule):
         return where(even, equal, paced), even | (pace & (longest <= shortest))
 
     def lower_bound(self, case: Case) -> Real:
-        """Return a lower bound of the makespan, which is exact for a single slow stage.
+        """Return a lower bound of the makespan in seconds; it is exact for a single slow stage.
 
         Work of the stages before the slowest, ahead of its first and after its last pass, does not
         overlap. Work of the stages after it overlaps only with its p - 1 - s other passes at that

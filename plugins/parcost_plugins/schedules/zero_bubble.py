@@ -42,7 +42,7 @@ class ZeroBubble(Schedule):
         return 1
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan for equal stages and messages without time.
+        """Return the makespan in seconds, and where it holds: equal stages, messages without time.
 
         With ZB-H1 messages may take time: every stage waits for two messages in each direction.
         This holds if W is the shortest pass and a round trip is no longer than W.

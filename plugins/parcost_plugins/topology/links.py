@@ -90,7 +90,7 @@ class LinkSet(Link):
         return any(isinstance(link, MeasuredLink) for link in self.links)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
-        """Return the time of the slowest crossed link."""
+        """Return the time of the slowest crossed link, in seconds."""
         slowest: Real = 0.0
         for link, crossed in zip(self.links, self.crossed, strict=True):
             slowest = maximum(slowest, where(crossed, link.seconds(rounds, bytes_), 0.0))

@@ -74,12 +74,12 @@ class SharedLink(Link):
 
     @property
     def latency(self) -> Real:
-        """The latency of a message, which contention does not change."""
+        """The latency of a message in seconds, which contention does not change."""
         return self.link.latency
 
     @property
     def bandwidth(self) -> Real:
-        """The bandwidth of one rank."""
+        """The bandwidth of one rank in B/s."""
         return self.link.bandwidth / self.factor
 
     @property
@@ -116,7 +116,7 @@ class SlowestLink(Link):
 
     @property
     def latency(self) -> Real:
-        """The largest latency."""
+        """The largest latency in seconds."""
         longest: Real = 0.0
         for link, crossed in zip(self.links, self.crossed, strict=True):
             longest = maximum(longest, where(crossed, link.latency, 0.0))
@@ -124,7 +124,7 @@ class SlowestLink(Link):
 
     @property
     def bandwidth(self) -> Real:
-        """The smallest bandwidth."""
+        """The smallest bandwidth in B/s."""
         least: Real = INFINITY
         for link, crossed in zip(self.links, self.crossed, strict=True):
             least = minimum(least, where(crossed, link.bandwidth, INFINITY))

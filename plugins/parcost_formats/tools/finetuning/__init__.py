@@ -106,7 +106,7 @@ class TuningTool(IncompleteJobImporter):
         return _name_files(_mark_assumed(reader(file, job), job.assumed), job.entries)
 
     def _with_strange_keys(self, job: JobKeys) -> JobKeys:
-        """Return the job with unread keys that the tool does not have added to its entries.
+        """Return the job; unread keys that the tool does not have are added to its entries.
 
         They are unknown keys, whatever their value: the import asks for keys whose name may decide
         a cost.

@@ -128,12 +128,12 @@ class Machine:
 
     @property
     def nvls_channel(self) -> Real:
-        """The bandwidth of a channel with NVLS; one channel is reserved for the reduction."""
+        """The bandwidth of an NVLS channel in B/s; one channel is reserved for the reduction."""
         channels = self.channels
         return self.intra * self.generation.nvls_efficiency * (channels - 1) / channels
 
     def collnet_rate(self, rate: Real) -> Real:
-        """Return the bandwidth of CollNet on a node with *rate*."""
+        """Return the bandwidth of CollNet in B/s, on a node with *rate*."""
         return rate
 
     def inside(self, row: ProtocolTuning, spread: RankSpread) -> Real:
@@ -216,7 +216,7 @@ class LinkMachine(Machine):
         return minimum(self.node * self.table.nvls_reach / passed, beyond)
 
     def collnet_rate(self, rate: Real) -> Real:
-        """Return the bandwidth of CollNet: each NIC sends its part up, and receives the sum."""
+        """Return the bandwidth of CollNet in B/s: a NIC sends its part up, and receives the sum."""
         return minimum(rate, self.channels * self.inter)
 
     def inside(self, row: ProtocolTuning, spread: RankSpread) -> Real:
@@ -362,7 +362,7 @@ _LONGEST = 1e18  # B/s: of a group of one rank, which crosses nothing
 
 
 def _ring_rate(flat: Link, node: Real, network: Real) -> Real:
-    """Return the bandwidth of a ring over all ports, limited by the slowest boundary."""
+    """Return the bandwidth in B/s of a ring over all ports, limited by the slowest boundary."""
     return minimum(flat.bandwidth, minimum(node, network))
 
 

@@ -37,8 +37,8 @@ def sections(text: str, overrides: Mapping[str, Any]) -> list[Section]:
     return [section for _, section in result.sections if section.title == TITLE]
 
 
-def cures(text: str = JOB, **overrides: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the rows of the table of cures by their change, in order."""
+def fixes(text: str = JOB, **overrides: Any) -> dict[str, tuple[Any, ...]]:
+    """Return the rows of the table of fixes by their change, in order."""
     values = {name.replace("__", "."): value for name, value in overrides.items()}
     (section,) = sections(text, values)
     return {row[0]: row[1:] for row in section.rows}
@@ -92,7 +92,7 @@ def test_a_change_that_alone_is_enough_is_listed(change: dict[str, Any]) -> None
     held, after = outcome(JOB, {**change, "memory.usable": share})
     assert held < now
     name = ", ".join(f"{path} = {value if isinstance(value, str) else f'{value:g}'}" for path, value in change.items())  # fmt: skip
-    memory, saved, step, slower, host, tight = cures(memory__usable=share)[name]
+    memory, saved, step, slower, host, tight = fixes(memory__usable=share)[name]
     assert memory == (pytest.approx(held), "GiB")
     assert saved == (pytest.approx(now - held), "GiB")
     assert step == (pytest.approx(after), "s")
@@ -119,7 +119,7 @@ training { sequence = 16_384, global_batch = 8 sequences, recompute = full }
 def test_a_loss_that_keeps_less_is_a_cure(change: dict[str, Any]) -> None:
     # 16,384 tokens of 128,256 words: 4.2 GB of logits in bf16, and twice that of a softmax in fp32.
     share = usable(change, ENDS)
-    found = cures(ENDS, memory__usable=share)
+    found = fixes(ENDS, memory__usable=share)
     (path, value), *_ = change.items()
     memory, *_ = found[f"{path} = {value}"]
     assert memory[0] == pytest.approx(outcome(ENDS, change)[0])
@@ -127,7 +127,7 @@ def test_a_loss_that_keeps_less_is_a_cure(change: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_what_costs_the_least_is_first_and_more_devices_are_last() -> None:
-    found = list(cures(training__micro_batch=4).items())
+    found = list(fixes(training__micro_batch=4).items())
     slower = [float(row[3].removesuffix(" %")) for name, row in found if not row[5]]
     assert slower == sorted(slower)
     last = [name.startswith("cluster.devices") for name, _ in found]
@@ -140,13 +140,13 @@ def test_a_tight_step_is_offered_what_fits_alone() -> None:
     tight = {"memory.usable": 0.65}  # 50.4 GiB of 51.8
     (scenario,) = parcost.load_text(JOB, overrides=tight)
     assert verdict(scenario.evaluate().result) == "tight in memory"
-    assert all(row[5] == "" for row in cures(memory__usable=0.65).values())
+    assert all(row[5] == "" for row in fixes(memory__usable=0.65).values())
 
 
 @pytest.mark.slow
 def test_pairs_are_tried_where_no_single_change_is_enough() -> None:
     # Activations of 84 GiB are more than the 28 GiB that there are.
-    found = cures(training__micro_batch=4, memory__usable=0.35)
+    found = fixes(training__micro_batch=4, memory__usable=0.35)
     assert found
     assert all(name.count(" = ") >= 2 for name in found)
     (section,) = sections(JOB, {"training.micro_batch": 4, "memory.usable": 0.35})
@@ -215,7 +215,7 @@ def test_two_cheap_changes_come_before_one_that_fills_the_host() -> None:
     text = JOB.replace(
         "tp = 8, pp = 4, zero = 1, sequence_parallel = on", "tp = 2, pp = 8, zero = 1"
     )
-    rows = cures(text, training__micro_batch=4, training__global_batch="256 sequences")
+    rows = fixes(text, training__micro_batch=4, training__global_batch="256 sequences")
     changes = [*rows]
     assert rows["offload.activations = 1"][4][0] > 400 * GIB
     both = "training.recompute = full, training.micro_batch = 1"
@@ -255,5 +255,5 @@ def test_replaced_studies_know_their_command() -> None:
 def test_a_batch_that_follows_from_the_layout_is_kept() -> None:
     """More context parallelism leaves fewer replicas; both steps have the sequences of today."""
     text = JOB.replace("global_batch = 128 sequences", "global_batch = 64 * layout.dp sequences")
-    found = [change for change in cures(text, layout__pp=2, layout__tp=4) if "layout.cp" in change]
+    found = [change for change in fixes(text, layout__pp=2, layout__tp=4) if "layout.cp" in change]
     assert found == ["layout.cp = 4, training.global_batch = 512 sequences"]

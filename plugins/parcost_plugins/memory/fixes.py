@@ -46,7 +46,7 @@ _COLUMNS = ("change", "memory", "saved", "step", "vs now", "host", "")
 
 
 @record(kw_only=True, eq=False)
-class Cure:
+class Fix:
     """A study with some attributes changed, and its step seconds and memory bytes."""
 
     values: Mapping[str, Any]
@@ -93,17 +93,17 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
         return
     if outcome.memory_bytes <= memory_limits(study).roomy:
         return
-    base = _cure(study, {}, outcome)
-    found, tried = cures(base)
+    base = _fix(study, {}, outcome)
+    found, tried = fixes(base)
     if not found:
         yield _closest(base, tried)
         return
-    pairs = len(found[0].values) > 1 and all(len(cure.values) > 1 for cure in found)
+    pairs = len(found[0].values) > 1 and all(len(fix.values) > 1 for fix in found)
     notes = ["no single change that was tried is enough; pairs of those that save the most"]
     yield Section(
         title="Changes that fit in memory",
         columns=_COLUMNS,
-        rows=[_row(base, cure) for cure in found],
+        rows=[_row(base, fix) for fix in found],
         notes=[
             *(notes if pairs else []),
             "each change alone; `host`: memory on the host of one device",
@@ -113,15 +113,15 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     )
 
 
-def cures(base: Cure) -> tuple[Sequence[Cure], Sequence[Cure]]:
+def fixes(base: Fix) -> tuple[Sequence[Fix], Sequence[Fix]]:
     """Return the changes that fit, cheapest first, and all changes that were tried."""
     tried = [made for values in _changes(base.study) if (made := _try(base, values))]
-    saving = [cure for cure in tried if cure.memory_bytes < base.memory_bytes]
+    saving = [fix for fix in tried if fix.memory_bytes < base.memory_bytes]
     found = _cheapest(base, saving)
-    if all(cure.needs_devices or cure.host_bytes > base.host_bytes for cure in found):
-        enough = {tuple(cure.values) for cure in found}
-        single = [cure for cure in _least_by_attribute(saving) if tuple(cure.values) not in enough]
-        most = sorted(single, key=lambda cure: cure.memory_bytes)[:_PAIRED]
+    if all(fix.needs_devices or fix.host_bytes > base.host_bytes for fix in found):
+        enough = {tuple(fix.values) for fix in found}
+        single = [fix for fix in _least_by_attribute(saving) if tuple(fix.values) not in enough]
+        most = sorted(single, key=lambda fix: fix.memory_bytes)[:_PAIRED]
         both = [
             made
             for one, other in combinations(most, 2)
@@ -129,44 +129,44 @@ def cures(base: Cure) -> tuple[Sequence[Cure], Sequence[Cure]]:
             and (made := _try(base, {**one.values, **other.values}))
         ]
         tried, found = [*tried, *both], _cheapest(base, [*found, *both])
-    more = [cure for cure in found if cure.needs_devices]
-    return [*[cure for cure in found if not cure.needs_devices][:_ROWS], *more], tried
+    more = [fix for fix in found if fix.needs_devices]
+    return [*[fix for fix in found if not fix.needs_devices][:_ROWS], *more], tried
 
 
-def _cheapest(base: Cure, tried: Sequence[Cure]) -> list[Cure]:
+def _cheapest(base: Fix, tried: Sequence[Fix]) -> list[Fix]:
     """Return the cheapest change of each attribute, in order."""
-    helping = [cure for cure in tried if cure.fits or (cure.runs and not base.runs)]
-    found: dict[tuple[str, ...], Cure] = {}
-    for cure in sorted(helping, key=lambda cure: cure.rank):
-        found.setdefault(tuple(cure.values), cure)
+    helping = [fix for fix in tried if fix.fits or (fix.runs and not base.runs)]
+    found: dict[tuple[str, ...], Fix] = {}
+    for fix in sorted(helping, key=lambda fix: fix.rank):
+        found.setdefault(tuple(fix.values), fix)
     return list(found.values())
 
 
-def _least_by_attribute(tried: Sequence[Cure]) -> list[Cure]:
+def _least_by_attribute(tried: Sequence[Fix]) -> list[Fix]:
     """Return the change of each attribute that needs the least memory."""
-    found: dict[tuple[str, ...], Cure] = {}
-    for cure in sorted(tried, key=lambda cure: cure.memory_bytes):
-        found.setdefault(tuple(cure.values), cure)
+    found: dict[tuple[str, ...], Fix] = {}
+    for fix in sorted(tried, key=lambda fix: fix.memory_bytes):
+        found.setdefault(tuple(fix.values), fix)
     return list(found.values())
 
 
-def _row(base: Cure, cure: Cure) -> tuple[Any, ...]:
-    change = cure.slowdown - 1.0
+def _row(base: Fix, fix: Fix) -> tuple[Any, ...]:
+    change = fix.slowdown - 1.0
     return (
-        cure.text,
-        (cure.memory_bytes, "GiB"),
-        (base.memory_bytes - cure.memory_bytes, "GiB"),
-        (cure.step_seconds, "s"),
+        fix.text,
+        (fix.memory_bytes, "GiB"),
+        (base.memory_bytes - fix.memory_bytes, "GiB"),
+        (fix.step_seconds, "s"),
         f"{change:+.1%}".replace("%", " %"),
-        (cure.host_bytes, "GiB"),
-        "" if cure.fits else "tight" if cure.runs else "does not fit",
+        (fix.host_bytes, "GiB"),
+        "" if fix.fits else "tight" if fix.runs else "does not fit",
     )
 
 
-def _closest(base: Cure, tried: Sequence[Cure]) -> Section:
+def _closest(base: Fix, tried: Sequence[Fix]) -> Section:
     """Return a section with the change closest to fitting, if none fits."""
     title = "No change that was tried fits in memory"
-    least = min(tried, key=lambda cure: cure.memory_bytes, default=base)
+    least = min(tried, key=lambda fix: fix.memory_bytes, default=base)
     if least.memory_bytes >= base.memory_bytes:
         return Section(title=title, columns=("change",), rows=[("take more devices",)], lead=1)
     notes = ["this comes closest; take more devices, or devices with more memory"]
@@ -251,7 +251,7 @@ def _offloads(study: Study) -> Iterator[Mapping[str, Any]]:
             yield {"offload.optimizer": share, **where}
 
 
-def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
+def _try(base: Fix, values: Mapping[str, Any]) -> Fix | None:
     """Return the study with a change, None if it is invalid.
 
     Degrees derived from others change with them. The global batch is kept, so that both steps do
@@ -273,8 +273,8 @@ def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
             continue
         if changed.faults_beyond(base.study):
             continue
-        cure = _cure(changed, made, outcome)
-        return evolve(cure, slowdown=cure.step_seconds / base.step_seconds)
+        fix = _fix(changed, made, outcome)
+        return evolve(fix, slowdown=fix.step_seconds / base.step_seconds)
     return None
 
 
@@ -296,8 +296,8 @@ def _follow_degrees(study: Study, values: Mapping[str, Any]) -> Mapping[str, Any
     return None if ranks == layout.dp or ranks % 1 else {"layout.dp": int(ranks)}
 
 
-def _cure(study: Study, values: Mapping[str, Any], outcome: Outcome) -> Cure:
-    return Cure(
+def _fix(study: Study, values: Mapping[str, Any], outcome: Outcome) -> Fix:
+    return Fix(
         values=values,
         study=study,
         step_seconds=float(outcome.step_seconds),
