@@ -6,7 +6,7 @@ from parcost import Rulebook, hookimpl
 from parcost_plugins.memory.rulebook import RULES
 
 PARTS = (
-    "fixes",
+    "changes",
     "figures",
     "fit",
     "offload",
