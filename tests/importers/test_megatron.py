@@ -877,3 +877,28 @@ torchrun --nproc_per_node 8 pretrain_gpt.py {command}
     degrees = "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4"
     sized = text.replace(degrees, small())
     assert not Megatron().translate("run.sh", sized).problems
+
+
+@pytest.mark.parametrize(
+    ("pp", "flags", "stages"),
+    [
+        (2, "--decoder_last_pipeline_num_layers 17", "[19, 17]"),  # of 36 layers
+        (2, "--decoder_first_pipeline_num_layers 17", "[17, 19]"),
+        (
+            4,
+            "--decoder_first_pipeline_num_layers 8 --decoder_last_pipeline_num_layers 6",
+            "[8, 11, 11, 6]",
+        ),
+    ],
+)
+def test_stages_of_a_model_by_its_name_have_its_layers(
+    run_command: Run, pp: int, flags: str, stages: str
+) -> None:
+    text = (
+        f"NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen3-8B {flags} --max_length 4096 "
+        f"--pipeline_model_parallel_size {pp} --global_batch_size 32\n"
+    )
+    options = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("show", "go.sh", *options, files={"go.sh": text})
+    assert done.code == 0, done.err
+    assert f"stages = {stages}" in " ".join(done.out.split())

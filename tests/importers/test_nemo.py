@@ -308,6 +308,13 @@ def test_keys_of_checkpoints_and_of_the_trainer_ask_for_nothing(
     assert "limit_val_batches" not in done.err
 
 
+def test_ranks_of_a_profile_are_no_devices(run_command: Callable[..., Any]) -> None:
+    text = NEMO_1.replace(", num_nodes: 4", "")
+    text += "  nsys_profile:\n    enabled: false\n    ranks:\n    - 0\n    - 8\n"
+    done = run_command("import", "run.yaml", files={"run.yaml": text})
+    assert "devices = 1 * 8" in " ".join(done.out.split()), done.err
+
+
 def test_nodes_that_a_file_leaves_out_are_assumed() -> None:
     found = nemo(NEMO_1.replace(", num_nodes: 4", ""))
     assert settings(found)["cluster.devices"] == "1 * 8"

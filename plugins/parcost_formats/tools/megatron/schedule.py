@@ -172,11 +172,20 @@ def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
     layers = options.whole("num_layers", 1)
     if option is None:
         return
-    if layers is None or pp < 2:
+    stated = (first or 0) + (last or 0)
+    between = pp - (first is not None) - (last is not None)
+    if pp < 2 or (layers is None and (chunks > 1 or not between)):
         draft.leave(option, "it needs --num-layers and more than one stage")
         return
-    rest = layers - (first or 0) - (last or 0)
-    between = pp - (first is not None) - (last is not None)
+    if layers is None:  # the model is another file, or one of the catalogue
+        rest_of = f"training.model.layers - {stated}"
+        if between > 1:
+            rest_of = f"({rest_of}) / {between}"
+        ends = [str(one) for one in (first, last) if one is not None]
+        at = 1 if first is not None else 0
+        _list(options, option, [*ends[:at], *[rest_of] * between, *ends[at:]])
+        return
+    rest = layers - stated
     if rest < 0 or (between and rest % between) or (not between and rest):
         draft.problem(option, f"{rest} layers are left for {between} stages, and do not divide")
         return
@@ -209,7 +218,7 @@ def _stages_without_first(options: ToolOptions, pp: int, chunks: int) -> None:
         _list(options, option, [0, *[layers // (pp - 1)] * (pp - 1)])
 
 
-def _list(options: ToolOptions, option: Option, layers: Sequence[int]) -> None:
+def _list(options: ToolOptions, option: Option, layers: Sequence[int | str]) -> None:
     if len(layers) > 1:
         shown = ", ".join(str(count) for count in layers)
         options.draft.set("schedule.stages", f"[{shown}]", option)
