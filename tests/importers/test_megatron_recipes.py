@@ -540,58 +540,6 @@ def test_what_the_language_lacks_is_named(body: str, missing: str) -> None:
     assert missing in found.problems[0].message
 
 
-SECTIONS = """
-recipe: llama31_8b_pretrain_config
-model:
-  num_layers: 32
-  hidden_size: 4096
-  ffn_hidden_size: 14336
-  num_attention_heads: 32
-  num_query_groups: 8
-  vocab_size: 128256
-  seq_length: 8192
-  tensor_model_parallel_size: 4
-  sequence_parallel: true
-train:
-  global_batch_size: 128
-  micro_batch_size: 1
-mixed_precision: bf16_mixed
-ddp:
-  use_distributed_optimizer: true
-"""
-
-
-def test_a_configuration_of_bridge_in_yaml_is_read_as_its_recipe() -> None:
-    found = Megatron().translate("config.yaml", SECTIONS)
-    assert not found.problems
-    values = {
-        f"{block.kind}.{one.name}": one.value for block in found.blocks for one in block.settings
-    }
-    assert values["layout.tp"] == "4"
-    assert values["layout.zero"] == "1"
-    assert values["layout.sequence_parallel"] == "on"
-    assert values["training.micro_batch"] == "1"
-    assert values["training.global_batch"] == "128 sequences"
-    assert values["model.layers"] == "32"
-    assert any("bf16" in use.value for use in found.uses)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("train:", "peft:\n  type: lora\ntrain:", "adapters of this tool are not read"),
-        ("  seq_length: 8192", "  hybrid_layer_pattern: MEM\n  seq_length: 8192", "Mamba layers"),
-        ("  num_layers: 32", "  hf_path: Qwen/Qwen3-VL-8B-Instruct\n  num_layers: 32", "vision"),
-        ("bf16_mixed", "bf17_mixed", "is not a recipe of mixed precision"),
-    ],
-)
-def test_a_configuration_of_bridge_in_yaml_is_rejected_by_name(
-    old: str, new: str, message: str
-) -> None:
-    found = Megatron().translate("config.yaml", SECTIONS.replace(old, new, 1))
-    assert any(message in problem.message for problem in found.problems)
-
-
 def test_an_unknown_function_leaves_what_is_set_ahead_of_it_in_doubt() -> None:
     text = """\
 from megatron.bridge.recipes.llama import llama3_8b_pretrain_config
@@ -925,44 +873,3 @@ def test_a_recipe_of_one_release_says_which() -> None:
     assert (found["model.experts"].value, found["layout.ep"].value) == ("64", "8")
     assert (found["model.tied"].value, found["framework.rotary"].value) == ("off", "eager")
     assert found["layout.ep"].assumption == "Megatron-Bridge 0.3: olmoe_7b_pretrain_config"
-
-
-# The generic script ---------------------------------------------------------------------------
-
-GENERIC = (
-    "uv run torchrun --nnodes 2 --nproc_per_node=8 scripts/training/run_recipe.py \\\n"
-    "  --recipe {} --dataset llm-pretrain-mock train.train_iters=9 train.global_batch_size=256 \\\n"
-    "  model.tensor_model_parallel_size=2 model.sequence_parallel=True 'logger.log_interval=1' {}\n"
-)
-
-
-@pytest.mark.parametrize(
-    "more", ["dataset.seq_length=4096", "--seq_length 4096", "--seq_length=4096"]
-)
-def test_the_launch_of_a_recipe_of_bridge_has_its_devices(run_command: Run, more: str) -> None:
-    """Devices are those of the launcher, and not the one in the full name of the recipe."""
-    text = GENERIC.format("llama32_1b_pretrain_config", more)
-    done = run_command("import", "go.sh", files={"go.sh": text})
-    assert done.code == 0, done.err
-    found = " ".join(done.out.split())
-    for part in ("devices = 16", "tp = 2", "sequence = 4096", "global_batch = 256 sequences"):
-        assert part in found
-    assert "llama32_1b" in found
-
-
-@pytest.mark.parametrize(
-    ("recipe", "more", "message"),
-    [
-        ("own_pretrain_config", "", "`own_pretrain_config` is not in parcost's table of recipes"),
-        ("$R", "", "`--recipe $R`: `R` is not set in the file"),
-        ("llama32_1b_pretrain_config", "model.seq_length=64", "sets it to `dataset.seq_length`"),
-        ("llama32_1b_pretrain_config", "model.context_parallel_size=$C", "`layout.cp` is not known"),
-        ("llama32_1b_sft_config", "--peft_scheme lora", "LoRA of this kind of job is not read yet"),
-    ],
-)  # fmt: skip
-def test_unknown_values_of_the_launch_of_a_recipe_are_questions(
-    run_command: Run, recipe: str, more: str, message: str
-) -> None:
-    done = run_command("import", "go.sh", files={"go.sh": GENERIC.format(recipe, more)})
-    assert done.code == 2
-    assert message in " ".join(done.err.split())

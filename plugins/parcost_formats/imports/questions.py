@@ -224,7 +224,7 @@ def _ask_all(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnos
             *labels[0],
             notes=notes,
             also=labels[1:],
-            help=f"add options such as {' '.join(options)}" if options else None,
+            help=f"add options such as {' '.join(dict.fromkeys(options))}" if options else None,
         )
     ]
 

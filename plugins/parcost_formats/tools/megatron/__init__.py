@@ -15,7 +15,7 @@ from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.megatron.bridge import VERSION as BRIDGE
-from parcost_formats.tools.megatron.bridge import BridgeRecipe, read_recipe, read_sections
+from parcost_formats.tools.megatron.bridge import BridgeRecipe, read_overrides, read_recipe
 from parcost_formats.tools.megatron.bridge_writer import BridgeWriter
 from parcost_formats.tools.megatron.defaults import EVERYTHING, ToolOptions
 from parcost_formats.tools.megatron.devices import read_devices
@@ -102,7 +102,11 @@ _SIGNS_OF_FLAGSCALE = (
 #: Sections of a ConfigContainer of Megatron-Bridge in YAML: a model and one that no other tool has.
 _SECTIONS_OF_BRIDGE = (
     re.compile(r"^model:", re.MULTILINE),
-    re.compile(r"^[ \t]+tensor_model_parallel_size:", re.MULTILINE),
+    re.compile(
+        r"^[ \t]+(?:tensor_model_parallel_size|grad_reduce_in_fp32|data_parallel_sharding_strategy"
+        r"|overlap_grad_reduce|use_distributed_optimizer):",
+        re.MULTILINE,
+    ),
     re.compile(r"^(?:mixed_precision|ddp|comm_overlap):", re.MULTILINE),
 )
 _CLASS_OF_NEMO = re.compile(r"_target_: ['\"]?nemo\.")
@@ -151,7 +155,7 @@ class Megatron(JobImporter):
         if _MATRIX.search(file.text):
             return _of_recipe(draft, read_matrix(entries, file.name, file.options.recipe))
         if _has_sections(file.text):
-            return _of_recipe(draft, read_sections(entries))
+            return _of_recipe(draft, read_overrides(entries, file.options.recipe, file.name))
         return _of_tool(draft, yaml_job(file, entries))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
@@ -49,9 +49,13 @@ _DEVICES = re.compile(r"(?:^|_)(\d{1,7})gpu(?:s)?_")
 _CONTAINER = "ConfigContainer"
 _GIVEN = ("cfg", "config", "recipe")  # a configuration that a function changes
 _PRECISION = "MixedPrecisionConfig"
+_PRECISIONS: Mapping[str, Any] = _TABLE["precisions"]
 #: Sections in the order in which a later one wins.
 _ORDER = ("model", "train", "optimizer", "dist", "ddp", "comm_overlap")
 _HUB_KEYS = (("model", "hf_path"), ("model", "hf_model_id"))  # of the model at Hugging Face
+_TRAINING = ("megatron.bridge.training.pretrain", "megatron.bridge.training.finetune")
+_SIZES = ("model.num_layers", "model.hidden_size")
+_WHOLE = ("model._target_", "model.provider", *(".".join(one) for one in _HUB_KEYS))
 _WORKLOADS: Mapping[str, Any] = table("bridge_recipes")["workloads"]
 _ELSEWHERE = "what it sets is in another file"
 
@@ -87,7 +91,7 @@ def read_recipe(
         PythonTextError: The file is not Python, or has several recipes or none of that name.
     """
     python = PythonText(text)
-    library = _BridgeLibrary(neighbor)
+    library = _BridgeLibrary(neighbor, _training_functions(python.tree))
     free = Entity(_CONTAINER, python.tree)
     follower = Follower(python.tree, library, {"cfg": free})
     recipe = _select_recipe(python, follower, name)
@@ -128,6 +132,13 @@ def read_recipe(
             assumption=f"{VERSION}: the name of a recipe has its devices",
         )
     return found
+
+
+def _training_functions(tree: ast.Module) -> Collection[str]:
+    """Return the functions of Megatron-Bridge that start a job, such as ``pretrain``."""
+    modules = [one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)]
+    started = [one for one in modules if (one.module or "").startswith(_TRAINING)]
+    return {name.name for one in started for name in one.names}
 
 
 def recipe_names(tree: ast.Module) -> Sequence[str]:
@@ -180,14 +191,45 @@ def read_sections(
             if section != "recipe":  # the name of the function that it is of
                 made.cells[section] = cell
             continue
-        if section not in made.cells or not isinstance(made.cells[section].value, Entity):
+        before = made.cells.get(section)
+        if before is not None and isinstance(before.value, str) and before.value in _PRECISIONS:
+            part = _precision_entity(before.value, top, before.key, before.why)
+            made.cells[section] = Cell(part, top, before.key, before.why)
+        elif before is None or not isinstance(before.value, Entity):
             made.cells[section] = Cell(Entity(section, cell.node), cell.node, section)
-        part: Entity = made.cells[section].value
+        part = made.cells[section].value
         if (section, attribute) == ("model", "provider"):
             part.kind = str(entry.value)
         else:
             part.cells["hf" if (section, attribute) in _HUB_KEYS else attribute] = cell
     return _RecipeReader(lambda node: places[node], made).recipe()
+
+
+def read_overrides(
+    entries: Mapping[str, JsonEntry], recipe: str = "", file: str = ""
+) -> BridgeRecipe:
+    """Return the settings of a YAML file, which states a whole configuration or changes a recipe.
+
+    *recipe* is the one that ``--recipe`` names. A file without the sizes of a model changes one: it
+    leaves values to the recipe, which are asked for if the recipe is not known. Words of the name
+    of the *file* suggest one.
+    """
+    whole = all(one in entries for one in _SIZES) or any(one in entries for one in _WHOLE)
+    stated = entries.get("recipe")
+    named = recipe or str(stated.value if stated is not None and not whole else "")
+    if named in library_recipes() or (whole and not recipe):
+        return read_sections(entries, named)
+    found = read_sections(entries)
+    first = next(iter(entries.values()))
+    words = {*re.findall(r"[a-z0-9]+", (named or file.rpartition("/")[2]).lower())}
+    near = {one: len(words.intersection(one.split("_"))) for one in library_recipes()}
+    best = max(near, key=lambda one: (near[one], -len(one)))
+    why = f"the file changes a recipe, which --recipe names, and {_ELSEWHERE}"
+    if named:
+        why = f"`{named}` is not in parcost's table of recipes, and {_ELSEWHERE}"
+    doubt = Option(name="", key=named or "recipe", start=first.start, end=first.end, unread=why)
+    found.doubts.append(doubt.evolve(answers=[f"--recipe {best}"] if near[best] > 1 else []))
+    return found
 
 
 def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function | None:
@@ -227,10 +269,16 @@ def _is_configuration(value: Any) -> bool:
 class _BridgeLibrary(CodeLibrary):
     """The effects of functions and classes of Megatron-Bridge."""
 
-    def __init__(self, neighbor: Callable[[str], str | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        neighbor: Callable[[str], str | None] = lambda _: None,
+        training: Collection[str] = (),
+    ) -> None:
+        """Read files beside a recipe by *neighbor*; functions of *training* change no setting."""
         self.doubts: list[tuple[str, ast.AST]] = []
         self.devices: Cell | None = None
         self._neighbor = neighbor
+        self._training = training
 
     def call(self, follower: Follower, call: CodeCall) -> Any:
         """Return the result of a function of another module, by the tables."""
@@ -262,7 +310,8 @@ class _BridgeLibrary(CodeLibrary):
             return call_builtin(last, arguments)
         if last[:1].isupper():
             return Entity(last, node, {**_class_cells(last, node), **keywords})
-        if last in _TABLE["harmless"]["functions"] or name.startswith(("os.", "logging.")):
+        harmless = last in _TABLE["harmless"]["functions"] or name in self._training
+        if harmless or name.startswith(("os.", "logging.")):
             return UnreadValue("it is code, which parcost does not run")
         given = [*arguments, *(one.value for one in keywords.values())]
         found = [one for one in given if isinstance(one, Entity)]

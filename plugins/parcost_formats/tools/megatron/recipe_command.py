@@ -1,10 +1,14 @@
-"""The command of Megatron-Bridge in a script: ``run_recipe.py --recipe NAME section.key=value``."""
+"""The command of Megatron-Bridge in a script: ``run_recipe.py --recipe NAME section.key=value``.
+
+The launchers ``train.sh`` and ``setup_experiment.py`` of 2026 take the same arguments. Flags such
+as ``--tp 4`` set what an override sets, and an override replaces them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attrs import evolve
 
@@ -21,16 +25,27 @@ from parcost_formats.tools.megatron.bridge import (
 from parcost_formats.tools.megatron.flags import CommandLine, read_launcher
 from parcost_formats.tools.python_code import UnreadValue
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
-from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import ARGUMENTS, ShellField, read_script_file
+from parcost_formats.tools.shell.launches import launches
+from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, read_script_file
+from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.unsupported import unsupported_help, unsupported_message
 from parcost_formats.tools.yaml_text import read_value
 
+_TABLE: Mapping[str, Any] = table("megatron")["bridge"]["command"]
 _PROGRAM = "run_recipe.py"
-_COMMAND = re.compile(r"\brun_recipe\.py\b(?:[^\n|;&\\]|\\\n|\\.)*--recipe\b")
+#: Programs that submit the command: they state the devices of the job.
+_SUBMITTERS = ("setup_experiment.py", "train.sh")
+_COMMAND = re.compile(
+    r"\b(?:run_recipe\.py|setup_experiment\.py|training/train\.sh)\b(?:[^\n|;&\\]|\\\n|\\.)*--recipe\b"
+)
 _PAIR = re.compile(r"\+{0,2}([a-z_]\w*\.[\w.]+)=(.*)", re.DOTALL)
+_FLAG = re.compile(r"--?[A-Za-z][\w-]*(?:=.*)?", re.DOTALL)
 _LENGTHS = ("model.seq_length", "dataset.seq_length")
-_PLAIN = ("--dataset", "--step_func", "--recipe")
+_TP, _SEQUENCE_PARALLEL = "model.tensor_model_parallel_size", "model.sequence_parallel"
+#: Names of the flags of a launcher, by those of a program that submits jobs.
+_COUNTS = {"nodes": "nodes", "gpus_per_node": "gpus-per-node"}
+_ADAPTERS = ("peft", "lora", "dora")
+_NO_OVERRIDE = "it is no override, section.key=value, and no value of a flag"
 
 
 class RecipeCommand(NamedTuple):
@@ -45,6 +60,22 @@ def is_recipe_command(name: str, text: str) -> bool:
     return name.endswith(SCRIPT_ENDINGS) and bool(_COMMAND.search(text))
 
 
+class _Started(NamedTuple):
+    """A program that trains a recipe: its *launcher* words and its arguments."""
+
+    program: ShellField
+    launcher: Sequence[ShellField]
+    arguments: Sequence[ShellField]
+    conditional: Sequence[ShellField]
+
+
+class _Flag(NamedTuple):
+    """A flag as the command writes it, and its value."""
+
+    shown: str
+    word: ShellField
+
+
 def read_recipe_command(file: ImportFile) -> RecipeCommand:
     """Return the recipe that a command names, with its overrides.
 
@@ -52,78 +83,140 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
         FileError: The command is not read, or there are several.
     """
     script = read_script_file(file)
-    started = [one for one in launches(script) if one.name.rpartition("/")[2] == _PROGRAM]
+    started = _programs(script)
     if not started:
         raise FileError("the command of Megatron-Bridge is not read")
     if len({tuple(word.text for word in one.arguments) for one in started}) > 1:
         message = f"the script has {len(started)} commands of {VERSION}, and one is expected"
         raise error_at(started[1].program, message, "keep only one of them in the file")
     launch = started[0]
-    flags, entries = _arguments(launch)
-    named = flags.get("--recipe")
+    flags, entries, strays = _arguments([*launch.arguments, *launch.conditional])
+    names = {
+        path: flags[name].shown
+        for name, path in _TABLE["paths"].items()
+        if name in flags and entries[path].start == flags[name].word.start
+    }
+    named = flags["recipe"].word if "recipe" in flags else None
     if named is None or named.unread:
         why = f"`--recipe {named.text}`: {named.unread}" if named else "it names no recipe"
         help = " | ".join(named.answers) if named else "add --recipe NAME"
         raise error_at(named or launch.program, why, help)
-    recipe = read_sections(entries, named.text)
+    recipe = read_sections(entries, named.text, names)
     recipe.devices = None  # those of the launcher
     if named.text not in library_recipes():
         why = f"`{named.text}` is not in parcost's table of recipes, and what it sets is not known"
         recipe.doubts.append(
             Option(name="", key="--recipe", start=named.start, end=named.end, unread=why)
         )
-    for flag, word in flags.items():
-        _read_flag(recipe, flag, word)
-    line = CommandLine({}, read_launcher(launch.launcher), (), (), (), script)
-    return RecipeCommand(recipe, line)
+    for name, flag in flags.items():
+        _read_flag(recipe, name, flag)
+    for word in strays:
+        one = Option(name="", key=word.text[:60], start=word.start, end=word.end)
+        recipe.unread.append(one.evolve(unread=word.unread or _NO_OVERRIDE))
+    counts = {
+        _COUNTS[name]: _option(flags[name], _COUNTS[name]) for name in _COUNTS if name in flags
+    }
+    launcher = {**read_launcher(launch.launcher), **counts}
+    return RecipeCommand(recipe, CommandLine({}, launcher, (), (), (), script))
 
 
-def _read_flag(recipe: BridgeRecipe, flag: str, word: ShellField) -> None:
+def _programs(script: Script) -> Sequence[_Started]:
+    """Return the programs that train a recipe, scripts of shell among them."""
+    found = [
+        _Started(one.program, one.launcher, one.arguments, one.conditional)
+        for one in launches(script)
+        if one.name.rpartition("/")[2] in (_PROGRAM, *_SUBMITTERS)
+    ]
+    for call in script.commands:
+        names = [word.text.rpartition("/")[2] for word in call.words]
+        at = next((at for at, name in enumerate(names) if name in _SUBMITTERS), None)
+        if at is not None and names[at].endswith(".sh") and "--recipe" in names:
+            words = call.words[at + 1 :]
+            found.append(_Started(call.words[at], call.words[:at], words, call.conditional))
+    return found
+
+
+def _option(flag: _Flag, name: str) -> Option:
+    shown, word = flag
+    return Option(
+        name=name, key=shown, texts=(word.text,), start=word.start, end=word.end, unread=word.unread
+    )
+
+
+def _read_flag(recipe: BridgeRecipe, name: str, flag: _Flag) -> None:
     """Add a flag of the generic script that the recipe itself does not have."""
-    option = Option(name=flag, key=flag, texts=(word.text,), start=word.start, end=word.end)
-    if flag in (*_PLAIN, "--seq_length") or (flag == "--peft_scheme" and word.text == "None"):
+    option = _option(flag, flag.shown)
+    text = flag.word.text.lower()
+    if name in ("recipe", "seq_length", *_COUNTS, *_TABLE["paths"]):
         return
-    if flag == "--peft_scheme":
+    if (name == "peft_scheme" and text != "none") or (
+        name in _TABLE["modes"] and text in _ADAPTERS
+    ):
         recipe.errors.append((option, unsupported_message("lora"), unsupported_help("lora")))
-    elif flag == "--packed_sequence":
+    elif name == "packed_sequence":
         recipe.unread.append(option.evolve(unread="packed sequences: the length is that of a pack"))
-    else:
-        recipe.unread.append(option.evolve(unread=word.unread))
+    elif name not in ("peft_scheme", *_TABLE["modes"]) and not is_listed(name, _TABLE["plain"]):
+        recipe.unread.append(option)
 
 
 def _arguments(
-    launch: ScriptLaunch,
-) -> tuple[Mapping[str, ShellField], Mapping[str, JsonEntry]]:
-    """Return the flags of the generic script, and the overrides by section and attribute.
+    words: Sequence[ShellField],
+) -> tuple[Mapping[str, _Flag], Mapping[str, JsonEntry], Sequence[ShellField]]:
+    """Return the flags by name, the overrides by section and attribute, and the other words.
 
-    The script sets the sequence length of the model to the length of the data.
+    The script sets the sequence length of the model to the length of the data, and sequence
+    parallelism with the flag of tensor parallelism.
     """
-    flags: dict[str, ShellField] = {}
-    entries: dict[str, JsonEntry] = {}
-    before = ""
-    for word in [*launch.arguments, *launch.conditional]:
+    flags: dict[str, _Flag] = {}
+    pairs: dict[str, JsonEntry] = {}
+    strays: list[ShellField] = []
+    before: _Flag | None = None
+    for word in words:
         pair = _PAIR.fullmatch(word.text)
         if word.unread == ARGUMENTS:
-            before = ""
+            before = None
         elif pair is not None:
             value = UnreadValue(word.unread) if word.unread else read_value(pair[2])
-            entries[pair[1]] = JsonEntry(value, word.start, word.end)
-            before = ""
-        elif word.text.startswith("--"):
-            name, equals, text = word.text.partition("=")
-            before = "" if equals else name
-            flags[name] = word._replace(text=text) if equals else word
-        elif before:
-            flags[before] = word
-            before = ""
-    length = flags.get("--seq_length")
+            pairs[pair[1]] = JsonEntry(value, word.start, word.end)
+            before = None
+        elif _FLAG.fullmatch(word.text):
+            shown, equals, text = word.text.partition("=")
+            found = _Flag(shown, word._replace(text=text) if equals else word)
+            flags[_flag_name(shown)] = found
+            before = None if equals else found
+        elif before is not None:
+            flags[_flag_name(before.shown)] = _Flag(before.shown, word)
+            before = None
+        elif word.text:
+            strays.append(word)
+    entries = {
+        _TABLE["paths"][name]: _entry(flag.word)
+        for name, flag in flags.items()
+        if name in _TABLE["paths"]
+    }
+    tp = entries.get(_TP)
+    if tp is not None:
+        sequence = tp.value if isinstance(tp.value, UnreadValue) else tp.value not in (None, 1)
+        entries[_SEQUENCE_PARALLEL] = evolve(tp, value=sequence)
+    entries |= pairs
+    length = flags.get("seq_length")
     if length is not None and _LENGTHS[1] not in entries:
-        value = UnreadValue(length.unread) if length.unread else read_value(length.text)
-        entries[_LENGTHS[1]] = JsonEntry(value, length.start, length.end)
+        entries[_LENGTHS[1]] = _entry(length.word)
     known: Sequence[str] = [one for one in _LENGTHS if one in entries]
     if _LENGTHS[1] in known:
         entries[_LENGTHS[0]] = entries[_LENGTHS[1]]
     elif known:
         why = f"`{_PROGRAM}` sets it to `{_LENGTHS[1]}`, which the command leaves to the recipe"
         entries[_LENGTHS[0]] = evolve(entries[_LENGTHS[0]], value=UnreadValue(why))
-    return flags, entries
+    return flags, entries, strays
+
+
+def _entry(word: ShellField) -> JsonEntry:
+    text = "null" if word.text == "None" else word.text
+    value = UnreadValue(word.unread) if word.unread else read_value(text)
+    return JsonEntry(value, word.start, word.end)
+
+
+def _flag_name(shown: str) -> str:
+    """Return the name of a flag: ``tp`` for ``-tp`` and ``--tp``."""
+    return shown.lstrip("-").replace("-", "_")
