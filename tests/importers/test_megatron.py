@@ -737,14 +737,29 @@ def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:
 
 
 @pytest.mark.slow
-def test_layers_that_do_not_divide_are_a_warning_at_a_flag(run_command: Run) -> None:
+def test_layers_that_do_not_divide_are_an_error_at_a_flag(run_command: Run) -> None:
+    """As in Megatron-Core: num_layers should be divisible by pipeline_model_parallel_size."""
     text = LLAMA.replace("--num-layers 80", "--num-layers 82")
     options = [*MACHINE, "--set", "cluster.devices=64"]
     done = run_command("check", *options, "run.args", files={"run.args": text})
-    assert done.code == 0
-    # 20 stages of 5 are 18 more than 82: a layer less on the first stage and on the last 17
-    assert "82 layers are not divisible by pp 4 x chunks 5 = 20" in done.out
-    assert "the stages are assumed to have 4 2x5 17x4" in done.out
+    assert done.code == 1
+    assert "error[layers-divide]: 82 layers are not divisible by pp 4 x chunks 5 = 20" in done.out
+    assert "is `layout.pp` here; Megatron-Core stops" in done.out
+    assert "--decoder-last-pipeline-num-layers" in done.out
+    options += ["--set", "schedule.assignment=short_ends"]
+    assert run_command("check", *options, "run.args").code == 0
+    done = run_command("check", *MACHINE, "run.args", "--set", "layout.pp=1", files={})
+    assert "layers-divide" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("more", "stated"),
+    [("", True), ("--account-for-embedding-in-pipeline-split", False), ("--num-layers 9", False)],
+)
+def test_an_even_cut_is_assumed_if_layers_do_not_divide(more: str, stated: bool) -> None:
+    text = f"python a.py {small('--pipeline-model-parallel-size 3')} --num-layers 8 {more}"
+    found = translate(Megatron(), "train.sh", text)
+    assert ("schedule.assignment" in settings(found)) is stated
 
 
 @pytest.mark.parametrize(

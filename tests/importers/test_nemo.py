@@ -153,6 +153,24 @@ def test_messages_of_a_pipeline_of_nemo_wait_unless_overlapped(
     assert settings(nemo(text)).get("schedule.transfers") == transfers
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("", "", None),  # 32 layers, 2 x 4 stages
+        ("num_layers: 32", "num_layers: 30", "even"),
+        ("num_layers: 32", "num_layers: 30\n  num_layers_in_first_pipeline_stage: 14", None),
+        ("num_layers: 32", "num_layers: 31\n  account_for_embedding_in_pipeline_split: True", None),
+        ("pipeline_model_parallel_size: 2", "pipeline_model_parallel_size: 3", "even"),
+    ],
+)
+def test_layers_divide_by_the_stages_without_an_option(
+    old: str, new: str, rule: str | None
+) -> None:
+    found = nemo(NEMO_1.replace(old, new, 1))
+    assert settings(found).get("schedule.assignment") == rule
+    assert not rule or "num_layers_in_last_pipeline_stage" in str(assumptions(found))
+
+
 def test_a_callback_of_nemo_2_replaces_what_its_model_says_of_messages() -> None:
     text = NEMO_2.replace("parallel_size: null", "parallel_size: 2")
     text = text.replace("cross_entropy_fusion_impl: te", "overlap_p2p_comm: false")

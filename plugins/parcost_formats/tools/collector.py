@@ -203,6 +203,10 @@ class SettingCollector:
         """Set an attribute that the file does not state, unless it is set; *why* is the reason."""
         self._draft.assume(f"{block}.{name}", value, why)
 
+    def remark(self, block: str, name: str, text: str) -> None:
+        """Add a remark to diagnostics about an attribute, if it is set."""
+        self._draft.remark(f"{block}.{name}", text)
+
     def assume_table(
         self,
         defaults: Mapping[str, Mapping[str, str]],

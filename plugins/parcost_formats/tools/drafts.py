@@ -94,6 +94,12 @@ class Draft:
             name, ImportedValue(name=name, value=value, start=start, end=end, assumption=why)
         )
 
+    def remark(self, path: str, text: str) -> None:
+        """Add a remark to diagnostics about an attribute, if it is set."""
+        kind, _, name = path.rpartition(".")
+        if (one := self.blocks.get(kind, {}).get(name)) is not None:
+            self.blocks[kind][name] = evolve(one, remark=text)
+
     def use(self, entry: str, why: str = "", option: Option | None = None) -> None:
         """Use an entry of a catalogue."""
         start, end = (option.start, option.end) if option else (0, 0)

@@ -18,6 +18,7 @@ from parcost_formats.tools.hub import vocabulary_of
 from parcost_formats.tools.interpolation import MANDATORY, resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.schedule import IN_MODEL, MUST_DIVIDE
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
 from parcost_formats.tools.nemo_command import is_command, read_command
 from parcost_formats.tools.nemo_precision import read_precision
@@ -133,6 +134,7 @@ class _NeMoReader:
         self._layout()
         self._batch()
         self._model()
+        self._divide()
         self._recompute()
         self._loss()
         self._optimizer()
@@ -439,6 +441,31 @@ class _NeMoReader:
         rate = 0 if key is None else self._found.value(key)
         if key is not None and isinstance(rate, int | float):
             self._found.set("training", "dropout", "on" if rate else "off", key)
+
+    def _divide(self) -> None:
+        """Assume that the layers divide by the stages, unless they are known to."""
+        found = self._found
+        counts = {
+            name: found.whole(key) if (key := self._key(name, prefixes)) else None
+            for name, prefixes in (
+                ("num_layers", _MODELS),
+                ("pipeline_model_parallel_size", _STRATEGIES),
+                ("virtual_pipeline_model_parallel_size", _STRATEGIES),
+            )
+        }
+        layers, pp, chunks = counts.values()
+        stages = (pp or 1) * (chunks or 1)
+        cut = any(one.rpartition(".")[2] in IN_MODEL and one in found for one in self._entries)
+        ends = sum(
+            found.setting("schedule", one) == "on" for one in ("count_embedding", "count_head")
+        )
+        if (pp or 1) < 2 or cut or (layers and (layers + ends) % stages == 0):
+            return
+        names = dict(zip(("first", "last", "layout"), IN_MODEL, strict=True))
+        why = MUST_DIVIDE.format(**names)
+        found.assume("schedule", "assignment", "even", why)
+        for block, name in (("layout", "pp"), ("schedule", "chunks")):
+            found.remark(block, name, why)
 
     def _recompute(self) -> None:
         """Read which activations are recomputed in backward."""

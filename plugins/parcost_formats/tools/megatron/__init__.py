@@ -399,7 +399,7 @@ def read_options(options: ToolOptions, framework: str, entry: Option | None = No
         read_model(options)
         read_experts(options)
     read_layout(options)
-    read_schedule(options)
+    read_schedule(options, framework)
     read_precision(options)
     read_training(options, framework)
 

@@ -9,6 +9,17 @@ from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.zero_bubble import read_zero_bubble
 from parcost_plugins.vocabulary.stages_text import Stage, StagesTextError, stages
 
+#: Frameworks of Megatron-Core, and what they do with layers that do not divide by the stages.
+DIVIDING = ("megatron_core", "nemo")
+MUST_DIVIDE = (
+    "Megatron-Core stops if layers do not divide by the stages, unless one of these has the cut: "
+    "{first}, {last}, {layout}"
+)
+#: The names of these three in the configuration of a model.
+IN_MODEL = (
+    *("num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"),
+    "pipeline_model_parallel_layout",
+)
 _LAYOUT = "pipeline_model_parallel_layout"
 _VIRTUAL = "num_virtual_stages_per_pipeline_rank"
 _PER_VIRTUAL = "num_layers_per_virtual_pipeline_stage"
@@ -20,8 +31,8 @@ _EMBEDDING, _LOSS = (
 )
 
 
-def read_schedule(options: ToolOptions) -> None:
-    """Read the schedule, virtual stages per device, and the layers of stages."""
+def read_schedule(options: ToolOptions, framework: str) -> None:
+    """Read the schedule, virtual stages per device, and the layers of stages in a *framework*."""
     draft = options.draft
     degree = options.whole("pipeline_model_parallel_size", 1)
     pp = degree or 1
@@ -45,6 +56,8 @@ def read_schedule(options: ToolOptions) -> None:
     for name, attribute in ((_EMBEDDING, "count_embedding"), (_LOSS, "count_head")):
         options.copy_switch(name, f"schedule.{attribute}")
     _counts(options)
+    if framework in DIVIDING and pp > 1 and not options.draft.has("schedule.stages"):
+        _divide(options, pp * (chunks or 1), framework)
     _method(options)
     read_zero_bubble(options, pp, chunks)
     options.copy("microbatch_group_size_per_virtual_pipeline_stage", "schedule.group", 1)
@@ -54,6 +67,21 @@ def read_schedule(options: ToolOptions) -> None:
             draft.set("schedule.transfers", "blocking", option)
         else:
             draft.ignore(option, "without interleaving, Megatron-LM always waits for messages")
+
+
+def _divide(options: ToolOptions, stages: int, framework: str) -> None:
+    """Assume that the layers divide by the stages, unless they are known to."""
+    layers = options.whole("num_layers", 1)
+    counted = options.on(_EMBEDDING) + options.on(_LOSS)
+    if not any(map(options.has, (_LAYOUT, _FIRST, _LAST))) and (
+        layers is None or (layers + counted) % stages
+    ):
+        flags = (f"--{name.replace('_', '-')}" for name in (_FIRST, _LAST, _LAYOUT))
+        names = flags if framework == "megatron_core" else IN_MODEL
+        why = MUST_DIVIDE.format(**dict(zip(("first", "last", "layout"), names, strict=True)))
+        options.draft.assume("schedule.assignment", "even", why)
+        for path in ("layout.pp", "schedule.chunks"):
+            options.draft.remark(path, why)
 
 
 def _method(options: ToolOptions) -> None:
