@@ -77,3 +77,14 @@ def test_a_degree_beside_unpacked_arguments_raises_no_question() -> None:
 def test_adapters_of_another_file_are_rejected() -> None:
     (problem,) = read("data=data", "data=data, peft=adapters").problems
     assert "adapters" in problem.message
+
+
+@pytest.mark.parametrize("value", ["1j", "[1]", "None", "b'1'", "..."])
+def test_a_micro_batch_that_is_no_number_raises_a_question(value: str) -> None:
+    text = (
+        "from nemo.collections import llm\n\ndef recipe():\n"
+        "    made = llm.llama3_8b.pretrain_recipe(num_nodes=1, num_gpus_per_node=8)\n"
+        f"    made.data.micro_batch_size = {value}\n    return made\n"
+    )
+    questions = NeMo().translate("job.py", text).questions
+    assert [one.attribute for one in questions] == ["training.micro_batch"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 import pytest
 
+from parcost.plugins.discovery import load
 from parcost_formats.tools.finetuning import TuningTool
 from parcost_formats.tools.nemo import NeMo
 from parcost_formats.tools.unread_tools import UnreadTools
@@ -162,3 +164,24 @@ def test_flags_of_epfllm_are_rejected_with_their_names_in_megatron(run_command: 
     done = run_command("eval", name, files={name: text})
     assert "a configuration of Megatron-LLM of epfLLM" in done.err
     assert "--normalization RMSNorm for --use_rms_norm" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("job.yaml", "  tensor_parallel_degree: 2\n"),
+        ("job.sh", "CONFIG_FILE=a.toml\n"),
+        (
+            "job.py",
+            "from transformers import Trainer\nTrainer(\nFastLanguageModel.from_pretrained\n",
+        ),
+        ("job.sh", "import swift "),
+    ],
+)
+def test_the_time_of_a_recognition_is_linear(name: str, line: str) -> None:
+    """Patterns with two open repetitions took minutes for a text of 400 kB."""
+    text = line * (400_000 // len(line))
+    start = perf_counter()
+    for one in load().offers("importers").values():
+        assert isinstance(one[1].recognizes(name, text), bool)
+    assert perf_counter() - start < 10

@@ -304,6 +304,16 @@ class _NeMoReader:
             if key is not None and number is not None:
                 block, _, attribute = path.partition(".")
                 found.set(block, attribute, digits(number), key)
+        unset = next(
+            (one for one in (f"{p}micro_batch_size" for p in _BATCHES) if one in self._entries), ""
+        )
+        if unset and self._entries[unset].value is None and unset not in self._unread:
+            found.ask(
+                "training.micro_batch",
+                f"`{unset}` is None",
+                ["--set training.micro_batch=1"],
+                unset,
+            )
         key = self._key("global_batch_size", _BATCHES)
         number = None if key is None else found.whole(key)
         if key is not None and number is not None:

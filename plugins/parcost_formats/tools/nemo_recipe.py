@@ -176,7 +176,10 @@ def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
                 yield from _flatten(f"{key}.", value)
             elif isinstance(value, DottedName):
                 yield key, Cell(value.name.rpartition(".")[2], cell.node, cell.key, cell.why)
-            elif isinstance(value, (int, float, str, bool, UnreadValue, type(None))):
+            else:
+                kinds = (int, float, str, UnreadValue, type(None))
+                if isinstance(cell.value, list) or not isinstance(value, kinds):
+                    value = UnreadValue("it is no number, text or switch")  # noqa: PLW2901
                 yield key, Cell(value, cell.node, cell.key, cell.why)
 
 

@@ -26,9 +26,8 @@ from parcost_formats.tools.torchtitan.toml_text import field_name, read_toml
 from parcost_formats.tools.yaml_text import read_value
 
 _FILE = "job.config_file"
-_COMMAND = re.compile(
-    r"--job\.config[_-]file\b|\bCONFIG_FILE=\S*\.toml\b[\s\S]*\brun_(?:llama_)?train\.sh"
-)
+_COMMAND = re.compile(r"--job\.config[_-]file\b")
+_VARIABLE = re.compile(r"\bCONFIG_FILE=\S{0,300}?\.toml\b")
 _STARTER = re.compile(r"(?:^|/)run_(?:llama_)?train\.sh$")
 _RANKS = "NGPU"  # of `run_train.sh`
 _RANKS_THERE = "8"
@@ -44,7 +43,10 @@ class TitanCommand(NamedTuple):
 
 def is_command(name: str, text: str) -> bool:
     """Return whether a script starts torchtitan with a configuration in TOML."""
-    return name.endswith(SCRIPT_ENDINGS) and bool(_COMMAND.search(text))
+    if not name.endswith(SCRIPT_ENDINGS):
+        return False
+    started = "run_train.sh" in text or "run_llama_train.sh" in text
+    return bool(_COMMAND.search(text) or (started and _VARIABLE.search(text)))
 
 
 def read_command(file: ImportFile) -> TitanCommand:
